@@ -1,0 +1,68 @@
+# `make help` lists the verbs. Every verb that needs the environment makes it first.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+IMAGE ?= tfrecord-training:dev
+ARGS ?=
+UV := $(VENV)/lock/bin/uv
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run check test test-slow test-docker lint format compile image bench lock clean
+
+help:  ## list the verbs
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
+
+# The stamp's prerequisites are all that decides what is installed, so a second `make setup` only compares times.
+setup: $(VENV)/.installed  ## make .venv from the lock of exact versions
+
+$(VENV)/.installed: requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else "error: Python %d.%d; 3.11 to 3.13 is needed (make setup PYTHON=python3.11)" % v)'
+	@echo "installing the locked packages into $(VENV) (about two minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--dataset ...' for another)
+	@exec $(PY) pipelines/run.py --die-with-parent $(ARGS)
+
+check: lint  ## lint and the fast tests, under a minute
+	@$(PY) -m pytest -q -m "not cluster and not pipeline and not docker and not slow" tests
+
+test: lint  ## lint, fast tests, real clusters, the whole pipeline once; under ten minutes
+	@$(PY) -m pytest -q -m "not docker and not slow" tests
+
+test-slow: setup  ## the longer tests
+	@$(PY) -m pytest -q -m slow tests
+
+test-docker: setup  ## the pipeline in containers; says so when there is no engine
+	@sh tests/docker/run.sh $(PY)
+
+lint: setup  ## style, YAML, Cloud Build schema, and the traps in the compiled specs
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --quiet --check .
+	@$(VENV)/bin/yamllint --strict .
+	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.cloudbuild cloudbuild.yaml
+	@$(PY) pipelines/lint.py
+
+format: setup  ## rewrite the code in the house style
+	@$(VENV)/bin/ruff check --quiet --fix .
+	@$(VENV)/bin/ruff format --quiet .
+
+compile: setup  ## write build/training-vertex.yaml and build/training-local.yaml
+	@$(PY) pipelines/compile.py --image $(IMAGE) --output-dir build
+
+image: ## build the container image that every step runs in
+	@docker build --quiet --tag $(IMAGE) .
+
+bench: setup  ## speed, as ratios to peers in one run
+	@$(PY) -m tests.bench
+
+lock: setup  ## resolve the locks again for all platforms and Pythons
+	@test -x $(UV) || { $(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv; }
+	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu -o requirements.lock
+	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu --extra dev -c requirements.lock -o requirements-dev.lock
+
+clean:  ## delete what was made here: environment, runs, registry, jobs, compiled specs
+	@rm -rf $(VENV) build runs registry jobs data eval .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,28 @@
+"""The pipeline's exit handler `cleanup`."""
+
+from kfp import dsl
+
+
+def cleanup(
+    run_id: str, run_dir: str, job_dir: str, project: str, location: str, status: dsl.PipelineTaskFinalStatus
+) -> None:
+    """Stops what the run left running; after a success deletes its temporary files.
+
+    Args:
+      run_id: Of the pipeline run.
+      run_dir: Its directory on this machine; empty on Vertex AI.
+      job_dir: Of its training job.
+      project: Of the run on Vertex AI.
+      location: Of the run on Vertex AI.
+      status: How the steps ended.
+    """
+    from components.cleanup import cleanup as here
+
+    if run_dir:
+        print("stopped replicas:", here.stop_replicas(job_dir) or "none")
+        if status.state == "SUCCEEDED":
+            print("freed bytes:", here.delete(run_dir, here.temporary(run_dir)))
+    else:
+        from components.cleanup.vertex import cancel_jobs
+
+        print("cancelled jobs:", cancel_jobs(project, location, run_id) or "none")

@@ -1,0 +1,78 @@
+"""The pipeline's steps `evaluate` and `gate`."""
+
+from kfp import dsl
+
+
+def evaluate(
+    job_dir: str,
+    registry: str,
+    name: str,
+    min_accuracy: float,
+    dataset: dsl.Input[dsl.Dataset],
+    model: dsl.Output[dsl.Model],
+    evaluation: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
+    confusion: dsl.Output[dsl.ClassificationMetrics],
+    report: dsl.Output[dsl.HTML],
+    summary: dsl.Output[dsl.Markdown],
+) -> str:
+    """Scores the exported model and the champion on the test split, and judges.
+
+    Args:
+      job_dir: Of the finished training job.
+      registry: Where the champion is.
+      name: Of the model in the registry.
+      min_accuracy: Of a model worth a version.
+      dataset: To score on.
+      model: The exported model, where the trainer wrote it.
+      evaluation: `evaluation.json`.
+      metrics: Accuracy and loss.
+      confusion: The confusion matrix.
+      report: The page.
+      summary: The same in a few lines.
+
+    Returns:
+      The exported model's directory.
+    """
+    import json
+    import pathlib
+    import tempfile
+
+    from components.evaluate import evaluate as step
+    from components.evaluate import report as pages
+
+    model.uri = f"{job_dir.rstrip('/')}/model"
+    with tempfile.TemporaryDirectory() as output:
+        step.evaluate(
+            model_dir=model.uri,
+            data_dir=dataset.path,
+            output=output,
+            min_accuracy=min_accuracy,
+            registry=registry,
+            name=name,
+        )
+        text = pathlib.Path(output, step.FILE).read_text(encoding="utf-8")
+        page = pathlib.Path(output, step.REPORT).read_text(encoding="utf-8")
+    content = json.loads(text)
+    for metric, value in content["metrics"].items():
+        metrics.log_metric(metric, value)
+    confusion.log_confusion_matrix(content["class_names"], content["confusion"])
+    files = {evaluation: text, report: page, summary: pages.summary(content), metrics: json.dumps(content["metrics"])}
+    for artifact, written in files.items():
+        pathlib.Path(artifact.path).write_text(written, encoding="utf-8")
+    print(pages.summary(content))
+    return model.uri
+
+
+def gate(evaluation: dsl.Input[dsl.Artifact]) -> str:
+    """The verdict of an evaluation: `reject`, `register` or `promote`.
+
+    Args:
+      evaluation: `evaluation.json`.
+    """
+    import json
+    import pathlib
+
+    decision = json.loads(pathlib.Path(evaluation.path).read_text(encoding="utf-8"))["decision"]
+    print(decision["verdict"], *decision["reasons"], sep="\n  ")
+    return decision["verdict"]

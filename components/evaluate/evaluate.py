@@ -1,0 +1,124 @@
+"""Evaluates a candidate, and the champion on the same records, and writes what was found.
+
+`evaluation.json` holds every metric and every figure of the decision; `report.html` shows them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from components.evaluate import gate, report
+from components.evaluate.score import Score, score_model
+from components.register.open import open_registry
+from components.register.registry import CHAMPION
+from trainer.errors import UserError
+from trainer.files import tree_digest, write_text
+from trainer.manifest import Manifest
+
+FILE = "evaluation.json"
+REPORT = "report.html"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A judged model.
+
+    Attributes:
+      model_dir: The SavedModel that was scored.
+      model_digest: SHA-256 over its files: what is registered must be what was scored.
+      dataset: Name of the dataset.
+      fingerprint: Of the dataset: the same fingerprint and split are the same records.
+      split: Of the dataset.
+      class_names: In the order of the confusion matrix.
+      score: Of the candidate.
+      champion: `version` and `metrics` of the champion on these records, or None.
+      min_accuracy: The threshold.
+      decision: What to do, and why.
+    """
+
+    model_dir: str
+    model_digest: str
+    dataset: str
+    fingerprint: str
+    split: str
+    class_names: tuple[str, ...]
+    score: Score
+    champion: Mapping[str, Any] | None
+    min_accuracy: float
+    decision: gate.Decision
+
+    def to_json(self) -> str:
+        """The text of `evaluation.json`."""
+        fields = dataclasses.asdict(self)
+        return json.dumps({**fields.pop("score"), **fields}, indent=1) + "\n"
+
+
+def evaluate(
+    *,
+    model_dir: str,
+    data_dir: str,
+    output: str,
+    split: str = "test",
+    min_accuracy: float = 0.0,
+    registry: str = "",
+    name: str = "",
+) -> Evaluation:
+    """Scores the model and writes `evaluation.json` and `report.html` to `output`.
+
+    Args:
+      model_dir: A SavedModel as the trainer exports it.
+      data_dir: A converted dataset.
+      output: A directory; made when it is not there.
+      split: To score.
+      min_accuracy: Of a model worth a version.
+      registry: Where the champion is; empty compares with none.
+      name: Of the model in the registry.
+
+    Raises:
+      UserError: If an input is missing or does not fit.
+    """
+    if not 0 <= min_accuracy <= 1:
+        raise UserError(f"--min-accuracy {min_accuracy} is not between 0 and 1")
+    manifest = Manifest.load(data_dir)
+    score = score_model(model_dir, data_dir, split)
+    champion = _champion(registry, name, data_dir, split) if registry else None
+    evaluation = Evaluation(
+        model_dir=model_dir,
+        model_digest=tree_digest(model_dir),
+        dataset=manifest.name,
+        fingerprint=manifest.fingerprint,
+        split=split,
+        class_names=manifest.class_names,
+        score=score,
+        champion=champion,
+        min_accuracy=min_accuracy,
+        decision=gate.decide(
+            score.metrics, score.baseline, min_accuracy=min_accuracy, champion=champion and champion["metrics"]
+        ),
+    )
+    directory = epath.Path(output)
+    directory.mkdir(parents=True, exist_ok=True)
+    write_text(directory / REPORT, report.page(json.loads(evaluation.to_json())))
+    write_text(directory / FILE, evaluation.to_json())
+    return evaluation
+
+
+def _champion(registry: str, name: str, data_dir: str, split: str) -> dict[str, Any] | None:
+    """The champion scored on these records; None when there is none or it was made for other data."""
+    store = open_registry(registry)
+    version = store.alias(name, CHAMPION)
+    if version is None:
+        return None
+    try:
+        return {
+            "version": version,
+            "metrics": dict(score_model(store.model_dir(name, version), data_dir, split).metrics),
+        }
+    except UserError as error:
+        print(f"the champion, version {version}, cannot be compared: {error}")
+        return None

@@ -1,0 +1,49 @@
+"""The evaluation as a page: figures, the decision with its reasons, the confusion matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+import markupsafe
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader("components.evaluate"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
+    """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
+    return markupsafe.Markup(_ENVIRONMENT.get_template("evaluation.html").render(e=evaluation, shade=_shade))
+
+
+def page(evaluation: Mapping[str, Any]) -> str:
+    """A whole page of one evaluation."""
+    title = f"Evaluation of {evaluation['dataset']}"
+    return render_page(title, section(evaluation))
+
+
+def render_page(title: str, body: markupsafe.Markup) -> str:
+    """The frame of every page of ours: one file, no scripts, readable in light and dark."""
+    return _ENVIRONMENT.get_template("page.html").render(title=title, body=body)
+
+
+def summary(evaluation: Mapping[str, Any]) -> str:
+    """The evaluation in a few lines of Markdown."""
+    metrics, decision = evaluation["metrics"], evaluation["decision"]
+    rows = [("candidate", metrics), ("majority class", evaluation["baseline"])]
+    if evaluation["champion"]:
+        rows.append((f"champion (version {evaluation['champion']['version']})", evaluation["champion"]["metrics"]))
+    table = "\n".join(f"| {who} | {m['accuracy']:.4f} | {m['loss']:.4f} |" for who, m in rows)
+    reasons = "\n".join(f"- {reason}" for reason in decision["reasons"])
+    return f"## {decision['verdict']}\n\n| model | accuracy | loss |\n|---|---|---|\n{table}\n\n{reasons}\n"
+
+
+def _shade(count: int, row: list[int]) -> str:
+    """How dark a cell of the confusion matrix is: its share of the true class, 0 to 1."""
+    return f"{count / max(sum(row), 1):.3f}"

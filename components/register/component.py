@@ -1,0 +1,48 @@
+"""The pipeline's steps `register`, on this machine, and `promote`."""
+
+from kfp import dsl
+
+
+def register(job_dir: str, registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Artifact]) -> str:
+    """Adds the model as a new version to a registry in a directory.
+
+    Args:
+      job_dir: Of the finished training job.
+      registry: Directory of the registry.
+      name: Of the model in it.
+      run_id: Of the pipeline run.
+      evaluation: `evaluation.json`.
+
+    Returns:
+      The version.
+    """
+    from components.register import register as step
+
+    model_dir = f"{job_dir.rstrip('/')}/model"
+    content = step.load_evaluation(evaluation.path, model_dir)
+    return step.register(model_dir=model_dir, evaluation=content, registry=registry, name=name, run=run_id)
+
+
+def promote(registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Artifact]) -> str:
+    """Makes the version that this run registered the champion.
+
+    Args:
+      registry: Where it is.
+      name: Of the model in it.
+      run_id: Of the pipeline run.
+      evaluation: `evaluation.json`, which compared it with the champion.
+
+    Returns:
+      What happened, in words.
+    """
+    import json
+    import pathlib
+
+    from components.register import register as step
+    from components.register.open import open_registry
+
+    content = json.loads(pathlib.Path(evaluation.path).read_text(encoding="utf-8"))
+    version = open_registry(registry).version_of(name, run_id)
+    outcome = step.promote(evaluation=content, registry=registry, name=name, version=version)
+    print(outcome)
+    return outcome

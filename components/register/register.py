@@ -1,0 +1,100 @@
+"""Registers an evaluated model, and makes it the champion when it is better."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from components.register.open import open_registry
+from components.register.registry import CHAMPION, Registry
+from trainer.errors import UserError
+from trainer.files import tree_digest
+
+_VERSION_FACTS = ("metrics", "baseline", "dataset", "fingerprint", "split", "class_names", "decision", "model_digest")
+
+
+def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
+    """Reads `evaluation.json` and checks that it is of the model in `model_dir`.
+
+    Raises:
+      UserError: If it is missing, no evaluation, or of another model.
+    """
+    try:
+        evaluation = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        digest = evaluation["model_digest"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: no evaluation ({error}); make one with components.evaluate") from None
+    if not pathlib.Path(model_dir).is_dir():
+        raise UserError(f"{model_dir}: no such directory")
+    if tree_digest(model_dir) != digest:
+        raise UserError(f"{path} is of another model than the one in {model_dir}; evaluate that one")
+    return evaluation
+
+
+def register(*, model_dir: str, evaluation: Mapping[str, Any], registry: str, name: str, run: str = "") -> str:
+    """Adds a new version of model `name`. Returns the version.
+
+    Args:
+      model_dir: The SavedModel.
+      evaluation: Its `evaluation.json`.
+      registry: A directory.
+      name: Of the model in the registry.
+      run: Of the pipeline, if any; registering for the same run again gives the same version.
+
+    Raises:
+      UserError: If the evaluation rejects the model.
+    """
+    decision = evaluation["decision"]
+    if decision["verdict"] == "reject":
+        raise UserError(f"the evaluation rejects {model_dir}: {'; '.join(decision['reasons'])}")
+    facts = {
+        "name": name,
+        "run": run,
+        "registered": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "code_version": code_version(),
+        **{key: evaluation[key] for key in _VERSION_FACTS},
+    }
+    return Registry.open(registry).add(name, model_dir, facts)
+
+
+def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str) -> str:
+    """Makes `version` the champion if it is better than the one there is. Returns what happened, in words.
+
+    The champion's figures come from the evaluation, which scored it on the same records, or from its registration
+    when that was on the same records.
+    """
+    store = open_registry(registry)
+    current = store.alias(name, CHAMPION)
+    if current == version:
+        return f"version {version} is the champion already"
+    if current is not None:
+        compared = evaluation.get("champion") or {}
+        same_records = (evaluation["fingerprint"], evaluation["split"])
+        known = (
+            compared["metrics"] if compared.get("version") == current else store.metrics(name, current, *same_records)
+        )
+        if known is None:
+            return f"not promoted: the champion, version {current}, was not scored on the same records; evaluate with --registry"
+        ours, theirs = evaluation["metrics"]["accuracy"], known["accuracy"]
+        if ours <= theirs:
+            return f"not promoted: accuracy {ours:.4f} does not beat {theirs:.4f} of the champion, version {current}"
+    if not store.promote(name, version, instead_of=current):
+        return "not promoted: another version became the champion meanwhile; evaluate again"
+    return f"version {version} is the champion now" + (f", version {current} the previous one" if current else "")
+
+
+def code_version() -> str:
+    """The commit of this checkout (with `+` when it was changed), else CODE_VERSION of an image, else the package's."""
+    if version := os.environ.get("CODE_VERSION"):
+        return version
+    git = ["git", "-C", str(pathlib.Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"]
+    try:
+        return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return importlib.metadata.version("tfrecord-training-pipeline")

@@ -1,0 +1,50 @@
+"""The pipeline's steps `plan` and, on this machine, `train`."""
+
+from kfp import dsl
+
+
+def plan(
+    cluster: str,
+    backend: str,
+    image: str,
+    trainer_args: list[str],
+    job_dir: str,
+    dataset: dsl.Input[dsl.Dataset],
+) -> list:
+    """Turns the cluster into worker pools.
+
+    Args:
+      cluster: The cluster file as JSON.
+      backend: `vertex`, where every pool needs a machine, or `local`.
+      image: Container image of the trainer.
+      trainer_args: Flags of the trainer beside those that are known here.
+      job_dir: Of the training job.
+      dataset: To train on.
+
+    Returns:
+      `worker_pool_specs` as a custom job takes them.
+    """
+    from components.train.cluster import Cluster
+    from components.train.vertex import plan_vertex
+
+    args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]
+    return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex")
+
+
+def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
+    """Runs the worker pools as processes of this machine.
+
+    Args:
+      cluster: The cluster file as JSON.
+      worker_pool_specs: As planned.
+      log_dir: Directory for a log and a status file of each replica.
+    """
+    from components.train import process
+    from components.train.cluster import Cluster
+    from components.train.local import planned
+
+    flags = worker_pool_specs[0]["container_spec"]["args"]  # all pools run one command
+    with planned(Cluster.from_json(cluster), flags, log_dir) as replicas:
+        code = process.run(replicas)
+    if code:
+        raise SystemExit(code)

@@ -1,0 +1,100 @@
+"""The flags that say what a pipeline run is to do, for every way to run it, and the pipeline's arguments from them."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import pathlib
+from typing import Any
+
+import components.convert
+from components.convert.options import Options as ConvertOptions
+from components.convert.source import source_digest
+from components.train.cluster import Cluster
+from trainer import manifest, models, options
+from trainer.errors import UserError
+
+DEFAULT_CLUSTER = "clusters/local-sync.yaml"
+
+
+def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
+    """Adds the flags that all ways share."""
+    d = ConvertOptions
+    data = p.add_argument_group("data")
+    data.add_argument("--dataset", default=d.dataset, help="name of the dataset")
+    data.add_argument("--source", default="", help="directory of its files (digits is built in)")
+    data.add_argument("--shards", type=int, default=d.shards, help="TFRecord files of the training split")
+    data.add_argument(
+        "--validation-fraction", type=float, default=d.validation_fraction, help="of the training examples"
+    )
+    data.add_argument("--test-fraction", type=float, default=d.test_fraction, help="where the source has no test split")
+    train = p.add_argument_group("training", "more flags of trainer.task may follow after --")
+    train.add_argument("--cluster", default=cluster, help="cluster file: pools, machines, strategy")
+    train.add_argument("--model", choices=models.NAMES, default=models.NAMES[0], help="what to train")
+    train.add_argument("--train-steps", type=int, default=600, help="global step to reach")
+    train.add_argument("--batch-size", type=int, default=128, help="examples of one step over all replicas")
+    train.add_argument("--seed", type=int, default=0, help="of splits, initial weights and sample order")
+    train.add_argument(
+        "--deterministic",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="the same bits in every run (None: unless the training is asynchronous)",
+    )
+    judge = p.add_argument_group("evaluation and registry")
+    judge.add_argument("--min-accuracy", type=float, default=0.0, help="of a model worth a version")
+    judge.add_argument("--name", default=None, help="of the model in the registry (None: that of the dataset)")
+    p.add_argument("trainer_flags", nargs="*", metavar="-- trainer flags", help=argparse.SUPPRESS)
+
+
+def pipeline_arguments(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
+    """Arguments of the pipeline from the shared flags.
+
+    Raises:
+      UserError: If any of them would make a step fail later.
+    """
+    deterministic = cluster.strategy != "parameter_server" if args.deterministic is None else args.deterministic
+    trainer_args = [
+        *("--model", args.model),
+        *("--train-steps", str(args.train_steps)),
+        *("--batch-size", str(args.batch_size)),
+        *("--seed", str(args.seed)),
+        *(["--deterministic"] if deterministic else []),
+        *args.trainer_flags,
+    ]
+    # Read once here so that a mistake is told now, and not by a replica some minutes later.
+    options.parse(["--data-dir", "-", "--job-dir", "-", "--strategy", cluster.strategy, *trainer_args], models.NAMES)
+    if not 0 <= args.min_accuracy <= 1:
+        raise UserError(f"--min-accuracy {args.min_accuracy} is not between 0 and 1")
+    convert = ConvertOptions(
+        dataset=args.dataset,
+        source=args.source or None,
+        output="-",
+        shards=args.shards,
+        validation_fraction=args.validation_fraction,
+        test_fraction=args.test_fraction,
+        seed=args.seed,
+    )
+    return {
+        "cluster": cluster.to_json(),
+        "trainer_args": trainer_args,
+        "dataset": convert.dataset,
+        "shards": convert.shards,
+        "validation_fraction": convert.validation_fraction,
+        "test_fraction": convert.test_fraction,
+        "seed": convert.seed,
+        "min_accuracy": args.min_accuracy,
+        "name": args.name or args.dataset.replace(":", "-").replace("/", "-"),
+    }
+
+
+def cache_key(dataset: str, source: str) -> str:
+    """SHA-256 (hexadecimal) over a source's files and the code that converts them.
+
+    Raises:
+      UserError: If the dataset is unknown or its files are missing.
+    """
+    digest = hashlib.sha256(source_digest(dataset, source or None).encode())
+    for path in sorted(pathlib.Path(components.convert.__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    digest.update(pathlib.Path(manifest.__file__).read_bytes())
+    return digest.hexdigest()

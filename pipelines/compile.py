@@ -1,0 +1,57 @@
+"""Writes the pipeline's specs: `python pipelines/compile.py --image REF --output-dir build`."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+import warnings
+
+from kfp import compiler
+
+from pipelines.training import BACKENDS, NAME, build
+from trainer.errors import UserError, run_cli
+
+_IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
+
+
+def compile_specs(image: str, output_dir: str, parent_model: str = "") -> list[pathlib.Path]:
+    """Writes `training-<backend>.yaml` for each back end; the same arguments give the same bytes. Returns the paths.
+
+    Raises:
+      UserError: If `image` is no image reference.
+    """
+    if not _IMAGE.fullmatch(image):
+        raise UserError(f"--image {image!r} is no image reference; give registry/repository/name@sha256:digest")
+    directory = pathlib.Path(output_dir)
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for backend in BACKENDS:
+        path = directory / f"{NAME}-{backend}.yaml"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of the pinned kfp, about its own future
+            compiler.Compiler().compile(build(backend, image, parent_model=parent_model), str(path))
+        paths.append(path)
+    return paths
+
+
+def main() -> int:
+    """Runs the command line."""
+    p = argparse.ArgumentParser(
+        prog="pipelines/compile.py",
+        description="Writes build/training-vertex.yaml and build/training-local.yaml.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    p.add_argument("--image", required=True, help="container image of the project, by digest for Vertex AI")
+    p.add_argument("--output-dir", default="build", help="made when it is not there")
+    p.add_argument("--parent-model", default="", help="Vertex model that new versions belong to (None: a new model)")
+    args = p.parse_args()
+    if "@sha256:" not in args.image:
+        print(f"note: {args.image} is a tag; a run on Vertex AI is reproducible only by digest")
+    for path in compile_specs(args.image, args.output_dir, args.parent_model):
+        print(f"wrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    run_cli(main)

@@ -1,0 +1,70 @@
+"""Runs the pipeline of a run directory with kfp.local: `python -m pipelines.local runs/<id>`.
+
+It is a process of its own because kfp.local replaces `print`, keeps no logs and tells its progress only in them;
+`pipelines.run` starts it, keeps its output and reads the progress from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+import signal
+import sys
+import warnings
+
+from kfp import local
+
+from pipelines.record import CACHE, RunRecord
+from pipelines.training import build
+from trainer.lifeline import owner_pid, watch
+
+
+def main(run_dir: str) -> int:
+    """Runs the pipeline as `run.json` says. Returns the exit code."""
+    if owner := owner_pid(os.environ):
+        # The steps are in this process's group; the replicas of `train` die with their launcher.
+        watch(owner, lambda: os.killpg(0, signal.SIGKILL))
+    warnings.simplefilter("ignore")  # of kfp about its own future, once for every task
+    # kfp.local has a log of its own inside a task; that a task came from the cache it tells outside, to this one.
+    logging.basicConfig(
+        stream=sys.stdout,
+        level=logging.INFO,
+        format="%(asctime)s.%(msecs)03d - %(levelname)s - %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    record = RunRecord.load(run_dir)
+    directory = pathlib.Path(run_dir).resolve()
+    local.init(
+        runner=_runner(record, directory),
+        pipeline_root=str(directory / "artifacts"),
+        workspace_root=str(directory / "tmp" / "workspace"),
+        enable_caching=record.cache,
+        cache_root=str(directory.parent / CACHE),
+    )
+    try:
+        build("local", record.image)(**record.arguments)
+    except RuntimeError as error:  # all that kfp says of a failure; the step's own words are in the log
+        print(error)
+        return 1
+    return 0
+
+
+def _runner(record: RunRecord, directory: pathlib.Path) -> local.SubprocessRunner | local.DockerRunner:
+    if record.runner == "subprocess":
+        return local.SubprocessRunner(use_venv=False)
+    from docker.types import Mount  # only this runner needs the client
+
+    def bind(path: str | pathlib.Path, read_only: bool = False) -> Mount:
+        path = str(pathlib.Path(path).resolve())
+        return Mount(target=path, source=path, type="bind", read_only=read_only)
+
+    # Paths inside are those outside, so every argument means the same.
+    mounts = [bind(directory.parent), bind(record.arguments["registry"])]
+    if source := record.arguments["source"]:
+        mounts.append(bind(source, read_only=True))
+    return local.DockerRunner(mounts=mounts, labels={record.label: record.id})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

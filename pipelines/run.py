@@ -1,0 +1,209 @@
+"""Runs the whole pipeline on this machine: `python pipelines/run.py --help`.
+
+Every run has a directory, `runs/<id>`: `summary.json`, `report.html`, `evaluation.json`, `logs/`, `job/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from components.train.cluster import Cluster
+from pipelines import summary
+from pipelines.arguments import DEFAULT_CLUSTER, add_flags, cache_key, pipeline_arguments
+from pipelines.progress import Progress
+from pipelines.record import RunRecord, new_run_dir, this_process
+from pipelines.steps import FAILED, Steps
+from trainer.errors import UserError, run_cli
+from trainer.lifeline import OWNER_PID, watch
+
+_STOP_S = 20.0
+
+
+def main() -> int:
+    """Runs the command line. Returns 0 when the run succeeded, 1 when a step failed, 130 when it was interrupted."""
+    args = _parser().parse_args()
+    if args.die_with_parent:
+        watch(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGKILL))
+    record, run_dir = _prepare(args)
+    _say(f"run {record.id}: {record.arguments['dataset']} on {args.cluster}; logs in {_shown(run_dir / 'logs')}")
+    started = time.monotonic()
+    steps = Steps(run_dir / "logs")
+    status = _drive(record, run_dir, steps)
+    seconds = time.monotonic() - started
+    if status == "succeeded" and not (run_dir / "job" / "DONE.json").exists():
+        status = "failed"  # kfp's DockerRunner takes a container that vanished for one that succeeded
+    result = summary.write(run_dir, record, steps, status, seconds)
+    if status == "succeeded":
+        _tell(result, args)
+        return 0
+    _explain(steps, run_dir)
+    return 130 if status == "interrupted" else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="pipelines/run.py",
+        description="Converts a dataset, trains on a cluster of processes of this machine, evaluates, registers the "
+        "model if it earns it, and cleans up.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_flags(p, cluster=DEFAULT_CLUSTER)
+    here = p.add_argument_group("this run")
+    here.add_argument("--runner", choices=("subprocess", "docker"), default="subprocess", help="what steps run in")
+    here.add_argument("--image", default="", help="container image of --runner docker (make image builds one)")
+    here.add_argument("--registry", default="registry", help="directory of the model registry")
+    here.add_argument("--runs-dir", default="runs", help="where the runs are")
+    here.add_argument("--no-cache", dest="cache", action="store_false", help="convert again")
+    here.add_argument("--die-with-parent", action="store_true", help="end when the process that started this ends")
+    return p
+
+
+def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
+    """Checks everything, and only then makes the run's directory."""
+    if args.runner == "docker" and not args.image:
+        raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
+    cluster = Cluster.load(args.cluster)
+    arguments = pipeline_arguments(args, cluster)
+    key = cache_key(args.dataset, args.source)
+    registry = pathlib.Path(args.registry).resolve()
+    registry.mkdir(parents=True, exist_ok=True)
+    run_dir = new_run_dir(pathlib.Path(args.runs_dir).resolve())
+    for part in ("logs", "tmp"):
+        (run_dir / part).mkdir()
+    record = RunRecord(
+        id=run_dir.name,
+        runner=args.runner,
+        # Processes run in this interpreter; kfp warns about an image whose name does not say so.
+        image=args.image or "python",
+        cache=args.cache,
+        arguments={
+            **arguments,
+            "source": str(pathlib.Path(args.source).resolve()) if args.source else "",
+            "source_digest": key,
+            "registry": str(registry),
+            "run_id": run_dir.name,
+            "run_dir": str(run_dir),
+            "job_dir": str(run_dir / "job"),
+            "log_dir": str(run_dir / "logs"),
+        },
+        owner=this_process(),
+    )
+    record.save(run_dir)
+    return record, run_dir
+
+
+def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> str:
+    """Runs the pipeline in a child and shows its progress. Returns the status."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.local", str(run_dir)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # A group of its own: Ctrl-C reaches only this process, which then stops the child in order.
+        start_new_session=True,
+        env={**os.environ, OWNER_PID: str(os.getpid()), "TMPDIR": str(run_dir / "tmp"), "PYTHONUNBUFFERED": "1"},
+    )
+    signal.signal(signal.SIGTERM, lambda *_: _interrupt())
+    try:
+        with Progress(steps, run_dir / "logs") as progress:
+            for step in steps.follow(child.stdout):
+                progress.changed(step)
+        failed = child.wait() or any(step.status == FAILED for step in steps.seen.values())
+        return "failed" if failed else "succeeded"
+    except KeyboardInterrupt:
+        _say("interrupted; stopping the steps and replicas (again: at once)")
+        with contextlib.suppress(KeyboardInterrupt):
+            _signal_group(child, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_STOP_S)
+        return "interrupted"
+    finally:
+        _signal_group(child, signal.SIGKILL)
+        child.wait()
+        if record.runner == "docker":
+            _remove_containers(record)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, number)
+
+
+def _remove_containers(record: RunRecord) -> None:
+    import docker
+
+    client = docker.from_env()
+    for container in client.containers.list(all=True, filters={"label": f"{record.label}={record.id}"}):
+        with contextlib.suppress(docker.errors.APIError):  # it is being removed already
+            container.remove(force=True)
+    client.close()
+
+
+def _tell(result: dict, args: argparse.Namespace) -> None:
+    model, paths, speed = result["model"], result["paths"], result["throughput"]["examples_per_s"]
+    if not model["version"]:
+        fate = "not registered: " + "; ".join(_reasons(result))
+    elif model["champion"] == model["version"]:
+        fate = f"version {model['version']} of {model['name']!r}, now the champion"
+    else:
+        fate = f"version {model['version']} of {model['name']!r}, registered; the champion stays version {model['champion']}"
+    python = _shown(sys.executable)
+    _say(
+        f"""
+test accuracy  {result["metrics"]["accuracy"]:.4f}
+training       {speed:,.0f} examples/s
+model          {fate}
+report         {_shown(paths["report"])}
+took           {result["seconds"]:.1f} s
+
+next
+  {python} pipelines/run.py --cluster clusters/local-ps.yaml          # the same on parameter servers
+  {python} pipelines/run.py --dataset mnist --source DIR              # the original MNIST files in DIR
+  {python} pipelines/submit.py --dry-run                               # the request to Vertex AI"""
+    )
+
+
+def _shown(path: str | os.PathLike[str]) -> str:
+    """A path as a person would type it here."""
+    path = os.fspath(path)
+    return os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
+
+
+def _reasons(result: dict) -> list[str]:
+    import json
+
+    path = pathlib.Path(result["paths"]["evaluation"])
+    return json.loads(path.read_text(encoding="utf-8"))["decision"]["reasons"]
+
+
+def _explain(steps: Steps, run_dir: pathlib.Path) -> None:
+    """Which step failed, in its own last words."""
+    failed = next((step for step in steps.seen.values() if step.status == FAILED), None)
+    log = run_dir / "logs" / f"{failed.name if failed else 'pipeline'}.log"
+    lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()] if log.exists() else []
+    _say(
+        f"step {failed.name} failed; its last lines:" if failed else "the run failed; its last lines:", file=sys.stderr
+    )
+    for line in lines[-12:]:
+        _say(f"  {line}", file=sys.stderr)
+    _say(f"all of it: {_shown(log)}", file=sys.stderr)
+
+
+def _say(text: str, file=None) -> None:
+    print(text, file=file, flush=True)
+
+
+if __name__ == "__main__":
+    run_cli(main)

@@ -1,0 +1,90 @@
+"""The steps of a run as they go by, read from the output of kfp.local."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import time
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+NAMES = ("convert", "plan", "train", "evaluate", "gate", "register", "promote", "cleanup")
+RUNNING, SUCCEEDED, CACHED, FAILED, SKIPPED = "running", "succeeded", "cached", "failed", "skipped"
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_LINE = re.compile(r"\d\d:\d\d:\d\d\.\d{3} - [A-Z]+ - (.*)")
+_EVENTS = (
+    (RUNNING, re.compile(r"Executing task '(?P<step>[\w-]+)'")),
+    (SUCCEEDED, re.compile(r"Task '(?P<step>[\w-]+)' finished with status SUCCESS")),
+    (FAILED, re.compile(r"Task '(?P<step>[\w-]+)' finished with status FAILURE")),
+    (CACHED, re.compile(r"Task (?P<step>[\w-]+) cache hit")),
+)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Step:
+    """One step: what became of it and how long it took."""
+
+    name: str
+    status: str = RUNNING
+    started: float
+    seconds: float = 0.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds so far, or all of them."""
+        return time.monotonic() - self.started if self.status == RUNNING else self.seconds
+
+
+class Steps:
+    """Follows a run: keeps its log, each step's part of it, and what became of each step."""
+
+    def __init__(self, log_dir: pathlib.Path) -> None:
+        self.seen: dict[str, Step] = {}
+        self._log_dir = log_dir
+
+    @property
+    def current(self) -> Step | None:
+        """The step that is running; kfp.local runs one at a time."""
+        return next((s for s in self.seen.values() if s.status == RUNNING), None)
+
+    def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:
+        """Reads to the end; yields a step whenever it starts or ends."""
+        part: IO[str] | None = None
+        with (self._log_dir / "pipeline.log").open("w", encoding="utf-8") as whole:
+            for raw in lines:
+                line = _ANSI.sub("", raw.decode("utf-8", errors="replace"))
+                whole.write(line)
+                whole.flush()
+                if step := self._event(line):
+                    if part:
+                        part.close()
+                    running = step.status == RUNNING
+                    part = (self._log_dir / f"{step.name}.log").open("w", encoding="utf-8") if running else None
+                    yield step
+                elif part:
+                    part.write(line.removeprefix("    "))
+                    part.flush()
+        if part:
+            part.close()
+        for step in self.seen.values():
+            if step.status == RUNNING:  # its end was never told: the run was stopped
+                step.seconds, step.status = step.elapsed_s, FAILED
+
+    def _event(self, line: str) -> Step | None:
+        if not (match := _LINE.match(line)):
+            return None
+        for status, pattern in _EVENTS:
+            if not (event := pattern.match(match[1])):
+                continue
+            name = _OWN_NAMES.get(event["step"], event["step"])
+            if name not in NAMES:
+                return None
+            step = self.seen.setdefault(name, Step(name=name, started=time.monotonic()))
+            step.seconds, step.status = (0.0 if status == CACHED else step.elapsed_s), status
+            return step
+        return None
+
+
+# What kfp calls steps of ours that have another name in the graph.
+_OWN_NAMES = {"custom-training-job": "train", "model-upload": "register"}

@@ -1,0 +1,185 @@
+"""THE pipeline: convert, plan, train, evaluate, gate, register, promote; cleanup whatever happens.
+
+One definition for this machine and for Vertex AI. Two slots differ between the back ends: how `train` starts the
+worker pools and how `register` adds a version. All other steps, conditions and edges are the same.
+
+    pipeline = build("local", image="python:3.11-slim")
+    pipeline = build("vertex", image="us-docker.pkg.dev/project/repository/image@sha256:...")
+"""
+
+from collections.abc import Callable
+
+from kfp import dsl
+from kfp.dsl.base_component import BaseComponent
+
+from components.cleanup import component as cleanup_step
+from components.convert import component as convert_step
+from components.evaluate import component as evaluate_step
+from components.evaluate.gate import PROMOTE, REJECT
+from components.register import component as register_step
+from components.train import component as train_step
+
+NAME = "training"
+BACKENDS = ("local", "vertex")
+# What serves the exported SavedModel on Vertex AI: TensorFlow Serving, whose layout the export has.
+SERVING_IMAGE = "us-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest"
+
+
+def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
+    """The pipeline for a back end.
+
+    Args:
+      backend: Of `BACKENDS`.
+      image: Container image that holds this project; every step runs in it. Give it by digest for Vertex AI.
+      parent_model: Resource name of the Vertex model that new versions belong to; empty makes a new model.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"backend {backend!r} is none of {', '.join(BACKENDS)}")
+
+    def step(function: Callable) -> BaseComponent:
+        # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task otherwise).
+        return dsl.component(function, base_image=image, install_kfp_package=False)
+
+    convert, plan = step(convert_step.convert), step(train_step.plan)
+    evaluate, gate = step(evaluate_step.evaluate), step(evaluate_step.gate)
+    promote, cleanup = step(register_step.promote), step(cleanup_step.cleanup)
+    slots = _VertexSlots(parent_model) if backend == "vertex" else _LocalSlots(step)
+
+    @dsl.pipeline(name=NAME, description="Converts a dataset, trains on a cluster, evaluates, registers, cleans up.")
+    def training(
+        run_id: str,
+        job_dir: str,
+        cluster: str,
+        trainer_args: list[str],
+        dataset: str = "digits",
+        source: str = "",
+        source_digest: str = "",
+        shards: int = 8,
+        validation_fraction: float = 0.1,
+        test_fraction: float = 0.2,
+        seed: int = 0,
+        min_accuracy: float = 0.0,
+        registry: str = "registry",
+        name: str = "model",
+        run_dir: str = "",
+        log_dir: str = "",
+        project: str = "",
+        location: str = "",
+        scheduling_strategy: str = "STANDARD",
+        timeout: str = "604800s",
+    ) -> None:
+        final = cleanup(run_id=run_id, run_dir=run_dir, job_dir=job_dir, project=project, location=location)
+        final.set_caching_options(False)
+        with dsl.ExitHandler(final, name="steps"):
+            converted = convert(
+                dataset=dataset,
+                source=source,
+                source_digest=source_digest,
+                shards=shards,
+                validation_fraction=validation_fraction,
+                test_fraction=test_fraction,
+                seed=seed,
+            )
+            data = converted.outputs["output"]
+            pools = plan(
+                cluster=cluster, backend=backend, image=image, trainer_args=trainer_args, job_dir=job_dir, dataset=data
+            ).set_caching_options(False)
+            trained = slots.train(
+                pools.output,
+                cluster=cluster,
+                job_dir=job_dir,
+                log_dir=log_dir,
+                run_id=run_id,
+                project=project,
+                location=location,
+                strategy=scheduling_strategy,
+                timeout=timeout,
+            )
+            trained.set_caching_options(False).set_display_name("train")
+            judged = evaluate(job_dir=job_dir, registry=registry, name=name, min_accuracy=min_accuracy, dataset=data)
+            judged.after(trained).set_caching_options(False)
+            evaluation = judged.outputs["evaluation"]
+            verdict = gate(evaluation=evaluation).set_caching_options(False)
+            # A condition may look at a task's only output, and at nothing with a name: kfp.local takes that for False.
+            with dsl.If(verdict.output != REJECT, name="accepted"):
+                registered = slots.register(
+                    evaluation,
+                    model_dir=judged.outputs["Output"],
+                    job_dir=job_dir,
+                    registry=registry,
+                    name=name,
+                    run_id=run_id,
+                    project=project,
+                    location=location,
+                )
+                registered.set_caching_options(False).set_display_name("register")
+                with dsl.If(verdict.output == PROMOTE, name="better"):
+                    promoted = promote(registry=registry, name=name, run_id=run_id, evaluation=evaluation)
+                    promoted.after(registered).set_caching_options(False)
+
+    return training
+
+
+class _LocalSlots:
+    """Processes of this machine, and a registry in a directory."""
+
+    def __init__(self, step: Callable[[Callable], BaseComponent]) -> None:
+        self._train, self._register = step(train_step.train), step(register_step.register)
+
+    def train(self, pools, *, cluster, log_dir, **_) -> dsl.PipelineTask:
+        return self._train(cluster=cluster, worker_pool_specs=pools, log_dir=log_dir)
+
+    def register(self, evaluation, *, job_dir, registry, name, run_id, **_) -> dsl.PipelineTask:
+        return self._register(job_dir=job_dir, registry=registry, name=name, run_id=run_id, evaluation=evaluation)
+
+
+class _VertexSlots:
+    """A custom job, and a version in the Model Registry."""
+
+    def __init__(self, parent_model: str) -> None:
+        self._parent_model = parent_model
+
+    def train(self, pools, *, job_dir, run_id, project, location, strategy, timeout, **_) -> dsl.PipelineTask:
+        from google_cloud_pipeline_components.v1.custom_job import CustomTrainingJobOp
+
+        return CustomTrainingJobOp(
+            display_name=run_id,
+            worker_pool_specs=pools,
+            base_output_directory=job_dir,
+            strategy=strategy,
+            timeout=timeout,
+            labels={"run": run_id},
+            project=project,
+            location=location,
+            # Their defaults are placeholders that only Vertex resolves.
+            persistent_resource_id="",
+            encryption_spec_key_name="",
+        )
+
+    def register(self, evaluation, *, model_dir, name, run_id, project, location, **_) -> dsl.PipelineTask:
+        from google_cloud_pipeline_components.types import artifact_types
+        from google_cloud_pipeline_components.v1.model import ModelUploadOp
+
+        model = dsl.importer(
+            artifact_uri=model_dir,  # a task's output: kfp does not expand a text made of parameters here
+            artifact_class=artifact_types.UnmanagedContainerModel,
+            metadata={"containerSpec": {"imageUri": SERVING_IMAGE}},
+        )
+        parent = {}
+        if self._parent_model:
+            imported = dsl.importer(
+                artifact_uri=f"https://aiplatform.googleapis.com/v1/{self._parent_model}",
+                artifact_class=artifact_types.VertexModel,
+                metadata={"resourceName": self._parent_model},
+            )
+            parent = {"parent_model": imported.output}
+        return ModelUploadOp(
+            display_name=name,
+            unmanaged_container_model=model.output,
+            version_aliases=["candidate"],
+            labels={"run": run_id},
+            project=project,
+            location=location,
+            encryption_spec_key_name="",
+            **parent,
+        )

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.source import find_reader
+from components.convert.splits import carve
+from trainer.errors import UserError
+from trainer.manifest import Manifest
+
+MNIST = pathlib.Path(__file__).parents[3] / "shared" / "data" / "mnist"
+
+
+def _read(directory: pathlib.Path, manifest: Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of a split, by the manifest's offsets alone."""
+    data = b"".join((directory / shard.file).read_bytes() for shard in manifest.splits[split].shards)
+    records = np.frombuffer(data, np.uint8).reshape(-1, manifest.record_bytes)
+    image, label = (manifest.feature(name) for name in ("image", "label"))
+    groups = records[:, label.offset : label.offset + label.num_bytes].astype(np.int64) & 127
+    return (
+        records[:, image.offset : image.offset + image.num_bytes].reshape(-1, *image.shape),
+        (groups << np.arange(0, 7 * label.num_bytes, 7)).sum(axis=1),
+    )
+
+
+def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options) -> None:
+    """The directory holds just what the manifest says, with the source's values in the source's order."""
+    assert Manifest.load(directory) == manifest
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    assert {path.name for path in directory.iterdir()} == {"manifest.json", *(shard.file for shard in shards)}
+    assert all((directory / shard.file).stat().st_size == shard.bytes for shard in shards)
+    source = find_reader(options.dataset).read(options.source)
+    parts = carve(
+        {split: len(columns["label"]) for split, columns in source.splits.items()},
+        validation_fraction=options.validation_fraction,
+        test_fraction=options.test_fraction,
+        seed=options.seed,
+    )
+    for name, split in manifest.splits.items():
+        native, rows = parts[name]
+        images, labels = _read(directory, manifest, name)
+        np.testing.assert_array_equal(images, source.splits[native]["image"][rows])
+        np.testing.assert_array_equal(labels, source.splits[native]["label"][rows])
+        assert split.examples == len(rows) == sum(shard.examples for shard in split.shards)
+        assert list(split.class_histogram) == np.bincount(labels, minlength=len(manifest.class_names)).tolist()
+        sizes = [shard.examples for shard in split.shards]
+        assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+def test_digits(tmp_path):
+    options = Options(output=str(tmp_path))
+    manifest = convert(options)
+    _assert_holds(tmp_path, manifest, options)
+    assert manifest.feature("image").shape == (8, 8, 1) and manifest.feature("image").value_range == (0, 16)
+    assert manifest.class_names == tuple("0123456789") and manifest.label == "label"
+    assert [split.examples for split in manifest.splits.values()] == [1307, 144, 346]
+    assert manifest.splits["train"].shards[7].file == "train-00007-of-00008.tfrecord"
+    assert str(tmp_path) not in manifest.dump()
+
+
+def test_tensorflow_reads_every_record(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    manifest = convert(Options(output=str(tmp_path)))
+    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    for name, split in manifest.splits.items():
+        files = [str(tmp_path / shard.file) for shard in split.shards]
+        (records,) = tf.data.TFRecordDataset(files).batch(split.examples + 1)
+        parsed = tf.io.parse_example(records, spec)
+        images, labels = _read(tmp_path, manifest, name)
+        decoded = tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), (-1, 8, 8, 1))
+        np.testing.assert_array_equal(decoded.numpy(), images)
+        np.testing.assert_array_equal(parsed["label"].numpy(), labels)
+
+
+def test_same_input_and_arguments_give_the_same_bytes(tmp_path, make_idx, content):
+    for name, packed in (("a", True), ("b", False)):
+        make_idx(tmp_path / name, packed=packed, train=500, test=90)
+        convert(Options(dataset="idx", source=str(tmp_path / name), output=str(tmp_path / name / "out")))
+    assert content(tmp_path / "a" / "out") == content(tmp_path / "b" / "out")
+    other = convert(Options(dataset="idx", source=str(tmp_path / "a"), output=str(tmp_path / "seed"), seed=1))
+    assert other.fingerprint != Manifest.load(tmp_path / "a" / "out").fingerprint
+
+
+@pytest.mark.parametrize("classes", [1, 3, 128, 129, 256])
+def test_idx_with_any_number_of_classes(tmp_path, make_idx, classes):
+    make_idx(tmp_path / "source", classes=classes, train=600, test=90)
+    options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"))
+    manifest = convert(options)
+    _assert_holds(tmp_path / "out", manifest, options)
+    assert manifest.class_names == tuple(str(label) for label in range(classes))
+    assert manifest.feature("label").num_bytes == (1 if classes <= 128 else 2)
+
+
+def test_other_splits_get_shards_in_proportion_and_empty_ones_none(tmp_path, make_idx):
+    make_idx(tmp_path / "source", train=100, test=10)
+    source = {"dataset": "idx", "source": str(tmp_path / "source"), "validation_fraction": 0}
+    manifest = convert(Options(**source, output=str(tmp_path / "a"), shards=40))
+    assert [len(split.shards) for split in manifest.splits.values()] == [40, 0, 4]
+    assert manifest.splits["validation"].examples == 0
+    manifest = convert(Options(**source, output=str(tmp_path / "b"), shards=1))
+    assert [len(split.shards) for split in manifest.splits.values()] == [1, 0, 1]
+    with pytest.raises(UserError, match="--shards 101: there are only 100 training examples"):
+        convert(Options(**source, output=str(tmp_path / "c"), shards=101))
+
+
+def test_real_mnist(tmp_path):
+    if not MNIST.is_dir():
+        pytest.skip("the MNIST files are not in ../shared/data/mnist")
+    options = Options(dataset="mnist", source=str(MNIST), output=str(tmp_path))
+    manifest = convert(options)
+    _assert_holds(tmp_path, manifest, options)
+    assert sum(split.examples for split in manifest.splits.values()) == 70_000
+    assert _read(tmp_path, manifest, "test")[1][:5].tolist() == [7, 2, 1, 0, 4]
+    assert manifest.splits["test"].class_histogram == (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)

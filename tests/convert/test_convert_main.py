@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import gzip
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from components.convert.__main__ import main
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_ends_with_a_summary(tmp_path, capsys):
+    assert main(["--output", str(tmp_path / "out"), "--shards", "4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "train: 1,307 examples in 4 shards",
+        "validation: 144 examples in 1 shard",
+        "test: 346 examples in 1 shard",
+    ]
+    assert re.fullmatch(r".*digits is ready: 1,797 examples in 6 shards, 203,061 bytes; .* s, .* examples/s", lines[3])
+
+
+def test_imports_nothing_heavy(tmp_path):
+    code = (
+        "import runpy, sys\n"
+        f"sys.argv = ['convert', '--output', {str(tmp_path / 'out')!r}]\n"
+        "try: runpy.run_module('components.convert', run_name='__main__')\n"
+        "except SystemExit as stopped: assert stopped.code == 0\n"
+        "print(*sorted(name for name in sys.modules if '.' not in name), 'google.protobuf' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    modules = run.stdout.splitlines()[-1].split()
+    assert "numpy" in modules and modules[-1] == "False"
+    assert not set(modules) & {"tensorflow", "keras", "kfp", "tensorflow_datasets", "absl", "requests", "yaml", "rich"}
+
+
+def test_help_gives_the_defaults(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "digits, mnist, fashion_mnist, idx",
+        "(default: 8)",
+        "(default: 0.1)",
+        "(default: 0.2)",
+        "(default: 0)",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--dataset", "fasion_mnist"), "did you mean 'fashion_mnist'"),
+        (("--dataset", "mnist"), "needs --source"),
+        (("--source", "."), "leave out --source"),
+        (("--dataset", "idx", "--source", "gs://bucket/mnist"), "--source gs://bucket/mnist: must be a directory"),
+        (("--shards", "0"), "--shards 0"),
+        (("--shards", "1308"), "--shards 1308: there are only 1307 training examples"),
+        (("--shards", "many"), "--shards: invalid int value: 'many'"),
+        (("--validation-fraction", "1"), "--validation-fraction 1.0"),
+        (("--validation-fraction", "nan"), "--validation-fraction nan"),
+        (("--test-fraction", "-0.1"), "--test-fraction -0.1"),
+        (("--test-fraction", "0.99999999"), "there are only 0 training examples"),
+        (("--seed", "-1"), "--seed -1"),
+        (("--shard", "4"), "unrecognized arguments"),
+    ],
+)
+def test_wrong_flags_are_told_in_one_line_and_leave_nothing(tmp_path, fails, flags, message):
+    assert message in fails("--output", tmp_path / "a" / "b", *flags)
+    assert not list(tmp_path.iterdir())
+
+
+def test_output_is_needed(fails):
+    assert "required: --output" in fails()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("train-images-idx3-ubyte.gz", lambda data: data[:-1], "cut short"),
+        ("train-images-idx3-ubyte.gz", lambda data: b"\x01" + data[1:], "starts with 01000803"),
+        ("t10k-labels-idx1-ubyte.gz", lambda data: data[:7] + b"\x04" + data[8:-1], "4 labels for the 5 images"),
+        ("t10k-labels-idx1-ubyte.gz", lambda data: data[:-1] + b"\x0a", "label 10; mnist has classes 0 to 9"),
+        ("t10k-labels-idx1-ubyte.gz", None, "missing t10k-labels-idx1-ubyte"),
+    ],
+)
+def test_a_broken_source_is_told_in_one_line_and_leaves_nothing(tmp_path, make_idx, fails, name, change, message):
+    make_idx(tmp_path / "source", train=20, test=5)
+    file = tmp_path / "source" / name
+    if change:
+        file.write_bytes(gzip.compress(change(gzip.decompress(file.read_bytes()))))
+    else:
+        file.unlink()
+    line = fails("--dataset", "mnist", "--source", tmp_path / "source", "--output", tmp_path / "out")
+    assert message in line and (str(file) in line or not change)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_source_names_the_files_it_lacks(tmp_path, fails):
+    (tmp_path / "source").mkdir()
+    line = fails("--dataset", "mnist", "--source", tmp_path / "source", "--output", tmp_path / "out")
+    for name in ("train-images-idx3-ubyte", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        assert name in line
+    assert not (tmp_path / "out").exists()

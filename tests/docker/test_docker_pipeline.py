@@ -1,0 +1,66 @@
+"""The whole pipeline, each step in a container of its own, gives what it gives without containers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.docker
+ROOT = Path(__file__).parents[2]
+
+
+def engine_state(image: str) -> set[str]:
+    """Identifiers of the image's containers, and of all networks."""
+    lists = (["ps", "--all", "--quiet", "--filter", f"ancestor={image}"], ["network", "ls", "--quiet"])
+    return {name for what in lists for name in subprocess.check_output(["docker", *what], text=True).split()}
+
+
+def left_after(before: set[str], image: str) -> set[str]:
+    """What there is now that was not there before; the engine removes a container a moment after it exits."""
+    deadline = time.monotonic() + 20
+    while (left := engine_state(image) - before) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return left
+
+
+def command(folder: Path, *flags: str) -> list[str]:
+    """The default pipeline with all its files below `folder`."""
+    places = ["--runs-dir", str(folder / "runs"), "--registry", str(folder / "registry")]
+    return [sys.executable, str(ROOT / "pipelines/run.py"), *places, *flags]
+
+
+def accuracy(folder: Path, *flags: str) -> float:
+    """Runs the pipeline; returns the accuracy in its summary."""
+    done = subprocess.run(command(folder, *flags), cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    (summary,) = (folder / "runs").rglob("summary.json")
+    return json.loads(summary.read_text())["metrics"]["accuracy"]
+
+
+def test_the_pipeline_in_containers_equals_the_pipeline_in_processes(image, tmp_path):
+    before = engine_state(image)
+    in_containers = accuracy(tmp_path / "docker", "--runner", "docker", "--image", image)
+    assert not left_after(before, image)
+    assert in_containers >= 0.97
+    assert in_containers == pytest.approx(accuracy(tmp_path / "process"), abs=0.01)
+
+
+def test_a_run_that_is_stopped_while_it_trains_leaves_no_container(image, tmp_path):
+    before = engine_state(image)
+    with open(tmp_path / "output", "wb") as output:
+        run = subprocess.Popen(
+            command(tmp_path, "--runner", "docker", "--image", image), cwd=ROOT, stdout=output, stderr=output
+        )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.rglob("journal-*.jsonl")):
+        assert run.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
+        time.sleep(0.2)
+    assert engine_state(image) - before
+    run.terminate()
+    assert run.wait(60) != 0
+    assert not left_after(before, image)

@@ -1,0 +1,138 @@
+"""The locks, the image's context, and the rules of the house that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("pipelines", "components", "trainer")  # each may import those after it, never one before it
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+
+
+def locked(name: str) -> dict[str, list[Requirement]]:
+    """A lock's requirements by package; a package may have one for each platform or Python."""
+    found: dict[str, list[Requirement]] = {}
+    for line in (ROOT / name).read_text().splitlines():
+        if line[0].isalnum():
+            requirement = Requirement(line.removesuffix("\\"))
+            found.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+    return found
+
+
+def sources() -> list[Path]:
+    return [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(nodes: list[ast.AST]) -> set[str]:
+    """Every dotted name that these import statements may load."""
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "relative import"
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_is_only_exact_versions_with_hashes(name):
+    text = (ROOT / name).read_text()
+    assert "://" not in text
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        head, *hashes = block.split("\\\n")
+        requirement = Requirement(head)
+        assert [specifier.operator for specifier in requirement.specifier] == ["=="], head
+        assert hashes and all(re.fullmatch(r" +--hash=sha256:[0-9a-f]{64} *", line) for line in hashes), head
+
+
+def test_the_locks_hold_every_declared_dependency_in_a_version_it_allows():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for name, declared in (
+        ("requirements.lock", project["dependencies"] + extras["cpu"]),
+        ("requirements-dev.lock", project["dependencies"] + extras["cpu"] + extras["dev"]),
+    ):
+        lock = locked(name)
+        for requirement in map(Requirement, declared):
+            for pin in lock[canonicalize_name(requirement.name)]:
+                (version,) = (specifier.version for specifier in pin.specifier)
+                assert version in requirement.specifier, f"{name}: {pin} is not {requirement}"
+
+
+def test_developers_get_the_versions_that_the_image_gets():
+    run, dev = map(locked, LOCKS)
+    assert {name: {str(pin) for pin in pins} for name, pins in run.items()} == {
+        name: {str(pin) for pin in dev[name]} for name in run
+    }
+
+
+def test_the_image_gets_a_small_context_that_holds_all_it_copies():
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+    assert rules[0] == "*"
+    chosen = [ROOT / rule[1:] for rule in rules if rule[0] == "!"]
+    assert all(path.exists() for path in chosen)
+    files = [file for path in chosen for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
+    assert sum(file.stat().st_size for file in files if file.suffix != ".pyc") < 2_000_000
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    for source in re.findall(r"^COPY (\S+) \S+$", dockerfile, re.MULTILINE):
+        assert source == "." or ROOT / source in chosen
+
+
+def test_the_dockerfile_needs_no_buildkit_and_names_no_index_or_certificate():
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert not re.search(r"--mount|^# *syntax|index-url|\.crt|://", dockerfile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", sources(), ids=module_name)
+def test_imports_run_one_way(path):
+    package = path.relative_to(ROOT).parts[0]
+    forbidden = set(PACKAGES[: PACKAGES.index(package)])
+    if package == "trainer":
+        forbidden |= {"kfp", "docker", "google.cloud"}
+    for name in imported(list(ast.walk(ast.parse(path.read_text())))):
+        assert not any(f"{name}.".startswith(f"{other}.") for other in forbidden), f"{module_name(path)} imports {name}"
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Counts what loads with the module; an import inside a function runs later."""
+    modules = {module_name(path): path for path in sources()}
+    graph = {
+        module: (imported(ast.parse(path.read_text()).body) & modules.keys()) - {module}
+        for module, path in modules.items()
+    }
+    TopologicalSorter(graph).prepare()
+
+
+def tracked_files() -> list[Path]:
+    """Everything that is or would be committed."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    return [path for name in listing.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+def test_no_source_file_is_longer_than_400_lines():
+    lengths = {path: len(path.read_text().splitlines()) for path in tracked_files() if path.suffix == ".py"}
+    assert not {str(path): length for path, length in lengths.items() if length > 400}
+
+
+def test_no_file_names_a_place_on_somebodys_machine():
+    personal = re.compile(rb"/(?:work|root|home|Users)/\w")
+    found = {path: personal.findall(path.read_bytes()) for path in tracked_files()}
+    assert not {str(path): names for path, names in found.items() if names}

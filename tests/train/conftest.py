@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from train_fakes import Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(path=tmp_path)
+    children = set(psutil.Process().children())
+    yield bench
+    left = [*bench.processes(), *(set(psutil.Process().children(recursive=True)) - children)]
+    for process in left:
+        process.kill()
+    assert not left

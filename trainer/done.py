@@ -1,0 +1,41 @@
+"""`DONE.json`: the job has reached its step. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from etils import epath
+
+from trainer.files import write_text
+
+FILE = "DONE.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Done:
+    """The end of a job.
+
+    Attributes:
+      step: Global step reached.
+      loss: Mean over the last reported steps, per example.
+      accuracy: Share of training examples of those steps that were classified right.
+      seconds: Wall time of the attempt that finished, from its start to the export.
+      examples_per_s: Of the whole job while training; first call, saving and export excluded.
+    """
+
+    step: int
+    loss: float
+    accuracy: float
+    seconds: float
+    examples_per_s: float
+
+    def save(self, job_dir: str) -> None:
+        """Writes the file; after this the job is finished."""
+        write_text(epath.Path(job_dir) / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+
+def load(job_dir: str) -> Done | None:
+    """The record of a finished job, or None."""
+    path = epath.Path(job_dir) / FILE
+    return Done(**json.loads(path.read_text())) if path.exists() else None

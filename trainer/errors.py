@@ -1,0 +1,39 @@
+"""Errors that the user can repair, told in one line with exit code 2.
+
+Synopsis:
+
+    def main(argv: Sequence[str] | None = None) -> int: ...
+
+    if __name__ == "__main__":
+        run_cli(main)
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+
+class UserError(ValueError):
+    """Something in the input or the arguments is wrong and the message says what and how to mend it."""
+
+
+def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
+    """An error that names the value, its nearest match and the allowed set."""
+    names = sorted(allowed)
+    near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return UserError(f"unknown {what} {value!r}{hint} (known: {', '.join(names)})")
+
+
+def run_cli(main: Callable[[], int]) -> NoReturn:
+    """Runs `main` and exits with its code; a `UserError` becomes one line on stderr and exit code 2."""
+    try:
+        sys.exit(main())
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

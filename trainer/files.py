@@ -1,0 +1,45 @@
+"""Small files, whole or not at all, in a directory or an object store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+
+from etils import epath
+
+
+def write_text(path: epath.PathLike, text: str) -> None:
+    """Writes a file so that a reader sees the old content or the new, never a part, even after a crash."""
+    path = epath.Path(path)
+    if "://" in os.fspath(path):
+        path.write_text(text)  # an object appears when its upload is complete
+        return
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        epath.Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def tree_digest(directory: epath.PathLike) -> str:
+    """SHA-256 (hexadecimal) over the names and contents of all files below a directory."""
+    root = epath.Path(directory)
+    digest = hashlib.sha256()
+    for path in sorted(_files(root), key=str):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{path.relative_to(root)}\0{content}\n".encode())
+    return digest.hexdigest()
+
+
+def _files(directory: epath.Path) -> Iterator[epath.Path]:
+    for path in directory.iterdir():
+        if path.is_dir():
+            yield from _files(path)
+        else:
+            yield path

@@ -1,0 +1,52 @@
+"""`job.json`: what a job directory is for. Resuming it for something else is refused. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from trainer.errors import UserError
+from trainer.files import write_text
+
+FILE = "job.json"
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
+
+
+def check(job_dir: str, identity: Mapping[str, Any]) -> None:
+    """Compares `identity` with the one that the job directory was started with, if it was.
+
+    Raises:
+      UserError: Listing every difference.
+    """
+    path = epath.Path(job_dir) / FILE
+    if not path.exists():
+        return
+    before = json.loads(path.read_text())["identity"]
+    keys = sorted(before.keys() | identity.keys())
+    differences = [f"{k}: {before.get(k)!r} -> {identity.get(k)!r}" for k in keys if before.get(k) != identity.get(k)]
+    if differences:
+        raise UserError(
+            f"{job_dir} was started with other settings ({'; '.join(differences)}); use them, or another --job-dir"
+        )
+
+
+def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
+    """Writes `job.json` at the first start, with the versions that ran; they are not compared."""
+    path = epath.Path(job_dir) / FILE
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
+    write_text(path, json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True) + "\n")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

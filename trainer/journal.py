@@ -1,0 +1,69 @@
+"""What one replica did and is doing: the journal keeps it, the status file shows it.
+
+`journal-<role>-<index>-<attempt>.jsonl` in the job directory has one JSON object a line, always with `event`, `step`
+(integer) and `time` (seconds since the epoch). The status file named by TRAINER_STATUS is rewritten in place for the
+launcher: `time, phase, step, examples_per_s, cpu, memory`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import tempfile
+import time
+from typing import Any
+
+import psutil
+from etils import epath
+
+from trainer.cluster import Member
+from trainer.files import write_text
+
+STATUS = "TRAINER_STATUS"
+ATTEMPT = "TRAINER_ATTEMPT"
+
+
+class Journal:
+    """Appends events of one replica and attempt.
+
+    Object stores cannot append; for a job directory there the lines go to a local file that `flush` uploads.
+    """
+
+    def __init__(self, job_dir: str, member: Member) -> None:
+        attempt = int(os.environ.get(ATTEMPT, 0))
+        directory = epath.Path(job_dir)
+        directory.mkdir(parents=True, exist_ok=True)
+        while (path := directory / f"journal-{member.name}-{attempt}.jsonl").exists():
+            attempt += 1  # a job run again without a launcher that counts
+        self._remote = None if "://" not in job_dir else path
+        self._local = pathlib.Path(tempfile.mkdtemp()) / path.name if self._remote else pathlib.Path(path)
+        self._file = self._local.open("x", encoding="utf-8", buffering=1)
+        self._status = os.environ.get(STATUS)
+        self._process = psutil.Process()
+
+    def event(self, event: str, step: int, **fields: Any) -> None:
+        """Appends one line."""
+        line = {"event": event, "step": int(step), "time": round(time.time(), 3), **fields}
+        self._file.write(json.dumps(line) + "\n")
+
+    def status(self, phase: str, step: int, examples_per_s: float | None = None, **fields: Any) -> None:
+        """Rewrites the status file: `cpu` is the CPU seconds used so far, `memory` the resident bytes."""
+        if not self._status:
+            return
+        cpu = self._process.cpu_times()
+        state = {
+            "time": time.time(),
+            "phase": phase,
+            "step": int(step),
+            "examples_per_s": examples_per_s,
+            "cpu": round(cpu.user + cpu.system, 2),
+            "memory": self._process.memory_info().rss,
+            **fields,
+        }
+        write_text(self._status, json.dumps(state))
+
+    def flush(self) -> None:
+        """Makes the lines so far visible in the job directory."""
+        if self._remote:
+            self._remote.write_text(self._local.read_text(encoding="utf-8"))

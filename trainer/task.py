@@ -1,0 +1,53 @@
+"""What every replica runs: `python -m trainer.task --data-dir D --job-dir J --train-steps N`.
+
+Exit codes: 0 done; 143 saved on SIGTERM; 2 a mistake in the arguments; anything else an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from trainer import cluster, done, identity, options, quiet, stop
+from trainer.errors import UserError, run_cli
+from trainer.manifest import Manifest
+from trainer.models import NAMES
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Trains, or serves as a parameter server or its worker, until the job is done. Returns the exit code."""
+    opts = options.parse(sys.argv[1:] if argv is None else argv, NAMES)
+    member = cluster.from_environment(os.environ)
+    # Looked at before TensorFlow is imported: a finished job run again answers at once, and so does a refusal.
+    if (record := done.load(opts.job_dir)) and record.step >= opts.train_steps:
+        print(f"{opts.job_dir}: already done at step {record.step}")
+        return 0
+    if member.role == "evaluator":
+        raise UserError("the evaluator role is not supported; leave the pool out and use components.evaluate")
+    opts = dataclasses.replace(opts, strategy=opts.strategy or member.default_strategy)
+    manifest = Manifest.load(opts.data_dir)
+    facts = {**opts.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
+    identity.check(opts.job_dir, facts)
+    if member.is_chief:
+        identity.claim(opts.job_dir, facts)
+    signal = stop.Stop.install()
+    with quiet.without_advice():
+        from trainer import job  # after the signal is blocked, for TensorFlow's threads inherit the mask
+
+    try:
+        code = job.run(opts, member, manifest, signal)
+    except UserError:
+        raise
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    # TensorFlow's runtime may wait for peers that are gone, or complain of them, while it is torn down.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    run_cli(main)
