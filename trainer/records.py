@@ -63,6 +63,14 @@ def _decode(raw: tf.Tensor, feature: Feature) -> tf.Tensor:
     return tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=1)
 
 
+def share(replica: int | tf.Tensor, *, replicas: int, global_batch: int) -> tuple[int | tf.Tensor, int | tf.Tensor]:
+    """First position and count of a replica's part of the global batch; counts differ by at most one."""
+    first = replica * global_batch // replicas
+    if global_batch % replicas == 0:
+        return first, global_batch // replicas  # a static shape where there can be one
+    return first, (replica + 1) * global_batch // replicas - first
+
+
 def order(
     step: tf.Tensor, *, seed: int, examples: int, global_batch: int, first: int | tf.Tensor, count: int | tf.Tensor
 ) -> tf.Tensor:

@@ -66,7 +66,9 @@ class TrainStep:
     def __call__(self, columns: records.Columns, step: tf.Tensor) -> tf.Tensor:
         """Runs in a replica context. Returns [loss, correct]: this replica's share of the sums."""
         replica = tf.distribute.get_replica_context()
-        first, count = self._share(replica.replica_id_in_sync_group, replica.num_replicas_in_sync)
+        first, count = records.share(
+            replica.replica_id_in_sync_group, replicas=replica.num_replicas_in_sync, global_batch=self.global_batch
+        )
         indices = records.order(
             step, seed=self.seed, examples=self.examples, global_batch=self.global_batch, first=first, count=count
         )
@@ -80,13 +82,6 @@ class TrainStep:
         self.optimizer.apply(tape.gradient(loss, weights), weights)
         correct = tf.reduce_sum(tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32))
         return tf.stack([loss, correct])
-
-    def _share(self, replica: int | tf.Tensor, replicas: int) -> tuple[int | tf.Tensor, int | tf.Tensor]:
-        """First position and count of a replica in the global batch; shares differ by at most one."""
-        first = replica * self.global_batch // replicas
-        if self.global_batch % replicas == 0:
-            return first, self.global_batch // replicas  # a static shape where there can be one
-        return first, (replica + 1) * self.global_batch // replicas - first
 
 
 class SyncSteps:

@@ -25,19 +25,28 @@ def convert(
       seed: Of the splits.
       output: The dataset's directory.
     """
+    import pathlib
+    import tempfile
+
     from components.convert.convert import convert
     from components.convert.options import Options
+    from components.convert.publish import publish
 
-    options = Options(
-        dataset=dataset,
-        source=source or None,
-        output=output.path,
-        shards=shards,
-        validation_fraction=validation_fraction,
-        test_fraction=test_fraction,
-        seed=seed,
-    )
-    manifest = convert(options)
+    # Vertex AI mounts the bucket that the path lies in; anywhere else the dataset is written in its place.
+    in_bucket = output.path.startswith("/gcs/")
+    with tempfile.TemporaryDirectory() as scratch:
+        options = Options(
+            dataset=dataset,
+            source=source or None,
+            output=f"{scratch}/dataset" if in_bucket else output.path,
+            shards=shards,
+            validation_fraction=validation_fraction,
+            test_fraction=test_fraction,
+            seed=seed,
+        )
+        manifest = convert(options)
+        if in_bucket:
+            publish(pathlib.Path(options.output), pathlib.Path(output.path))
     output.metadata.update(
         name=manifest.name,
         fingerprint=manifest.fingerprint,

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import pathlib
+
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The embedded digits, converted to three shards of training examples."""
+    directory = tmp_path_factory.mktemp("data") / "digits"
+    with contextlib.redirect_stdout(io.StringIO()):
+        convert(Options(output=str(directory), shards=3))
+    return directory
