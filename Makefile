@@ -36,7 +36,7 @@ test-slow: setup  ## the longer tests
 	@$(PY) -m pytest -q -m slow tests
 
 test-docker: setup  ## the pipeline in containers; says so when there is no engine
-	@sh tests/docker/run.sh $(PY)
+	@IMAGE=$(IMAGE) sh tests/docker/run.sh $(PY)
 
 lint: setup  ## style, YAML, Cloud Build schema, and the traps in the compiled specs
 	@$(VENV)/bin/ruff check --quiet .

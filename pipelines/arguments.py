@@ -62,7 +62,10 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster) -> dict[str, 
         *args.trainer_flags,
     ]
     # Read once here so that a mistake is told now, and not by a replica some minutes later.
-    options.parse(["--data-dir", "-", "--job-dir", "-", "--strategy", cluster.strategy, *trainer_args], models.NAMES)
+    known = ["--data-dir", "-", "--job-dir", "-", "--strategy", cluster.strategy]
+    parsed = options.parse([*known, *trainer_args], models.NAMES)
+    if (parsed.data_dir, parsed.job_dir, parsed.strategy) != ("-", "-", cluster.strategy):
+        raise UserError("--data-dir, --job-dir and --strategy come from the pipeline; leave them out behind the --")
     if not 0 <= args.min_accuracy <= 1:
         raise UserError(f"--min-accuracy {args.min_accuracy} is not between 0 and 1")
     convert = ConvertOptions(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import pathlib
 import re
 import warnings
@@ -10,7 +9,7 @@ import warnings
 from kfp import compiler
 
 from pipelines.training import BACKENDS, NAME, build
-from trainer.errors import UserError, run_cli
+from trainer.errors import Parser, UserError, run_cli
 
 _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 
@@ -37,10 +36,9 @@ def compile_specs(image: str, output_dir: str, parent_model: str = "") -> list[p
 
 def main() -> int:
     """Runs the command line."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="pipelines/compile.py",
         description="Writes build/training-vertex.yaml and build/training-local.yaml.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     p.add_argument("--image", required=True, help="container image of the project, by digest for Vertex AI")
     p.add_argument("--output-dir", default="build", help="made when it is not there")

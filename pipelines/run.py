@@ -14,13 +14,14 @@ import subprocess
 import sys
 import time
 
+from components.register.registry import Registry
 from components.train.cluster import Cluster
 from pipelines import summary
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, cache_key, pipeline_arguments
 from pipelines.progress import Progress
 from pipelines.record import RunRecord, new_run_dir, this_process
 from pipelines.steps import FAILED, Steps
-from trainer.errors import UserError, run_cli
+from trainer.errors import Parser, UserError, run_cli
 from trainer.lifeline import OWNER_PID, watch
 
 _STOP_S = 20.0
@@ -47,13 +48,11 @@ def main() -> int:
     return 130 if status == "interrupted" else 1
 
 
-def _parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
+def _parser() -> Parser:
+    p = Parser(
         prog="pipelines/run.py",
         description="Converts a dataset, trains on a cluster of processes of this machine, evaluates, registers the "
         "model if it earns it, and cleans up.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        allow_abbrev=False,
     )
     add_flags(p, cluster=DEFAULT_CLUSTER)
     here = p.add_argument_group("this run")
@@ -74,6 +73,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     arguments = pipeline_arguments(args, cluster)
     key = cache_key(args.dataset, args.source)
     registry = pathlib.Path(args.registry).resolve()
+    Registry.open(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
     registry.mkdir(parents=True, exist_ok=True)
     run_dir = new_run_dir(pathlib.Path(args.runs_dir).resolve())
     for part in ("logs", "tmp"):

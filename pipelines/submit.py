@@ -20,7 +20,7 @@ from components.train.vertex import plan_vertex
 from pipelines.arguments import add_flags, cache_key, pipeline_arguments
 from pipelines.bucket import bucket_digest, mounted
 from pipelines.compile import compile_specs
-from trainer.errors import UserError, run_cli
+from trainer.errors import Parser, UserError, run_cli
 
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
 _DIGEST = re.compile(r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}")
@@ -105,12 +105,10 @@ def main() -> int:
     return _submit(submission, args.wait)
 
 
-def _parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
+def _parser() -> Parser:
+    p = Parser(
         prog="pipelines/submit.py",
         description="Submits the pipeline to Vertex AI Pipelines; everything is checked before.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        allow_abbrev=False,
     )
     add_flags(p, cluster=DEFAULT_CLUSTER)
     cloud = p.add_argument_group("Vertex AI")

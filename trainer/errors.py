@@ -10,10 +10,11 @@ Synopsis:
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import sys
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class UserError(ValueError):
@@ -26,6 +27,18 @@ def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
     near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return UserError(f"unknown {what} {value!r}{hint} (known: {', '.join(names)})")
+
+
+class Parser(argparse.ArgumentParser):
+    """A command line whose mistakes are user errors: one line, not the whole usage; help shows every default."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.ArgumentDefaultsHelpFormatter)
+        super().__init__(allow_abbrev=False, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises instead of exiting."""
+        raise UserError(f"{message} (see {self.prog} --help)")
 
 
 def run_cli(main: Callable[[], int]) -> NoReturn:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from trainer.errors import UserError
+from trainer.errors import Parser, UserError
 
 STRATEGIES = ("one_device", "multi_worker_mirrored", "parameter_server")
 OPTIMIZERS = ("adam", "sgd")
@@ -98,14 +98,12 @@ def _rate(text: str) -> float:
     return value
 
 
-def parser(models: Sequence[str]) -> argparse.ArgumentParser:
+def parser(models: Sequence[str]) -> Parser:
     """The parser; its help names each flag's default."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="trainer.task",
         description="Trains a model on a converted dataset. Every replica runs this with the same flags; its role "
         "comes from TF_CONFIG. The same --job-dir resumes; --train-steps is the absolute step to reach.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        allow_abbrev=False,
     )
     p.add_argument("--data-dir", required=True, help="a dataset made by components.convert")
     p.add_argument("--job-dir", required=True, help="checkpoints, logs, journal and model; the same directory resumes")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-
 from components.cleanup.cleanup import delete, running, unneeded
-from trainer.errors import UserError, run_cli
+from trainer.errors import Parser, UserError, run_cli
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="components.cleanup",
         description="Lists what a pipeline run left that nobody needs: temporary files, checkpoints of the finished "
         "job, intermediate results. Summary, report, logs, model, and datasets in use stay.",

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import NoReturn
 
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.source import READERS
-from trainer.errors import UserError, run_cli
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
+from trainer.errors import Parser, run_cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m components.convert",
         description="Convert a dataset to TFRecord shards and a manifest. The same source and arguments give the same "
         "bytes. Done again, it changes nothing; it never overwrites anything else.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--dataset", metavar="NAME", default=Options.dataset, help=f"one of {', '.join(READERS)}; digits is built in")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
-from trainer.errors import UserError, run_cli
+from trainer.errors import Parser, UserError, run_cli
 from trainer.quiet import without_advice
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="components.evaluate",
         description="Scores an exported model on a split it was not trained on, judges it, and writes evaluation.json "
         "and report.html.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     p.add_argument("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
     p.add_argument("--data-dir", required=True, help="a dataset made by components.convert")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-
 from components.register.register import load_evaluation, promote, register
 from components.register.registry import Registry
-from trainer.errors import run_cli
+from trainer.errors import Parser, run_cli
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="components.register",
         description="Adds an evaluated model to a registry as a new version, and makes it the champion when it is "
         "better than the one there is. --rollback makes the previous champion the champion again.",

@@ -11,12 +11,12 @@ from components.train import process
 from components.train.cluster import Cluster
 from components.train.local import planned
 from components.train.vertex import plan_vertex
-from trainer.errors import UserError, run_cli
+from trainer.errors import Parser, UserError, run_cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the job's exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m components.train",
         usage="%(prog)s --cluster FILE [options] -- <trainer flags>",
         description="Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task.",

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import gzip
+import struct
+
+import pytest
+
+from pipelines.arguments import cache_key
+
+
+@pytest.fixture
+def idx_source(tmp_path):
+    directory = tmp_path / "source"
+    directory.mkdir()
+    images = struct.pack(">4B3I", 0, 0, 8, 3, 20, 4, 4) + bytes(20 * 16)
+    labels = struct.pack(">4BI", 0, 0, 8, 1, 20) + bytes(range(10)) * 2
+    (directory / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+    (directory / "train-labels-idx1-ubyte").write_bytes(labels)
+    return directory
+
+
+def test_an_edited_source_is_not_taken_from_the_cache(idx_source):
+    before = cache_key("idx", str(idx_source))
+    assert cache_key("idx", str(idx_source)) == before
+    labels = idx_source / "train-labels-idx1-ubyte"
+    labels.write_bytes(labels.read_bytes()[:-1] + b"\x00")
+    assert cache_key("idx", str(idx_source)) != before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--dataset", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
+        (["--dataset", "mnist"], "needs --source"),
+        (["--dataset", "mnist", "--source", "EMPTY"], "train-images-idx3-ubyte"),
+        (["--cluster", "clusters/local-sink.yaml"], "did you mean 'clusters/local-sync.yaml'?"),
+        (["--min-accuracy", "97"], "not between 0 and 1"),
+        (["--shards", "0"], "--shards 0"),
+        (["--validation-fraction", "1"], "--validation-fraction 1"),
+        (["--model", "cnm"], "invalid choice: 'cnm'"),
+        (["--runner", "docker"], "needs --image"),
+        (["--", "--learning-rate", "-3"], "not positive"),
+        (["--", "--job-dir", "x"], "come from the pipeline"),
+        (["--", "--no-such-flag"], "--no-such-flag"),
+        (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
+    ],
+)
+def test_bad_input_exits_with_2_before_anything_is_made(command, tmp_path, flags, message):
+    (tmp_path / "empty").mkdir()
+    flags = [str(tmp_path / "empty") if flag == "EMPTY" else flag for flag in flags]
+    where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
+    done = command("pipelines/run.py", *where, *flags)
+    assert done.returncode == 2, done.stdout + done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert message in last
+    assert "Traceback" not in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["empty"]
+
+
+def test_a_cluster_file_with_a_typo_is_refused_with_the_nearest_key(command, tmp_path):
+    file = tmp_path / "typo.yaml"
+    file.write_text("strategy: one_device\nchef: {}\n")
+    done = command("pipelines/run.py", "--cluster", file, "--runs-dir", tmp_path / "runs")
+    assert done.returncode == 2
+    assert "chef" in done.stderr
+    assert "chief" in done.stderr
+    assert not (tmp_path / "runs").exists()

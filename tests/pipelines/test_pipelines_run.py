@@ -1,0 +1,187 @@
+"""The whole pipeline, as a person runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.pipeline
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> pathlib.Path:
+    """Where the runs of this module share their cache and registry."""
+    return tmp_path_factory.mktemp("place")
+
+
+def flags(place: pathlib.Path) -> list[object]:
+    return ["--runs-dir", place / "runs", "--registry", place / "registry"]
+
+
+def newest(place: pathlib.Path) -> pathlib.Path:
+    return max((p for p in (place / "runs").iterdir() if not p.name.startswith(".")), key=lambda p: p.name)
+
+
+def summary(run: pathlib.Path) -> dict:
+    return json.loads((run / "summary.json").read_text())
+
+
+def left_over(place: pathlib.Path) -> list[str]:
+    """Command lines of processes that have anything to do with runs in this place."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            line = " ".join(process.cmdline())
+            if str(place) in line and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(line)
+    return found
+
+
+def gone(place: pathlib.Path, within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while left_over(place) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not left_over(place)
+
+
+def test_the_first_run_registers_a_good_model_and_the_second_takes_convert_from_the_cache(command, place):
+    first = command("pipelines/run.py", *flags(place))
+    assert first.returncode == 0, first.stdout + first.stderr
+    run = newest(place)
+    told = summary(run)
+    assert told["status"] == "succeeded"
+    assert [s["name"] for s in told["steps"]] == [
+        *("convert", "plan", "train", "evaluate", "gate", "register", "promote", "cleanup")
+    ]
+    assert told["metrics"]["accuracy"] >= 0.97
+    assert json.dumps(told).count('"accuracy"') == 1
+    assert told["model"] | {"verdict": "promote"} == {
+        "name": "digits",
+        "version": "1",
+        "champion": "1",
+        "verdict": "promote",
+    }
+    assert told["throughput"]["examples_per_s"] > 0
+    assert all(pathlib.Path(path).exists() for path in told["paths"].values())
+    assert "test accuracy" in first.stdout
+    assert "now the champion" in first.stdout
+    assert "kfp" not in first.stdout.lower()  # full logs go to files, not over the progress
+    logs = {p.name for p in (run / "logs").iterdir()}
+    assert {"pipeline.log", "convert.log", "train.log", "chief-0.log", "worker-0.log"} <= logs
+    assert (
+        "worker/0 | " in (run / "logs" / "train.log").read_text()
+        or "chief/0 | " in (run / "logs" / "train.log").read_text()
+    )
+    page = (run / "report.html").read_text()
+    assert "Confusion matrix" in page
+    assert "<polyline" in page
+    assert not (run / "tmp").exists()
+
+    second = command("pipelines/run.py", *flags(place))
+    assert second.returncode == 0, second.stdout + second.stderr
+    again = summary(newest(place))
+    status = {s["name"]: s["status"] for s in again["steps"]}
+    assert status["convert"] == "cached"
+    assert "promote" not in status
+    assert again["metrics"] == told["metrics"]  # synchronous training is deterministic
+    assert (again["model"]["version"], again["model"]["champion"]) == ("2", "1")
+    assert "the champion stays version 1" in second.stdout
+
+    third = command(
+        "pipelines/run.py",
+        *flags(place),
+        "--min-accuracy",
+        "1",
+        "--train-steps",
+        "20",
+        "--cluster",
+        "clusters/local.yaml",
+    )
+    assert third.returncode == 0, third.stdout + third.stderr
+    rejected = summary(newest(place))
+    assert (rejected["model"]["verdict"], rejected["model"]["version"]) == ("reject", None)
+    assert "below the threshold" in third.stdout
+
+
+def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_evidence(command, place):
+    dataset = pathlib.Path(summary(newest(place))["paths"]["dataset"])
+    shard = dataset / "train-00000-of-00008.tfrecord"
+    good = shard.read_bytes()
+    shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # bit rot in the cache
+    try:
+        done = command("pipelines/run.py", *flags(place), "--cluster", "clusters/local.yaml")
+    finally:
+        shard.write_bytes(good)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "step train failed" in done.stderr
+    assert f"{shard} is not the file that the manifest lists" in done.stderr
+    assert "logs/train.log" in done.stderr
+    run = newest(place)
+    told = summary(run)
+    assert told["status"] == "failed"
+    assert {s["name"]: s["status"] for s in told["steps"]}["cleanup"] == "succeeded"
+    assert (run / "tmp").exists()
+    assert (run / "report.html").exists()
+
+
+def start(place: pathlib.Path, *more: object, parent: str = "") -> tuple[subprocess.Popen[bytes], int]:
+    """Starts a long run on a terminal of its own; returns the process and the terminal."""
+    line = [sys.executable, "pipelines/run.py", *flags(place), "--train-steps", "100000", *more]
+    line = list(map(str, line))
+    if parent:
+        line = [parent, "-c", " ".join(line) + " --die-with-parent; true"]
+    terminal, inner = pty.openpty()
+    process = subprocess.Popen(line, cwd=ROOT, stdin=inner, stdout=inner, stderr=inner, start_new_session=True)
+    os.close(inner)
+    return process, terminal
+
+
+def wait_for_training(place: pathlib.Path, before: set[pathlib.Path]) -> pathlib.Path:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for run in set((place / "runs").glob("*-*")) - before:
+            status = run / "logs" / "chief-0.status.json"
+            with contextlib.suppress(OSError, ValueError):
+                if json.loads(status.read_text()).get("train_steps"):
+                    return run
+        time.sleep(0.1)
+    raise AssertionError("training did not start")
+
+
+def test_ctrl_c_stops_everything_and_says_so(place):
+    before = set((place / "runs").glob("*-*"))
+    process, terminal = start(place)
+    run = wait_for_training(place, before)
+    os.kill(process.pid, signal.SIGINT)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal's end
+        while part := os.read(terminal, 65536):
+            shown += part
+    assert process.wait(40) == 130
+    assert b"interrupted" in shown
+    assert b"examples/s" in shown
+    assert gone(place, within_s=1), left_over(place)
+    assert summary(run)["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("victim", ["run", "parent"])
+def test_kill_9_leaves_no_process(place, victim):
+    before = set((place / "runs").glob("*-*"))
+    process, terminal = start(place, parent="/bin/sh" if victim == "parent" else "")
+    wait_for_training(place, before)
+    assert len(left_over(place)) > 3
+    process.kill()
+    process.wait()
+    assert gone(place, within_s=5), left_over(place)
+    os.close(terminal)

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import copy
+import json
+import pathlib
+
+import pytest
+import yaml
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+from pipelines.compile import compile_specs
+from pipelines.lint import lint
+from pipelines.training import BACKENDS
+from trainer.errors import UserError
+
+IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory) -> dict[str, dict]:
+    paths = compile_specs(IMAGE, str(tmp_path_factory.mktemp("build")))
+    return {backend: yaml.safe_load(path.read_text()) for backend, path in zip(BACKENDS, paths, strict=True)}
+
+
+def test_compiling_twice_gives_the_same_bytes(command, tmp_path):
+    for name, seed in (("one", "1"), ("two", "2")):
+        done = command("pipelines/compile.py", "--image", IMAGE, "--output-dir", tmp_path / name, PYTHONHASHSEED=seed)
+        assert done.returncode == 0, done.stderr
+    one, two = (sorted((tmp_path / name).iterdir()) for name in ("one", "two"))
+    assert [p.name for p in one] == ["training-local.yaml", "training-vertex.yaml"]
+    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_specs_parse_against_the_published_protos(specs, backend):
+    message = json_format.ParseDict(specs[backend], pipeline_spec_pb2.PipelineSpec())
+    assert message.pipeline_info.name == "training"
+
+
+def tasks(spec: dict) -> dict[str, dict]:
+    """Every task by its path of groups: what it waits for, and whether it may be cached."""
+    found = {}
+
+    def walk(component: dict, path: str) -> None:
+        for key, task in component["dag"]["tasks"].items():
+            inner = spec["components"][task["componentRef"]["name"]]
+            name = task["taskInfo"]["name"]
+            if "dag" in inner:
+                walk(inner, f"{path}{name}/")
+            caching = task.get("cachingOptions", {}).get("enableCache", False)
+            waits = [component["dag"]["tasks"][d]["taskInfo"]["name"] for d in task.get("dependentTasks", [])]
+            found[path + name] = {
+                "waits": sorted(waits),
+                "cached": caching,
+                "condition": task.get("triggerPolicy", {}).get("condition"),
+                "key": key,
+            }
+
+    walk(spec["root"], "")
+    return found
+
+
+def test_task_graphs_are_equal_but_for_the_two_slots(specs):
+    local, vertex = tasks(specs["local"]), tasks(specs["vertex"])
+    only_vertex = vertex.keys() - local.keys()
+    assert [name.rsplit("/")[-1] for name in only_vertex] == ["importer"]
+    assert not local.keys() - vertex.keys()
+    for name, task in local.items():
+        slot = name.endswith(("/train", "/register"))
+        mine, theirs = dict(task), dict(vertex[name])
+        theirs["waits"] = [w for w in theirs["waits"] if w != "importer"]
+        assert (mine.pop("key") == theirs.pop("key")) is not slot
+        assert mine == theirs
+
+
+def test_only_convert_is_cached(specs):
+    assert [n for n, t in tasks(specs["local"]).items() if t["cached"] and "/" in n and t["condition"] is None] == [
+        "steps/convert"
+    ]
+
+
+def test_every_step_runs_in_the_given_image_and_installs_nothing(specs):
+    for spec in specs.values():
+        for name, executor in spec["deploymentSpec"]["executors"].items():
+            if (container := executor.get("container")) and "google-cloud-pipeline-components" not in container[
+                "image"
+            ]:
+                assert container["image"] == IMAGE, name
+                assert "pip install" not in json.dumps(container)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_specs_have_none_of_the_known_traps(specs, backend):
+    assert lint(specs[backend]) == []
+
+
+def spoil_condition(spec):
+    for component in spec["components"].values():
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            if condition := task.get("triggerPolicy", {}).get("condition"):
+                task["triggerPolicy"]["condition"] = condition.replace("gate-Output", "gate-verdict")
+
+
+def spoil_value(spec):
+    for component in spec["components"].values():
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            if condition := task.get("triggerPolicy", {}).get("condition"):
+                task["triggerPolicy"]["condition"] = condition.replace("'reject'", "'re'ject'")
+
+
+def spoil_default(spec):
+    steps = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    del steps["custom-training-job"]["inputs"]["parameters"]["project"]
+
+
+def spoil_importer(spec):
+    spec["deploymentSpec"]["executors"]["exec-importer"]["importer"]["artifactUri"] = {
+        "constant": "{{channel:x}}/model"
+    }
+
+
+def spoil_install(spec):
+    spec["deploymentSpec"]["executors"]["exec-plan"]["container"]["command"][2] = "pip install kfp"
+
+
+def spoil_kind(spec):
+    spec["deploymentSpec"]["executors"]["exec-plan"]["container"] = {"image": "alpine", "command": ["true"]}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (spoil_condition, "named output 'gate-verdict'"),
+        (spoil_value, "value with a quote"),
+        (spoil_default, "'project' defaults to a placeholder"),
+        (spoil_importer, "importer's URI"),
+        (spoil_install, "installs packages"),
+        (spoil_kind, "container component"),
+    ],
+)
+def test_each_trap_is_found(specs, spoil, message):
+    spec = copy.deepcopy(specs["vertex"])
+    spoil(spec)
+    assert any(message in problem for problem in lint(spec))
+
+
+@pytest.mark.parametrize("image", ["", "UPPER/case", "has space", "x@sha256:zz"])
+def test_what_is_no_image_is_refused(tmp_path, image):
+    with pytest.raises(UserError, match="no image reference"):
+        compile_specs(image, str(tmp_path / "build"))
+    assert not (tmp_path / "build").exists()
+
+
+def test_a_parent_model_makes_versions_of_one_model(tmp_path):
+    parent = "projects/1/locations/us-central1/models/2"
+    _, path = compile_specs(IMAGE, str(tmp_path), parent_model=parent)
+    spec = yaml.safe_load(pathlib.Path(path).read_text())
+    assert lint(spec) == []
+    assert parent in json.dumps(spec)
