@@ -82,10 +82,8 @@ def training(status: pathlib.Path) -> str:
     except (OSError, ValueError):
         return ""
     if "train_steps" not in state:
-        return (
-            f"{state['phase']} ({time.time() - state['time']:.0f} s)"
-            if state["phase"] == "starting"
-            else state["phase"]
-        )
+        return f"{state['phase']} for {time.time() - state['time']:.0f} s"
     text = f"step {state['step']}/{state['train_steps']}  loss {state['loss']:.4f}"
-    return f"{text}  {state['examples_per_s']:,.0f} examples/s" if state["examples_per_s"] else text
+    if state["examples_per_s"]:
+        text += f"  {state['examples_per_s']:,.0f} examples/s"
+    return text if state["phase"] in ("training", "done") else f"{text}  {state['phase']}"

@@ -29,6 +29,7 @@ _STOP_S = 20.0
 
 def main() -> int:
     """Runs the command line. Returns 0 when the run succeeded, 1 when a step failed, 130 when it was interrupted."""
+    sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets question marks, not an error
     args = _parser().parse_args()
     if args.die_with_parent:
         watch(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -169,9 +170,9 @@ report         {_shown(paths["report"])}
 took           {result["seconds"]:.1f} s
 
 next
-  {python} pipelines/run.py --cluster clusters/local-ps.yaml          # the same on parameter servers
-  {python} pipelines/run.py --dataset mnist --source DIR              # the original MNIST files in DIR
-  {python} pipelines/submit.py --dry-run                               # the request to Vertex AI"""
+  {python} pipelines/run.py --cluster clusters/local-ps.yaml      # on parameter servers
+  {python} pipelines/run.py --dataset mnist --source DIR          # the MNIST files in DIR
+  {python} pipelines/submit.py --dry-run                          # what Vertex AI would get"""
     )
 
 

@@ -40,6 +40,7 @@ class Journal:
         self._local = pathlib.Path(tempfile.mkdtemp()) / path.name if self._remote else pathlib.Path(path)
         self._file = self._local.open("x", encoding="utf-8", buffering=1)
         self._status = os.environ.get(STATUS)
+        self._fields: dict[str, Any] = {"examples_per_s": None}
         self._process = psutil.Process()
 
     def event(self, event: str, step: int, **fields: Any) -> None:
@@ -47,19 +48,22 @@ class Journal:
         line = {"event": event, "step": int(step), "time": round(time.time(), 3), **fields}
         self._file.write(json.dumps(line) + "\n")
 
-    def status(self, phase: str, step: int, examples_per_s: float | None = None, **fields: Any) -> None:
-        """Rewrites the status file: `cpu` is the CPU seconds used so far, `memory` the resident bytes."""
+    def status(self, phase: str, step: int, **fields: Any) -> None:
+        """Rewrites the status file: `cpu` is the CPU seconds used so far, `memory` the resident bytes.
+
+        `fields`, `examples_per_s` among them, stay until they are given again.
+        """
         if not self._status:
             return
+        self._fields.update(fields)
         cpu = self._process.cpu_times()
         state = {
             "time": time.time(),
             "phase": phase,
             "step": int(step),
-            "examples_per_s": examples_per_s,
             "cpu": round(cpu.user + cpu.system, 2),
             "memory": self._process.memory_info().rss,
-            **fields,
+            **self._fields,
         }
         write_text(self._status, json.dumps(state))
 

@@ -1,4 +1,4 @@
-"""Speed and quality of training while it runs: a line for people, the journal, the status file and TensorBoard."""
+"""Speed and quality of training while it runs: the journal, the status file, TensorBoard, and a line for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE_S = 2.0
 
 
 class Meter:
-    """Adds windows up between reports, and over the whole attempt."""
+    """Tells of every window in the journal, the status file and TensorBoard, and prints a line now and then."""
 
     def __init__(
         self,
@@ -29,10 +29,11 @@ class Meter:
     ) -> None:
         self._train_steps, self._journal, self._optimizer = opts.train_steps, journal, optimizer
         self._batch, self._replicas, self._chief = global_batch, replicas, chief
-        self._steps = self._reported_at = 0
-        self._loss = self._correct = self._seconds = 0.0
         self._warm_steps, self._warm_s = 0, 0.0
-        self._last: dict[str, float] = {"loss": float("nan"), "accuracy": float("nan")}
+        # Since the last line: a window may be a single step, whose loss says little.
+        self._steps, self._loss, self._correct = 0, 0.0, 0.0
+        self._line_at = 0.0
+        self._line = {"loss": float("nan"), "accuracy": float("nan")}
         self._summary = tf.summary.create_file_writer(os.path.join(opts.job_dir, "logs")) if chief else None
 
     @property
@@ -41,37 +42,44 @@ class Meter:
         return self._warm_steps * self._batch / self._warm_s if self._warm_s else 0.0
 
     def add(self, step: int, window: Window) -> None:
-        """Counts one window that ended at `step`; reports every two seconds and at the end."""
-        self._steps += window.steps
-        self._loss += window.loss
-        self._correct += window.correct
+        """Counts one window that ended at `step`."""
         if window.warm:
             self._warm_steps += window.steps
             self._warm_s += window.seconds
-        if time.monotonic() - self._reported_at >= _LINE_S or step >= self._train_steps or window.stop:
-            self._report(step)
-
-    def _report(self, step: int) -> None:
-        self._last = {"loss": self._loss / self._steps, "accuracy": self._correct / (self._steps * self._batch)}
+        self._steps += window.steps
+        self._loss += window.loss
+        self._correct += window.correct
+        means = self._means(window.steps, window.loss, window.correct)
         speed = round(self.examples_per_s, 1)
-        self._journal.event(
-            "step", step, **self._last, examples_per_s=speed, replica_examples_per_s=round(speed / self._replicas, 1)
-        )
-        self._journal.status("training", step, speed, **self._last, train_steps=self._train_steps)
+        replica_speed = round(speed / self._replicas, 1)
+        self._journal.event("step", step, **means, examples_per_s=speed, replica_examples_per_s=replica_speed)
+        self._journal.status("training", step, examples_per_s=speed, **means, train_steps=self._train_steps)
         if self._chief:
+            self._scalars(step, {**means, "examples_per_s": speed})
+        if time.monotonic() - self._line_at >= _LINE_S or step >= self._train_steps or window.stop:
+            self._tell(step, speed)
+
+    def _means(self, steps: int, loss: float, correct: float) -> dict[str, float]:
+        return {"loss": loss / steps, "accuracy": correct / (steps * self._batch)}
+
+    def _scalars(self, step: int, values: dict[str, float]) -> None:
+        rate = float(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
+        with self._summary.as_default(step=step):
+            for name, value in {**values, "learning_rate": rate}.items():
+                tf.summary.scalar(name, value)
+
+    def _tell(self, step: int, speed: float) -> None:
+        self._line = self._means(self._steps, self._loss, self._correct)
+        self._steps, self._loss, self._correct = 0, 0.0, 0.0
+        self._line_at = time.monotonic()
+        if self._chief:
+            self._summary.flush()
             print(
-                f"step {step}/{self._train_steps}  loss {self._last['loss']:.4f}  "
-                f"accuracy {self._last['accuracy']:.4f}  {speed:.0f} examples/s",
+                f"step {step}/{self._train_steps}  loss {self._line['loss']:.4f}  "
+                f"accuracy {self._line['accuracy']:.4f}  {speed:.0f} examples/s",
                 flush=True,
             )
-            with self._summary.as_default(step=step):
-                for name, value in {**self._last, "examples_per_s": speed}.items():
-                    tf.summary.scalar(name, value)
-                tf.summary.scalar("learning_rate", float(keras.ops.convert_to_numpy(self._optimizer.learning_rate)))
-            self._summary.flush()
-        self._steps, self._loss, self._correct = 0, 0.0, 0.0
-        self._reported_at = time.monotonic()
 
     def final(self) -> dict[str, float]:
-        """Loss and accuracy of the last report, and examples per second of the attempt, for `DONE.json`."""
-        return {**self._last, "examples_per_s": round(self.examples_per_s, 1)}
+        """Loss and accuracy of the last line, and examples per second of the attempt, for `DONE.json`."""
+        return {**self._line, "examples_per_s": round(self.examples_per_s, 1)}

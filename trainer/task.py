@@ -19,6 +19,8 @@ from trainer.models import NAMES
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains, or serves as a parameter server or its worker, until the job is done. Returns the exit code."""
+    # First of all: whatever imports TensorFlow later, its threads inherit the mask.
+    signal = stop.Stop.install()
     opts = options.parse(sys.argv[1:] if argv is None else argv, NAMES)
     member = cluster.from_environment(os.environ)
     # Looked at before TensorFlow is imported: a finished job run again answers at once, and so does a refusal.
@@ -33,9 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     identity.check(opts.job_dir, facts)
     if member.is_chief:
         identity.claim(opts.job_dir, facts)
-    signal = stop.Stop.install()
     with quiet.without_advice():
-        from trainer import job  # after the signal is blocked, for TensorFlow's threads inherit the mask
+        from trainer import job
 
     try:
         code = job.run(opts, member, manifest, signal)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from trainer.errors import Parser, UserError, run_cli
 from trainer.quiet import without_advice
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     p = Parser(
         prog="components.evaluate",
         description="Scores an exported model on a split it was not trained on, judges it, and writes evaluation.json "
@@ -21,7 +22,7 @@ def main() -> int:
     p.add_argument("--min-accuracy", type=float, default=0.0, help="of a model worth a version")
     p.add_argument("--registry", default="", help="compare with the champion in this registry")
     p.add_argument("--name", default="", help="of the model in the registry")
-    args = p.parse_args()
+    args = p.parse_args(argv)
     if args.registry and not args.name:
         raise UserError("--registry needs the --name of the model in it")
     with without_advice():

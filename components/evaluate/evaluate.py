@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from etils import epath
 
@@ -25,6 +24,15 @@ REPORT = "report.html"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Champion:
+    """The model to beat: its version, and its metrics or why there are none."""
+
+    version: str
+    metrics: Mapping[str, float] | None = None
+    incomparable: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """A judged model.
 
@@ -36,7 +44,7 @@ class Evaluation:
       split: Of the dataset.
       class_names: In the order of the confusion matrix.
       score: Of the candidate.
-      champion: `version` and `metrics` of the champion on these records, or None.
+      champion: On the same records; None without a registry, or where it has no champion.
       min_accuracy: The threshold.
       decision: What to do, and why.
     """
@@ -48,7 +56,7 @@ class Evaluation:
     split: str
     class_names: tuple[str, ...]
     score: Score
-    champion: Mapping[str, Any] | None
+    champion: Champion | None
     min_accuracy: float
     decision: gate.Decision
 
@@ -80,7 +88,7 @@ def evaluate(
       name: Of the model in the registry.
 
     Raises:
-      UserError: If an input is missing or does not fit.
+      UserError: If an input is missing or does not fit, or `output` cannot be written.
     """
     if not 0 <= min_accuracy <= 1:
         raise UserError(f"--min-accuracy {min_accuracy} is not between 0 and 1")
@@ -98,27 +106,32 @@ def evaluate(
         champion=champion,
         min_accuracy=min_accuracy,
         decision=gate.decide(
-            score.metrics, score.baseline, min_accuracy=min_accuracy, champion=champion and champion["metrics"]
+            score.metrics,
+            score.baseline,
+            min_accuracy=min_accuracy,
+            champion=champion and champion.metrics,
+            incomparable=champion.incomparable if champion else "",
         ),
     )
     directory = epath.Path(output)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / REPORT, report.page(json.loads(evaluation.to_json())))
-    write_text(directory / FILE, evaluation.to_json())
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_text(directory / REPORT, report.page(json.loads(evaluation.to_json())))
+        write_text(directory / FILE, evaluation.to_json())
+    except OSError as error:
+        raise UserError(f"cannot write to {output}: {error.strerror or error}") from None
     return evaluation
 
 
-def _champion(registry: str, name: str, data_dir: str, split: str) -> dict[str, Any] | None:
-    """The champion scored on these records; None when there is none or it was made for other data."""
+def _champion(registry: str, name: str, data_dir: str, split: str) -> Champion | None:
+    """The champion scored on these records; a champion that was made for other data is told of, and stays."""
     store = open_registry(registry)
     version = store.alias(name, CHAMPION)
     if version is None:
         return None
     try:
-        return {
-            "version": version,
-            "metrics": dict(score_model(store.model_dir(name, version), data_dir, split).metrics),
-        }
+        score = score_model(store.model_dir(name, version), data_dir, split)
     except UserError as error:
         print(f"the champion, version {version}, cannot be compared: {error}")
-        return None
+        return Champion(version=version, incomparable=str(error))
+    return Champion(version=version, metrics=score.metrics)

@@ -27,6 +27,7 @@ def decide(
     *,
     min_accuracy: float,
     champion: Mapping[str, float] | None,
+    incomparable: str = "",
 ) -> Decision:
     """Judges by accuracy on one split.
 
@@ -35,29 +36,23 @@ def decide(
       baseline: Of the answer that looks at nothing, on the same records; the candidate must beat it.
       min_accuracy: The threshold; reaching it is enough.
       champion: Metrics of the current champion on the same records, or None where there is none.
+      incomparable: Why there are none although there is a champion: nothing is known to be better than it.
     """
     accuracy = metrics["accuracy"]
-    reasons = []
-
-    def holds(condition: bool, yes: str, no: str) -> bool:
-        reasons.append(yes if condition else no)
-        return condition
-
-    threshold = holds(
-        accuracy >= min_accuracy,
-        f"accuracy {accuracy:.4f} reaches the threshold {min_accuracy:.4f}",
-        f"accuracy {accuracy:.4f} is below the threshold {min_accuracy:.4f}",
-    )
-    useful = holds(
-        accuracy > baseline["accuracy"],
-        f"beats the majority class, {baseline['accuracy']:.4f}",
-        f"does not beat the majority class, {baseline['accuracy']:.4f}",
-    )
-    better = holds(
-        champion is None or accuracy > champion["accuracy"],
-        "there is no champion yet" if champion is None else f"beats the champion, {champion['accuracy']:.4f}",
-        f"does not beat the champion, {champion['accuracy']:.4f}" if champion else "",
-    )
-    if not (threshold and useful):
-        return Decision(verdict=REJECT, reasons=tuple(reasons))
-    return Decision(verdict=PROMOTE if better else REGISTER, reasons=tuple(reasons))
+    reaches = accuracy >= min_accuracy
+    useful = accuracy > baseline["accuracy"]
+    reasons = [
+        f"accuracy {accuracy:.4f} {'reaches' if reaches else 'is below'} the threshold {min_accuracy:.4f}",
+        f"{'beats' if useful else 'does not beat'} the majority class, {baseline['accuracy']:.4f}",
+    ]
+    if incomparable:
+        better = False
+        reasons.append(f"cannot be compared with the champion: {incomparable}")
+    elif champion is None:
+        better = True
+        reasons.append("there is no champion to compare with")
+    else:
+        better = accuracy > champion["accuracy"]
+        reasons.append(f"{'beats' if better else 'does not beat'} the champion, {champion['accuracy']:.4f}")
+    accepted = PROMOTE if better else REGISTER
+    return Decision(verdict=accepted if reaches and useful else REJECT, reasons=tuple(reasons))

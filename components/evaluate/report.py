@@ -25,7 +25,7 @@ def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
 def page(evaluation: Mapping[str, Any]) -> str:
     """A whole page of one evaluation."""
     title = f"Evaluation of {evaluation['dataset']}"
-    return render_page(title, section(evaluation))
+    return render_page(title, markupsafe.Markup("<h1>{}</h1>\n").format(title) + section(evaluation))
 
 
 def render_page(title: str, body: markupsafe.Markup) -> str:
@@ -37,8 +37,8 @@ def summary(evaluation: Mapping[str, Any]) -> str:
     """The evaluation in a few lines of Markdown."""
     metrics, decision = evaluation["metrics"], evaluation["decision"]
     rows = [("candidate", metrics), ("majority class", evaluation["baseline"])]
-    if evaluation["champion"]:
-        rows.append((f"champion (version {evaluation['champion']['version']})", evaluation["champion"]["metrics"]))
+    if (champion := evaluation["champion"]) and champion["metrics"]:
+        rows.append((f"champion (version {champion['version']})", champion["metrics"]))
     table = "\n".join(f"| {who} | {m['accuracy']:.4f} | {m['loss']:.4f} |" for who, m in rows)
     reasons = "\n".join(f"- {reason}" for reason in decision["reasons"])
     return f"## {decision['verdict']}\n\n| model | accuracy | loss |\n|---|---|---|\n{table}\n\n{reasons}\n"

@@ -46,37 +46,56 @@ def score_model(model_dir: str, data_dir: str, split: str = "test") -> Score:
     records.verify(manifest, data_dir, split)
     columns = records.resident(manifest, data_dir, split)
     labels = columns.pop(manifest.label).numpy()
-    parts = []
-    for start in range(0, len(labels), _BATCH):
-        parts.append(predict({name: column[start : start + _BATCH] for name, column in columns.items()}))
-    probabilities = np.concatenate(parts)
-    return _score(probabilities, labels, np.asarray(manifest.split("train").class_histogram))
+    parts = [
+        predict({name: column[start : start + _BATCH] for name, column in columns.items()})
+        for start in range(0, len(labels), _BATCH)
+    ]
+    return _score(np.concatenate(parts), labels, np.asarray(manifest.split("train").class_histogram))
 
 
 def load_predictor(model_dir: str, manifest: Manifest) -> Callable[[dict[str, tf.Tensor]], np.ndarray]:
     """A function from features by name [N, ...] to probabilities [N, classes] of the model in `model_dir`.
 
     Raises:
-      UserError: If there is no model, or it does not answer for this dataset's features and classes.
+      UserError: If there is no model, or it does not answer for this dataset's features and classes. So does the
+        function, where it can only be seen from the answers.
     """
-    if not tf.saved_model.contains_saved_model(model_dir):
-        raise UserError(f"{model_dir}: no SavedModel here (a finished training job writes one to <job-dir>/model)")
-    model = tf.saved_model.load(model_dir)
-    serve = model.signatures["serving_default"]
-    wanted = {f.name: [None, *f.shape] for f in manifest.features if f.name != manifest.label}
-    takes = {name: spec.shape.as_list() for name, spec in serve.structured_input_signature[1].items()}
+    try:
+        if not tf.saved_model.contains_saved_model(model_dir):
+            raise UserError(f"{model_dir}: no SavedModel here (a finished training job writes one to <job-dir>/model)")
+        model = tf.saved_model.load(model_dir)
+    except (OSError, tf.errors.OpError) as error:
+        raise UserError(f"{model_dir}: the model cannot be read ({' '.join(str(error).split())})") from None
+    serve = model.signatures.get("serving_default")
+    answers = serve.structured_outputs if serve else {}
+    if missing := {"probabilities", "class_name"} - set(answers):
+        raise UserError(f"{model_dir}: signature serving_default does not give {' and '.join(sorted(missing))}")
+    features = [f for f in manifest.features if f.name != manifest.label]
+    wanted = {f.name: f"{f.dtype}{tf.TensorShape([None, *f.shape])}" for f in features}
+    takes = {name: f"{spec.dtype.name}{spec.shape}" for name, spec in serve.structured_input_signature[1].items()}
     if takes != wanted:
         raise UserError(
             f"{model_dir} takes {takes}; dataset {manifest.name!r} has {wanted}: it was trained on other data"
         )
-    classes = serve.structured_outputs["probabilities"].shape[-1]
+    classes = answers["probabilities"].shape[-1]
     if classes != len(manifest.class_names):
         raise UserError(
             f"{model_dir} knows {classes} classes; dataset {manifest.name!r} has {len(manifest.class_names)}"
         )
+    names = np.array([name.encode() for name in manifest.class_names], object)
 
     def predict(features: dict[str, tf.Tensor], _keep_alive: object = model) -> np.ndarray:
-        return serve(**features)["probabilities"].numpy()
+        answers = serve(**features)
+        probabilities, given = answers["probabilities"].numpy(), answers["class_name"].numpy()
+        if not np.isfinite(probabilities).all():
+            raise UserError(f"{model_dir} answers with probabilities that are not finite: its training diverged")
+        expected = names[probabilities.argmax(axis=1)]
+        for wrong in np.flatnonzero(given != expected):
+            raise UserError(
+                f"{model_dir} says {given[wrong].decode()!r} where dataset {manifest.name!r} has "
+                f"{expected[wrong].decode()!r}: it was trained on other data"
+            )
+        return probabilities
 
     return predict
 

@@ -1,0 +1,74 @@
+"""Every command of ours in the README does what it says there."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared" / "data" / "mnist"
+# What stands for a reader's own names. A line that would send something only shows what it would send.
+EXAMPLES = {
+    "@sha256:...": f"@sha256:{'0' * 64}",
+    "image REF": f"image us-docker.pkg.dev/p/r/i@sha256:{'0' * 64}",
+    "--wait": "--dry-run",
+    "PROJECT": "my-project",
+    "BUCKET": "my-bucket",
+}
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    lines = [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [
+        line for line in lines if line.startswith(".venv/bin/python") and "docker" not in line.replace("-docker", "")
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> pathlib.Path:
+    """A folder that looks like a clone, so that what the commands write does not land in this one."""
+    folder = tmp_path_factory.mktemp("work") / "clone"
+    folder.mkdir()
+    for name in ("clusters", "pipelines"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / ".venv").symlink_to(sys.prefix)
+    (folder.parent / "shared").symlink_to(SHARED.parents[1])
+    return folder
+
+
+def run(command: str, folder: pathlib.Path) -> str:
+    for name, example in EXAMPLES.items():
+        command = command.replace(name, example)
+    if "<id>" in command:
+        newest = max(path.name for path in (folder / "runs").iterdir() if not path.name.startswith("."))
+        command = command.replace("<id>", newest)
+    done = subprocess.run(shlex.split(command), cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.exists(), reason="needs the MNIST files in ../shared/data/mnist")
+def test_every_command_of_the_readme_works_as_written(folder):
+    outputs = {command: run(command, folder) for command in commands()}
+    assert len(outputs) >= 10
+    asynchronous = json.loads((folder / "eval" / "m" / "evaluation.json").read_text())
+    assert asynchronous["metrics"]["accuracy"] >= 0.95  # 300 steps of 128 on parameter servers
+    synchronous = json.loads(max((folder / "runs").glob("*/summary.json")).read_text())
+    assert synchronous["status"] == "succeeded"
+    request = json.loads(outputs[".venv/bin/python pipelines/submit.py --dry-run"])
+    assert request["pipelineJob"]["pipelineSpec"]["pipelineInfo"]["name"] == "training"
+
+
+@pytest.mark.slow
+def test_the_pipeline_runs_on_parameter_servers(folder):
+    out = run(".venv/bin/python pipelines/run.py --cluster clusters/local-ps.yaml --runs-dir r --registry g", folder)
+    (summary,) = (folder / "r").glob("*/summary.json")
+    assert json.loads(summary.read_text())["metrics"]["accuracy"] >= 0.95, out
