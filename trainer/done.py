@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from etils import epath
 
@@ -18,15 +20,19 @@ class Done:
 
     Attributes:
       step: Global step reached.
+      epochs: Passes over the training split until then.
       loss: Mean over the last reported steps, per example.
       accuracy: Share of training examples of those steps that were classified right.
+      validation: The `latest` and the `best` evaluation on the validation split, if there was any.
       seconds: Wall time of the attempt that finished, from its start to the export.
       examples_per_s: Of the whole job while training; first call, saving and export excluded.
     """
 
     step: int
+    epochs: float
     loss: float
     accuracy: float
+    validation: Mapping[str, Any]
     seconds: float
     examples_per_s: float
 

@@ -9,24 +9,26 @@ It loads with TensorFlow alone, and its files lie as TensorFlow Serving wants th
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from trainer.manifest import Manifest
 
 
-def export(model: keras.Model, build, manifest: Manifest, directory: str) -> None:
+def export(weights: list[np.ndarray], build: Callable[[], keras.Model], manifest: Manifest, directory: str) -> None:
     """Writes the model with its preprocessing inside.
 
     Args:
-      model: The trained model, under whatever strategy.
-      build: Makes the same model; the copy that is exported lives outside the strategy, so nothing of it is saved.
+      weights: Of the trained model.
+      build: Makes the same model; the one that is exported lives outside any strategy, so nothing of it is saved.
       manifest: Of the dataset: the signature takes its features and answers with its class names.
       directory: Where the files go; what was there is replaced when the new ones are complete.
     """
-    served = build(manifest)
-    served.set_weights(model.get_weights())
+    served = build()
+    served.set_weights(weights)
     names = tf.constant(manifest.class_names)
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:

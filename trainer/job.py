@@ -2,142 +2,160 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 
 import keras
 import tensorflow as tf
 
-from trainer import models, records, strategy
+from trainer import done, models, records, rendezvous, strategy
 from trainer.checkpoint import Checkpoints
 from trainer.cluster import Member
-from trainer.done import Done
+from trainer.evaluator import await_evaluator, follow, has_evaluator
 from trainer.export import export
 from trainer.journal import Journal
+from trainer.loop import Loop
 from trainer.manifest import Manifest
 from trainer.meter import Meter
 from trainer.options import Options
+from trainer.state import State
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
 from trainer.stop import EXIT_CODE, Stop, StopMark
+from trainer.validation import SPLIT, Scores, Validator
+
+# A preempted machine leaves little time; an export, or an evaluator that the chief waits for, takes as long as it takes.
+_CHIEF_SAVES_S, _CHIEF_EXPORTS_S = 8.0, 3600.0
 
 
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
-    """Trains to `opts.train_steps`, or serves those who do. Returns the exit code."""
-    started = time.time()
-    _configure(opts)
+    """Plays this member's part until the job is done. Returns the exit code."""
+    configure(opts)
     journal = Journal(opts.job_dir, member)
     journal.status("starting", 0)
+    if member.role == "evaluator":
+        return follow(opts, manifest, journal, stop)
     records.verify(manifest, opts.data_dir, "train")
-    asynchronous = opts.strategy == "parameter_server"
-    if asynchronous and member.role in ("worker", "ps"):
+    try:
+        rendezvous.meet(member, timeout_s=opts.start_timeout_s, interrupted=lambda: stop.requested)
+    except InterruptedError:
+        return EXIT_CODE
+    if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.event("serve", 0)
         journal.status("serving", 0)
         strategy.serve(member, stop, opts.job_dir)
-    chief = member.is_chief
+    return _train(opts, member, manifest, journal, stop)
+
+
+def _train(opts: Options, member: Member, manifest: Manifest, journal: Journal, stop: Stop) -> int:
+    started = time.time()
+    asynchronous, chief = opts.strategy == "parameter_server", member.is_chief
     mark = StopMark(opts.job_dir)
     if chief:
         mark.clear()  # a mark from an earlier attempt asks nothing of this one
-
-    distribution = strategy.create(opts.strategy, member)
-    build = models.load(opts.model).build
+    distribution = strategy.create(opts, member)
+    build = functools.partial(models.load(opts.model).build, manifest)
     with distribution.scope():
-        model = build(manifest)
-        optimizer = _optimizer(opts)
+        model, optimizer = build(), optimizer_of(opts)
         optimizer.build(model.trainable_variables)
-        checkpoints = Checkpoints(opts.job_dir, model, optimizer, keep=opts.keep_checkpoints)
-    step = first_step = checkpoints.restore()
+    state = State(model, optimizer)
+    checkpoints = Checkpoints(opts.job_dir, state, keep=opts.keep_checkpoints)
+    first_step = checkpoints.restore()
     facts = {"data_dir": opts.data_dir, "fingerprint": manifest.fingerprint, "options": opts.identity()}
-    journal.event("resume" if step else "start", step, **facts)
+    journal.event("resume" if first_step else "start", first_step, **facts)
 
     replicas = 1 if asynchronous else distribution.num_replicas_in_sync
     examples = manifest.split("train").examples
-    train_step = TrainStep(
+    batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
+    step = TrainStep(
         model=model,
         optimizer=optimizer,
         label=manifest.label,
         examples=examples,
-        global_batch=opts.global_batch_size(replicas),
+        global_batch=batch,
         seed=opts.seed,
     )
-
-    def columns() -> records.Columns:
-        return records.resident(manifest, opts.data_dir, "train")
-
+    columns = functools.partial(records.resident, manifest, opts.data_dir, "train")
     if asynchronous:
         strategy.count_exactly(optimizer)
         coordinator = tf.distribute.coordinator.ClusterCoordinator(distribution)
-        steps = AsyncSteps(coordinator, train_step, columns, workers=len(member.addresses["worker"]))
+        steps = AsyncSteps(coordinator, step, columns, workers=len(member.addresses["worker"]))
     else:
-        steps = SyncSteps(distribution, train_step, columns(), chief)
+        steps = SyncSteps(distribution, step, columns(), chief)
+    # The side-car evaluates where there is one; else the chief does.
+    validates = chief and not has_evaluator() and manifest.splits[SPLIT].examples > 0
+    loop = Loop(
+        opts=opts,
+        last_step=last_step,
+        steps=steps,
+        state=state,
+        checkpoints=checkpoints if chief else None,
+        validator=Validator(build, manifest, opts.data_dir, opts.eval_batch_size) if validates else None,
+        scores=Scores(opts.job_dir),
+        meter=Meter(opts.job_dir, last_step, journal, optimizer, batch, replicas, chief),
+        journal=journal,
+        wants_to_stop=lambda: stop.requested or (asynchronous and mark.is_set()),
+    )
     if chief:
         print(
-            f"{opts.model} on {manifest.name}: {examples} examples, global batch {train_step.global_batch}, "
-            f"{model.count_params()} parameters, {opts.strategy}; from step {step} to {opts.train_steps}",
+            f"{opts.model} on {manifest.name}: {examples} examples, batch {batch}, {model.count_params()} parameters; "
+            f"{opts.strategy}, {len(member.addresses['worker']) if asynchronous else replicas} replicas train; "
+            f"from step {first_step} to {last_step}",
             flush=True,
         )
-    meter = Meter(opts, journal, optimizer, train_step.global_batch, replicas, chief)
-
-    def save() -> None:
+    reached = loop.run(first_step)
+    if reached < last_step:
         if chief:
-            journal.status("saving", step)
-            journal.event("checkpoint", step, seconds=round(checkpoints.save(step), 4))
-            journal.flush()
-
-    journal.status("training", step)
-    saved = step
-    while step < opts.train_steps:
-        until = min(opts.train_steps, step - step % opts.checkpoint_num_steps + opts.checkpoint_num_steps)
-        wanted = stop.requested or (asynchronous and mark.is_set())
-        window = steps.run(step, until, wanted)
-        step += window.steps
-        meter.add(step, window)
-        leaving = window.stop and steps.idle
-        if (step == until or leaving) and step != saved:
-            save()
-            saved = step
-        if leaving and step < opts.train_steps:
-            journal.event("preempted", step)
-            journal.flush()
-            if chief:
-                mark.clear()
-                print(f"told to stop; saved at step {step}", flush=True)
-            return EXIT_CODE
-
+            mark.clear()
+            print(f"told to stop; saved at step {reached}", flush=True)
+        if not asynchronous:
+            rendezvous.part(member, completed=lambda: reached in checkpoints.steps(), timeout_s=_CHIEF_SAVES_S)
+        return EXIT_CODE
     if chief:
-        journal.status("exporting", step)
-        export(model, build, manifest, os.path.join(opts.job_dir, "model"))
-        journal.event("export", step)
-        Done(step=step, seconds=round(time.time() - started, 2), **meter.final()).save(opts.job_dir)
-    journal.event("done", step, steps=step - first_step)
-    journal.status("done", step)
+        if has_evaluator():
+            await_evaluator(loop.scores, reached, opts.evaluator_timeout_s, lambda: stop.requested)
+        if opts.export == "best" and loop.scores.load():
+            step_exported = loop.scores.restore_best(state)
+        else:
+            step_exported = reached
+            state.take(reached)
+        journal.status("exporting", reached)
+        export(state.weights(), build, manifest, os.path.join(opts.job_dir, "model"))
+        journal.event("export", reached, exported_step=step_exported)
+        done.Done(
+            step=reached,
+            epochs=reached * batch / examples,
+            seconds=round(time.time() - started, 2),
+            validation=loop.scores.load(),
+            **loop.meter.final(),
+        ).save(opts.job_dir)
+    journal.event("done", reached, steps=reached - first_step)
+    journal.status("done", reached)
     journal.flush()
     if not asynchronous:
-        _barrier(distribution)
+        rendezvous.part(member, completed=lambda: done.load(opts.job_dir) is not None, timeout_s=_CHIEF_EXPORTS_S)
     return 0
 
 
-def _configure(opts: Options) -> None:
+def configure(opts: Options) -> None:
+    """Sets what TensorFlow and Keras must know before the first operation."""
     if opts.threads:
         tf.config.threading.set_intra_op_parallelism_threads(opts.threads)
         tf.config.threading.set_inter_op_parallelism_threads(opts.threads)
+    if opts.logical_cpus > 1:
+        split = [tf.config.LogicalDeviceConfiguration()] * opts.logical_cpus
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], split)
     if opts.deterministic:
         tf.config.experimental.enable_op_determinism()
+    if opts.precision == "bfloat16":
+        keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
     keras.utils.set_random_seed(opts.seed)
 
 
-def _optimizer(opts: Options) -> keras.optimizers.Optimizer:
+def optimizer_of(opts: Options) -> keras.optimizers.Optimizer:
+    """The optimizer that the options name, or the model's own."""
     defaults = models.load(opts.model)
     rate = opts.learning_rate or defaults.LEARNING_RATE
     if (opts.optimizer or defaults.OPTIMIZER) == "adam":
         return keras.optimizers.Adam(rate)
     return keras.optimizers.SGD(rate, momentum=opts.momentum)
-
-
-def _barrier(distribution: tf.distribute.Strategy) -> None:
-    """Waits for all replicas: one that left early would make the others fail while the chief still exports."""
-
-    @tf.function
-    def meet() -> tf.Tensor:
-        return distribution.reduce("SUM", distribution.run(tf.ones, args=([],)), axis=None)
-
-    meet()

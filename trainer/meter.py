@@ -9,7 +9,6 @@ import keras
 import tensorflow as tf
 
 from trainer.journal import Journal
-from trainer.options import Options
 from trainer.steps import Window
 
 _LINE_S = 2.0
@@ -20,21 +19,22 @@ class Meter:
 
     def __init__(
         self,
-        opts: Options,
+        job_dir: str,
+        last_step: int,
         journal: Journal,
         optimizer: keras.optimizers.Optimizer,
         global_batch: int,
         replicas: int,
         chief: bool,
     ) -> None:
-        self._train_steps, self._journal, self._optimizer = opts.train_steps, journal, optimizer
+        self._last_step, self._journal, self._optimizer = last_step, journal, optimizer
         self._batch, self._replicas, self._chief = global_batch, replicas, chief
         self._warm_steps, self._warm_s = 0, 0.0
         # Since the last line: a window may be a single step, whose loss says little.
         self._steps, self._loss, self._correct = 0, 0.0, 0.0
         self._line_at = 0.0
         self._line = {"loss": float("nan"), "accuracy": float("nan")}
-        self._summary = tf.summary.create_file_writer(os.path.join(opts.job_dir, "logs")) if chief else None
+        self._summary = tf.summary.create_file_writer(os.path.join(job_dir, "logs", "train")) if chief else None
 
     @property
     def examples_per_s(self) -> float:
@@ -53,10 +53,10 @@ class Meter:
         speed = round(self.examples_per_s, 1)
         replica_speed = round(speed / self._replicas, 1)
         self._journal.event("step", step, **means, examples_per_s=speed, replica_examples_per_s=replica_speed)
-        self._journal.status("training", step, examples_per_s=speed, **means, train_steps=self._train_steps)
+        self._journal.status("training", step, examples_per_s=speed, **means, train_steps=self._last_step)
         if self._chief:
             self._scalars(step, {**means, "examples_per_s": speed})
-        if time.monotonic() - self._line_at >= _LINE_S or step >= self._train_steps or window.stop:
+        if time.monotonic() - self._line_at >= _LINE_S or step >= self._last_step or window.stop:
             self._tell(step, speed)
 
     def _means(self, steps: int, loss: float, correct: float) -> dict[str, float]:
@@ -75,7 +75,7 @@ class Meter:
         if self._chief:
             self._summary.flush()
             print(
-                f"step {step}/{self._train_steps}  loss {self._line['loss']:.4f}  "
+                f"step {step}/{self._last_step}  loss {self._line['loss']:.4f}  "
                 f"accuracy {self._line['accuracy']:.4f}  {speed:.0f} examples/s",
                 flush=True,
             )

@@ -1,70 +1,75 @@
 """The trainer's flags.
 
 One command line serves every replica; what differs between replicas comes from the environment (`trainer.cluster`).
-A new flag goes into `Options` and `parse`, and either into `CHANGEABLE` or it becomes part of the job's identity.
+A new flag goes into `Options` and `parser`, and either into `CHANGEABLE` or it becomes part of the job's identity.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 
 from trainer.errors import Parser, UserError
 
-STRATEGIES = ("one_device", "multi_worker_mirrored", "parameter_server")
+STRATEGIES = ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server")
 OPTIMIZERS = ("adam", "sgd")
+PRECISIONS = ("float32", "bfloat16")
 # What a resumed job may change; all other options decide what is learnt and are refused when they differ.
-CHANGEABLE = frozenset({"data_dir", "job_dir", "train_steps", "checkpoint_num_steps", "keep_checkpoints", "threads"})
+CHANGEABLE = frozenset(
+    {
+        *("data_dir", "job_dir", "train_steps", "train_epochs", "num_gpus", "logical_cpus", "threads", "all_reduce"),
+        *("checkpoint_num_steps", "checkpoint_secs", "keep_checkpoints", "eval_every_steps", "eval_batch_size"),
+        *("export", "start_timeout_s", "evaluator_timeout_s"),
+    }
+)
+_MOMENTUM = 0.9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to train and how.
-
-    Attributes:
-      data_dir: A converted dataset.
-      job_dir: Where checkpoints, logs, journal and model go; the same directory resumes.
-      model: Name in `trainer.models.MODELS`.
-      strategy: Of `STRATEGIES`; None derives it from the shape of the cluster.
-      train_steps: Absolute global step to reach.
-      batch_size: Examples of one step over all replicas. In a parameter-server job a step is one worker's update, so
-        there it is the batch of one worker.
-      per_replica_batch_size: Examples of one step on each replica, instead of `batch_size`.
-      optimizer: Of `OPTIMIZERS`; None takes the model's.
-      learning_rate: None takes the model's.
-      momentum: Of `sgd`.
-      seed: Of initial weights and sample order.
-      deterministic: Ask TensorFlow for ops that give the same bits in every run.
-      checkpoint_num_steps: Steps between checkpoints.
-      keep_checkpoints: Newest checkpoints to keep.
-      threads: Threads of one replica; 0 lets TensorFlow take all cores.
-    """
+    """What to train and how; `--help` says what each field means."""
 
     data_dir: str
     job_dir: str
     model: str
-    strategy: str | None
-    train_steps: int
+    train_steps: int | None
+    train_epochs: float | None
     batch_size: int | None
     per_replica_batch_size: int | None
+    seed: int
+    deterministic: bool
     optimizer: str | None
     learning_rate: float | None
     momentum: float
-    seed: int
-    deterministic: bool
+    precision: str
+    eval_every_steps: int
+    eval_batch_size: int
+    export: str
     checkpoint_num_steps: int
+    checkpoint_secs: float
     keep_checkpoints: int
+    strategy: str | None
+    num_gpus: int | None
+    logical_cpus: int
+    all_reduce: str
     threads: int
+    start_timeout_s: float
+    evaluator_timeout_s: float
 
     def __post_init__(self) -> None:
         """Refuses what argparse cannot."""
+        if (self.train_steps is None) == (self.train_epochs is None):
+            raise UserError("give either --train-steps or --train-epochs")
         if self.batch_size and self.per_replica_batch_size:
             raise UserError("give --batch-size (the whole job's) or --per-replica-batch-size, not both")
         if self.optimizer == "adam" and self.momentum != _MOMENTUM:
             raise UserError("--momentum belongs to --optimizer sgd")
+        if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
+            raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 
     def global_batch_size(self, replicas: int) -> int:
         """Examples of one step over `replicas` synchronous replicas (1 in a parameter-server job)."""
@@ -72,64 +77,84 @@ class Options:
             return self.per_replica_batch_size * replicas
         return self.batch_size or 128
 
+    def last_step(self, examples: int, replicas: int) -> int:
+        """The global step to reach, with `examples` in the training split."""
+        if self.train_steps is not None:
+            return self.train_steps
+        return math.ceil(self.train_epochs * examples / self.global_batch_size(replicas))
+
     def identity(self) -> dict[str, object]:
         """The options that decide what is learnt."""
         return {k: v for k, v in dataclasses.asdict(self).items() if k not in CHANGEABLE}
 
 
-_MOMENTUM = 0.9
+def _at_least(least: int, kind: type = int):
+    def parse(text: str):
+        value = kind(text)
+        if not value >= least:
+            raise argparse.ArgumentTypeError(f"{text} is not at least {least}")
+        return value
+
+    parse.__name__ = kind.__name__  # argparse names it when the text is no number at all
+    return parse
 
 
-def _positive(text: str) -> int:
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
-    return value
-
-
-def _count(text: str) -> int:
-    if (value := int(text)) < 0:
-        raise argparse.ArgumentTypeError(f"{value} is negative")
-    return value
-
-
-def _rate(text: str) -> float:
-    if not (value := float(text)) > 0:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
+def _positive(text: str) -> float:
+    if not (value := float(text)) > 0 or math.isinf(value):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return value
 
 
 def parser(models: Sequence[str]) -> Parser:
-    """The parser; its help names each flag's default."""
+    """The parser; its help groups the flags and names units and defaults."""
     p = Parser(
         prog="trainer.task",
         description="Trains a model on a converted dataset. Every replica runs this with the same flags; its role "
-        "comes from TF_CONFIG. The same --job-dir resumes; --train-steps is the absolute step to reach.",
+        "comes from TF_CONFIG. The same --job-dir resumes.",
     )
-    p.add_argument("--data-dir", required=True, help="a dataset made by components.convert")
-    p.add_argument("--job-dir", required=True, help="checkpoints, logs, journal and model; the same directory resumes")
-    p.add_argument("--model", choices=models, default=models[0], help="what to train")
-    p.add_argument("--strategy", choices=STRATEGIES, help="how replicas work together (None: from the cluster's shape)")
-    p.add_argument("--train-steps", type=_positive, required=True, help="global step to reach")
-    p.add_argument("--batch-size", type=_positive, help="examples of one step over all replicas (None: 128)")
-    p.add_argument(
+    job = p.add_argument_group("job").add_argument
+    job("--data-dir", required=True, help="a dataset made by components.convert")
+    job("--job-dir", required=True, help="checkpoints, logs, journal and model; the same directory resumes")
+    job("--model", choices=models, default=models[0], help="what to train")
+    job("--train-steps", type=_at_least(1), help="absolute global step to reach")
+    job("--train-epochs", type=_positive, help="the same in passes over the training split")
+    job("--seed", type=_at_least(0), default=0, help="of initial weights, sample order, augmentation and dropout")
+    job("--deterministic", action="store_true", help="the same bits in every run; a little slower")
+    batch = p.add_argument_group("batches").add_argument
+    batch("--batch-size", type=_at_least(1), help="examples of one step over all replicas (None: 128)")
+    batch(
         "--per-replica-batch-size",
         "--train-batch-size",
-        type=_positive,
+        type=_at_least(1),
         help="examples of one step on each replica, instead of --batch-size",
     )
-    p.add_argument("--optimizer", choices=OPTIMIZERS, help="None: the model's own")
-    p.add_argument("--learning-rate", type=_rate, help="None: the model's own")
-    p.add_argument("--momentum", type=float, default=_MOMENTUM, help="of --optimizer sgd")
-    p.add_argument("--seed", type=_count, default=0, help="of initial weights and sample order")
-    p.add_argument("--deterministic", action="store_true", help="the same bits in every run (a little slower)")
-    p.add_argument("--checkpoint-num-steps", type=_positive, default=500, help="steps between checkpoints")
-    p.add_argument("--keep-checkpoints", type=_positive, default=3, help="newest checkpoints to keep")
-    p.add_argument(
-        "--threads",
-        type=_count,
-        default=0,
-        help="of one replica; 0 takes TRAINER_THREADS of the launcher, else all cores",
+    learn = p.add_argument_group("learning").add_argument
+    learn("--optimizer", choices=OPTIMIZERS, help="None: the model's own")
+    learn("--learning-rate", type=_positive, help="None: the model's own")
+    learn("--momentum", type=float, default=_MOMENTUM, help="of --optimizer sgd")
+    learn("--precision", choices=PRECISIONS, default="float32", help="of the computation; weights stay float32")
+    judge = p.add_argument_group("validation").add_argument
+    judge(
+        "--eval-every-steps", type=_at_least(0), default=0, help="steps between evaluations by the chief; 0: at the end"
     )
+    judge("--eval-batch-size", type=_at_least(1), default=500, help="examples at a time")
+    judge("--export", choices=("last", "best"), default="last", help="weights to export; best on the validation split")
+    judge(
+        "--evaluator-timeout-s", type=_positive, default=300.0, help="that the chief waits for the evaluator at the end"
+    )
+    save = p.add_argument_group("checkpoints").add_argument
+    save("--checkpoint-num-steps", type=_at_least(0), default=500, help="steps between checkpoints; 0: none by steps")
+    save(
+        "--checkpoint-secs", type=_at_least(0, float), default=0.0, help="seconds between checkpoints; 0: none by time"
+    )
+    save("--keep-checkpoints", type=_at_least(1), default=3, help="newest checkpoints to keep")
+    machine = p.add_argument_group("machine").add_argument
+    machine("--strategy", choices=STRATEGIES, help="how replicas work together (None: from the cluster's shape)")
+    machine("--num-gpus", type=_at_least(0), help="GPUs of this replica (None: all there are)")
+    machine("--logical-cpus", type=_at_least(1), default=1, help="replicas of --strategy mirrored without GPUs")
+    machine("--all-reduce", choices=("auto", "ring", "nccl"), default="auto", help="how workers add gradients up")
+    machine("--threads", type=_at_least(0), default=0, help="of this replica; 0: TRAINER_THREADS, else all cores")
+    machine("--start-timeout-s", type=_positive, default=600.0, help="that replicas wait for each other at the start")
     return p
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 
 import keras
@@ -11,6 +10,8 @@ import tensorflow as tf
 
 from trainer.cluster import Member
 from trainer.errors import UserError
+from trainer.options import Options
+from trainer.rendezvous import listens
 from trainer.stop import EXIT_CODE, Stop, StopMark
 
 # A server told to stop holds variables that the chief has yet to save; a preempted machine leaves little time.
@@ -26,25 +27,45 @@ def _resolver(member: Member) -> tf.distribute.cluster_resolver.ClusterResolver:
     )
 
 
-def create(name: str, member: Member) -> tf.distribute.Strategy:
-    """The strategy of that name for this member.
+def create(opts: Options, member: Member) -> tf.distribute.Strategy:
+    """The strategy that the options name, for this member.
 
     Raises:
-      UserError: If the cluster cannot run it.
+      UserError: If the cluster or the machine cannot run it.
     """
+    gpus = _gpus(opts)
+    name, shape = opts.strategy, _shape(member)
     if name == "parameter_server":
         if not (member.addresses.get("ps") and member.addresses.get("worker")):
-            raise UserError(f"parameter_server needs workers and parameter servers; the cluster has {_shape(member)}")
+            raise UserError(f"parameter_server needs workers and parameter servers; the cluster has {shape}")
         return tf.distribute.ParameterServerStrategy(_resolver(member))
     if member.addresses.get("ps"):
-        raise UserError(f"{name} has no use for parameter servers; the cluster has {_shape(member)}")
-    if name == "one_device":
-        if member.addresses:
-            raise UserError(f"one_device is for a single replica; the cluster has {_shape(member)}")
-        return tf.distribute.OneDeviceStrategy("GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0")
-    if not member.addresses:  # one replica of its own: the same program without a server
-        return create("one_device", member)
-    return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=_resolver(member))
+        raise UserError(f"{name} has no use for parameter servers; the cluster has {shape}")
+    if name in ("one_device", "mirrored") and member.addresses:
+        raise UserError(f"{name} is for a single replica; the cluster has {shape}")
+    if opts.all_reduce == "nccl" and not gpus:
+        raise UserError("--all-reduce nccl needs GPUs and there are none; use ring or auto")
+    if name == "mirrored":
+        devices = [f"GPU:{i}" for i in range(gpus)] or [f"CPU:{i}" for i in range(opts.logical_cpus)]
+        reduction = tf.distribute.NcclAllReduce() if opts.all_reduce == "nccl" else None
+        return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
+    if name == "one_device" or not member.addresses:  # a cluster of one needs no server
+        return tf.distribute.OneDeviceStrategy("GPU:0" if gpus else "CPU:0")
+    implementation = tf.distribute.experimental.CommunicationImplementation[opts.all_reduce.upper()]
+    return tf.distribute.MultiWorkerMirroredStrategy(
+        cluster_resolver=_resolver(member),
+        communication_options=tf.distribute.experimental.CommunicationOptions(implementation=implementation),
+    )
+
+
+def _gpus(opts: Options) -> int:
+    """GPUs to use; the others are hidden."""
+    there = tf.config.list_physical_devices("GPU")
+    wanted = len(there) if opts.num_gpus is None else opts.num_gpus
+    if wanted > len(there):
+        raise UserError(f"--num-gpus {wanted}, and this machine has {len(there)}; give what it has, or another machine")
+    tf.config.set_visible_devices(there[:wanted], "GPU")
+    return wanted
 
 
 def _shape(member: Member) -> str:
@@ -71,9 +92,9 @@ def serve(member: Member, stop: Stop, job_dir: str) -> None:
 
     def leave() -> None:
         mark, deadline = StopMark(job_dir), time.monotonic() + _SAVE_TIMEOUT_S
-        if _listens(chief):
+        if listens(chief):
             mark.set(member.name)
-            while mark.is_set() and _listens(chief) and time.monotonic() < deadline:
+            while mark.is_set() and listens(chief) and time.monotonic() < deadline:
                 time.sleep(0.1)
         os._exit(EXIT_CODE)
 
@@ -85,12 +106,3 @@ def serve(member: Member, stop: Stop, job_dir: str) -> None:
     )
     stop.call(leave)
     server.join()
-
-
-def _listens(address: str) -> bool:
-    host, port = address.rsplit(":", 1)
-    try:
-        socket.create_connection((host, int(port)), timeout=1).close()
-    except OSError:
-        return False
-    return True

@@ -24,11 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     opts = options.parse(sys.argv[1:] if argv is None else argv, NAMES)
     member = cluster.from_environment(os.environ)
     # Looked at before TensorFlow is imported: a finished job run again answers at once, and so does a refusal.
-    if (record := done.load(opts.job_dir)) and record.step >= opts.train_steps:
+    if (record := done.load(opts.job_dir)) and _covers(record, opts):
         print(f"{opts.job_dir}: already done at step {record.step}")
         return 0
-    if member.role == "evaluator":
-        raise UserError("the evaluator role is not supported; leave the pool out and use components.evaluate")
     opts = dataclasses.replace(opts, strategy=opts.strategy or member.default_strategy)
     manifest = Manifest.load(opts.data_dir)
     facts = {**opts.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
@@ -48,6 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.flush()
     # TensorFlow's runtime may wait for peers that are gone, or complain of them, while it is torn down.
     os._exit(code)
+
+
+def _covers(record: done.Done, opts: options.Options) -> bool:
+    """Whether what was done is what is asked for."""
+    if opts.train_steps is not None:
+        return record.step >= opts.train_steps
+    return record.epochs >= opts.train_epochs
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from components.train.cluster import Cluster
+from trainer.cluster import POOL_ROLES
 from trainer.errors import UserError
 
 
@@ -87,6 +88,8 @@ def plan_processes(
             env = {
                 "TRAINER_STATUS": f"{stem}.status.json",
                 "TRAINER_ATTEMPT": "0",
+                # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
+                POOL_ROLES: ",".join(cluster.pools),
                 "TRAINER_THREADS": str(max(1, cores // computing)),
                 "PYTHONUNBUFFERED": "1",  # Into a pipe, Python would hold lines back, and lose them when it is killed.
             }

@@ -34,6 +34,7 @@ def test_every_replica_is_told_who_it_is():
                 "env": {
                     "TRAINER_STATUS": f"logs/{role}-{index}.status.json",
                     "TRAINER_ATTEMPT": "0",
+                    "TRAINER_POOL_ROLES": "chief,worker,ps,evaluator",
                     "TRAINER_THREADS": "2",  # 8 cores, and 4 replicas that compute
                     "PYTHONUNBUFFERED": "1",
                     "TF_CONFIG": f'{{"cluster": {addresses}, "task": {{"type": "{role}", "index": {index}}}}}',

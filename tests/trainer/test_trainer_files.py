@@ -50,7 +50,7 @@ def test_the_digest_of_a_tree_follows_names_and_contents(tmp_path_factory, files
 
 def test_a_job_is_done_when_its_record_is_there(tmp_path):
     assert done.load(str(tmp_path)) is None
-    record = Done(step=3, loss=0.5, accuracy=0.25, seconds=1.5, examples_per_s=10.0)
+    record = Done(step=3, epochs=0.5, loss=0.5, accuracy=0.25, validation={}, seconds=1.5, examples_per_s=10.0)
     record.save(str(tmp_path))
     assert done.load(str(tmp_path)) == record
 

@@ -19,17 +19,21 @@ import pytest
 pytestmark = pytest.mark.cluster
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS, EVERY = 400, 100
+CLUSTERS = {
+    "mirrored": "{strategy: mirrored, chief: {}}",
+    "evaluated": "{strategy: multi_worker_mirrored, chief: {}, worker: {}, evaluator: {}}",
+}
 
 
 class Job:
     """A training job on digits: a cluster file, a job directory, and a launcher whenever it is started."""
 
-    def __init__(self, cluster: str, data: pathlib.Path, directory: pathlib.Path) -> None:
+    def __init__(self, cluster: pathlib.Path, data: pathlib.Path, directory: pathlib.Path) -> None:
         self._cluster, self._data, self.directory = cluster, data, directory
         self.launcher: subprocess.Popen[str] | None = None
 
     def start(self, *flags: str, steps: int = STEPS) -> None:
-        command = [sys.executable, "-m", "components.train", "--cluster", f"clusters/{self._cluster}.yaml", "--"]
+        command = [sys.executable, "-m", "components.train", "--cluster", str(self._cluster), "--"]
         known = ["--data-dir", self._data, "--job-dir", self.directory, "--train-steps", steps]
         known += ["--checkpoint-num-steps", EVERY, *flags]
         self.launcher = subprocess.Popen(
@@ -80,7 +84,9 @@ def job(digits, tmp_path) -> Iterator[Callable[[str, str], Job]]:
     made: list[Job] = []
 
     def make(cluster: str, name: str = "job") -> Job:
-        made.append(Job(cluster, digits, tmp_path / name))
+        file = tmp_path / f"{cluster}.yaml"
+        file.write_text(CLUSTERS.get(cluster) or (ROOT / "clusters" / f"{cluster}.yaml").read_text())
+        made.append(Job(file, digits, tmp_path / name))
         return made[-1]
 
     yield make
@@ -97,17 +103,18 @@ def assert_same_bits(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None
     assert not differing
 
 
-@pytest.mark.parametrize("cluster", ["local", "local-sync"])
+@pytest.mark.parametrize("cluster", ["local", "mirrored", "local-sync"])
 def test_a_killed_and_resumed_job_has_the_weights_of_a_straight_one_to_the_last_bit(job, cluster):
     straight, killed = job(cluster, "straight"), job(cluster, "killed")
-    straight.run("--deterministic")
-    killed.start("--deterministic")
+    flags = ["--deterministic", *(["--logical-cpus", "2"] if cluster == "mirrored" else [])]
+    straight.run(*flags)
+    killed.start(*flags)
     killed.wait_for_checkpoint()
     victim = killed.replica("worker" if cluster == "local-sync" else "chief")
     victim.kill()
     code, output = killed.finish()
     assert code == 137, output
-    killed.run("--deterministic")
+    killed.run(*flags)
     resumed = [e for e in killed.events() if e["event"] == "resume"]
     assert [e["step"] % EVERY for e in resumed] == [0]
     assert 0 < resumed[0]["step"] < STEPS
@@ -129,6 +136,49 @@ def test_sigterm_to_one_synchronous_replica_saves_at_one_step_and_the_resume_is_
     assert_same_bits(straight.state(), stopped.state())
 
 
+def test_the_evaluator_scores_the_last_checkpoint_before_the_chief_leaves(job):
+    evaluated = job("evaluated")
+    evaluated.run("--eval-every-steps", "50", "--export", "best")
+    assert not [e for e in evaluated.events() if e["event"] == "evaluation"]
+    scored = [e for e in evaluated.events("evaluator-0") if e["event"] == "evaluation"]
+    assert scored[-1]["step"] == STEPS
+    assert all(e["step"] % EVERY == 0 for e in scored)
+    record = json.loads((evaluated.directory / "DONE.json").read_text())
+    assert record["validation"]["latest"]["step"] == STEPS
+    best = max(scored, key=lambda e: (e["accuracy"], -e["loss"]))
+    assert record["validation"]["best"]["step"] == best["step"]
+    exported = [e for e in evaluated.events() if e["event"] == "export"]
+    assert exported[0]["exported_step"] == best["step"]
+    points = scalars(evaluated.directory / "logs" / "validation")
+    assert points["accuracy"][STEPS] == pytest.approx(scored[-1]["accuracy"])
+
+
+def scalars(directory: pathlib.Path) -> dict[str, dict[int, float]]:
+    """What TensorBoard's own reader finds: values by name and step."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    events = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
+    names = events.Tags()["tensors"]
+    return {name: {e.step: float(make_ndarray(e.tensor_proto)) for e in events.Tensors(name)} for name in names}
+
+
+def test_the_chief_evaluates_when_asked_and_saves_by_time(job):
+    alone = job("local")
+    alone.run("--eval-every-steps", "150", "--checkpoint-secs", "0.5", "--precision", "bfloat16", steps=900)
+    events = alone.events()
+    assert [e["step"] for e in events if e["event"] == "evaluation"] == [150, 300, 450, 600, 750, 900]
+    saves = [e for e in events if e["event"] == "checkpoint"]
+    assert saves[-1]["step"] == 900
+    assert any(e["step"] % EVERY for e in saves)
+    assert all(e["waited_s"] < e["seconds"] + 0.1 for e in saves)
+    assert [e for e in events if e["event"] == "evaluation"][-1]["accuracy"] > 0.9
+    train, validation = (scalars(alone.directory / "logs" / part) for part in ("train", "validation"))
+    assert {"loss", "accuracy", "examples_per_s", "learning_rate"} <= train.keys()
+    assert 900 in train["loss"]
+    assert set(validation["loss"]) == {150, 300, 450, 600, 750, 900}
+
+
 def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume(job):
     asynchronous = job("local-ps")
     asynchronous.start()
@@ -142,7 +192,8 @@ def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume(job):
     output = asynchronous.run()
     assert f"from step {stopped_at[0]} to {STEPS}" in output
     state = asynchronous.state()
-    counters = {n: int(v) for n, v in state.items() if "iterations" in n or n.startswith("step/")}
+    # Our own step, and the optimizer's counter, its first variable.
+    counters = {n: int(v) for n, v in state.items() if n.startswith(("step/", "variables/optimizer_000/"))}
     assert len(counters) == 2
     assert set(counters.values()) == {STEPS}
     record = json.loads((asynchronous.directory / "DONE.json").read_text())
