@@ -46,8 +46,8 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     p.add_argument("trainer_flags", nargs="*", metavar="-- trainer flags", help=argparse.SUPPRESS)
 
 
-def pipeline_arguments(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
-    """Arguments of the pipeline from the shared flags.
+def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) -> dict[str, Any]:
+    """Arguments of the pipeline from the shared flags; `source` is the directory as the steps see it.
 
     Raises:
       UserError: If any of them would make a step fail later.
@@ -70,7 +70,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster) -> dict[str, 
         raise UserError(f"--min-accuracy {args.min_accuracy} is not between 0 and 1")
     convert = ConvertOptions(
         dataset=args.dataset,
-        source=args.source or None,
+        source=source or None,
         output="-",
         shards=args.shards,
         validation_fraction=args.validation_fraction,
@@ -81,6 +81,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster) -> dict[str, 
         "cluster": cluster.to_json(),
         "trainer_args": trainer_args,
         "dataset": convert.dataset,
+        "source": source,
         "shards": convert.shards,
         "validation_fraction": convert.validation_fraction,
         "test_fraction": convert.test_fraction,

@@ -71,7 +71,8 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     if args.runner == "docker" and not args.image:
         raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
     cluster = Cluster.load(args.cluster)
-    arguments = pipeline_arguments(args, cluster)
+    source = str(pathlib.Path(args.source).resolve()) if args.source else ""
+    arguments = pipeline_arguments(args, cluster, source)
     key = cache_key(args.dataset, args.source)
     registry = pathlib.Path(args.registry).resolve()
     Registry.open(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
@@ -87,7 +88,6 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
         cache=args.cache,
         arguments={
             **arguments,
-            "source": str(pathlib.Path(args.source).resolve()) if args.source else "",
             "source_digest": key,
             "registry": str(registry),
             "run_id": run_dir.name,

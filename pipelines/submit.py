@@ -134,14 +134,12 @@ def prepare(args: argparse.Namespace) -> Submission:
         if not form.fullmatch(getattr(args, flag) or ""):
             raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}")
     cluster = Cluster.load(args.cluster)
-    spec, image = _spec(args)
+    arguments = pipeline_arguments(args, cluster, source=mounted(args.source) if args.source else "")
+    registry = f"vertex://{args.project}/{args.location}"
+    spec, image = _spec(args, "" if args.dry_run else _parent_model(registry, arguments["name"]))
     plan_vertex(cluster, image, [])  # refuses pools that cannot run there
     run_id = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     root = f"{args.bucket}/runs"
-    if args.source:
-        key, args.source = bucket_digest(args.source), mounted(args.source)
-    else:
-        key = cache_key(args.dataset, "")
     timeout_s = cluster.scheduling.timeout_s
     return Submission(
         spec=spec,
@@ -150,12 +148,11 @@ def prepare(args: argparse.Namespace) -> Submission:
         run_id=run_id,
         pipeline_root=root,
         arguments={
-            **pipeline_arguments(args, cluster),
-            "source": args.source,
-            "source_digest": key,
+            **arguments,
+            "source_digest": bucket_digest(args.source) if args.source else cache_key(args.dataset, ""),
             "run_id": run_id,
             "job_dir": f"{root}/{run_id}/job",
-            "registry": f"vertex://{args.project}/{args.location}",
+            "registry": registry,
             "project": args.project,
             "location": args.location,
             "scheduling_strategy": cluster.scheduling.strategy,
@@ -166,12 +163,19 @@ def prepare(args: argparse.Namespace) -> Submission:
     )
 
 
-def _spec(args: argparse.Namespace) -> tuple[str, str]:
+def _parent_model(registry: str, name: str) -> str:
+    """Resource name of the model that new versions of `name` belong to; empty while there is none."""
+    from components.register.vertex import VertexRegistry  # 2 s
+
+    return VertexRegistry.parse(registry).resource_name(name) or ""
+
+
+def _spec(args: argparse.Namespace, parent_model: str) -> tuple[str, str]:
     """Path of the spec, and the image in it."""
     if bool(args.spec) == bool(args.image):
         raise UserError("give either --image REF@sha256:... or --spec FILE, as pipelines/compile.py writes it")
     if not args.spec:
-        args.spec = str(compile_specs(args.image, "build")[1])
+        args.spec = str(compile_specs(args.image, "build", parent_model)[1])
     try:
         text = pathlib.Path(args.spec).read_text(encoding="utf-8")
     except OSError as error:
@@ -182,6 +186,8 @@ def _spec(args: argparse.Namespace) -> tuple[str, str]:
         raise UserError(f"--spec {args.spec} is no Vertex spec of this pipeline; take training-vertex.yaml")
     if not _DIGEST.fullmatch(ours[0]):
         raise UserError(f"{ours[0]} is not given by digest; a run is reproducible only with REF@sha256:<64 digits>")
+    if parent_model not in text:
+        raise UserError(f"--spec {args.spec} would make a second model; compile it with --parent-model {parent_model}")
     return args.spec, ours[0]
 
 

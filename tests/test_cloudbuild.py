@@ -45,10 +45,10 @@ def test_only_submit_true_submits(tmp_path, submit, dry):
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     python.chmod(0o755)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "image.txt").write_text("r/i@sha256:0\n")
     done = run_step("submit", tmp_path, PROJECT="p", LOCATION="europe-west4", BUCKET="b", SUBMIT=submit)
-    expected = (
-        "pipelines/submit.py --spec build/training-vertex.yaml --project p --location europe-west4 --bucket gs://b"
-    )
+    expected = "pipelines/submit.py --image r/i@sha256:0 --project p --location europe-west4 --bucket gs://b"
     assert done.stdout.split() == expected.split() + ["--dry-run"] * dry
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from components.cleanup.cleanup import delete, running, unneeded
-from trainer.errors import Parser, UserError, run_cli
+from collections.abc import Sequence
+
+from components.cleanup.cleanup import delete, unneeded
+from trainer.errors import Parser, run_cli
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     p = Parser(
         prog="components.cleanup",
         description="Lists what a pipeline run left that nobody needs: temporary files, checkpoints of the finished "
@@ -14,9 +16,7 @@ def main() -> int:
     )
     p.add_argument("--run", required=True, help="directory of the run, runs/<id>")
     p.add_argument("--delete", action="store_true", help="delete what is listed")
-    args = p.parse_args()
-    if running(args.run):
-        raise UserError(f"{args.run} is still running; stop it first")
+    args = p.parse_args(argv)
     candidates = unneeded(args.run)
     for candidate in candidates:
         print(f"{candidate.bytes / 1e6:10.2f} MB  {candidate.path}  ({candidate.why})")

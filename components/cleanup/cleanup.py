@@ -1,6 +1,7 @@
-"""Deletes what a run made and nobody needs, and stops what it left running.
+"""Deletes what a run made and nobody needs.
 
-A run's directory keeps its summary, report, logs, journal and model. Three kinds of things can go:
+A run's directory keeps its summary, report, logs, journal and model. Three kinds of things can go, and nothing that
+is, or lies behind, a symbolic link:
   * temporary files: the exit handler deletes these itself after a success;
   * checkpoints of a finished job: only a resume needs them;
   * intermediate results of the pipeline's steps, except a dataset that a run's summary or the cache points at.
@@ -11,19 +12,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-import psutil
-
+from components.cleanup.processes import running
 from trainer import done
 from trainer.errors import UserError
 
 JOURNAL = "cleanup.jsonl"
-_TERMINATE_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,28 +35,32 @@ class Candidate:
 
 
 def temporary(run_dir: str) -> list[Candidate]:
-    """The run's temporary files."""
+    """The run's temporary files.
+
+    Raises:
+      UserError: If this is no run's directory.
+    """
     run = _run(run_dir)
-    found = [run / "tmp", *run.glob("job/*.partial"), *run.glob("job/**/*.tmp")]
-    return [_candidate(run, path, "temporary") for path in found if path.exists()]
+    return _candidates(run, _temporary(run))
 
 
 def unneeded(run_dir: str) -> list[Candidate]:
     """All that can go: temporary files, checkpoints of the finished job, intermediate results.
 
     Raises:
-      UserError: If this is no run's directory, or the run is still going on.
+      UserError: If this is no run's directory, or the run is still going on, or it cannot be known what is in use.
     """
     run = _run(run_dir)
-    found = temporary(run_dir)
-    if (run / "job" / "checkpoints").is_dir() and done.load(str(run / "job")):
-        found.append(_candidate(run, run / "job" / "checkpoints", "checkpoints of a finished job"))
-    artifacts = run / "artifacts"
-    kept = set(_datasets_in_use(run.parent))
-    for path in sorted(p for p in artifacts.glob("*/*") if p.is_dir()):
-        if not any(dataset.is_relative_to(path.resolve()) for dataset in kept):
-            found.append(_candidate(run, path, "intermediate results"))
-    return found
+    if running(run):
+        raise UserError(f"{run_dir} is still running; stop it first")
+    found = _temporary(run)
+    if (run / "job" / done.FILE).is_file():
+        found[run / "job" / "checkpoints"] = "checkpoints of a finished job"
+    used = set(_datasets_in_use(run.parent))
+    for path in sorted(run.glob("artifacts/*/*")):
+        if not any(dataset.is_relative_to(path.resolve()) for dataset in used):
+            found[path] = "intermediate results"
+    return _candidates(run, found)
 
 
 def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
@@ -67,9 +70,10 @@ def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
       UserError: If one is not inside the run's directory; nothing outside is ever touched, nor through a link.
     """
     run, freed = _run(run_dir), 0
-    with (run / JOURNAL).open("a", encoding="utf-8") as journal:
+    with (run / JOURNAL).open("a", encoding="utf-8", buffering=1) as journal:
         for candidate in candidates:
-            _inside(run, candidate.path)
+            if not _inside(run, candidate.path):
+                raise UserError(f"{candidate.path} is not inside the run {run}; nothing outside a run is deleted")
             if candidate.path.is_dir():
                 shutil.rmtree(candidate.path)
             else:
@@ -80,57 +84,46 @@ def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
     return freed
 
 
-def stop_replicas(job_dir: str) -> list[int]:
-    """Ends training processes of this job that are still running here. Returns their process ids."""
-    left = [p for p in psutil.process_iter(["cmdline"]) if _trains(p.info["cmdline"] or [], os.path.abspath(job_dir))]
-    for process in left:
-        process.terminate()
-    _, alive = psutil.wait_procs(left, timeout=_TERMINATE_S)
-    for process in alive:
-        process.kill()
-    return [process.pid for process in left]
-
-
-def _trains(command: list[str], job_dir: str) -> bool:
-    if "trainer.task" not in command or "--job-dir" not in command[:-1]:
-        return False
-    return os.path.abspath(command[command.index("--job-dir") + 1]) == job_dir
-
-
 def _run(run_dir: str) -> pathlib.Path:
     run = pathlib.Path(run_dir).resolve()
-    if not (run / "run.json").is_file():
-        raise UserError(f"{run_dir}: not the directory of a pipeline run (there is no run.json in it)")
+    running(run)  # refuses what is no run
     return run
 
 
-def running(run_dir: str) -> bool:
-    """Whether the run's process is alive."""
-    owner = json.loads((_run(run_dir) / "run.json").read_text(encoding="utf-8"))["owner"]
-    try:
-        return psutil.Process(owner["pid"]).create_time() == owner["create_time"]
-    except psutil.NoSuchProcess:
-        return False
+def _inside(run: pathlib.Path, path: pathlib.Path) -> bool:
+    """Whether a path leads into the run, and by no link or `..`."""
+    return run in path.parents and path.resolve() == path
 
 
-def _inside(run: pathlib.Path, path: pathlib.Path) -> None:
-    resolved = path.resolve()
-    if path.is_symlink() or resolved == run or not resolved.is_relative_to(run):
-        raise UserError(f"{path} is not inside the run {run}; nothing outside a run is deleted")
+def _temporary(run: pathlib.Path) -> dict[pathlib.Path, str]:
+    return dict.fromkeys([run / "tmp", *run.glob("job/*.partial"), *run.glob("job/**/*.tmp")], "temporary")
 
 
-def _candidate(run: pathlib.Path, path: pathlib.Path, why: str) -> Candidate:
-    _inside(run, path)
-    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file() and not p.is_symlink()]
-    return Candidate(path=path, bytes=sum(p.stat().st_size for p in files), why=why)
+def _candidates(run: pathlib.Path, found: Mapping[pathlib.Path, str]) -> list[Candidate]:
+    """Those that are there, inside the run, and no part of another."""
+    return [
+        Candidate(path=path, bytes=_bytes(path), why=why)
+        for path, why in found.items()
+        if path.exists() and _inside(run, path) and found.keys().isdisjoint(path.parents)
+    ]
+
+
+def _bytes(path: pathlib.Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.lstat().st_size for file in files if not file.is_dir())
 
 
 def _datasets_in_use(runs: pathlib.Path) -> Iterator[pathlib.Path]:
     """Datasets that another step may read again: of every run's summary, and of every cache entry."""
-    for summary in runs.glob("*/summary.json"):
-        if dataset := json.loads(summary.read_text(encoding="utf-8"))["paths"].get("dataset"):
-            yield pathlib.Path(dataset).resolve()
-    for entry in (runs / ".cache").glob("*.json"):
-        for output in json.loads(entry.read_text(encoding="utf-8")).values():
-            if isinstance(output, dict) and "uri" in output:
-                yield pathlib.Path(output["uri"]).resolve()
+    for file in (*runs.glob("*/summary.json"), *runs.glob(".cache/*.json")):
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            uris = [content["paths"]["dataset"]] if file.name == "summary.json" else _uris(content)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{file} cannot be read, so it is not known which datasets are in use ({error})") from None
+        yield from (pathlib.Path(uri).resolve() for uri in uris if uri)
+
+
+def _uris(entry: Mapping[str, Any]) -> list[str]:
+    """Places of the artifacts of a cache entry of kfp.local."""
+    return [output["uri"] for output in entry.values() if isinstance(output, dict) and "uri" in output]

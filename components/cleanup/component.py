@@ -16,12 +16,13 @@ def cleanup(
       location: Of the run on Vertex AI.
       status: How the steps ended.
     """
-    from components.cleanup import cleanup as here
-
     if run_dir:
-        print("stopped replicas:", here.stop_replicas(job_dir) or "none")
+        from components.cleanup.cleanup import delete, temporary
+        from components.cleanup.processes import stop_replicas
+
+        print("stopped replicas:", stop_replicas(job_dir) or "none")
         if status.state == "SUCCEEDED":
-            print("freed bytes:", here.delete(run_dir, here.temporary(run_dir)))
+            print("freed bytes:", delete(run_dir, temporary(run_dir)))
     else:
         from components.cleanup.vertex import cancel_jobs
 

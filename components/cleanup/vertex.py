@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from google.cloud import aiplatform_v1 as vertex
+from google.api_core.exceptions import GoogleAPICallError
+from google.cloud import aiplatform
+from google.cloud.aiplatform_v1 import JobState
 
 RUN_LABEL = "run"
-_LIVE = ("QUEUED", "PENDING", "RUNNING", "PAUSED")
+_LIVE = (
+    JobState.JOB_STATE_QUEUED,
+    JobState.JOB_STATE_PENDING,
+    JobState.JOB_STATE_RUNNING,
+    JobState.JOB_STATE_PAUSED,
+    JobState.JOB_STATE_UPDATING,
+)
 
 
-def cancel_jobs(project: str, location: str, run_id: str, client: vertex.JobServiceClient | None = None) -> list[str]:
+def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
     """Cancels the jobs that carry the run's label and have not ended. Returns their resource names.
 
     Args:
       project: Id of the project.
       location: A region, for example `us-central1`.
       run_id: Value of the label `run`.
-      client: Made for the region when it is not given.
+
+    Raises:
+      ExceptionGroup: With the reasons why some could not be cancelled, after all have been tried.
     """
-    client = client or vertex.JobServiceClient(client_options={"api_endpoint": f"{location}-aiplatform.googleapis.com"})
-    live = " OR ".join(f'state="JOB_STATE_{state}"' for state in _LIVE)
-    request = vertex.ListCustomJobsRequest(
-        parent=f"projects/{project}/locations/{location}", filter=f'labels.{RUN_LABEL}="{run_id}" AND ({live})'
-    )
-    names = [job.name for job in client.list_custom_jobs(request=request)]
-    for name in names:
-        client.cancel_custom_job(name=name)
-    return names
+    jobs = aiplatform.CustomJob.list(filter=f'labels.{RUN_LABEL}="{run_id}"', project=project, location=location)
+    cancelled, failures = [], []
+    for job in jobs:
+        if job.state not in _LIVE:
+            continue
+        try:
+            job.cancel()
+            cancelled.append(job.resource_name)
+        except GoogleAPICallError as error:
+            if job.state in _LIVE:  # else it ended by itself meanwhile
+                failures.append(error)
+    if failures:
+        raise ExceptionGroup(f"jobs of run {run_id} that may still run and cost money", failures)
+    return cancelled

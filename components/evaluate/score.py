@@ -90,7 +90,8 @@ def load_predictor(model_dir: str, manifest: Manifest) -> Callable[[dict[str, tf
         if not np.isfinite(probabilities).all():
             raise UserError(f"{model_dir} answers with probabilities that are not finite: its training diverged")
         expected = names[probabilities.argmax(axis=1)]
-        for wrong in np.flatnonzero(given != expected):
+        if (given != expected).any():
+            wrong = (given != expected).argmax()
             raise UserError(
                 f"{model_dir} says {given[wrong].decode()!r} where dataset {manifest.name!r} has "
                 f"{expected[wrong].decode()!r}: it was trained on other data"

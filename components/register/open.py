@@ -23,7 +23,10 @@ class ModelRegistry(Protocol):
         """What a version scored when it was registered, if on these records."""
 
     def promote(self, name: str, version: str, *, instead_of: str | None) -> bool:
-        """Makes a version the champion if the champion is still `instead_of`."""
+        """Makes a version the champion if the champion is still `instead_of`. Returns whether it did."""
+
+    def rollback(self, name: str) -> str:
+        """Makes the previous champion the champion again. Returns its version."""
 
 
 def open_registry(place: str) -> ModelRegistry:

@@ -27,9 +27,11 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
     """
     try:
         evaluation = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-        digest = evaluation["model_digest"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: no evaluation ({error}); make one with components.evaluate") from None
+        digest = {key: evaluation[key] for key in _VERSION_FACTS}["model_digest"]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}); make it with components.evaluate") from None
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path} is no evaluation (no {error}); make it with components.evaluate") from None
     if not pathlib.Path(model_dir).is_dir():
         raise UserError(f"{model_dir}: no such directory")
     if tree_digest(model_dir) != digest:
@@ -63,12 +65,17 @@ def register(*, model_dir: str, evaluation: Mapping[str, Any], registry: str, na
     return Registry.open(registry).add(name, model_dir, facts)
 
 
-def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str) -> str:
+def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None) -> str:
     """Makes `version` the champion if it is better than the one there is. Returns what happened, in words.
 
     The champion's figures come from the evaluation, which scored it on the same records, or from its registration
     when that was on the same records.
+
+    Raises:
+      UserError: If there is no such version.
     """
+    if version is None:
+        raise UserError(f"this run has registered no version of model {name!r} in {registry}")
     store = open_registry(registry)
     current = store.alias(name, CHAMPION)
     if current == version:
@@ -76,11 +83,15 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
     if current is not None:
         compared = evaluation.get("champion") or {}
         same_records = (evaluation["fingerprint"], evaluation["split"])
-        known = (
-            compared["metrics"] if compared.get("version") == current else store.metrics(name, current, *same_records)
-        )
+        same_champion = compared.get("version") == current
+        known = compared["metrics"] if same_champion else store.metrics(name, current, *same_records)
         if known is None:
-            return f"not promoted: the champion, version {current}, was not scored on the same records; evaluate with --registry"
+            why = (
+                compared["incomparable"]
+                if same_champion
+                else "not scored on the same records; evaluate with --registry"
+            )
+            return f"not promoted: the champion, version {current}, cannot be compared: {why}"
         ours, theirs = evaluation["metrics"]["accuracy"], known["accuracy"]
         if ours <= theirs:
             return f"not promoted: accuracy {ours:.4f} does not beat {theirs:.4f} of the champion, version {current}"

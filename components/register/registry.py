@@ -5,7 +5,7 @@
 
 store = Registry.open("registry")
 version = store.add("mnist", "jobs/m/model", facts)
-store.promote("mnist", version)
+store.promote("mnist", version, instead_of=store.alias("mnist", CHAMPION))
 """
 
 from __future__ import annotations
@@ -17,15 +17,28 @@ import os
 import pathlib
 import re
 import shutil
-import uuid
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainer.errors import UserError
+from trainer.errors import UserError, unknown
 from trainer.files import write_text
 
 CHAMPION, PREVIOUS = "champion", "previous"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_PARTIAL = ".partial-"
+_ABANDONED_S = 86_400.0  # no copy takes a day: the writer of one that old was killed
+
+
+def check_name(name: str) -> None:
+    """Refuses what is no name of a model.
+
+    Raises:
+      UserError: If it is none.
+    """
+    if not _NAME.fullmatch(name):
+        raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 63")
 
 
 class Registry:
@@ -52,7 +65,7 @@ class Registry:
 
     def facts(self, name: str, version: str) -> dict[str, Any]:
         """What is known of a version."""
-        return json.loads((self._model(name) / version / "version.json").read_text(encoding="utf-8"))
+        return _read(self._model(name) / version / "version.json")
 
     def alias(self, name: str, alias: str) -> str | None:
         """The version that an alias points at, or None."""
@@ -61,30 +74,28 @@ class Registry:
     def add(self, name: str, model_dir: str, facts: Mapping[str, Any]) -> str:
         """Copies a SavedModel into a new version. Returns the version.
 
-        The copy is complete before it gets its number, and the number is taken by a rename that fails when another
-        writer has it. A run that registers again gets the version it has.
+        The copy is complete before a rename gives it its number. A number that an alias names is never given again. A
+        run that registers again gets the version it has.
 
         Raises:
-          UserError: If there is no model in `model_dir`.
+          UserError: If there is no model in `model_dir`, or the registry cannot be written.
         """
         if not (pathlib.Path(model_dir) / "saved_model.pb").is_file():
             raise UserError(f"{model_dir}: no SavedModel here")
-        if facts.get("run") and (own := self.version_of(name, facts["run"])):
-            return own
-        partial = self._model(name) / f".partial-{uuid.uuid4().hex}"
-        try:
-            shutil.copytree(model_dir, partial)
-            while True:
-                version = str(int((self.versions(name) or ["0"])[-1]) + 1)
-                write_text(partial / "version.json", json.dumps({"version": version, **facts}, indent=1) + "\n")
-                try:
-                    partial.rename(self._model(name) / version)
+        model = self._model(name)
+        with self._writing():
+            model.mkdir(parents=True, exist_ok=True)
+            _sweep(model)
+            with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=model) as partial:
+                copy = pathlib.Path(shutil.copytree(model_dir, pathlib.Path(partial) / "model"))
+                with _locked(model):
+                    if facts.get("run") and (own := self.version_of(name, facts["run"])):
+                        return own
+                    taken = [*self.versions(name), *self._aliases(name).values()]
+                    version = str(max(map(int, taken), default=0) + 1)
+                    write_text(copy / "version.json", json.dumps({"version": version, **facts}, indent=1) + "\n")
+                    copy.rename(model / version)
                     return version
-                except OSError:
-                    if not (self._model(name) / version).exists():
-                        raise
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
 
     def version_of(self, name: str, run: str) -> str | None:
         """The version that a run registered, or None."""
@@ -99,46 +110,72 @@ class Registry:
         """Makes a version the champion if the champion is still `instead_of`. Returns whether it did.
 
         A model is better than the champion that it was compared with; if another was promoted since, nothing is known.
+
+        Raises:
+          UserError: If there is no such model or version, or the registry cannot be written.
         """
-        with self._locked(name):
-            aliases = self._aliases(name)
-            if aliases.get(CHAMPION) != instead_of:
+        with self._writing(), _locked(self._model(name)):
+            if self._aliases(name).get(CHAMPION) != instead_of:
                 return False
             self._point(name, {CHAMPION: version, PREVIOUS: instead_of})
             return True
 
     def rollback(self, name: str) -> str:
-        """Makes the previous champion the champion again. Returns its version.
+        """Makes the previous champion the champion again, and the champion the previous one. Returns its version.
 
         Raises:
-          UserError: If there is none.
+          UserError: If there is none, or the registry cannot be written.
         """
-        with self._locked(name):
+        if not self.alias(name, PREVIOUS):
+            raise UserError(f"model {name!r} in {self._root} has no previous champion to go back to")
+        with self._writing(), _locked(self._model(name)):
             aliases = self._aliases(name)
-            if not aliases.get(PREVIOUS):
-                raise UserError(f"model {name!r} in {self._root} has no previous champion to go back to")
             self._point(name, {CHAMPION: aliases[PREVIOUS], PREVIOUS: aliases[CHAMPION]})
             return aliases[PREVIOUS]
 
     def _model(self, name: str) -> pathlib.Path:
-        if not _NAME.fullmatch(name):
-            raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 63")
+        check_name(name)
         return self._root / name
 
     def _aliases(self, name: str) -> dict[str, str]:
         path = self._model(name) / "aliases.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return _read(path) if path.exists() else {}
 
     def _point(self, name: str, aliases: Mapping[str, str | None]) -> None:
+        if aliases[CHAMPION] not in (versions := self.versions(name)):
+            raise unknown(f"version of model {name!r}", aliases[CHAMPION], versions)
         text = json.dumps({k: v for k, v in aliases.items() if v}, indent=1) + "\n"
         write_text(self._model(name) / "aliases.json", text)
 
     @contextlib.contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        self._model(name).mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._model(name) / ".lock", os.O_CREAT | os.O_RDWR)
+    def _writing(self) -> Iterator[None]:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(descriptor)
+        except OSError as error:
+            raise UserError(f"cannot write to the registry {self._root}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _locked(model: pathlib.Path) -> Iterator[None]:
+    """Keeps other writers out; a lock of the kernel's ends with its process, however that ends."""
+    descriptor = os.open(model / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(model: pathlib.Path) -> None:
+    """Deletes copies whose writers were killed."""
+    for left in model.glob(f"{_PARTIAL}*"):
+        with contextlib.suppress(FileNotFoundError):  # its writer ends just now
+            if time.time() - left.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(left)
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}); the registry is damaged") from None

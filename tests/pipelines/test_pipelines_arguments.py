@@ -39,7 +39,7 @@ def test_an_edited_source_is_not_taken_from_the_cache(idx_source):
         (["--validation-fraction", "1"], "--validation-fraction 1"),
         (["--model", "cnm"], "invalid choice: 'cnm'"),
         (["--runner", "docker"], "needs --image"),
-        (["--", "--learning-rate", "-3"], "not positive"),
+        (["--", "--learning-rate", "-3"], "not a positive number"),
         (["--", "--job-dir", "x"], "come from the pipeline"),
         (["--", "--no-such-flag"], "--no-such-flag"),
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),

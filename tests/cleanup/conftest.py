@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+
+import pytest
+
+from pipelines.record import RunRecord, this_process
+
+ENDED = {"pid": this_process()["pid"], "create_time": 1.0}  # the number belongs to another process now
+
+
+@pytest.fixture
+def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+    """Makes a run's directory as the pipeline leaves it."""
+
+    def make(name: str = "r1", *, owner: dict[str, float] = ENDED, done: bool = True) -> pathlib.Path:
+        run = tmp_path / "runs" / name
+        for file in (
+            "tmp/scratch",
+            "job/DONE.json.1.tmp",
+            "job/model.partial/saved_model.pb",
+            "job/model.partial/half.tmp",
+            "job/checkpoints/ckpt-10.index",
+            "job/checkpoints/half.tmp",
+            "job/model/saved_model.pb",
+            "job/journal-chief-0-0.jsonl",
+            f"artifacts/{name}/convert/output/manifest.json",
+            f"artifacts/{name}/evaluate/report",
+            "logs/pipeline.log",
+            "report.html",
+        ):
+            path = run / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("12345")
+        record = RunRecord(id=name, runner="subprocess", image="python", cache=True, arguments={}, owner=owner)
+        record.save(run)
+        (run / "summary.json").write_text(json.dumps({"paths": {"dataset": None}}))
+        if done:
+            (run / "job" / "DONE.json").write_text("{}")
+        return run
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def files() -> Callable[[pathlib.Path], set[str]]:
+    """Names of all files below a directory; a link is one, whatever it points at."""
+    return lambda directory: {
+        str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_symlink() or not path.is_dir()
+    }

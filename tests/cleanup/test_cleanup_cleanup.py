@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+from components.cleanup.__main__ import main
+from components.cleanup.cleanup import Candidate, delete, temporary, unneeded
+from pipelines.record import CACHE, this_process
+from trainer.errors import UserError
+
+KEPT = {
+    "run.json",
+    "summary.json",
+    "report.html",
+    "logs/pipeline.log",
+    "job/DONE.json",
+    "job/journal-chief-0-0.jsonl",
+    "job/model/saved_model.pb",
+}
+TEMPORARY = {
+    "tmp/scratch",
+    "job/DONE.json.1.tmp",
+    "job/model.partial/saved_model.pb",
+    "job/model.partial/half.tmp",
+    "job/checkpoints/half.tmp",
+}
+
+
+def paths(run, candidates):
+    return {str(candidate.path.relative_to(run)) for candidate in candidates}
+
+
+def test_it_lists_and_deletes_nothing(make_run, files, capsys):
+    run = make_run()
+    before = files(run)
+    assert main(["--run", str(run)]) == 0
+    assert files(run) == before
+    *listed, total = capsys.readouterr().out.splitlines()
+    assert {line.split(" MB  ")[1] for line in listed} == {
+        f"{run / path}  ({why})"
+        for path, why in {
+            "artifacts/r1/convert": "intermediate results",
+            "artifacts/r1/evaluate": "intermediate results",
+            "job/DONE.json.1.tmp": "temporary",
+            "job/checkpoints": "checkpoints of a finished job",
+            "job/model.partial": "temporary",
+            "tmp": "temporary",
+        }.items()
+    }
+    assert total == "6 items, 0.00 MB; nothing was deleted (--delete does)"
+
+
+def test_it_deletes_what_it_lists_and_keeps_a_journal(make_run, files, capsys):
+    run = make_run()
+    assert main(["--run", str(run), "--delete"]) == 0
+    assert "deleted 6 items, 0.00 MB" in capsys.readouterr().out
+    assert files(run) == {*KEPT, "cleanup.jsonl"}
+    journal = [json.loads(line) for line in (run / "cleanup.jsonl").read_text().splitlines()]
+    assert {os.path.relpath(line["deleted"], run): (line["bytes"], line["why"]) for line in journal} == {
+        "tmp": (5, "temporary"),
+        "job/DONE.json.1.tmp": (5, "temporary"),
+        "job/model.partial": (10, "temporary"),
+        "job/checkpoints": (10, "checkpoints of a finished job"),
+        "artifacts/r1/convert": (5, "intermediate results"),
+        "artifacts/r1/evaluate": (5, "intermediate results"),
+    }
+    assert all(line["time"] > 1.7e9 for line in journal)
+    assert main(["--run", str(run), "--delete"]) == 0
+    assert "deleted 0 items" in capsys.readouterr().out
+
+
+def test_checkpoints_of_an_unfinished_job_stay_for_the_resume(make_run):
+    run = make_run(done=False)
+    found = paths(run, unneeded(str(run)))
+    assert "job/checkpoints" not in found
+    assert "job/checkpoints/half.tmp" in found
+
+
+@pytest.mark.parametrize("user", ["another run", "this run", "the cache"])
+def test_a_dataset_in_use_stays_and_other_results_go(make_run, tmp_path, user):
+    run = make_run()
+    dataset = str(run / "artifacts" / "r1" / "convert" / "output")
+    if user == "the cache":
+        (tmp_path / "runs" / CACHE).mkdir()
+        entry = {"output": {"uri": dataset, "metadata": {}}, "Output": "a text", "count": 3}
+        (tmp_path / "runs" / CACHE / "key.json").write_text(json.dumps(entry))
+    else:
+        reader = make_run("r2") if user == "another run" else run
+        (reader / "summary.json").write_text(json.dumps({"paths": {"dataset": dataset}}))
+    delete(str(run), unneeded(str(run)))
+    assert os.listdir(dataset) == ["manifest.json"]
+    assert os.listdir(run / "artifacts" / "r1") == ["convert"]
+
+
+def test_the_cache_of_kfp_itself_is_understood(make_run, tmp_path):
+    from kfp import dsl
+    from kfp.local.cache import LocalCache
+
+    run = make_run()
+    dataset = run / "artifacts" / "r1" / "convert" / "output"
+    LocalCache(str(tmp_path / "runs" / CACHE)).put("key", {"output": dsl.Dataset(name="output", uri=str(dataset))})
+    assert "artifacts/r1/convert" not in paths(run, unneeded(str(run)))
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("r2/summary.json", "{"),
+        ("r2/summary.json", "[]"),
+        ("r2/summary.json", '{"paths": 3}'),
+        (f"{CACHE}/key.json", "{"),
+        (f"{CACHE}/key.json", "[]"),
+    ],
+)
+def test_where_it_cannot_be_known_what_is_in_use_nothing_goes(make_run, tmp_path, refused, files, file, content):
+    run = make_run()
+    path = tmp_path / "runs" / file
+    path.parent.mkdir()
+    path.write_text(content)
+    before = files(run)
+    assert f"{path} cannot be read, so it is not known" in refused(main, "--run", run, "--delete")
+    assert files(run) == before
+
+
+def test_a_run_that_is_running_is_refused(make_run, refused, files):
+    run = make_run(owner=this_process())
+    before = files(run)
+    assert "is still running; stop it first" in refused(main, "--run", run, "--delete")
+    assert files(run) == before
+
+
+def test_a_clock_that_was_set_does_not_make_a_running_run_look_dead(make_run, refused):
+    owner = this_process()
+    run = make_run(owner={**owner, "create_time": owner["create_time"] + 1.5})
+    assert "is still running" in refused(main, "--run", run)
+
+
+@pytest.mark.parametrize(
+    "content", [None, "{", "[]", "{}", '{"owner": 3}', '{"owner": {"pid": "x", "create_time": 1}}']
+)
+def test_a_directory_that_is_no_run_is_refused(tmp_path, refused, files, content):
+    (tmp_path / "mine" / "tmp").mkdir(parents=True)
+    (tmp_path / "mine" / "tmp" / "precious").touch()
+    if content is not None:
+        (tmp_path / "mine" / "run.json").write_text(content)
+    before = files(tmp_path)
+    assert "not the directory of a pipeline run" in refused(main, "--run", tmp_path / "mine", "--delete")
+    assert files(tmp_path) == before
+    assert "not the directory of a pipeline run" in refused(main, "--run", tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("link", ["tmp", "job", "job/checkpoints", "job/model.partial", "artifacts", "artifacts/r1"])
+def test_a_link_to_outside_is_neither_followed_nor_deleted(make_run, tmp_path, files, link):
+    run = make_run()
+    outside = tmp_path / "outside"
+    (run / link).rename(outside)
+    (run / link).symlink_to(outside)
+    before = files(outside)
+    assert before
+    found = unneeded(str(run))
+    assert found and not any(str(c.path).startswith(str(run / link)) for c in found)
+    delete(str(run), found)
+    assert files(outside) == before
+    assert (run / link).is_symlink()
+
+
+def test_a_link_within_the_run_makes_nothing_a_temporary_file_or_a_result(make_run, files):
+    run = make_run()
+    shutil.rmtree(run / "tmp")
+    shutil.rmtree(run / "artifacts")
+    (run / "tmp").symlink_to("logs")
+    (run / "artifacts").symlink_to(".")
+    delete(str(run), unneeded(str(run)))
+    assert files(run) == {*KEPT, "tmp", "artifacts", "cleanup.jsonl"}
+
+
+def test_a_link_inside_what_goes_is_deleted_and_not_what_it_points_at(make_run, tmp_path):
+    run = make_run()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x" * 1000)
+    (run / "tmp" / "directory").symlink_to(outside)
+    (run / "tmp" / "file").symlink_to(outside / "precious")
+    (tmp,) = (c for c in temporary(str(run)) if c.path.name == "tmp")
+    assert tmp.bytes < 500
+    delete(str(run), [tmp])
+    assert not (run / "tmp").exists()
+    assert (outside / "precious").exists()
+
+
+def test_nothing_outside_the_run_can_be_given_to_delete(make_run, tmp_path, files):
+    run, other = make_run(), make_run("r2")
+    (run / "link").symlink_to(other)
+    before = files(tmp_path)
+    for path in (
+        other / "tmp",
+        run / ".." / "r2" / "tmp",
+        run / "tmp" / ".." / ".." / "r2",
+        run / "tmp" / "..",
+        run,
+        run / "link",
+        run / "link" / "tmp",
+        tmp_path,
+    ):
+        with pytest.raises(UserError, match="nothing outside a run is deleted"):
+            delete(str(run), [Candidate(path=path, bytes=0, why="")])
+    assert files(tmp_path) == before | {"runs/r1/cleanup.jsonl"}
+
+
+def test_a_run_may_be_named_by_a_path_with_dots_or_a_link(make_run, tmp_path, files):
+    run = make_run()
+    shutil.rmtree(run / "artifacts")
+    (tmp_path / "latest").symlink_to(run)
+    dotted = run / "job" / ".." / ".." / "r1"
+    assert unneeded(str(dotted)) == unneeded(str(tmp_path / "latest")) == unneeded(str(run))
+    delete(str(dotted), unneeded(str(tmp_path / "latest")))
+    assert files(run) == {*KEPT, "cleanup.jsonl"}
+
+
+def test_the_temporary_files_of_a_run_are_not_its_results(make_run, files):
+    run = make_run()
+    before = files(run)
+    delete(str(run), temporary(str(run)))
+    assert before - files(run) == TEMPORARY

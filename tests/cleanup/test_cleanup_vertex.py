@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+from kfp import dsl
+
+from components.cleanup.component import cleanup
+from components.cleanup.vertex import cancel_jobs
+
+
+@pytest.fixture
+def client(vertex):
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import aiplatform_v1 as v1
+
+    return v1.JobServiceClient(
+        transport="rest", credentials=AnonymousCredentials(), client_options={"api_endpoint": vertex.url}
+    )
+
+
+@pytest.fixture
+def job(vertex, client):
+    """Makes a custom job of a run in a state; returns its resource name."""
+    from google.cloud import aiplatform_v1 as v1
+
+    def make(run, state):
+        pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1}
+        custom = v1.CustomJob(display_name=run, labels={"run": run}, job_spec={"worker_pool_specs": [pool]})
+        name = client.create_custom_job(parent=vertex.parent, custom_job=custom).name
+        vertex.custom_jobs.items[name].state = v1.JobState[f"JOB_STATE_{state}"]
+        return name
+
+    return make
+
+
+def states(vertex, names):
+    return [vertex.custom_jobs.items[name].state.name.removeprefix("JOB_STATE_") for name in names]
+
+
+def test_the_live_jobs_of_the_run_are_cancelled_and_no_others(vertex, job):
+    live = [job("r1", state) for state in ("QUEUED", "PENDING", "RUNNING", "PAUSED", "UPDATING")]
+    ended = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "CANCELLING")
+    past = [job("r1", state) for state in ended]
+    others = [job(run, "RUNNING") for run in ("r2", "r11")]
+    assert cancel_jobs(vertex.project, vertex.location, "r1") == live
+    assert states(vertex, live) == ["CANCELLED"] * 5
+    assert states(vertex, past) == list(ended)
+    assert states(vertex, others) == ["RUNNING"] * 2
+    assert cancel_jobs(vertex.project, vertex.location, "r1") == []
+
+
+def test_a_job_that_cannot_be_cancelled_does_not_save_the_others(vertex, job):
+    from google.api_core import exceptions
+
+    names = [job("r1", "RUNNING") for _ in range(4)]
+    cancel = vertex.custom_jobs.cancel
+
+    def refuse(**request):
+        if request["id"] == "1":
+            raise exceptions.PermissionDenied("not you")
+        if request["id"] == "2":
+            vertex.custom_jobs.items[names[1]].state = 4  # it succeeds just now
+        return cancel(**request)
+
+    vertex.route("POST", "{parent}/customJobs/{id}:cancel", refuse)
+    with pytest.raises(ExceptionGroup, match="jobs of run r1 that may still run") as failed:
+        cancel_jobs(vertex.project, vertex.location, "r1")
+    assert len(failed.value.exceptions) == 1
+    assert states(vertex, names) == ["RUNNING", "SUCCEEDED", "CANCELLED", "CANCELLED"]
+
+
+@pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED"])
+def test_the_exit_handler_cancels_whatever_happened(vertex, job, state, capsys):
+    name = job("r1", "RUNNING")
+    status = dsl.PipelineTaskFinalStatus(
+        state=state, pipeline_job_resource_name="", pipeline_task_name="", error_code=None, error_message=None
+    )
+    cleanup(
+        run_id="r1",
+        run_dir="",
+        job_dir="gs://bucket/runs/r1/job",
+        project=vertex.project,
+        location=vertex.location,
+        status=status,
+    )
+    assert states(vertex, [name]) == ["CANCELLED"]
+    assert name in capsys.readouterr().out

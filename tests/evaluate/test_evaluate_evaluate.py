@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import math
+from html.parser import HTMLParser
+
+import pytest
+
+from components.evaluate import report
+from components.evaluate.__main__ import main
+from components.register.registry import Registry
+
+CONFIDENCE = 0.91
+
+
+@pytest.fixture
+def evaluation(scored, tmp_path):
+    """Runs the command; returns what it wrote."""
+
+    def run(model, *flags, output=tmp_path / "evaluation", data=scored.path):
+        assert (
+            main(["--model-dir", str(model), "--data-dir", str(data), "--output", str(output), *map(str, flags)]) == 0
+        )
+        return json.loads((output / "evaluation.json").read_text())
+
+    return run
+
+
+@pytest.fixture
+def champion(tmp_path):
+    """Makes a model the champion of a new registry; returns the flags that compare with it."""
+
+    def make(model):
+        registry = Registry.open(str(tmp_path / "registry"))
+        version = registry.add("digits", str(model), {"metrics": {}, "fingerprint": "other", "split": "test"})
+        assert registry.promote("digits", version, instead_of=None)
+        return ["--registry", str(tmp_path / "registry"), "--name", "digits"]
+
+    return make
+
+
+def test_accuracy_loss_and_confusion_are_those_of_a_hand_computation(scored, make_model, evaluation):
+    found = evaluation(make_model(wrong=30, confidence=CONFIDENCE))
+    count = len(scored.labels)
+    assert count == scored.manifest.splits["test"].examples == found["metrics"]["examples"] > 300
+    assert found["metrics"]["accuracy"] == pytest.approx((count - 30) / count, abs=1e-12)
+    right, other = -math.log(CONFIDENCE), -math.log((1 - CONFIDENCE) / 9)
+    assert found["metrics"]["loss"] == pytest.approx(((count - 30) * right + 30 * other) / count, abs=1e-5)
+    confusion = [[0] * 10 for _ in range(10)]
+    for i, label in enumerate(scored.labels.tolist()):
+        confusion[label][(label + 1) % 10 if i < 30 else label] += 1
+    assert found["confusion"] == confusion
+    assert found["class_names"] == list("0123456789")
+
+
+def test_the_baseline_is_the_majority_class_of_training_scored_on_test(scored, make_model, evaluation):
+    train = scored.manifest.splits["train"].class_histogram
+    majority = train.index(max(train))
+    test = scored.manifest.splits["test"].class_histogram
+    assert test[majority] != max(test)  # another class than the test split's own majority
+    baseline = evaluation(make_model())["baseline"]
+    assert baseline["accuracy"] == pytest.approx(test[majority] / sum(test), abs=1e-12)
+    shares = [count / sum(train) for count in train]
+    loss = -sum(count * math.log(share) for count, share in zip(test, shares, strict=True)) / sum(test)
+    assert baseline["loss"] == pytest.approx(loss, abs=1e-9)
+
+
+def test_a_model_that_is_certain_and_wrong_has_a_finite_loss(scored, make_model, evaluation):
+    count = len(scored.labels)
+    loss = evaluation(make_model(wrong=count, confidence=1.0))["metrics"]["loss"]
+    assert loss == pytest.approx(-math.log(1e-7))
+
+
+def test_the_validation_split_is_scored_when_asked_for(scored, make_model, evaluation):
+    found = evaluation(make_model(), "--split", "validation")
+    assert found["split"] == "validation"
+    histogram = scored.manifest.splits["validation"].class_histogram
+    # The model knows no validation image, takes each for the first test image, and is right where that is the class.
+    assert found["metrics"]["accuracy"] == pytest.approx(histogram[scored.labels[0]] / sum(histogram))
+
+
+def test_the_champion_is_scored_again_on_the_same_records(scored, make_model, evaluation, champion):
+    flags = champion(make_model(wrong=20))
+    count = len(scored.labels)
+    found = evaluation(make_model(wrong=10), *flags)
+    assert found["champion"]["version"] == "1"
+    assert found["champion"]["metrics"]["accuracy"] == pytest.approx((count - 20) / count)
+    assert found["decision"]["verdict"] == "promote"
+    assert evaluation(make_model(wrong=20), *flags)["decision"]["verdict"] == "register"
+    assert evaluation(make_model(wrong=21), *flags)["decision"]["verdict"] == "register"
+    assert evaluation(make_model(wrong=10), *flags, "--min-accuracy", 0.99)["decision"]["verdict"] == "reject"
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"class_names": tuple("abcdefghij")}, "says "),
+        ({"size": 9}, "takes "),
+    ],
+)
+def test_a_champion_made_for_other_data_is_told_of_and_stays(make_model, evaluation, champion, capsys, other, why):
+    found = evaluation(make_model(), *champion(make_model(**other)))
+    assert found["champion"]["metrics"] is None
+    assert why in found["champion"]["incomparable"]
+    assert found["decision"]["verdict"] == "register"
+    assert "cannot be compared with the champion" in found["decision"]["reasons"][2]
+    assert "the champion, version 1, cannot be compared: " in capsys.readouterr().out
+    assert "cannot be compared" in report.page(found)
+    assert "champion (version" not in report.summary(found)
+
+
+def test_a_registry_without_a_champion_is_no_obstacle(make_model, evaluation, tmp_path):
+    found = evaluation(make_model(), "--registry", tmp_path / "none", "--name", "digits")
+    assert found["champion"] is None
+    assert found["decision"]["verdict"] == "promote"
+    assert not (tmp_path / "none").exists()
+
+
+class Cells(HTMLParser):
+    """Texts of the table cells of a page, and the names of all its elements."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.rows, self.elements, self._open = [], set(), False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.add(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self._open = True
+
+    def handle_endtag(self, tag):
+        self._open = self._open and tag not in ("td", "th")
+
+    def handle_data(self, data):
+        if self._open:
+            self.rows[-1][-1] += data
+
+
+def test_the_page_shows_every_count_and_takes_no_name_for_markup(make_model, evaluation, tmp_path):
+    found = evaluation(make_model(wrong=30))
+    shown = Cells((tmp_path / "evaluation" / "report.html").read_text())
+    assert shown.rows[0] == ["", *found["class_names"], "recall"]
+    for i, row in enumerate(shown.rows[1:]):
+        counts = found["confusion"][i]
+        assert row == [found["class_names"][i], *(str(c or "") for c in counts), f"{counts[i] / sum(counts):.3f}"]
+    named = {**found, "dataset": "<u>", "class_names": ["<b>", "<script>alert(1)</script>", *"23456789"]}
+    escaped = Cells(report.page(named))
+    assert escaped.rows[0] == ["", *named["class_names"], "recall"]
+    assert [row[0] for row in escaped.rows[1:]] == named["class_names"]
+    assert escaped.elements == shown.elements
+
+
+def test_a_failed_evaluation_leaves_the_files_of_an_earlier_one_as_they_were(
+    make_model, evaluation, scored, tmp_path, refused
+):
+    evaluation(make_model())
+    files = {path.name: path.read_bytes() for path in (tmp_path / "evaluation").iterdir()}
+    assert files.keys() == {"evaluation.json", "report.html"}
+    arguments = ["--data-dir", scored.path, "--output", tmp_path / "evaluation"]
+    refused(main, "--model-dir", make_model(size=9), *arguments)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "evaluation").iterdir()} == files
+
+
+def test_what_cannot_be_written_is_said_in_one_line_and_leaves_no_part(make_model, scored, tmp_path, refused):
+    arguments = ["--model-dir", make_model(), "--data-dir", scored.path, "--output"]
+    (tmp_path / "file").touch()
+    assert f"cannot write to {tmp_path / 'file'}: " in refused(main, *arguments, tmp_path / "file")
+    (tmp_path / "taken" / "evaluation.json").mkdir(parents=True)
+    assert "cannot write to " in refused(main, *arguments, tmp_path / "taken")
+    assert {path.name for path in (tmp_path / "taken").iterdir()} == {"evaluation.json", "report.html"}

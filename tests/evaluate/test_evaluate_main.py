@@ -1,0 +1,92 @@
+"""Bad input: one line, exit code 2, and nothing is written."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.evaluate.__main__ import main
+
+
+@pytest.fixture
+def line(refused, scored, tmp_path):
+    """Evaluates a model, which fails; returns the line."""
+
+    def run(model, *flags, data=scored.path):
+        output = tmp_path / "output"
+        told = refused(main, "--model-dir", model, "--data-dir", data, "--output", output, *flags)
+        assert not output.exists()
+        return told
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (
+            {"size": 9},
+            "takes {'image': 'uint8(None, 9, 9, 1)'}; dataset 'digits' has {'image': 'uint8(None, 8, 8, 1)'}",
+        ),
+        ({"dtype": "float32"}, "takes {'image': 'float32(None, 8, 8, 1)'}"),
+        ({"class_names": (*"0123456789", "ten")}, "knows 11 classes; dataset 'digits' has 10"),
+        ({"class_names": ("T-shirt", *"123456789"), "wrong": 346}, "says 'T-shirt' where dataset 'digits' has '0'"),
+        ({"confidence": float("nan")}, "probabilities that are not finite: its training diverged"),
+        ({"outputs": ("class_index",)}, "signature serving_default does not give class_name and probabilities"),
+    ],
+)
+def test_a_model_for_other_data(line, make_model, other, told):
+    model = make_model(**other)
+    error = line(model)
+    assert error.startswith(f"error: {model}") and told in error
+
+
+def test_no_model(line, tmp_path):
+    assert f"{tmp_path}: no SavedModel here" in line(tmp_path)
+    assert "no SavedModel here" in line(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("damage", ["garbage", "no variables"])
+def test_a_model_that_cannot_be_read(line, make_model, tmp_path, damage):
+    model = tmp_path / "model"
+    shutil.copytree(make_model(), model)
+    if damage == "garbage":
+        (model / "saved_model.pb").write_bytes(b"not a model")
+    else:
+        shutil.rmtree(model / "variables")
+    assert f"{model}: the model cannot be read (" in line(model)
+
+
+def test_no_dataset(line, make_model, tmp_path):
+    assert "no manifest.json" in line(make_model(), data=tmp_path)
+
+
+def test_a_shard_with_one_bit_changed(line, make_model, scored, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(scored.path, data)
+    shard = next(data.glob("test-*"))
+    content = bytearray(shard.read_bytes())
+    content[100] ^= 1
+    shard.write_bytes(content)
+    assert f"{shard} is not the file that the manifest lists" in line(make_model(), data=data)
+    shard.unlink()
+    assert f"{shard} is missing" in line(make_model(), data=data)
+
+
+def test_an_empty_split(line, make_model, tmp_path):
+    convert(Options(output=str(tmp_path / "data"), shards=1, validation_fraction=0.0))
+    told = line(make_model(), "--split", "validation", data=tmp_path / "data")
+    assert "has no examples in split 'validation' (splits with examples: test, train)" in told
+
+
+@pytest.mark.parametrize("threshold", ["-0.1", "1.1", "nan"])
+def test_a_threshold_that_is_none(line, make_model, threshold):
+    assert f"--min-accuracy {threshold} is not between 0 and 1" in line(make_model(), f"--min-accuracy={threshold}")
+
+
+def test_a_registry_without_a_name_or_with_a_bad_one(line, make_model, tmp_path):
+    assert "--registry needs the --name" in line(make_model(), "--registry", tmp_path)
+    assert "model name '../x'" in line(make_model(), "--registry", tmp_path, "--name", "../x")

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from google.cloud import aiplatform
+
+from pipelines import submit
+from trainer.errors import UserError
+
+IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
+
+
+@pytest.fixture
+def in_tmp(tmp_path, monkeypatch):
+    """Compiled specs land here; the cluster files are the project's."""
+    monkeypatch.setattr(submit, "compile_specs", lambda image, _, parent: _compile(image, str(tmp_path), parent))
+    return tmp_path
+
+
+_compile = submit.compile_specs
+
+
+def prepared(*flags: str) -> submit.Submission:
+    args = submit._parser().parse_args(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
+    return submit.prepare(args)
+
+
+def test_what_is_sent_is_what_the_dry_run_shows(vertex, in_tmp, monkeypatch):
+    # It would ask Google whether the bucket is there, for minutes.
+    monkeypatch.setattr(
+        "google.cloud.aiplatform.utils.gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist",
+        lambda **_: None,
+    )
+    submission = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--service-account", "a@b.c")
+    shown = submission.request()
+    assert submit._submit(submission, wait=False) == 0
+    (job,) = aiplatform.PipelineJob.list()
+    sent = {k: v for k, v in job.to_dict().items() if k in shown["pipelineJob"]}
+    assert json.loads(json.dumps(sent)) == shown["pipelineJob"]
+    assert job.name == shown["pipelineJobId"]
+    values = shown["pipelineJob"]["runtimeConfig"]["parameterValues"]
+    assert values["scheduling_strategy"] == "SPOT"
+    assert values["job_dir"] == f"gs://my-bucket/runs/{job.name}/job"
+    assert values["registry"] == "vertex://demo-project/us-central1"
+    assert shown["pipelineJob"]["serviceAccount"] == "a@b.c"
+
+
+def test_a_second_run_adds_a_version_to_the_model_of_the_first(vertex, in_tmp):
+    assert "parentModel" not in json.dumps(prepared("--image", IMAGE).request())
+    model = aiplatform.Model.upload(
+        display_name="digits", serving_container_image_uri="i", artifact_uri="gs://b/m", sync=True
+    )
+    request = json.dumps(prepared("--image", IMAGE).request())
+    assert model.resource_name in request
+    spec = str(_compile(IMAGE, str(in_tmp / "old"))[1])
+    with pytest.raises(UserError, match=f"--parent-model {model.resource_name}"):
+        prepared("--spec", spec)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--project", "Not_A_Project"], "give the id of a project"),
+        (["--location", "moon"], "give a region"),
+        (["--bucket", "my-bucket"], "give a bucket, such as gs://my-bucket"),
+        (["--image", "r/i:tag"], "not given by digest"),
+        (["--image", IMAGE, "--spec", "x"], "either --image"),
+        (["--spec", "no-such.yaml"], "make it with pipelines/compile.py"),
+        (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
+        (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
+        (["--image", IMAGE, "--dataset", "mnist"], "needs --source"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_sent(vertex, in_tmp, flags, message):
+    with pytest.raises(UserError, match=message):
+        prepared(*flags)
+    assert aiplatform.PipelineJob.list() == []
+
+
+def test_the_dry_run_needs_no_account_and_says_what_stands_in(command, in_tmp):
+    done = command("pipelines/submit.py", "--dry-run", GOOGLE_CLOUD_PROJECT="")
+    assert done.returncode == 0, done.stderr
+    assert "--project, --bucket, --image not given" in done.stderr
+    assert json.loads(done.stdout)["parent"] == "projects/my-project/locations/us-central1"

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from kfp import dsl
+
+from components.register import component
+from components.register.__main__ import main
+from components.register.register import promote, register
+from components.register.registry import CHAMPION, Registry
+from trainer.errors import UserError
+
+
+@pytest.fixture
+def place(tmp_path):
+    return str(tmp_path / "registry")
+
+
+@pytest.fixture
+def registered(evaluated, place):
+    """Evaluates and registers a model; returns version and evaluation."""
+
+    def run(name="job", accuracy=0.9, **more):
+        directory, evaluation = evaluated(name, accuracy, **more)
+        model = str(directory / "model")
+        return register(model_dir=model, evaluation=evaluation, registry=place, name="m"), evaluation
+
+    return run
+
+
+@pytest.fixture
+def champion(registered, place):
+    """Version 1, the champion, with accuracy 0.9."""
+    version, evaluation = registered("champion", 0.9)
+    promote(evaluation=evaluation, registry=place, name="m", version=version)
+    return {"version": "1", "metrics": evaluation["metrics"], "incomparable": ""}
+
+
+def current(place):
+    return Registry.open(place).alias("m", CHAMPION)
+
+
+def test_a_version_knows_what_it_scored_on_what_and_why(registered, place, monkeypatch):
+    monkeypatch.setenv("CODE_VERSION", "abc123")
+    version, evaluation = registered()
+    facts = Registry.open(place).facts("m", version)
+    told = ("metrics", "baseline", "dataset", "fingerprint", "split", "class_names", "decision", "model_digest")
+    assert {key: facts[key] for key in told} == {key: evaluation[key] for key in told}
+    assert (facts["version"], facts["name"], facts["code_version"]) == ("1", "m", "abc123")
+
+
+def test_the_code_version_is_the_commit_of_the_checkout(registered, place, monkeypatch):
+    monkeypatch.delenv("CODE_VERSION", raising=False)
+    version, _ = registered()
+    assert Registry.open(place).facts("m", version)["code_version"]
+
+
+def test_a_model_that_the_evaluation_rejects_is_not_registered(registered, place, tmp_path):
+    with pytest.raises(UserError, match=r"the evaluation rejects .*: accuracy is below something"):
+        registered(verdict="reject")
+    assert not (tmp_path / "registry").exists()
+
+
+@pytest.mark.parametrize(("accuracy", "moves"), [(0.91, True), (0.9, False), (0.89, False)])
+@pytest.mark.parametrize("compared", [True, False])
+def test_the_champion_moves_only_to_a_better_model(champion, registered, place, accuracy, moves, compared):
+    # Without a comparison in the evaluation, what the champion scored on the same records when it was registered counts.
+    version, evaluation = registered("candidate", accuracy, champion=champion if compared else None)
+    told = promote(evaluation=evaluation, registry=place, name="m", version=version)
+    assert current(place) == ("2" if moves else "1")
+    if moves:
+        assert told == "version 2 is the champion now, version 1 the previous one"
+    else:
+        assert told == f"not promoted: accuracy {accuracy:.4f} does not beat 0.9000 of the champion, version 1"
+
+
+def test_a_champion_with_accuracy_zero_is_still_compared_with(registered, place):
+    version, evaluation = registered("zero", 0.0)
+    promote(evaluation=evaluation, registry=place, name="m", version=version)
+    version, evaluation = registered("also zero", 0.0)
+    promote(evaluation=evaluation, registry=place, name="m", version=version)
+    assert current(place) == "1"
+
+
+def test_promoting_the_champion_again_changes_nothing(champion, registered, place):
+    _, evaluation = registered("candidate", 0.95, champion=champion)
+    told = promote(evaluation=evaluation, registry=place, name="m", version="1")
+    assert told == "version 1 is the champion already"
+
+
+def test_a_comparison_with_a_former_champion_on_other_records_is_stale(champion, registered, place):
+    second, evaluation = registered("second", 0.95, champion=champion, fingerprint="other records")
+    promote(evaluation=evaluation, registry=place, name="m", version=second)
+    third, evaluation = registered("third", 0.99, champion=champion)
+    told = promote(evaluation=evaluation, registry=place, name="m", version=third)
+    assert "the champion, version 2, cannot be compared: not scored on the same records; evaluate with" in told
+    assert current(place) == "2"
+
+
+def test_a_promotion_that_another_one_overtook_is_refused(champion, registered, place, monkeypatch):
+    second, _ = registered("second", 0.95)
+    third, evaluation = registered("third", 0.93, champion=champion)
+    compare = Registry.promote
+
+    def overtaken(self, *arguments, **named):
+        assert compare(self, "m", second, instead_of="1")  # between our comparison and our promotion
+        return compare(self, *arguments, **named)
+
+    monkeypatch.setattr(Registry, "promote", overtaken)
+    told = promote(evaluation=evaluation, registry=place, name="m", version=third)
+    assert told == "not promoted: another version became the champion meanwhile; evaluate again"
+    assert current(place) == "2"
+
+
+def test_a_champion_that_cannot_be_compared_stays(champion, registered, place):
+    unknown = {"version": "1", "metrics": None, "incomparable": "it takes other images"}
+    version, evaluation = registered("candidate", 0.99, champion=unknown, verdict="register")
+    told = promote(evaluation=evaluation, registry=place, name="m", version=version)
+    assert told == "not promoted: the champion, version 1, cannot be compared: it takes other images"
+    assert current(place) == "1"
+
+
+def test_the_command_registers_promotes_and_goes_back(evaluated, place, capsys):
+    for name, accuracy in (("a", 0.8), ("b", 0.9)):
+        directory, _ = evaluated(name, accuracy)
+        flags = ["--model-dir", str(directory / "model"), "--evaluation", str(directory / "evaluation.json")]
+        assert main(["--registry", place, "--name", "m", *flags]) == 0
+    assert main(["--registry", place, "--name", "m", "--rollback"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"m: registered version 1 in {place}",
+        "m: version 1 is the champion now",
+        f"m: registered version 2 in {place}",
+        "m: version 2 is the champion now, version 1 the previous one",
+        "m: version 1 is the champion again",
+    ]
+
+
+def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, place, tmp_path, refused):
+    first, evaluation = evaluated("first")
+    second, _ = evaluated("second")
+    flags = ["--registry", place, "--name", "m"]
+
+    def line(evaluation, model=second / "model"):
+        return refused(main, *flags, "--evaluation", evaluation, "--model-dir", model)
+
+    assert "is of another model than the one in" in line(first / "evaluation.json")
+    (second / "model" / "variables" / "variables.index").write_text("changed")
+    assert "is of another model than the one in" in line(second / "evaluation.json")
+    assert "no such directory" in line(second / "evaluation.json", tmp_path / "nowhere")
+    assert "cannot be read" in line(tmp_path / "nowhere.json")
+    del evaluation["decision"]
+    (tmp_path / "partial.json").write_text(json.dumps(evaluation))
+    assert "is no evaluation (no 'decision')" in line(tmp_path / "partial.json", first / "model")
+    (tmp_path / "list.json").write_text("[]")
+    assert "is no evaluation" in line(tmp_path / "list.json")
+    assert "--model-dir and --evaluation are needed (or --rollback)" in refused(main, *flags)
+    assert "model name '../m'" in refused(main, "--registry", place, "--name", "../m", "--rollback")
+    assert "a registry is a local directory" in refused(main, "--registry", "gs://b/r", "--name", "m", "--rollback")
+    assert not (tmp_path / "registry").exists()
+
+
+def test_the_steps_register_and_promote_what_this_run_made(evaluated, place, tmp_path):
+    for run, accuracy in (("r1", 0.8), ("r2", 0.9)):
+        directory, _ = evaluated(run, accuracy)
+        evaluation = dsl.Artifact(name="evaluation", uri=str(directory / "evaluation.json"))
+        said = {"registry": place, "name": "m", "run_id": run, "evaluation": evaluation}
+        first = component.register(job_dir=f"{directory}/", **said)
+        assert component.register(job_dir=str(directory), **said) == first  # a retry of the step
+        assert component.promote(**said).startswith(f"version {first} is the champion now")
+    assert Registry.open(place).versions("m") == ["1", "2"]
+    with pytest.raises(UserError, match="this run has registered no version of model 'm'"):
+        component.promote(**{**said, "run_id": "r3"})
+    assert current(place) == "2"

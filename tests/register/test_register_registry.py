@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from components.register.registry import CHAMPION, PREVIOUS, Registry
+from trainer.errors import UserError
+
+ADD = """
+import pathlib, sys, time
+from components.register.registry import Registry
+root, model, times, run = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.read()
+for _ in range(int(times)):
+    print(Registry.open(root).add("m", model, {"run": run}))
+"""
+# Stops after the first file was copied.
+STUCK = """
+import shutil, sys, time
+from components.register.registry import Registry
+shutil.copystat = lambda *_, **__: (print("copying", flush=True), time.sleep(60))
+Registry.open(sys.argv[1]).add("m", sys.argv[2], {})
+"""
+
+
+@pytest.fixture
+def registry(tmp_path):
+    return Registry.open(str(tmp_path / "registry"))
+
+
+@pytest.fixture
+def add(registry, job):
+    """Adds `count` versions."""
+
+    def run(count):
+        model = job() / "model"
+        return [registry.add("m", str(model), {"number": i}) for i in range(count)]
+
+    return run
+
+
+def add_at_once(tmp_path, model, *, times, run=""):
+    """Versions that four processes got which all began at the same moment."""
+    line = [sys.executable, "-c", ADD, str(tmp_path / "registry"), str(model), str(times), run]
+    writers = [subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    for writer in writers:
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.stdin.close()
+    got = [line for writer in writers for line in writer.stdout.read().split()]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    for writer in writers:
+        writer.stdout.close()
+    return sorted(got, key=int)
+
+
+def entries(tmp_path):
+    return sorted(path.name for path in (tmp_path / "registry" / "m").iterdir())
+
+
+def test_versions_count_up_and_sort_as_numbers(add, registry):
+    assert add(11) == registry.versions("m") == [str(i) for i in range(1, 12)]
+    assert [registry.facts("m", v)["number"] for v in registry.versions("m")] == list(range(11))
+    assert registry.versions("other") == []
+
+
+def test_a_version_is_laid_out_for_tensorflow_serving_and_loads(registry, make_model, scored, tmp_path):
+    import tensorflow as tf
+
+    version = registry.add("m", str(make_model(wrong=1)), {"metrics": {"accuracy": 0.5}})
+    served = tmp_path / "registry" / "m" / "1"
+    assert str(served) == registry.model_dir("m", version)
+    assert {path.name for path in served.iterdir()} >= {"saved_model.pb", "variables", "version.json"}
+    # TensorFlow Serving takes every directory whose name is a number for a version.
+    assert [p.name for p in served.parent.iterdir() if p.name.isdigit()] == ["1"]
+    answer = tf.saved_model.load(str(served)).signatures["serving_default"](image=tf.constant(scored.images[:3]))
+    assert answer["class_index"].numpy().tolist() == [(scored.labels[0] + 1) % 10, *scored.labels[1:3]]
+
+
+def test_four_processes_that_add_at_once_get_versions_of_their_own(tmp_path, job, registry):
+    got = add_at_once(tmp_path, job() / "model", times=5)
+    assert got == registry.versions("m") == [str(i) for i in range(1, 21)]
+    for version in got:
+        assert registry.facts("m", version)["version"] == version
+        assert (tmp_path / "registry" / "m" / version / "variables" / "variables.index").read_text() == "index"
+    assert entries(tmp_path) == sorted([".lock", *got])
+
+
+def test_four_processes_that_add_for_the_same_run_make_one_version(tmp_path, job, registry):
+    assert add_at_once(tmp_path, job() / "model", times=2, run="r1") == ["1"] * 8
+    assert registry.versions("m") == ["1"]
+    assert registry.version_of("m", "r1") == "1"
+    assert registry.version_of("m", "r2") is None
+
+
+def test_a_writer_killed_while_it_copies_leaves_nothing_that_counts(tmp_path, job, registry):
+    model = str(job() / "model")
+    line = [sys.executable, "-c", STUCK, str(tmp_path / "registry"), model]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout.readline() == "copying\n"
+        writer.send_signal(signal.SIGKILL)
+    (partial,) = (tmp_path / "registry" / "m").glob(".partial-*")
+    assert any(partial.rglob("*"))
+    assert registry.versions("m") == []
+    assert registry.add("m", model, {}) == "1"
+    assert partial.exists()  # for all that the registry knows, its writer still copies
+    long_ago = time.time() - 2 * 86_400
+    os.utime(partial, (long_ago, long_ago))
+    assert registry.add("m", model, {}) == "2"
+    assert entries(tmp_path) == [".lock", "1", "2"]
+
+
+def test_an_old_model_is_not_taken_for_an_abandoned_copy(tmp_path, job, registry):
+    model = job() / "model"
+    long_ago = time.time() - 30 * 86_400
+    os.utime(model, (long_ago, long_ago))
+    assert add_at_once(tmp_path, model, times=5) == registry.versions("m")
+    assert len(registry.versions("m")) == 20
+
+
+def test_nothing_is_left_of_a_version_that_could_not_be_added(tmp_path, registry, job):
+    directory = job()
+    (directory / "model" / "broken").symlink_to(directory / "nowhere")
+    with pytest.raises(UserError, match=r"cannot write to the registry .*broken"):
+        registry.add("m", str(directory / "model"), {})
+    assert entries(tmp_path) == []
+    with pytest.raises(UserError, match="no SavedModel here"):
+        registry.add("n", str(directory), {})
+    assert not (tmp_path / "registry" / "n").exists()
+
+
+def test_a_registry_that_is_a_file(tmp_path, job):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write to the registry"):
+        Registry.open(str(tmp_path / "file")).add("m", str(job() / "model"), {})
+
+
+def test_readers_see_whole_aliases_while_the_champion_changes(add, registry):
+    add(2)
+    registry.promote("m", "1", instead_of=None)
+    registry.promote("m", "2", instead_of="1")
+    seen, stop = set(), threading.Event()
+
+    def read():
+        while not stop.is_set():
+            seen.add((registry.alias("m", CHAMPION), registry.alias("m", PREVIOUS)))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(100):
+        registry.rollback("m")
+    stop.set()
+    reader.join()
+    assert {champion for champion, _ in seen} == {"1", "2"}  # a torn file would have ended the reader
+
+
+def test_rollback_and_rollback_again(add, registry):
+    add(3)
+    with pytest.raises(UserError, match=r"'m' in .* has no previous champion to go back to"):
+        registry.rollback("m")
+    registry.promote("m", "1", instead_of=None)
+    with pytest.raises(UserError, match="no previous champion"):
+        registry.rollback("m")
+    registry.promote("m", "2", instead_of="1")
+    assert registry.rollback("m") == registry.alias("m", CHAMPION) == "1"
+    assert registry.alias("m", PREVIOUS) == "2"
+    assert registry.rollback("m") == registry.alias("m", CHAMPION) == "2"
+    assert registry.promote("m", "3", instead_of="2")
+    assert registry.rollback("m") == "2"
+
+
+def test_rollback_of_a_model_that_is_not_there_makes_nothing(tmp_path, registry):
+    with pytest.raises(UserError, match="no previous champion"):
+        registry.rollback("m")
+    assert not (tmp_path / "registry").exists()
+
+
+def test_the_champion_moves_only_from_the_one_that_was_compared(add, registry):
+    add(3)
+    assert registry.promote("m", "1", instead_of=None)
+    assert registry.promote("m", "2", instead_of="1")
+    assert not registry.promote("m", "3", instead_of="1")
+    assert not registry.promote("m", "3", instead_of=None)
+    assert (registry.alias("m", CHAMPION), registry.alias("m", PREVIOUS)) == ("2", "1")
+
+
+def test_the_champion_is_always_a_version_that_is_there(add, registry):
+    add(1)
+    with pytest.raises(UserError, match=r"unknown version of model 'm' '7' \(known: 1\)"):
+        registry.promote("m", "7", instead_of=None)
+    assert registry.alias("m", CHAMPION) is None
+
+
+def test_the_number_of_a_deleted_champion_is_not_given_again(tmp_path, add, registry):
+    add(2)
+    registry.promote("m", "2", instead_of=None)
+    (tmp_path / "registry" / "m" / "2").rename(tmp_path / "gone")
+    (tmp_path / "job" / "model").rename(tmp_path / "model")
+    assert registry.add("m", str(tmp_path / "model"), {}) == "3"
+
+
+@pytest.mark.parametrize("name", ["..", "../m", "a/b", "/m", "Model", "", ".", "-m", "m\n", "é", "m" * 64])
+def test_what_is_no_name_of_a_model(tmp_path, registry, job, name):
+    model = str(job() / "model")
+    for use in (
+        lambda: registry.add(name, model, {}),
+        lambda: registry.promote(name, "1", instead_of=None),
+        lambda: registry.rollback(name),
+        lambda: registry.versions(name),
+        lambda: registry.model_dir(name, "1"),
+    ):
+        with pytest.raises(UserError, match="lower-case letters, digits, - and _ only, at most 63"):
+            use()
+    assert {path.name for path in tmp_path.iterdir()} == {"job"}
+
+
+def test_a_damaged_registry_is_told_in_words(tmp_path, add, registry):
+    add(1)
+    (tmp_path / "registry" / "m" / "aliases.json").write_text("{")
+    with pytest.raises(UserError, match=r"aliases\.json cannot be read .* the registry is damaged"):
+        registry.alias("m", CHAMPION)
+    (tmp_path / "registry" / "m" / "1" / "version.json").unlink()
+    with pytest.raises(UserError, match=r"version\.json cannot be read"):
+        registry.version_of("m", "r")
+
+
+def test_aliases_are_plain_json(tmp_path, add, registry):
+    add(2)
+    registry.promote("m", "1", instead_of=None)
+    path = tmp_path / "registry" / "m" / "aliases.json"
+    assert json.loads(path.read_text()) == {"champion": "1"}
+    registry.promote("m", "2", instead_of="1")
+    assert json.loads(path.read_text()) == {"champion": "2", "previous": "1"}

@@ -1,0 +1,103 @@
+"""Models whose answers are known by construction, and a small dataset for them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import io
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from trainer.manifest import Manifest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A converted dataset, and its test split as TensorFlow's own reader sees it.
+
+    Attributes:
+      path: Of the dataset.
+      manifest: Its manifest.
+      images: [N, height, width, 1], uint8, no two alike.
+      labels: [N].
+    """
+
+    path: pathlib.Path
+    manifest: Manifest
+    images: np.ndarray
+    labels: np.ndarray
+
+
+@pytest.fixture(scope="session")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The embedded digits."""
+    import numpy as np
+    import tensorflow as tf
+
+    path = tmp_path_factory.mktemp("scored") / "digits"
+    with contextlib.redirect_stdout(io.StringIO()):
+        convert(Options(output=str(path), shards=4))
+    files = tf.data.TFRecordDataset([str(file) for file in sorted(path.glob("test-*"))])
+    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    records = [tf.io.parse_single_example(record, features) for record in files]
+    images = np.stack([np.frombuffer(r["image"].numpy(), np.uint8).reshape(8, 8, 1) for r in records])
+    assert len({image.tobytes() for image in images}) == len(images)
+    return Dataset(
+        path=path,
+        manifest=Manifest.load(path),
+        images=images,
+        labels=np.array([int(r["label"]) for r in records]),
+    )
+
+
+@pytest.fixture(scope="session")
+def make_model(scored: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., pathlib.Path]:
+    """Writes a SavedModel that knows the test images by heart."""
+    import numpy as np
+    import tensorflow as tf
+
+    @functools.cache
+    def make(
+        wrong: int = 0,
+        *,
+        confidence: float = 0.91,
+        class_names: tuple[str, ...] = scored.manifest.class_names,
+        size: int = 8,
+        dtype: str = "uint8",
+        outputs: tuple[str, ...] = ("probabilities", "class_index", "class_name"),
+    ) -> pathlib.Path:
+        """A model, made once and not to be changed, that gives the right class `confidence`, and all others equal shares of the rest.
+
+        Of the first `wrong` test images it takes the class behind the right one for right. It answers class 0 for
+        images that it does not know.
+        """
+        classes = len(class_names)
+        answers = scored.labels.copy()
+        answers[:wrong] = (answers[:wrong] + 1) % classes
+        table = tf.constant(scored.images.reshape(len(answers), -1))
+        chosen, names = tf.constant(answers), tf.constant(class_names)
+
+        def serve(image: tf.Tensor) -> dict[str, tf.Tensor]:
+            seen = tf.cast(tf.reshape(image, [-1, 1, size * size]), tf.uint8)[:, :, : table.shape[1]]
+            index = tf.gather(chosen, tf.argmax(tf.reduce_all(seen == table, axis=2), axis=1))
+            probabilities = tf.one_hot(index, classes, confidence, (1 - confidence) / (classes - 1))
+            given = {"probabilities": probabilities, "class_index": index, "class_name": tf.gather(names, index)}
+            return {key: given[key] for key in outputs}
+
+        module = tf.Module()
+        module.serve = tf.function(serve, input_signature=[tf.TensorSpec([None, size, size, 1], dtype, name="image")])
+        module.weight = tf.Variable(np.float32(wrong))
+        path = tmp_path_factory.mktemp("models") / "model"
+        tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
+        return path
+
+    return make

@@ -1,0 +1,104 @@
+"""Models, their versions and the aliases of these.
+
+The first version of a model gets the alias `default`, later ones only when they ask for it; an alias points at one
+version at a time. A list of models holds the default version of each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from google.api_core import exceptions
+from google.cloud import aiplatform_v1 as v1
+from google.longrunning import operations_pb2
+from vertex.collection import now, page
+
+if TYPE_CHECKING:
+    from vertex.server import Server
+
+_ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
+_LABEL = re.compile(r"[a-z0-9_-]{0,63}")
+
+
+class Models:
+    """All models of a server.
+
+    Attributes:
+      versions: By name of the model, `projects/.../models/1`, oldest first.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.versions: dict[str, list[v1.Model]] = {}
+        self._ids = itertools.count(1)
+        server.route("POST", "{parent}/models:upload", self.upload)
+        server.route("GET", "{parent}/models", self.list)
+        server.route("GET", "{parent}/models/{id}(?:@{version})?", self.get)
+        server.route("GET", "{parent}/models/{id}:listVersions", self.list_versions)
+        server.route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", self.merge_aliases)
+
+    def upload(self, *, parent: str, query: Mapping[str, str], body: str) -> operations_pb2.Operation:
+        """Adds a model, or a version of `parentModel`."""
+        request = v1.UploadModelRequest.from_json(body, ignore_unknown_fields=False)
+        model = request.model
+        if bad := [label for label in model.labels.values() if not _LABEL.fullmatch(label)]:
+            raise exceptions.InvalidArgument(f"label values {bad}")
+        model.name = request.parent_model or f"{parent}/models/{next(self._ids)}"
+        versions = self._of(model.name) if request.parent_model else self.versions.setdefault(model.name, [])
+        asked = [*model.version_aliases, *([] if versions else ["default"])]
+        model.version_id, model.version_aliases = str(len(versions) + 1), []
+        model.create_time = versions[0].create_time if versions else now()
+        versions.append(model)
+        self._move(versions, model, asked)
+        operation = operations_pb2.Operation(name=f"{parent}/operations/{next(self._ids)}", done=True)
+        done = v1.UploadModelResponse(model=model.name, model_version_id=model.version_id)
+        operation.response.Pack(v1.UploadModelResponse.pb(done))
+        return operation
+
+    def list(self, *, parent: str, query: Mapping[str, str], body: str) -> v1.ListModelsResponse:
+        """The default version of every model, in the order of their making."""
+        return page(v1.ListModelsResponse, "models", [self._find(name, "default") for name in self.versions], query)
+
+    def get(self, *, parent: str, id: str, version: str | None, query: Mapping[str, str], body: str) -> v1.Model:
+        """A version by number or alias; without either the default one."""
+        return self._find(f"{parent}/models/{id}", version or "default")
+
+    def list_versions(
+        self, *, parent: str, id: str, query: Mapping[str, str], body: str
+    ) -> v1.ListModelVersionsResponse:
+        """All versions of a model; their names end with `@VERSION`."""
+        versions = [
+            v1.Model(model, name=f"{model.name}@{model.version_id}") for model in self._of(f"{parent}/models/{id}")
+        ]
+        return page(v1.ListModelVersionsResponse, "models", versions, query)
+
+    def merge_aliases(self, *, parent: str, id: str, version: str, query: Mapping[str, str], body: str) -> v1.Model:
+        """Adds aliases to a version, taking them from others; `-alias` removes one."""
+        name = f"{parent}/models/{id}"
+        model = self._find(name, version)
+        self._move(self._of(name), model, json.loads(body)["versionAliases"])
+        return model
+
+    def _of(self, name: str) -> list[v1.Model]:
+        if name not in self.versions:
+            raise exceptions.NotFound(name)
+        return self.versions[name]
+
+    def _find(self, name: str, version: str) -> v1.Model:
+        for model in self._of(name):
+            if version == model.version_id or version in model.version_aliases:
+                return model
+        raise exceptions.NotFound(f"{name}@{version}")
+
+    def _move(self, versions: list[v1.Model], to: v1.Model, aliases: list[str]) -> None:
+        for alias in aliases:
+            plain = alias.removeprefix("-")
+            if not _ALIAS.fullmatch(plain) or alias == "-default":
+                raise exceptions.InvalidArgument(f"alias {alias!r}")
+            for model in [to] if alias != plain else versions:
+                model.version_aliases = [other for other in model.version_aliases if other != plain]
+            if alias == plain:
+                to.version_aliases.append(plain)
