@@ -13,13 +13,14 @@ import fcntl
 import itertools
 import os
 import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from trainer.errors import UserError
 
 FIRST = 10_001
+# Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and locks must not.
+_LOCKS = Path("/tmp")
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _EPHEMERAL_DEFAULT = 32_768
 
@@ -34,7 +35,7 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
     Raises:
       UserError: If there are not so many, or the lock files cannot be written.
     """
-    directory = Path(tempfile.gettempdir()) / f"training-ports-{os.getuid()}"
+    directory = _LOCKS / f"training-ports-{os.getuid()}"
     last = _last()
     # Users start apart, as their locks do not see each other.
     start = FIRST + os.getuid() * 997 % (last - FIRST + 1)
@@ -44,7 +45,7 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
             candidates = itertools.chain(range(start, last + 1), range(FIRST, start))
             ports = tuple(itertools.islice((port for port in candidates if _take(directory, port, locks)), count))
         except OSError as error:
-            raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it or set TMPDIR") from None
+            raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it") from None
         if len(ports) < count:
             raise UserError(f"{count} free ports between {FIRST} and {last} are needed, {len(ports)} were found")
         yield ports

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -19,9 +20,13 @@ with reserved(5) as ports:
 """
 
 
-def test_launchers_started_at_once_never_choose_the_same_port():
+def test_launchers_started_at_once_never_choose_the_same_port(tmp_path: Path):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    launchers = [subprocess.Popen([sys.executable, "-c", HOLD], **pipes) for _ in range(4)]
+    # Each with a place of its own for temporary files, as the steps of a pipeline have.
+    launchers = [
+        subprocess.Popen([sys.executable, "-c", HOLD], **pipes, env={**os.environ, "TMPDIR": str(tmp_path / str(i))})
+        for i in range(4)
+    ]
     chosen = [port for launcher in launchers for port in launcher.stdout.readline().split()]
     for launcher in launchers:
         launcher.communicate()
@@ -68,6 +73,6 @@ def test_too_many_ports_are_refused(monkeypatch: pytest.MonkeyPatch):
 
 def test_unusable_lock_directory_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").touch()
-    monkeypatch.setattr(ports.tempfile, "gettempdir", lambda: str(tmp_path / "file"))
+    monkeypatch.setattr(ports, "_LOCKS", tmp_path / "file")
     with pytest.raises(UserError, match="cannot lock ports in"), ports.reserved(1):
         pass
