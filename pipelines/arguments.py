@@ -30,7 +30,9 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     data.add_argument("--test-fraction", type=float, default=d.test_fraction, help="where the source has no test split")
     train = p.add_argument_group("training", "more flags of trainer.task may follow after --")
     train.add_argument("--cluster", default=cluster, help="cluster file: pools, machines, strategy")
-    train.add_argument("--model", choices=models.NAMES, default=models.NAMES[0], help="what to train")
+    train.add_argument(
+        "--model", default=models.NAMES[0], help=f"{', '.join(models.NAMES)}, or package.module:function"
+    )
     train.add_argument("--train-steps", type=int, default=600, help="global step to reach")
     train.add_argument("--batch-size", type=int, default=128, help="examples of one step over all replicas")
     train.add_argument("--seed", type=int, default=0, help="of splits, initial weights and sample order")
@@ -63,7 +65,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
     ]
     # Read once here so that a mistake is told now, and not by a replica some minutes later.
     known = ["--data-dir", "-", "--job-dir", "-", "--strategy", cluster.strategy]
-    parsed = options.parse([*known, *trainer_args], models.NAMES)
+    parsed = options.parse([*known, *trainer_args])
     if (parsed.data_dir, parsed.job_dir, parsed.strategy) != ("-", "-", cluster.strategy):
         raise UserError("--data-dir, --job-dir and --strategy come from the pipeline; leave them out behind the --")
     if not 0 <= args.min_accuracy <= 1:

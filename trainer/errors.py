@@ -30,11 +30,19 @@ def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
     return UserError(f"unknown {what} {value!r}{hint} (known: {', '.join(names)})")
 
 
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Help with the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        silent = action.default is None or action.default is False or action.default == ""
+        return action.help if silent else super()._get_help_string(action)
+
+
 class Parser(argparse.ArgumentParser):
     """A command line whose mistakes are user errors: one line, not the whole usage; help shows every default."""
 
     def __init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", argparse.ArgumentDefaultsHelpFormatter)
+        kwargs.setdefault("formatter_class", _Help)
         super().__init__(allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:

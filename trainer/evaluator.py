@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from collections.abc import Callable
 
-from trainer import done, models, records
+from trainer import done, learning, models, records
 from trainer.checkpoint import Checkpoints
 from trainer.cluster import POOL_ROLES
 from trainer.journal import Journal
@@ -29,11 +28,10 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
     """Scores checkpoints, the newest first, until the last step's is scored. Returns the exit code."""
     import tensorflow as tf
 
-    from trainer import job
-
     records.verify(manifest, opts.data_dir, SPLIT)
-    build = functools.partial(models.load(opts.model).build, manifest)
-    model, optimizer = build(), job.optimizer_of(opts)
+    build = models.builder(opts, manifest)
+    # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.
+    model, optimizer = build(), learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
     optimizer.build(model.trainable_variables)
     state = State(model, optimizer)
     checkpoints, scores = Checkpoints(opts.job_dir, state, keep=opts.keep_checkpoints), Scores(opts.job_dir)

@@ -26,7 +26,7 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
     path = epath.Path(job_dir) / FILE
     if not path.exists():
         return
-    before = json.loads(path.read_text())["identity"]
+    before, identity = json.loads(path.read_text())["identity"], json.loads(json.dumps(dict(identity)))
     keys = sorted(before.keys() | identity.keys())
     differences = [f"{k}: {before.get(k)!r} -> {identity.get(k)!r}" for k in keys if before.get(k) != identity.get(k)]
     if differences:
@@ -43,6 +43,15 @@ def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
     write_text(path, json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True) + "\n")
+
+
+def settle(job_dir: str, name: str, value: Any, *, write: bool) -> Any:
+    """A value that follows from the first start and holds for all: what was written then, or `value` from now on."""
+    path = epath.Path(job_dir) / FILE
+    content = json.loads(path.read_text())
+    if name not in content and write:
+        write_text(path, json.dumps({**content, name: value}, indent=1, sort_keys=True) + "\n")
+    return content.get(name, value)
 
 
 def _version(package: str) -> str | None:

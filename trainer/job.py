@@ -9,7 +9,7 @@ import time
 import keras
 import tensorflow as tf
 
-from trainer import done, models, records, rendezvous, strategy
+from trainer import done, identity, learning, models, records, rendezvous, strategy
 from trainer.checkpoint import Checkpoints
 from trainer.cluster import Member
 from trainer.evaluator import await_evaluator, follow, has_evaluator
@@ -54,9 +54,15 @@ def _train(opts: Options, member: Member, manifest: Manifest, journal: Journal, 
     if chief:
         mark.clear()  # a mark from an earlier attempt asks nothing of this one
     distribution = strategy.create(opts, member)
-    build = functools.partial(models.load(opts.model).build, manifest)
+    replicas = 1 if asynchronous else distribution.num_replicas_in_sync
+    examples = manifest.split("train").examples
+    batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
+    # A job that is asked for more steps later keeps the schedule that it began with.
+    horizon = identity.settle(opts.job_dir, "horizon_steps", opts.horizon_steps or last_step, write=chief)
+    build = models.builder(opts, manifest)
     with distribution.scope():
-        model, optimizer = build(), optimizer_of(opts)
+        model = build()
+        optimizer = learning.optimizer(opts, examples=examples, examples_per_step=batch, horizon_steps=horizon)
         optimizer.build(model.trainable_variables)
     state = State(model, optimizer)
     checkpoints = Checkpoints(opts.job_dir, state, keep=opts.keep_checkpoints)
@@ -64,9 +70,7 @@ def _train(opts: Options, member: Member, manifest: Manifest, journal: Journal, 
     facts = {"data_dir": opts.data_dir, "fingerprint": manifest.fingerprint, "options": opts.identity()}
     journal.event("resume" if first_step else "start", first_step, **facts)
 
-    replicas = 1 if asynchronous else distribution.num_replicas_in_sync
-    examples = manifest.split("train").examples
-    batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
+    weight_decay, decayed = learning.decay(opts, model)
     step = TrainStep(
         model=model,
         optimizer=optimizer,
@@ -74,6 +78,9 @@ def _train(opts: Options, member: Member, manifest: Manifest, journal: Journal, 
         examples=examples,
         global_batch=batch,
         seed=opts.seed,
+        augment=opts.augment or models.default(opts, "AUGMENT"),
+        weight_decay=weight_decay,
+        decayed=decayed,
     )
     columns = functools.partial(records.resident, manifest, opts.data_dir, "train")
     if asynchronous:
@@ -99,7 +106,7 @@ def _train(opts: Options, member: Member, manifest: Manifest, journal: Journal, 
     if chief:
         print(
             f"{opts.model} on {manifest.name}: {examples} examples, batch {batch}, {model.count_params()} parameters; "
-            f"{opts.strategy}, {len(member.addresses['worker']) if asynchronous else replicas} replicas train; "
+            f"{opts.strategy}, training replicas: {len(member.addresses['worker']) if asynchronous else replicas}; "
             f"from step {first_step} to {last_step}",
             flush=True,
         )
@@ -150,12 +157,3 @@ def configure(opts: Options) -> None:
     if opts.precision == "bfloat16":
         keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
     keras.utils.set_random_seed(opts.seed)
-
-
-def optimizer_of(opts: Options) -> keras.optimizers.Optimizer:
-    """The optimizer that the options name, or the model's own."""
-    defaults = models.load(opts.model)
-    rate = opts.learning_rate or defaults.LEARNING_RATE
-    if (opts.optimizer or defaults.OPTIMIZER) == "adam":
-        return keras.optimizers.Adam(rate)
-    return keras.optimizers.SGD(rate, momentum=opts.momentum)

@@ -13,11 +13,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
+from trainer import models
 from trainer.errors import Parser, UserError
 
 STRATEGIES = ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server")
 OPTIMIZERS = ("adam", "sgd")
 PRECISIONS = ("float32", "bfloat16")
+SCHEDULES = ("constant", "piecewise", "linear", "cosine")
+AUGMENTATIONS = ("none", "crop_flip")
 # What a resumed job may change; all other options decide what is learnt and are refused when they differ.
 CHANGEABLE = frozenset(
     {
@@ -42,9 +45,20 @@ class Options:
     per_replica_batch_size: int | None
     seed: int
     deterministic: bool
+    num_layers: int | None
+    batch_norm_decay: float | None
+    batch_norm_epsilon: float | None
     optimizer: str | None
     learning_rate: float | None
     momentum: float
+    weight_decay: float | None
+    weight_decay_on: str
+    schedule: str | None
+    boundaries_epochs: tuple[float, ...] | None
+    factors: tuple[float, ...] | None
+    horizon_steps: int | None
+    warmup_steps: int
+    augment: str | None
     precision: str
     eval_every_steps: int
     eval_batch_size: int
@@ -68,6 +82,14 @@ class Options:
             raise UserError("give --batch-size (the whole job's) or --per-replica-batch-size, not both")
         if self.optimizer == "adam" and self.momentum != _MOMENTUM:
             raise UserError("--momentum belongs to --optimizer sgd")
+        if (self.boundaries_epochs is None) != (self.factors is None):
+            raise UserError("--boundaries-epochs and --factors belong together")
+        if self.factors and len(self.factors) != len(self.boundaries_epochs) + 1:
+            raise UserError(
+                f"--factors: {len(self.factors)} given for {len(self.boundaries_epochs)} boundaries; one more is needed"
+            )
+        if self.boundaries_epochs and list(self.boundaries_epochs) != sorted(set(self.boundaries_epochs)):
+            raise UserError(f"--boundaries-epochs {','.join(map(str, self.boundaries_epochs))} do not rise")
         if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
             raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 
@@ -105,7 +127,17 @@ def _positive(text: str) -> float:
     return value
 
 
-def parser(models: Sequence[str]) -> Parser:
+def _share(text: str) -> float:
+    if not 0 <= (value := float(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 0 and less than 1")
+    return value
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(_positive(part) for part in text.split(","))
+
+
+def parser() -> Parser:
     """The parser; its help groups the flags and names units and defaults."""
     p = Parser(
         prog="trainer.task",
@@ -115,7 +147,7 @@ def parser(models: Sequence[str]) -> Parser:
     job = p.add_argument_group("job").add_argument
     job("--data-dir", required=True, help="a dataset made by components.convert")
     job("--job-dir", required=True, help="checkpoints, logs, journal and model; the same directory resumes")
-    job("--model", choices=models, default=models[0], help="what to train")
+    job("--model", default=models.NAMES[0], help=f"{', '.join(models.NAMES)}, or package.module:function of your own")
     job("--train-steps", type=_at_least(1), help="absolute global step to reach")
     job("--train-epochs", type=_positive, help="the same in passes over the training split")
     job("--seed", type=_at_least(0), default=0, help="of initial weights, sample order, augmentation and dropout")
@@ -128,10 +160,24 @@ def parser(models: Sequence[str]) -> Parser:
         type=_at_least(1),
         help="examples of one step on each replica, instead of --batch-size",
     )
-    learn = p.add_argument_group("learning").add_argument
-    learn("--optimizer", choices=OPTIMIZERS, help="None: the model's own")
-    learn("--learning-rate", type=_positive, help="None: the model's own")
-    learn("--momentum", type=float, default=_MOMENTUM, help="of --optimizer sgd")
+    network = p.add_argument_group("network", "for models that have such a thing; None: the model's own").add_argument
+    network("--num-layers", type=_at_least(1), help="of a resnet: 6n + 2")
+    network("--batch-norm-decay", type=_share, help="of the moving statistics, each step")
+    network("--batch-norm-epsilon", type=_positive, help="added to variances")
+    learn = p.add_argument_group("learning", "None: the model's own").add_argument
+    learn("--optimizer", choices=OPTIMIZERS, help="how gradients become updates")
+    learn("--learning-rate", type=_positive, help="before the schedule")
+    learn("--momentum", type=_share, default=_MOMENTUM, help="of --optimizer sgd")
+    learn("--weight-decay", type=_at_least(0, float), help="times half the squared weights, added to the loss")
+    learn("--weight-decay-on", choices=("kernels", "all"), default="kernels", help="which weights decay")
+    learn("--schedule", choices=SCHEDULES, help="of the learning rate")
+    learn("--boundaries-epochs", type=_numbers, help="of piecewise: epochs of data seen, such as 82,123")
+    learn("--factors", type=_numbers, help="of piecewise: one before and one after each boundary, such as 1,0.1,0.01")
+    learn(
+        "--horizon-steps", type=_at_least(1), help="where linear and cosine reach 0 (None: the first start's last step)"
+    )
+    learn("--warmup-steps", type=_at_least(0), default=0, help="over which the rate rises from 0")
+    learn("--augment", choices=AUGMENTATIONS, help="of training images: crop_flip pads by 4, crops, mirrors")
     learn("--precision", choices=PRECISIONS, default="float32", help="of the computation; weights stay float32")
     judge = p.add_argument_group("validation").add_argument
     judge(
@@ -158,9 +204,10 @@ def parser(models: Sequence[str]) -> Parser:
     return p
 
 
-def parse(argv: Sequence[str], models: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
+def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
     """Options from a command line; `--train_steps` is understood as `--train-steps`, as older programs wrote it."""
     argv = [re.sub(r"^--[\w-]+", lambda m: m[0].replace("_", "-"), a) for a in argv]
-    values = vars(parser(models).parse_args(argv))
+    values = vars(parser().parse_args(argv))
     values["threads"] = values["threads"] or int(environ.get("TRAINER_THREADS") or 0)
+    models.check_name(values["model"])
     return Options(**values)

@@ -15,11 +15,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import time
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
 
-from trainer import records
+from trainer import augment, records, stepping
 
 _CALL_S = 0.5
 
@@ -54,6 +55,10 @@ class TrainStep:
       label: Name of the label's column.
       examples: In the training split.
       global_batch: Examples of one step over all replicas; the loss is divided by it, the gradients are summed.
+      seed: Of sample order, augmentation and dropout.
+      augment: Of `options.AUGMENTATIONS`.
+      weight_decay: Times half the sum of squares of `decayed`, added to what is minimised.
+      decayed: Weights.
     """
 
     model: keras.Model
@@ -62,6 +67,9 @@ class TrainStep:
     examples: int
     global_batch: int
     seed: int
+    augment: str = "none"
+    weight_decay: float = 0.0
+    decayed: Sequence[keras.Variable] = ()
 
     def __call__(self, columns: records.Columns, step: tf.Tensor) -> tf.Tensor:
         """Runs in a replica context. Returns [loss, correct]: this replica's share of the sums."""
@@ -74,12 +82,19 @@ class TrainStep:
         )
         features = {name: tf.gather(column, indices) for name, column in columns.items()}
         labels = features.pop(self.label)
-        with tf.GradientTape() as tape:
+        if self.augment == "crop_flip":
+            positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
+            images = augment.crop_and_flip(features["image"], seed=self.seed, step=step, positions=positions)
+            features["image"] = images
+        with tf.GradientTape() as tape, stepping.at(seed=self.seed, step=step, first=first):
             logits = self.model(features, training=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-            loss = tf.reduce_sum(losses) / self.global_batch
+            loss = objective = tf.reduce_sum(losses) / self.global_batch
+            if self.weight_decay:
+                penalty = self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
+                objective += penalty * tf.cast(count, tf.float32) / self.global_batch  # once over all replicas
         weights = self.model.trainable_variables
-        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        self.optimizer.apply(tape.gradient(objective, weights), weights)
         correct = tf.reduce_sum(tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32))
         return tf.stack([loss, correct])
 

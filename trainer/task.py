@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from trainer import cluster, done, identity, options, quiet, stop
 from trainer.errors import UserError, run_cli
 from trainer.manifest import Manifest
-from trainer.models import NAMES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains, or serves as a parameter server or its worker, until the job is done. Returns the exit code."""
     # First of all: whatever imports TensorFlow later, its threads inherit the mask.
     signal = stop.Stop.install()
-    opts = options.parse(sys.argv[1:] if argv is None else argv, NAMES)
+    opts = options.parse(sys.argv[1:] if argv is None else argv)
     member = cluster.from_environment(os.environ)
     # Looked at before TensorFlow is imported: a finished job run again answers at once, and so does a refusal.
     if (record := done.load(opts.job_dir)) and _covers(record, opts):

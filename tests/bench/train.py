@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer import models, records
+from trainer import records
 from trainer.manifest import Manifest
+from trainer.models import cnn
 from trainer.steps import SyncSteps, TrainStep
 
 BATCH, STEPS = 128, 150
@@ -31,7 +32,7 @@ def contestants() -> Mapping[str, Callable[[], float]]:
     manifest = dataclasses.replace(manifest, features=(image, manifest.feature("label")))
 
     def new_model() -> tuple[keras.Model, keras.optimizers.Optimizer]:
-        model, optimizer = models.load("cnn").build(manifest), keras.optimizers.Adam(1e-3)
+        model, optimizer = cnn.build(manifest), keras.optimizers.Adam(1e-3)
         optimizer.build(model.trainable_variables)
         return model, optimizer
 

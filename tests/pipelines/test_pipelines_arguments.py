@@ -37,7 +37,7 @@ def test_an_edited_source_is_not_taken_from_the_cache(idx_source):
         (["--min-accuracy", "97"], "not between 0 and 1"),
         (["--shards", "0"], "--shards 0"),
         (["--validation-fraction", "1"], "--validation-fraction 1"),
-        (["--model", "cnm"], "invalid choice: 'cnm'"),
+        (["--model", "cnm"], "unknown --model 'cnm'; did you mean 'cnn'?"),
         (["--runner", "docker"], "needs --image"),
         (["--", "--learning-rate", "-3"], "not a positive number"),
         (["--", "--job-dir", "x"], "come from the pipeline"),

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from trainer import models
 from trainer.manifest import Manifest
+from trainer.models import cnn
 
 pytest.importorskip("tensorflow")
 
@@ -17,7 +17,7 @@ def resized(manifest: Manifest, shape: tuple[int, int, int], high: float) -> Man
 
 
 def test_cnn_is_the_published_network_on_mnist(digits):
-    model = models.load("cnn").build(resized(Manifest.load(digits), (28, 28, 1), 255.0))
+    model = cnn.build(resized(Manifest.load(digits), (28, 28, 1), 255.0))
     assert model.count_params() == 93_322
     kinds = [type(layer).__name__ for layer in model.layers[2:]]
     assert kinds == ["Conv2D", "MaxPooling2D", "Conv2D", "MaxPooling2D", "Conv2D", "Flatten", "Dense", "Dense"]
@@ -25,14 +25,14 @@ def test_cnn_is_the_published_network_on_mnist(digits):
 
 @pytest.mark.parametrize("shape", [(8, 8, 1), (5, 7, 3), (1, 1, 1), (18, 18, 1), (32, 32, 3)])
 def test_cnn_takes_any_image(digits, shape):
-    model = models.load("cnn").build(resized(Manifest.load(digits), shape, 255.0))
+    model = cnn.build(resized(Manifest.load(digits), shape, 255.0))
     assert model({"image": np.zeros((2, *shape), np.uint8)}).shape == (2, 10)
 
 
 def test_pixels_are_scaled_by_the_range_of_the_source(digits):
     manifest = Manifest.load(digits)
     bright, full = (np.full((1, 8, 8, 1), value, np.uint8) for value in (16, 255))
-    narrow = models.load("cnn").build(resized(manifest, (8, 8, 1), 16.0))
-    wide = models.load("cnn").build(resized(manifest, (8, 8, 1), 255.0))
+    narrow = cnn.build(resized(manifest, (8, 8, 1), 16.0))
+    wide = cnn.build(resized(manifest, (8, 8, 1), 255.0))
     wide.set_weights(narrow.get_weights())
     np.testing.assert_allclose(narrow({"image": bright}), wide({"image": full}), rtol=1e-5)

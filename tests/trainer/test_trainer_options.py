@@ -9,7 +9,7 @@ NEEDED = ("--data-dir", "d", "--job-dir", "j", "--train-steps", "10")
 
 
 def options(*flags: str, **environ: str) -> Options:
-    return parse([*NEEDED, *flags], ("cnn",), environ)
+    return parse([*NEEDED, *flags], environ)
 
 
 def test_the_global_batch_does_not_depend_on_the_number_of_replicas():
@@ -28,7 +28,7 @@ def test_both_meanings_at_once_are_refused():
 
 
 def test_underscores_are_understood_in_flags_and_left_in_values():
-    parsed = parse(["--data_dir=a_b", "--job_dir", "c_d", "--train_steps", "3"], ("cnn",), {})
+    parsed = parse(["--data_dir=a_b", "--job_dir", "c_d", "--train_steps", "3"], {})
     assert (parsed.data_dir, parsed.job_dir, parsed.train_steps) == ("a_b", "c_d", 3)
 
 

@@ -1,0 +1,194 @@
+"""Calls the layers on every replica of several strategies and saves what each saw; `test_trainer_layers` starts it.
+
+    python layers_program.py DIRECTORY  # writes mirrored.npz, worker-0.npz, worker-1.npz, parameter_server.npz
+
+Logical devices and clusters must be there before TensorFlow starts, so each strategy has its own process, forked after
+the import, which is most of the work.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer import records, stepping
+from trainer.layers import BatchNormalization, Dropout
+
+BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in size
+LAYERS = {
+    "synchronised": lambda: BatchNormalization(decay=DECAY),
+    "mixed": lambda: BatchNormalization(decay=DECAY, dtype="mixed_bfloat16"),
+    "local": lambda: BatchNormalization(decay=DECAY, synchronized=False),
+}
+Results = dict[str, np.ndarray]
+
+
+def inputs(shape: tuple[int, ...]) -> np.ndarray:
+    """Channels of unlike mean and deviation."""
+    channel = np.arange(shape[-1])
+    return (np.random.default_rng(0).normal(channel, 1 + channel / 2, shape)).astype(np.float32)
+
+
+def on_replicas(
+    strategy: tf.distribute.Strategy, body: Callable[[Any, Any], dict[str, Any]], steps: int = 1
+) -> list[tuple[int, dict[str, np.ndarray]]]:
+    """Runs `body(first, count)` some times and returns (replica, last results) of this process's replicas."""
+
+    def replica() -> dict[str, Any]:
+        context = tf.distribute.get_replica_context()
+        index = tf.convert_to_tensor(context.replica_id_in_sync_group)
+        first, count = records.share(index, replicas=context.num_replicas_in_sync, global_batch=BATCH)
+        return {"index": index, **body(first, count)}
+
+    step = tf.function(lambda: strategy.run(replica))
+    for _ in range(steps):
+        values = step()
+    lists = {name: strategy.experimental_local_results(value) for name, value in values.items()}
+    indices = lists.pop("index")
+    return [(int(i), {name: parts[n].numpy() for name, parts in lists.items()}) for n, i in enumerate(indices)]
+
+
+def batch_norm(
+    strategy: tf.distribute.Strategy, make: Callable[[], keras.layers.Layer], shape: tuple[int, ...] = (BATCH, 4, 6, 5)
+) -> list[tuple[int, dict[str, np.ndarray]]]:
+    """Output, gradients and moving statistics after some steps."""
+    with strategy.scope():
+        layer = make()
+        layer.build(shape)
+
+    def body(first: Any, count: Any) -> dict[str, Any]:
+        x = tf.constant(inputs(shape))[first : first + count]
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True)
+            # Neither linear nor even in y, or much of a wrong gradient would not show.
+            loss = tf.reduce_sum(tf.sin(tf.cast(y, tf.float32)) * x**2)
+        dx, dgamma, dbeta = tape.gradient(loss, [x, layer.gamma, layer.beta])
+        moving = {"mean": tf.identity(layer.moving_mean.value), "variance": tf.identity(layer.moving_variance.value)}
+        return {"y": tf.cast(y, tf.float32), "dx": dx, "dgamma": dgamma, "dbeta": dbeta, **moving}
+
+    return on_replicas(strategy, body, STEPS)
+
+
+def dropout(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarray]]]:
+    """Two layers' outputs on ones, at two steps."""
+    layers = [Dropout(0.3), Dropout(0.3)]
+
+    def body(first: Any, count: Any) -> dict[str, Any]:
+        kept = {}
+        for step in (7, 8):
+            with stepping.at(seed=1, step=tf.constant(step, tf.int64), first=first):
+                for i, layer in enumerate(layers):
+                    kept[f"step {step} layer {i}"] = layer(tf.ones([count, 3, 7]), training=True)
+        return kept
+
+    return on_replicas(strategy, body)
+
+
+def network(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarray]]]:
+    """All weights of a small network after some steps of gradient descent."""
+    images = inputs((BATCH, 6, 6, 3))
+    labels = np.arange(BATCH) % 4
+    with strategy.scope():
+        keras.utils.set_random_seed(3)
+        x = image = keras.Input(images.shape[1:])
+        for _ in range(2):
+            x = keras.layers.Conv2D(4, 3, padding="same", use_bias=False)(x)
+            x = keras.layers.ReLU()(BatchNormalization(decay=DECAY)(x))
+        model = keras.Model(image, keras.layers.Dense(4)(Dropout(0.2)(keras.layers.Flatten()(x))))
+        optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+        optimizer.build(model.trainable_variables)
+
+    def body(first: Any, count: Any) -> dict[str, Any]:
+        part = slice(first, first + count)
+        with tf.GradientTape() as tape, stepping.at(seed=0, step=optimizer.iterations.value, first=first):
+            logits = model(tf.constant(images)[part], training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.constant(labels)[part], logits=logits)
+            loss = tf.reduce_sum(losses) / BATCH
+        weights = model.trainable_variables
+        optimizer.apply(tape.gradient(loss, weights), weights)
+        return {"weights": tf.concat([tf.reshape(w.value, [-1]) for w in model.weights], 0)}
+
+    return on_replicas(strategy, body, 3)
+
+
+def everything(strategy: tf.distribute.Strategy) -> Results:
+    """All of the above, by "what/value/replica"."""
+    parts = {name: batch_norm(strategy, make) for name, make in LAYERS.items()}
+    parts |= {"dropout": dropout(strategy), "network": network(strategy)}
+    return {
+        f"{what}/{name}/{replica}": value
+        for what, replicas in parts.items()
+        for replica, values in replicas
+        for name, value in values.items()
+    }
+
+
+def addresses(count: int) -> list[str]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    found = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+    for s in sockets:
+        s.close()
+    return found
+
+
+def parameter_server(worker: str, ps: str) -> Results:
+    """One step of batch normalisation on the one worker of a parameter-server job, all of it in this process."""
+    spec = tf.train.ClusterSpec({"worker": [worker], "ps": [ps]})
+    servers = [tf.distribute.Server(spec, job_name=job, protocol="grpc") for job in ("worker", "ps")]
+    strategy = tf.distribute.ParameterServerStrategy(
+        tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
+    )
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    x = inputs((BATCH, 5))
+    with strategy.scope():
+        layer = BatchNormalization(decay=DECAY)
+        layer.build(x.shape)
+    step = tf.function(lambda: strategy.run(lambda: layer(tf.constant(x), training=True)))
+    y = coordinator.schedule(step).fetch()
+    del servers
+    return {"y": y, "mean": layer.moving_mean.numpy(), "variance": layer.moving_variance.numpy()}
+
+
+def mirrored() -> Results:
+    devices = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)
+    return everything(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+
+
+def worker(addresses: list[str], index: int) -> Results:
+    task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    os.environ["TF_CONFIG"] = json.dumps(task)
+    return everything(tf.distribute.MultiWorkerMirroredStrategy())
+
+
+def save(file: str, function: Callable[..., Results], *arguments: Any) -> None:
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    np.savez(file, **function(*arguments))
+    os._exit(0)  # servers and collectives may wait for their peers at a normal exit
+
+
+def main(directory: str) -> int:
+    workers = addresses(2)
+    programs = {"mirrored": (mirrored,), "parameter_server": (parameter_server, *addresses(2))}
+    programs |= {f"worker-{i}": (worker, workers, i) for i in range(2)}
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=save, args=(f"{directory}/{name}", *job)) for name, job in programs.items()]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return max(abs(process.exitcode) for process in processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,48 @@
+"""Data augmentation, as graph operations over whole batches and a pure function of (seed, step, position).
+
+images = crop_and_flip(images, seed=7, step=step, positions=first + tf.range(count, dtype=tf.int64))
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+# Tells these random numbers from those of layers (`trainer.stepping`), which count up from 0.
+_STREAM = -1
+
+
+def crop_and_flip(
+    images: tf.Tensor, *, seed: int, step: int | tf.Tensor, positions: tf.Tensor, pad: int = 4
+) -> tf.Tensor:
+    """Crops each image at random out of itself framed with zeros, and mirrors every other one (He et al. 2015, 4.2).
+
+    Args:
+      images: [N, height, width, channels], all but N static.
+      seed: Of the job.
+      step: Global step, an integer scalar.
+      positions: [N] int64, of the images in the global batch. What becomes of an image depends on it alone.
+      pad: Pixels of the frame: the crop's offset is uniform in 0 to 2 * pad, down and across.
+
+    Returns:
+      [N, height, width, channels] in the dtype of the images.
+    """
+    height, width, channels = images.shape[1:]
+    offsets = 2 * pad + 1
+    # Drawn for the whole batch up to the last position: the numbers of a row do not depend on how many rows there are.
+    draws = tf.random.stateless_uniform(
+        [tf.reduce_max(positions) + 1],
+        tf.random.fold_in(tf.stack([seed, tf.cast(step, tf.int64)]), _STREAM),
+        maxval=2 * offsets**2,
+        dtype=tf.int32,
+    )
+    draw = tf.gather(draws, positions)[:, tf.newaxis]
+    mirrored, down, across = draw % 2 == 1, draw // 2 % offsets - pad, draw // 2 // offsets - pad
+    rows = down + tf.range(height)
+    columns = across + tf.where(mirrored, tf.range(width - 1, -1, -1), tf.range(width))
+    # One gather of pixels; those of the frame all come from one black pixel behind the last image.
+    pixels = tf.concat([tf.reshape(images, [-1, channels]), tf.zeros([1, channels], images.dtype)], 0)
+    count = tf.shape(images)[0]
+    within = ((rows >= 0) & (rows < height))[:, :, tf.newaxis] & ((columns >= 0) & (columns < width))[:, tf.newaxis]
+    rows += tf.range(count)[:, tf.newaxis] * height
+    indices = rows[:, :, tf.newaxis] * width + columns[:, tf.newaxis]
+    return tf.gather(pixels, tf.where(within, indices, count * height * width))

@@ -1,0 +1,54 @@
+"""From the options to what learns: optimizer, learning-rate schedule, decayed weights. The model states the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+
+from trainer import models, schedule
+from trainer.options import Options
+
+
+def optimizer(
+    opts: Options, *, examples: int, examples_per_step: int, horizon_steps: int
+) -> keras.optimizers.Optimizer:
+    """The optimizer, with its learning rate as a function of the step.
+
+    Args:
+      opts: Of the job.
+      examples: In the training split: an epoch.
+      examples_per_step: Seen by the optimizer at each of its updates.
+      horizon_steps: Where a falling schedule reaches 0.
+    """
+    rate = _schedule(opts, examples, examples_per_step, horizon_steps)
+    if (opts.optimizer or models.default(opts, "OPTIMIZER")) == "adam":
+        return keras.optimizers.Adam(rate)
+    return keras.optimizers.SGD(rate, momentum=opts.momentum)
+
+
+def _schedule(
+    opts: Options, examples: int, examples_per_step: int, horizon_steps: int
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    rate = opts.learning_rate or models.default(opts, "LEARNING_RATE")
+    name = opts.schedule or models.default(opts, "SCHEDULE")
+    if name == "piecewise":
+        return schedule.PiecewiseEpochs(
+            rate,
+            boundaries_epochs=opts.boundaries_epochs or models.default(opts, "BOUNDARIES_EPOCHS"),
+            factors=opts.factors or models.default(opts, "FACTORS"),
+            examples_per_epoch=examples,
+            examples_per_step=examples_per_step,
+            warmup_steps=opts.warmup_steps,
+        )
+    if name == "constant":
+        return schedule.Constant(rate, warmup_steps=opts.warmup_steps)
+    falling = schedule.Linear if name == "linear" else schedule.Cosine
+    return falling(rate, horizon_steps=horizon_steps, warmup_steps=opts.warmup_steps)
+
+
+def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
+    """Weight decay, and the weights that decay."""
+    rate = models.default(opts, "WEIGHT_DECAY") if opts.weight_decay is None else opts.weight_decay
+    kernels = opts.weight_decay_on == "kernels"
+    return rate, [w for w in model.trainable_variables if not kernels or w.name == "kernel"]

@@ -1,0 +1,71 @@
+"""Where in training a model call stands, for layers that draw random numbers.
+
+The train step says it, and the layers draw numbers that are a pure function of it:
+
+    with stepping.at(seed=7, step=step, first=first):  # in the replica
+        logits = model(features, training=True)
+
+    mask = stepping.uniform(tf.shape(x)) >= 0.5  # in a layer
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+_PHILOX = 1  # the algorithm's number in TensorFlow's stateless operations
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Place:
+    seed: int
+    step: tf.Tensor
+    first: int | tf.Tensor
+    draws: Iterator[int] = dataclasses.field(default_factory=itertools.count)
+
+
+_place: contextvars.ContextVar[_Place] = contextvars.ContextVar("place")
+
+
+@contextlib.contextmanager
+def at(*, seed: int, step: int | tf.Tensor, first: int | tf.Tensor) -> Iterator[None]:
+    """Layers called inside this stand at a step and process consecutive examples of its global batch.
+
+    Args:
+      seed: Of the job.
+      step: Global step, an integer scalar.
+      first: Position in the global batch of the first example of this replica's part.
+    """
+    token = _place.set(_Place(seed=seed, step=step, first=first))
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
+def uniform(shape: tf.Tensor) -> tf.Tensor:
+    """Numbers in [0, 1), float32, of shape [examples, ...].
+
+    Those of an example follow from seed, step, its position in the global batch, and how many calls came before this one
+    inside the `with`; so each layer has its own, and the split over replicas does not matter.
+
+    Raises:
+      RuntimeError: Outside of `at`.
+    """
+    place = _place.get(None)
+    if place is None:
+        raise RuntimeError("random numbers are drawn by step: call the model inside `with stepping.at(...)`")
+    seed = tf.random.fold_in(tf.stack([place.seed, tf.cast(place.step, tf.int64)]), next(place.draws))
+    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
+    # Philox makes four numbers of each count, so whole counts an example let any position be reached at once.
+    counts = -(-tf.reduce_prod(shape[1:]) // 4)
+    skip = tf.cast(place.first, tf.int64) * tf.cast(counts, tf.int64)
+    numbers = tf.raw_ops.StatelessRandomUniformV2(
+        shape=[shape[0], 4 * counts], key=key, counter=counter + tf.cast([skip, 0], tf.uint64), alg=_PHILOX
+    )
+    return tf.reshape(numbers[:, : tf.reduce_prod(shape[1:])], shape)
