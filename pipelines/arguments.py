@@ -15,6 +15,7 @@ from trainer import manifest, models, options
 from trainer.errors import UserError
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
+DEFAULT_STEPS = 600
 
 
 def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
@@ -33,7 +34,8 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     train.add_argument(
         "--model", default=models.NAMES[0], help=f"{', '.join(models.NAMES)}, or package.module:function"
     )
-    train.add_argument("--train-steps", type=int, default=600, help="global step to reach")
+    train.add_argument("--train-steps", type=int, help=f"global step to reach (without: {DEFAULT_STEPS})")
+    train.add_argument("--train-epochs", type=float, help="the same in passes over the training split")
     train.add_argument("--batch-size", type=int, default=128, help="examples of one step over all replicas")
     train.add_argument("--seed", type=int, default=0, help="of splits, initial weights and sample order")
     train.add_argument(
@@ -57,7 +59,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
     deterministic = cluster.strategy != "parameter_server" if args.deterministic is None else args.deterministic
     trainer_args = [
         *("--model", args.model),
-        *("--train-steps", str(args.train_steps)),
+        *_length(args),
         *("--batch-size", str(args.batch_size)),
         *("--seed", str(args.seed)),
         *(["--deterministic"] if deterministic else []),
@@ -91,6 +93,12 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
         "min_accuracy": args.min_accuracy,
         "name": args.name or args.dataset.replace(":", "-").replace("/", "-"),
     }
+
+
+def _length(args: argparse.Namespace) -> list[str]:
+    given = {"--train-steps": args.train_steps, "--train-epochs": args.train_epochs}
+    given = {flag: value for flag, value in given.items() if value is not None} or {"--train-steps": DEFAULT_STEPS}
+    return [text for flag, value in given.items() for text in (flag, str(value))]
 
 
 def cache_key(dataset: str, source: str) -> str:

@@ -40,6 +40,8 @@ def test_an_edited_source_is_not_taken_from_the_cache(idx_source):
         (["--model", "cnm"], "unknown --model 'cnm'; did you mean 'cnn'?"),
         (["--runner", "docker"], "needs --image"),
         (["--", "--learning-rate", "-3"], "not a positive number"),
+        (["--train-steps", "5", "--train-epochs", "2"], "either --train-steps or --train-epochs"),
+        (["--train-steps", "0"], "not at least 1"),
         (["--", "--job-dir", "x"], "come from the pipeline"),
         (["--", "--no-such-flag"], "--no-such-flag"),
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
