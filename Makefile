@@ -27,10 +27,10 @@ run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--datase
 	@exec $(PY) pipelines/run.py --die-with-parent $(ARGS)
 
 check: lint  ## lint and the fast tests, under a minute
-	@$(PY) -m pytest -q -m "not cluster and not pipeline and not docker and not slow" tests
+	@$(PY) -m pytest -q -n auto --dist loadfile -m "not cluster and not pipeline and not docker and not slow" tests
 
-test: lint  ## lint, fast tests, real clusters, the whole pipeline once; under ten minutes
-	@$(PY) -m pytest -q -m "not docker and not slow" tests
+test: check  ## lint, fast tests, real clusters, the whole pipeline once; under ten minutes
+	@$(PY) -m pytest -q -m "cluster or pipeline" tests
 
 test-slow: setup  ## the longer tests
 	@$(PY) -m pytest -q -m slow tests
