@@ -12,6 +12,7 @@ import tensorflow as tf
 from trainer import done, identity, learning, models, records, rendezvous, strategy
 from trainer.checkpoint import Checkpoints
 from trainer.cluster import Member
+from trainer.errors import UserError
 from trainer.evaluator import await_evaluator, follow, has_evaluator
 from trainer.export import export
 from trainer.journal import Journal
@@ -57,6 +58,10 @@ def _train(opts: Options, member: Member, manifest: Manifest, journal: Journal, 
     replicas = 1 if asynchronous else distribution.num_replicas_in_sync
     examples = manifest.split("train").examples
     batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
+    if batch < replicas:
+        raise UserError(
+            f"--batch-size {batch} leaves some of {replicas} replicas without an example; use {replicas} or more"
+        )
     # A job that is asked for more steps later keeps the schedule that it began with.
     horizon = identity.settle(opts.job_dir, "horizon_steps", opts.horizon_steps or last_step, write=chief)
     build = models.builder(opts, manifest)

