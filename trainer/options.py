@@ -48,6 +48,7 @@ class Options:
     num_layers: int | None
     batch_norm_decay: float | None
     batch_norm_epsilon: float | None
+    batch_norm_statistics: str | None
     optimizer: str | None
     learning_rate: float | None
     momentum: float
@@ -164,6 +165,11 @@ def parser() -> Parser:
     network("--num-layers", type=_at_least(1), help="of a resnet: 6n + 2")
     network("--batch-norm-decay", type=_share, help="of the moving statistics, each step")
     network("--batch-norm-epsilon", type=_positive, help="added to variances")
+    network(
+        "--batch-norm-statistics",
+        choices=("synchronized", "local"),
+        help="of the whole batch, the same with any number of replicas; or of each replica's part, which is faster",
+    )
     learn = p.add_argument_group("learning", "None: the model's own").add_argument
     learn("--optimizer", choices=OPTIMIZERS, help="how gradients become updates")
     learn("--learning-rate", type=_positive, help="before the schedule")

@@ -65,10 +65,10 @@ class Job:
                 return process
         raise AssertionError(f"no {role}/{index}")
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self, step: int = STEPS) -> dict[str, np.ndarray]:
         import tensorflow as tf
 
-        reader = tf.train.load_checkpoint(str(self.directory / "checkpoints" / f"ckpt-{STEPS}"))
+        reader = tf.train.load_checkpoint(str(self.directory / "checkpoints" / f"ckpt-{step}"))
         names = [n for n in reader.get_variable_to_dtype_map() if "OBJECT_GRAPH" not in n and "save_counter" not in n]
         return {name: reader.get_tensor(name) for name in names}
 
@@ -119,6 +119,18 @@ def test_a_killed_and_resumed_job_has_the_weights_of_a_straight_one_to_the_last_
     assert [e["step"] % EVERY for e in resumed] == [0]
     assert 0 < resumed[0]["step"] < STEPS
     assert_same_bits(straight.state(), killed.state())
+
+
+def test_batch_statistics_are_of_the_whole_batch_unless_local_ones_are_asked_for(job):
+    def train(name: str, cpus: int, statistics: str) -> np.ndarray:
+        one = job("mirrored", name)
+        flags = ["--model", "resnet", "--num-layers", "8", "--augment", "none", "--batch-size", "32"]
+        one.run(*flags, "--logical-cpus", str(cpus), "--batch-norm-statistics", statistics, steps=2)
+        return one.state(2)["variables/model_000/.ATTRIBUTES/VARIABLE_VALUE"]
+
+    whole, synchronized = train("whole", 1, "synchronized"), train("two", 2, "synchronized")
+    np.testing.assert_allclose(synchronized, whole, rtol=2e-3, atol=2e-4)
+    assert np.abs(train("local", 2, "local") - whole).max() > 10 * np.abs(synchronized - whole).max()
 
 
 def test_sigterm_to_one_synchronous_replica_saves_at_one_step_and_the_resume_is_exact(job):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAMES = ("cnn", "resnet")
 # Options that only some models take; given for another they would do nothing, and are refused.
-MODEL_OPTIONS = ("num_layers", "batch_norm_decay", "batch_norm_epsilon")
+MODEL_OPTIONS = ("num_layers", "batch_norm_decay", "batch_norm_epsilon", "batch_norm_statistics")
 _DEFAULTS = {
     "OPTIMIZER": "adam",
     "LEARNING_RATE": 1e-3,

@@ -28,7 +28,12 @@ _STAGES = ((16, 1), (32, 2), (64, 2))  # filters, stride of the first block
 
 
 def build(
-    manifest: Manifest, *, num_layers: int = 44, batch_norm_decay: float = 0.997, batch_norm_epsilon: float = 1e-5
+    manifest: Manifest,
+    *,
+    num_layers: int = 44,
+    batch_norm_decay: float = 0.997,
+    batch_norm_epsilon: float = 1e-5,
+    batch_norm_statistics: str = "synchronized",
 ) -> keras.Model:
     """A model from images [N, height, width, channels] in the dataset's dtype to logits [N, classes] in float32.
 
@@ -37,6 +42,7 @@ def build(
       num_layers: 6n + 2: 8, 14, 20, 26, 32, ...
       batch_norm_decay: Of the moving statistics, in a step.
       batch_norm_epsilon: Added to variances.
+      batch_norm_statistics: `synchronized` over the whole batch, or `local` to each replica's part of it.
 
     Raises:
       UserError: If there is no such number of layers.
@@ -57,7 +63,8 @@ def build(
             use_bias=False,
             kernel_initializer="he_normal",
         )(x)
-        return BatchNormalization(decay=batch_norm_decay, epsilon=batch_norm_epsilon)(x)
+        synchronized = batch_norm_statistics == "synchronized"
+        return BatchNormalization(decay=batch_norm_decay, epsilon=batch_norm_epsilon, synchronized=synchronized)(x)
 
     def block(x: keras.KerasTensor, filters: int, stride: int) -> keras.KerasTensor:
         shortcut = x if stride == 1 else keras.layers.AveragePooling2D(stride, padding="same")(x)
