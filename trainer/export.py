@@ -36,11 +36,7 @@ def export(weights: list[np.ndarray], build: Callable[[], keras.Model], manifest
         index = tf.argmax(probabilities, axis=1)
         return {"probabilities": probabilities, "class_index": index, "class_name": tf.gather(names, index)}
 
-    inputs = {
-        f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name)
-        for f in manifest.features
-        if f.name != manifest.label
-    }
+    inputs = {f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
     archive = keras.export.ExportArchive()
     archive.track(served)
     endpoint = tf.function(serve)

@@ -5,6 +5,11 @@ count, shape and name from here. This module imports neither TensorFlow nor NumP
 
     manifest = Manifest.load("data/mnist")
     manifest.splits["train"].examples
+
+What a model needs to know of a table, it finds here too; the schema that the converter read is not needed any more:
+
+    for encoding in manifest.deep:
+        statistics = [manifest.feature(name).statistics for name in encoding.columns]
 """
 
 from __future__ import annotations
@@ -26,34 +31,105 @@ FORMAT_VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """What the training split says of a column.
+
+    Attributes:
+      missing: Examples in which the source has no value and the default stands in for it.
+      mean: Of the values that the source has, as are the others; None for text and where it has none.
+      std: Standard deviation, with the number of values as divisor; 0.0 if all are equal.
+      min: Smallest.
+      max: Largest.
+    """
+
+    missing: int
+    mean: float | None = None
+    std: float | None = None
+    min: float | None = None
+    max: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Feature:
     """One field of every record.
 
     Attributes:
       name: Its key in the `tf.train.Example`.
-      dtype: NumPy name of the decoded values: `uint8` images are stored as raw bytes, `int64` as integers.
-      shape: Shape of one value, without the batch: `(height, width, channels)` of an image, `()` of a label.
-      value_range: Smallest and largest value that the source can hold; models scale by it.
-      offset: Bytes from the start of a record (length header included) to the value.
-      num_bytes: Bytes that the value takes there. Integers are varints of that fixed width.
+      dtype: Name of the decoded values' type: `uint8` images are stored as raw bytes, `int64` as integers, `float32` as
+        floats, `string` as bytes.
+      shape: Shape of one value, without the batch: `(height, width, channels)` of an image, `()` of anything else.
+      value_range: Smallest and largest value that an image or a label can hold; models scale by it. None of a column.
+      offset: Bytes from the start of a record (length header included) to the value; None of a string.
+      num_bytes: Bytes that the value takes there; None of a string. Integers are varints of that fixed width, 10 if any
+        is negative; floats are little-endian.
+      unit: Of a column's values, in words.
+      default: What stands in for a missing value; None of a column that is never missing.
+      statistics: Of a column.
     """
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
-    value_range: tuple[float, float]
-    offset: int
-    num_bytes: int
+    shape: tuple[int, ...] = ()
+    value_range: tuple[float, float] | None = None
+    offset: int | None = None
+    num_bytes: int | None = None
+    unit: str | None = None
+    default: float | int | str | None = None
+    statistics: Statistics | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """One way in which a model takes columns: as a number, or as a category, an index in `range(categories)`.
+
+    Attributes:
+      kind: `numeric`: (value - mean) / std, by the statistics of the column's feature; 0 if std is 0.
+        `buckets`: how many of the boundaries are less than or equal to the value.
+        `vocabulary`: its position in the vocabulary; `len(vocabulary)` if it is not there.
+        `hash`: the hash of its text (`tf.strings.to_hash_bucket_fast` of the string, or of `tf.strings.as_string`).
+        `cross`: the hash of the texts of several columns, joined by `_X_`.
+      columns: Names of the features; several of a cross, one of any other.
+      boundaries: Ascending, of buckets.
+      vocabulary: Values of the training split, the most frequent first, equals by value.
+      hash_buckets: Categories of a hash or a cross.
+      embedding: Dimension of a category in the deep part; None for one-hot.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    boundaries: tuple[float, ...] | None = None
+    vocabulary: tuple[str | int, ...] | None = None
+    hash_buckets: int | None = None
+    embedding: int | None = None
+
+    @property
+    def categories(self) -> int | None:
+        """How many categories there are, the one for unknown values included; None of a number."""
+        if self.boundaries is not None:
+            return len(self.boundaries) + 1
+        return self.hash_buckets if self.vocabulary is None else len(self.vocabulary) + 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One TFRecord file: its name in the dataset directory, records, size and SHA-256 (hexadecimal) of the file."""
+    """One TFRecord file.
+
+    Attributes:
+      file: Its name in the dataset directory.
+      examples: Records in it.
+      bytes: Its size.
+      sha256: SHA-256 of the file, hexadecimal.
+      index: Name of the file beside it that says where records start, if they differ in length: little-endian int64
+        [examples + 1], byte offsets of the records and of the end.
+      index_sha256: SHA-256 of that file.
+    """
 
     file: str
     examples: int
     bytes: int
     sha256: str
+    index: str | None = None
+    index_sha256: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,17 +143,20 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A dataset of equal-length records.
+    """A dataset of images or of a table's rows.
 
     Attributes:
       name: Of the dataset, as given to the converter.
       origin: Where the source comes from, in words.
-      features: In the order of their names.
+      features: In the order of their names. A table has all columns of its schema, even those that no model takes.
       label: Name of the feature to predict.
       class_names: In the order of the label's values.
-      record_bytes: Length of every record with its framing (16 bytes more than the serialised Example).
+      record_bytes: Length of every record with its framing (16 bytes more than the serialised Example); None if they
+        differ, as those with strings do. What has an offset lies at it all the same.
       splits: By name: `train`, `validation`, `test`.
       arguments: What decided the content; paths and numbers of processes are left out.
+      wide: How the linear part of a wide and deep model takes columns; empty of images.
+      deep: How its deep part does; empty of images.
     """
 
     name: str
@@ -85,9 +164,17 @@ class Manifest:
     features: tuple[Feature, ...]
     label: str
     class_names: tuple[str, ...]
-    record_bytes: int
+    record_bytes: int | None
     splits: Mapping[str, Split]
     arguments: Mapping[str, Any]
+    wide: tuple[Encoding, ...] = ()
+    deep: tuple[Encoding, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Feature, ...]:
+        """The features that a model takes, in the order of their names."""
+        taken = {name for encoding in (*self.wide, *self.deep) for name in encoding.columns}
+        return tuple(f for f in self.features if f.name != self.label and (f.name in taken or not taken))
 
     @property
     def fingerprint(self) -> str:
@@ -120,7 +207,8 @@ class Manifest:
         return split
 
     def _content(self) -> dict[str, Any]:
-        return {"format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        fields = dataclasses.asdict(self, dict_factory=lambda items: {k: v for k, v in items if v is not None})
+        return {"format_version": FORMAT_VERSION, **fields}
 
     def dump(self) -> str:
         """The text of `manifest.json`."""
@@ -161,13 +249,10 @@ class Manifest:
         return cls(
             name=raw["name"],
             origin=raw["origin"],
-            features=tuple(
-                Feature(**{**f, "shape": tuple(f["shape"]), "value_range": tuple(f["value_range"])})
-                for f in raw["features"]
-            ),
+            features=tuple(map(_feature, raw["features"])),
             label=raw["label"],
             class_names=tuple(raw["class_names"]),
-            record_bytes=raw["record_bytes"],
+            record_bytes=raw.get("record_bytes"),
             splits={
                 name: Split(
                     examples=s["examples"],
@@ -177,4 +262,20 @@ class Manifest:
                 for name, s in raw["splits"].items()
             },
             arguments=raw["arguments"],
+            wide=tuple(map(_encoding, raw["wide"])),
+            deep=tuple(map(_encoding, raw["deep"])),
         )
+
+
+def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass, with the tuples that JSON has as lists."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+
+
+def _feature(raw: Mapping[str, Any]) -> Feature:
+    statistics = raw.get("statistics")
+    return Feature(**{**_tuples(raw), "statistics": None if statistics is None else Statistics(**statistics)})
+
+
+def _encoding(raw: Mapping[str, Any]) -> Encoding:
+    return Encoding(**_tuples(raw))

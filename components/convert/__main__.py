@@ -19,7 +19,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("--dataset", metavar="NAME", default=Options.dataset, help=f"one of {', '.join(READERS)}; digits is built in")
-    add("--source", metavar="DIR", default=argparse.SUPPRESS, help="directory of the files of any other dataset")
+    add(
+        "--source",
+        metavar="PATH",
+        nargs="+",
+        default=argparse.SUPPRESS,
+        help="files of any other dataset: a directory or an archive; of a table one or more CSV files or a directory",
+    )
+    add("--schema", metavar="FILE", default=argparse.SUPPRESS, help="what the columns of --dataset csv are")
     add(
         "--output",
         metavar="DIR",
@@ -49,7 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="part of the remaining training examples that becomes the validation split",
     )
     add("--seed", type=int, metavar="N", default=Options.seed, help="decides which examples these are")
-    convert(Options(**vars(parser.parse_args(argv))))
+    flags = vars(parser.parse_args(argv))
+    if paths := flags.get("source"):
+        flags["source"] = tuple(paths) if len(paths) > 1 else paths[0]
+    convert(Options(**flags))
     return 0
 
 

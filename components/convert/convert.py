@@ -7,7 +7,8 @@ The same source and arguments give the same bytes in every file.
 
 from __future__ import annotations
 
-import math
+import dataclasses
+import hashlib
 import os
 import pathlib
 import time
@@ -19,7 +20,7 @@ from components.convert import output, splits, tfrecord
 from components.convert.options import Options
 from components.convert.source import Source, find_reader
 from trainer.errors import UserError
-from trainer.manifest import Feature, Manifest, Shard, Split
+from trainer.manifest import Manifest, Shard, Split
 
 
 def convert(options: Options) -> Manifest:
@@ -29,12 +30,14 @@ def convert(options: Options) -> Manifest:
       UserError: If the source cannot be read, or the output directory holds anything else. Nothing is left behind.
     """
     started = time.perf_counter()
-    reader = find_reader(options.dataset)
+    reader = find_reader(options.dataset, options.schema)
     directory = pathlib.Path(options.output)
     with output.claim(directory):
         existing = output.finished(directory)
-        if existing and existing.arguments != options.arguments:
-            raise _occupied(directory, existing.arguments, options.arguments)
+        if existing:
+            old = {key: existing.arguments.get(key) for key in options.arguments}
+            if old != options.arguments:
+                raise _occupied(directory, old, options.arguments)
         source = reader.read(options.source)
         if existing:
             manifest = _write(source, options, None)
@@ -65,16 +68,7 @@ def _occupied(directory: pathlib.Path, old: Mapping[str, object], new: Mapping[s
 
 def _write(source: Source, options: Options, directory: pathlib.Path | None) -> Manifest:
     """Writes the shards into the directory, or only computes their checksums; returns the manifest."""
-    shape = source.splits["train"]["image"].shape[1:]
-    image_bytes = math.prod(shape)
-    classes = len(source.class_names)
-    label_bytes = tfrecord.varint_bytes(classes - 1)
-    layout = tfrecord.Layout(
-        [
-            tfrecord.Field(name="image", kind="bytes", num_bytes=image_bytes),
-            tfrecord.Field(name="label", kind="int64", num_bytes=label_bytes),
-        ]
-    )
+    layout, classes = source.layout(), len(source.class_names)
     parts = splits.carve(
         {native: len(columns["label"]) for native, columns in source.splits.items()},
         validation_fraction=options.validation_fraction,
@@ -95,29 +89,18 @@ def _write(source: Source, options: Options, directory: pathlib.Path | None) -> 
     return Manifest(
         name=source.name,
         origin=source.origin,
-        features=(
-            Feature(
-                name="image",
-                dtype="uint8",
-                shape=shape,
-                value_range=source.value_range,
-                offset=layout.offsets["image"],
-                num_bytes=image_bytes,
-            ),
-            Feature(
-                name="label",
-                dtype="int64",
-                shape=(),
-                value_range=(0.0, classes - 1.0),
-                offset=layout.offsets["label"],
-                num_bytes=label_bytes,
-            ),
-        ),
         label="label",
         class_names=source.class_names,
         record_bytes=layout.record_bytes,
+        features=tuple(
+            dataclasses.replace(
+                feature, offset=layout.offsets.get(feature.name), num_bytes=layout.widths.get(feature.name)
+            )
+            for feature in source.features(parts["train"][1])
+        ),
         splits=written,
-        arguments=options.arguments,
+        arguments={**options.arguments, **source.arguments},
+        **source.encodings(parts["train"][1]),
     )
 
 
@@ -125,14 +108,21 @@ def _write_shards(
     split: str,
     count: int,
     layout: tfrecord.Layout,
-    columns: Mapping[str, np.ndarray],
+    columns: Mapping[str, tfrecord.Column],
     rows: np.ndarray,
     directory: pathlib.Path | None,
 ) -> tuple[Shard, ...]:
     """Contiguous pieces of the rows, as equal as can be; none of an empty split."""
     shards = []
     for i, piece in enumerate(np.array_split(rows, count) if len(rows) else ()):
-        file = f"{split}-{i:05d}-of-{count:05d}.tfrecord"
-        size, sha256 = tfrecord.write(directory / file if directory else os.devnull, layout, columns, rows=piece)
-        shards.append(Shard(file=file, examples=len(piece), bytes=size, sha256=sha256))
+        name = f"{split}-{i:05d}-of-{count:05d}"
+        file = f"{name}.tfrecord"
+        written = tfrecord.write(directory / file if directory else os.devnull, layout, columns, rows=piece)
+        shard = Shard(file=file, examples=len(piece), bytes=written.bytes, sha256=written.sha256)
+        if layout.record_bytes is None:
+            index = written.offsets.astype("<i8").tobytes()
+            shard = dataclasses.replace(shard, index=f"{name}.index", index_sha256=hashlib.sha256(index).hexdigest())
+            if directory:
+                (directory / shard.index).write_bytes(index)
+        shards.append(shard)
     return tuple(shards)

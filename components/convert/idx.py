@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from components.convert import memory
 from trainer.errors import UserError
 
 _IMAGES, _LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
@@ -87,8 +88,7 @@ def read(path: pathlib.Path, *, dimensions: int) -> np.ndarray:
                 # Reading sets aside what the header claims, so the claim is weighed first.
                 if due > os.path.getsize(path) * (_DEFLATE_RATIO if packed else 1):
                     raise UserError(f"{path}: cut short; its header promises {due} bytes of data")
-                if due > (memory := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
-                    raise UserError(f"{path}: {due} bytes of data do not fit into {memory} bytes of memory")
+                memory.require(due, path)
                 data = file.read(due)
                 if len(data) < due:
                     raise UserError(f"{path}: cut short; {len(data)} bytes of data where its header promises {due}")

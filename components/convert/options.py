@@ -13,7 +13,8 @@ class Options:
 
     Attributes:
       dataset: A name of `source.READERS`.
-      source: Directory of the source's files; None for an embedded dataset.
+      source: The source's directory or file, or several files; None for an embedded dataset.
+      schema: Schema file of the dataset `csv`.
       output: Directory of the result.
       shards: Files of the training split; the other splits get as many in proportion, at least one.
       test_fraction: Part of the training examples that becomes the test split, if the source has none.
@@ -25,7 +26,8 @@ class Options:
     """
 
     dataset: str = "digits"
-    source: str | None = None
+    source: str | tuple[str, ...] | None = None
+    schema: str | None = None
     output: str
     shards: int = 8
     validation_fraction: float = 0.1
@@ -33,9 +35,11 @@ class Options:
     seed: int = 0
 
     def __post_init__(self):
-        for flag, path in (("--source", self.source), ("--output", self.output)):
-            if "://" in (path or ""):
-                raise UserError(f"{flag} {path}: must be a directory here (a mounted bucket is one)")
+        sources = (self.source,) if isinstance(self.source, str) else self.source or ()
+        flags = [("--source", path) for path in sources]
+        for flag, path in (*flags, ("--schema", self.schema or ""), ("--output", self.output)):
+            if "://" in path:
+                raise UserError(f"{flag} {path}: must be a path here (a mounted bucket is one)")
         if self.shards < 1:
             raise UserError(f"--shards {self.shards}: must be at least 1")
         for flag in ("validation_fraction", "test_fraction"):
@@ -46,7 +50,7 @@ class Options:
 
     @property
     def arguments(self) -> dict[str, str | int | float]:
-        """Those that decide the content: no paths."""
+        """Those that decide the content: no paths. What a schema says is added by the source."""
         return {
             "dataset": self.dataset,
             "shards": self.shards,

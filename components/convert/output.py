@@ -22,7 +22,7 @@ from trainer.errors import UserError
 from trainer.manifest import FILE, Manifest
 
 _WORK = ".converting"
-_OURS = re.compile(rf"\w+-\d{{5,}}-of-\d{{5,}}\.tfrecord|\.{re.escape(FILE)}\.\d+|{re.escape(_WORK)}")
+_OURS = re.compile(rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|index)|\.{re.escape(FILE)}\.\d+|{re.escape(_WORK)}")
 
 
 @contextlib.contextmanager
@@ -84,13 +84,17 @@ def verify(output: pathlib.Path, manifest: Manifest) -> None:
       UserError: If one is missing or was changed.
     """
     for shard in (shard for split in manifest.splits.values() for shard in split.shards):
-        try:
-            with open(output / shard.file, "rb") as file:
-                intact = hashlib.file_digest(file, "sha256").hexdigest() == shard.sha256
-        except FileNotFoundError:
-            intact = False
-        if not intact:
-            raise UserError(f"{output / shard.file} is missing or damaged; delete the directory and convert again")
+        for name, sha256 in ((shard.file, shard.sha256), (shard.index, shard.index_sha256)):
+            if name and not _intact(output / name, sha256):
+                raise UserError(f"{output / name} is missing or damaged; delete the directory and convert again")
+
+
+def _intact(path: pathlib.Path, sha256: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    except FileNotFoundError:
+        return False
 
 
 def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Manifest:

@@ -1,11 +1,15 @@
-"""TFRecord files of equal-length `tf.train.Example` records, assembled by NumPy without TensorFlow.
+"""TFRecord files of `tf.train.Example` records with the same fields, assembled by NumPy without TensorFlow.
 
     layout = Layout([Field(name="image", kind="bytes", num_bytes=784), Field(name="label", kind="int64", num_bytes=1)])
-    size, sha256 = write("train.tfrecord", layout, {"image": images, "label": labels}, rows=np.arange(100))
+    file = write("train.tfrecord", layout, {"image": images, "label": labels}, rows=np.arange(100))
 
 When every value has a fixed width, the records differ in the values and the checksum only: a template is copied and
-those bytes are filled in, many records at a time. Integers keep their width as varints with leading zero groups,
-which every protobuf parser accepts.
+those bytes are filled in, many records at a time. Integers and lengths keep their width as varints with leading zero
+groups, which every protobuf parser accepts.
+
+Strings differ in length, and a padded one would be another value. So they come last, behind every fixed field, and
+are assembled with room for the longest of a chunk; then the bytes that nobody uses are dropped. Fixed fields thus lie
+at the same offset in every record, and where each record starts is noted for an index beside the file.
 
 A record is the payload's length (8 bytes), the masked CRC-32C of these, the payload, the masked CRC-32C of the payload
 (https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details).
@@ -16,105 +20,184 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import google_crc32c
 import numpy as np
 
+from components.convert.strings import Strings
+from components.convert.wire import nested, varint_bytes, varints
+
+Column = np.ndarray | Strings
+
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 _CHUNK_BYTES = 1 << 20  # assembled at once: enough to hide NumPy's overhead, small enough for the cache
-_LENGTH_DELIMITED = {"bytes": b"\x0a", "int64": b"\x1a"}  # Feature.bytes_list = 1, Feature.int64_list = 3
+# Feature.bytes_list = 1, .float_list = 2, .int64_list = 3
+_LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Field:
-    """One value of every record: raw bytes, or one non-negative integer as a varint of `num_bytes`."""
+    """One value of every record.
+
+    Attributes:
+      name: Its key in the Example.
+      kind: `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for one 32-bit number; `int64` for one integer as a
+        varint of `num_bytes`, which are 10 for a negative one; `string` for `Strings`.
+      num_bytes: Of the value; of a string at most.
+    """
 
     name: str
-    kind: Literal["bytes", "int64"]
+    kind: Literal["bytes", "float", "int64", "string"]
     num_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class File:
+    """A file that was written: its bytes, its SHA-256 (hexadecimal), and where its records start and the last ends."""
+
+    bytes: int
+    sha256: str
+    offsets: np.ndarray
 
 
 class Layout:
     """Where each value lies in a record.
 
     Attributes:
-      fields: In the order of their names, which is the order in the record.
-      offsets: By name, bytes from the start of the record (length header included) to the value.
-      record_bytes: Length of a record with its framing.
+      offsets: By name of a field that is no string, bytes from the start of the record (length header included) to the
+        value.
+      widths: By the same names, bytes of the value.
+      record_bytes: Length of a record with its framing; None if there are strings.
     """
 
     def __init__(self, fields: Sequence[Field]):
-        self.fields = tuple(sorted(fields, key=lambda field: field.name))
+        fields = sorted(fields, key=lambda field: field.name)
+        self._fixed = [field for field in fields if field.kind != "string"]
+        self._strings = [_StringEntry(field) for field in fields if field.kind == "string"]
         body, ends = b"", {}
-        for field in self.fields:
-            values = _nested(_LENGTH_DELIMITED[field.kind], _nested(b"\x0a", bytes(field.num_bytes)))
-            body += _nested(b"\x0a", _nested(b"\x0a", field.name.encode()) + _nested(b"\x12", values))
+        for field in self._fixed:
+            values = nested(_LISTS[field.kind], nested(b"\x0a", bytes(field.num_bytes)))
+            body += nested(b"\x0a", nested(b"\x0a", field.name.encode()) + nested(b"\x12", values))
             ends[field.name] = len(body)
-        payload = _nested(b"\x0a", body)
-        start = _HEADER_BYTES + len(payload) - len(body)
-        length = struct.pack("<Q", len(payload))
-        header = length + _masked(np.array([google_crc32c.value(length)], np.uint32)).tobytes()
-        self.offsets = {field.name: start + ends[field.name] - field.num_bytes for field in self.fields}
-        self.record_bytes = len(header) + len(payload) + _FOOTER_BYTES
-        self._template = np.frombuffer(header + payload + bytes(_FOOTER_BYTES), np.uint8)
+        self._length_bytes = varint_bytes(len(body) + sum(entry.most_bytes for entry in self._strings))
+        head = bytes(_HEADER_BYTES) + b"\x0a" + bytes(self._length_bytes)
+        self._template = np.frombuffer(head + body, np.uint8)
+        self.offsets = {field.name: len(head) + ends[field.name] - field.num_bytes for field in self._fixed}
+        self.widths = {field.name: field.num_bytes for field in self._fixed}
+        self._least_bytes = len(head + body) + sum(len(entry.template) for entry in self._strings) + _FOOTER_BYTES
+        self.record_bytes = None if self._strings else self._least_bytes
 
-    def encode(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The records, uint8 [N, record_bytes].
+    def encode(self, columns: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:
+        """The records one after another, uint8, and int64 [N] where each of them ends.
 
         Args:
-          columns: By field, values of N records: uint8 [N, ...] of `num_bytes` each, or integers [N].
+          columns: By field, its N values.
 
         Raises:
           ValueError: If an integer needs more than the `num_bytes` of its field.
         """
-        records = np.tile(self._template, (len(columns[self.fields[0].name]), 1))
-        for field in self.fields:
+        count, fixed = len(next(iter(columns.values()))), len(self._template)
+        lengths = [columns[entry.name].lengths for entry in self._strings]
+        sizes = sum(lengths, np.full(count, self._least_bytes))
+        payloads = sizes - _HEADER_BYTES - _FOOTER_BYTES
+        records = np.empty((count, self._room(lengths)), np.uint8)
+        records[:, :fixed] = self._template
+        records[:, :_HEADER_BYTES] = _headers(payloads)
+        after_length = _HEADER_BYTES + 1 + self._length_bytes
+        records[:, _HEADER_BYTES + 1 : after_length] = varints(sizes - _FOOTER_BYTES - after_length, self._length_bytes)
+        for field in self._fixed:
             offset, values = self.offsets[field.name], columns[field.name]
             if field.kind == "int64":
-                values = _varints(values, field.num_bytes)
-            records[:, offset : offset + field.num_bytes] = values.reshape(len(records), field.num_bytes)
-        payloads = records[:, _HEADER_BYTES:-_FOOTER_BYTES]
-        checksums = np.fromiter(map(google_crc32c.value, payloads), np.uint32, len(records))
-        records[:, -_FOOTER_BYTES:] = _masked(checksums).view(np.uint8).reshape(-1, _FOOTER_BYTES)
-        return records
+                values = varints(values, field.num_bytes)
+            elif field.kind == "float":
+                values = np.ascontiguousarray(values, "<f4").view(np.uint8)
+            records[:, offset : offset + field.num_bytes] = values.reshape(count, field.num_bytes)
+        if self._strings:
+            used, start = np.ones(records.shape, bool), fixed
+            for entry in self._strings:
+                start += entry.fill(records[:, start:], used[:, start:], columns[entry.name])
+            records = records[used]
+        records, ends = records.reshape(-1), np.cumsum(sizes)
+        slices = map(slice, (ends - payloads - _FOOTER_BYTES).tolist(), (ends - _FOOTER_BYTES).tolist())
+        checksums = np.fromiter((google_crc32c.value(records[payload]) for payload in slices), np.uint32, count)
+        footers = ends[:, np.newaxis] + np.arange(-_FOOTER_BYTES, 0)
+        records[footers] = _masked(checksums).view(np.uint8).reshape(-1, _FOOTER_BYTES)
+        return records, ends
+
+    def chunks(self, columns: Mapping[str, Column], rows: np.ndarray) -> Iterator[np.ndarray]:
+        """The rows in pieces that are assembled in about `_CHUNK_BYTES`, and in no more than twice that."""
+        lengths = [columns[entry.name].lengths[rows] for entry in self._strings]
+        start = 0
+        while start < len(rows):
+            step = _CHUNK_BYTES // self._least_bytes or 1
+            while step > 1 and step * self._room(part[start : start + step] for part in lengths) > 2 * _CHUNK_BYTES:
+                step //= 2
+            yield rows[start : start + step]
+            start += step
+
+    def _room(self, lengths: Iterable[np.ndarray]) -> int:
+        """Bytes for the longest record that strings of such lengths could make."""
+        return self._least_bytes + sum(int(part.max()) for part in lengths)
 
 
-def write(
-    path: str | os.PathLike[str], layout: Layout, columns: Mapping[str, np.ndarray], *, rows: np.ndarray
-) -> tuple[int, str]:
-    """Writes the given rows of the columns as one file; returns its bytes and its SHA-256 (hexadecimal)."""
-    digest = hashlib.sha256()
-    step = max(1, _CHUNK_BYTES // layout.record_bytes)
+class _StringEntry:
+    """A string's entry in the map of features, up to the string: its own length and those of what it is nested in.
+
+    Attributes:
+      name: Of the field.
+      template: The bytes before the string.
+      most_bytes: Of the entry.
+    """
+
+    def __init__(self, field: Field):
+        self.name = field.name
+        key = nested(b"\x0a", field.name.encode())
+        # All four lengths are of one width: enough for the string and what is around it.
+        self._width = width = varint_bytes(field.num_bytes + len(key) + 40)
+        gap = bytes(width)
+        template = b"\x0a" + gap + key
+        self._lengths = [1]
+        for tag in (b"\x12", _LISTS["bytes"], b"\x0a"):
+            self._lengths.append(len(template) + 1)
+            template += tag + gap
+        self.template = np.frombuffer(template, np.uint8)
+        self.most_bytes = len(template) + field.num_bytes
+
+    def fill(self, records: np.ndarray, used: np.ndarray, strings: Strings) -> int:
+        """Writes the entry to the start of each record and marks what is used there; returns how much is taken up."""
+        before, longest = len(self.template), int(strings.lengths.max())
+        records[:, :before] = self.template
+        for at in self._lengths:  # each says how much comes after it
+            after = at + self._width
+            records[:, at:after] = varints(before - after + strings.lengths, self._width)
+        end = before + longest
+        mask = np.arange(longest) < strings.lengths[:, np.newaxis]
+        used[:, before:end] = mask
+        records[:, before:end][mask] = strings.data
+        return end
+
+
+def write(path: str | os.PathLike[str], layout: Layout, columns: Mapping[str, Column], *, rows: np.ndarray) -> File:
+    """Writes the given rows of the columns as one file."""
+    digest, size, offsets = hashlib.sha256(), 0, [np.zeros(1, np.int64)]
     with open(path, "wb") as file:
-        for start in range(0, len(rows), step):
-            chunk = rows[start : start + step]
-            records = layout.encode({name: column[chunk] for name, column in columns.items()})
+        for chunk in layout.chunks(columns, rows):
+            records, ends = layout.encode({name: column[chunk] for name, column in columns.items()})
             file.write(records)
             digest.update(records)
-    return len(rows) * layout.record_bytes, digest.hexdigest()
+            offsets.append(size + ends)
+            size += len(records)
+    return File(bytes=size, sha256=digest.hexdigest(), offsets=np.concatenate(offsets))
 
 
-def varint_bytes(largest: int) -> int:
-    """Bytes that a varint needs for every integer from 0 to `largest`."""
-    return max(1, -(-largest.bit_length() // 7))
-
-
-def _varints(values: np.ndarray, num_bytes: int) -> np.ndarray:
-    groups = values.astype(np.uint64)[:, np.newaxis] >> np.arange(0, 7 * num_bytes, 7, dtype=np.uint64)
-    if (groups[:, -1] > 127).any():
-        raise ValueError(f"{values.max()} or {values.min()} does not fit into a varint of {num_bytes} bytes")
-    groups = (groups & np.uint64(127)).astype(np.uint8)
-    groups[:, :-1] |= 128
-    return groups
-
-
-def _nested(tag: bytes, content: bytes) -> bytes:
-    """A length-delimited protobuf field."""
-    size = len(content)
-    return tag + _varints(np.array([size]), varint_bytes(size)).tobytes() + content
+def _headers(payloads: np.ndarray) -> np.ndarray:
+    """Lengths [N] of payloads as they stand before them, uint8 [N, 12]."""
+    lengths, which = np.unique(payloads.astype("<u8"), return_inverse=True)
+    checksums = _masked(np.array([google_crc32c.value(length.tobytes()) for length in lengths], np.uint32))
+    columns = [part.view(np.uint8).reshape(len(lengths), -1) for part in (lengths, checksums)]
+    return np.concatenate(columns, axis=1)[which]
 
 
 def _masked(checksums: np.ndarray) -> np.ndarray:

@@ -70,7 +70,7 @@ def load_predictor(model_dir: str, manifest: Manifest) -> Callable[[dict[str, tf
     answers = serve.structured_outputs if serve else {}
     if missing := {"probabilities", "class_name"} - set(answers):
         raise UserError(f"{model_dir}: signature serving_default does not give {' and '.join(sorted(missing))}")
-    features = [f for f in manifest.features if f.name != manifest.label]
+    features = manifest.inputs
     wanted = {f.name: f"{f.dtype}{tf.TensorShape([None, *f.shape])}" for f in features}
     takes = {name: f"{spec.dtype.name}{spec.shape}" for name, spec in serve.structured_input_signature[1].items()}
     if takes != wanted:

@@ -3,13 +3,21 @@ from __future__ import annotations
 import gzip
 import pathlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from hypothesis import settings
 
 from components.convert.__main__ import main
 from trainer.errors import run_cli
+
+# A machine that is busy with something else is no failure.
+settings.register_profile("convert", deadline=None)
+settings.load_profile("convert")
 
 
 def _idx_bytes(array: np.ndarray) -> bytes:
@@ -64,3 +72,70 @@ def content() -> Callable[[pathlib.Path], dict[str, bytes]]:
     return lambda directory: {
         str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()
     }
+
+
+def _example_class():
+    """`tf.train.Example` as its .proto files declare it, without TensorFlow."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
+
+    def message(parent, name, *fields):
+        made = parent.add(name=name)
+        for number, (field, kind, label, type_name) in enumerate(fields, 1):
+            made.field.add(name=field, number=number, type=kind, label=label, type_name=type_name)
+        return made
+
+    one, many, nested = kinds.LABEL_OPTIONAL, kinds.LABEL_REPEATED, kinds.TYPE_MESSAGE
+    types = file.message_type
+    message(types, "BytesList", ("value", kinds.TYPE_BYTES, many, None))
+    message(types, "FloatList", ("value", kinds.TYPE_FLOAT, many, None))
+    message(types, "Int64List", ("value", kinds.TYPE_INT64, many, None))
+    lists = (("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List"))
+    feature = message(types, "Feature", *((field, nested, one, f".tensorflow.{kind}") for field, kind in lists))
+    feature.oneof_decl.add(name="kind")
+    for field in feature.field:
+        field.oneof_index = 0
+    features = message(types, "Features", ("feature", nested, many, ".tensorflow.Features.FeatureEntry"))
+    entry = message(
+        features.nested_type,
+        "FeatureEntry",
+        ("key", kinds.TYPE_STRING, one, None),
+        ("value", nested, one, ".tensorflow.Feature"),
+    )
+    entry.options.map_entry = True
+    message(types, "Example", ("features", nested, one, ".tensorflow.Features"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+
+
+_EXAMPLE = _example_class()
+
+
+def _masked(data: bytes) -> int:
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _payloads(data: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(data):
+        length, header_crc = struct.unpack_from("<QI", data, start)
+        payload = data[start + 12 : start + 12 + length]
+        assert header_crc == _masked(data[start : start + 8])
+        assert struct.unpack_from("<I", data, start + 12 + length) == (_masked(payload),)
+        yield payload
+        start += 16 + length
+
+
+@pytest.fixture(scope="session")
+def examples() -> Callable[[bytes], list[dict[str, list[Any]]]]:
+    """The records of a TFRecord file, their checksums checked, as the official protobuf library parses them."""
+
+    def parse(data: bytes) -> list[dict[str, list[Any]]]:
+        found = (_EXAMPLE.FromString(payload).features.feature for payload in _payloads(data))
+        return [
+            {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()} for features in found
+        ]
+
+    return parse

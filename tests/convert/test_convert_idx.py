@@ -108,7 +108,7 @@ def test_a_file_larger_than_memory_is_refused(tmp_path):
             file.truncate(16 + size)
         except OSError:
             pytest.skip("this file system has no sparse files of 8 TiB")
-    with pytest.raises(UserError, match=f"{size} bytes of data do not fit into"):
+    with pytest.raises(UserError, match=f"needs {size} bytes of memory"):
         idx.read(path, dimensions=3)
 
 

@@ -35,7 +35,17 @@ def test_imports_nothing_heavy(tmp_path):
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = run.stdout.splitlines()[-1].split()
     assert "numpy" in modules and modules[-1] == "False"
-    assert not set(modules) & {"tensorflow", "keras", "kfp", "tensorflow_datasets", "absl", "requests", "yaml", "rich"}
+    assert not set(modules) & {
+        "tensorflow",
+        "keras",
+        "kfp",
+        "tensorflow_datasets",
+        "absl",
+        "requests",
+        "yaml",
+        "rich",
+        "pyarrow",
+    }
 
 
 def test_help_gives_the_defaults(capsys):
@@ -44,7 +54,7 @@ def test_help_gives_the_defaults(capsys):
     assert stopped.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in (
-        "digits, mnist, fashion_mnist, idx",
+        "digits, mnist, fashion_mnist, idx, cifar10, cifar100, taxi, taxi_cents, csv",
         "(default: 8)",
         "(default: 0.1)",
         "(default: 0.2)",
@@ -59,7 +69,7 @@ def test_help_gives_the_defaults(capsys):
         (("--dataset", "fasion_mnist"), "did you mean 'fashion_mnist'"),
         (("--dataset", "mnist"), "needs --source"),
         (("--source", "."), "leave out --source"),
-        (("--dataset", "idx", "--source", "gs://bucket/mnist"), "--source gs://bucket/mnist: must be a directory"),
+        (("--dataset", "idx", "--source", "gs://bucket/mnist"), "--source gs://bucket/mnist: must be a path"),
         (("--shards", "0"), "--shards 0"),
         (("--shards", "1308"), "--shards 1308: there are only 1307 training examples"),
         (("--shards", "many"), "--shards: invalid int value: 'many'"),

@@ -69,7 +69,12 @@ def test_leftovers_are_replaced(tmp_path, content):
     convert(Options(output=str(tmp_path / "clean")))
     left = tmp_path / "left"
     (left / ".converting").mkdir(parents=True)
-    for name in (".converting/train-00000-of-00009.tfrecord", "train-00001-of-00009.tfrecord", ".manifest.json.17"):
+    for name in (
+        ".converting/train-00000-of-00009.tfrecord",
+        "train-00001-of-00009.tfrecord",
+        "train-00001-of-00009.index",
+        ".manifest.json.17",
+    ):
         (left / name).write_text("half")
     convert(Options(output=str(left)))
     assert content(left) == content(tmp_path / "clean")

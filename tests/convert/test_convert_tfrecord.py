@@ -1,70 +1,16 @@
 from __future__ import annotations
 
 import hashlib
-import struct
+import tracemalloc
 
-import google_crc32c
 import numpy as np
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert.tfrecord import Field, Layout, varint_bytes, write
-
-
-def _example_class():
-    """`tf.train.Example` as its .proto files declare it, without TensorFlow."""
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
-
-    def message(parent, name, *fields):
-        made = parent.add(name=name)
-        for number, (field, kind, label, type_name) in enumerate(fields, 1):
-            made.field.add(name=field, number=number, type=kind, label=label, type_name=type_name)
-        return made
-
-    one, many, nested = kinds.LABEL_OPTIONAL, kinds.LABEL_REPEATED, kinds.TYPE_MESSAGE
-    types = file.message_type
-    message(types, "BytesList", ("value", kinds.TYPE_BYTES, many, None))
-    message(types, "FloatList", ("value", kinds.TYPE_FLOAT, many, None))
-    message(types, "Int64List", ("value", kinds.TYPE_INT64, many, None))
-    lists = (("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List"))
-    feature = message(types, "Feature", *((field, nested, one, f".tensorflow.{kind}") for field, kind in lists))
-    feature.oneof_decl.add(name="kind")
-    for field in feature.field:
-        field.oneof_index = 0
-    features = message(types, "Features", ("feature", nested, many, ".tensorflow.Features.FeatureEntry"))
-    entry = message(
-        features.nested_type,
-        "FeatureEntry",
-        ("key", kinds.TYPE_STRING, one, None),
-        ("value", nested, one, ".tensorflow.Feature"),
-    )
-    entry.options.map_entry = True
-    message(types, "Example", ("features", nested, one, ".tensorflow.Features"))
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
-
-
-Example = _example_class()
-
-
-def _masked(data: bytes) -> int:
-    crc = google_crc32c.value(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _payloads(data: bytes):
-    start = 0
-    while start < len(data):
-        length, header_crc = struct.unpack_from("<QI", data, start)
-        payload = data[start + 12 : start + 12 + length]
-        assert header_crc == _masked(data[start : start + 8])
-        assert struct.unpack_from("<I", data, start + 12 + length) == (_masked(payload),)
-        yield payload
-        start += 16 + length
+from components.convert.strings import Strings
+from components.convert.tfrecord import Field, Layout, write
+from components.convert.wire import varint_bytes
 
 
 @given(
@@ -73,7 +19,7 @@ def _payloads(data: bytes):
     label_bytes=st.integers(1, 9),
     seed=st.integers(0, 999),
 )
-def test_protobuf_reads_back_every_record(tmp_path_factory, count, size, label_bytes, seed):
+def test_protobuf_reads_back_every_record(tmp_path_factory, examples, count, size, label_bytes, seed):
     random = np.random.default_rng(seed)
     images = random.integers(0, 256, (count, size), np.uint8)
     labels = random.integers(0, 2 ** (7 * label_bytes) - 1, count, np.int64, endpoint=True)
@@ -87,15 +33,14 @@ def test_protobuf_reads_back_every_record(tmp_path_factory, count, size, label_b
     assert layout.offsets["image"] < layout.offsets["label"]
     rows = random.permutation(count)
     path = tmp_path_factory.mktemp("records") / "file"
-    written, sha256 = write(path, layout, {"image": images, "label": labels}, rows=rows)
+    file = write(path, layout, {"image": images, "label": labels}, rows=rows)
     data = path.read_bytes()
-    assert (written, sha256) == (len(data), hashlib.sha256(data).hexdigest())
-    assert written == count * layout.record_bytes
-    for i, (row, payload) in enumerate(zip(rows, _payloads(data), strict=True)):
-        features = Example.FromString(payload).features.feature
-        assert sorted(features) == ["image", "label"]
-        assert list(features["image"].bytes_list.value) == [images[row].tobytes()]
-        assert list(features["label"].int64_list.value) == [labels[row]]
+    assert (file.bytes, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert (
+        file.offsets.tolist() == [i * layout.record_bytes for i in range(count + 1)] and file.bytes == file.offsets[-1]
+    )
+    for i, (row, example) in enumerate(zip(rows, examples(data), strict=True)):
+        assert example == {"image": [images[row].tobytes()], "label": [labels[row]]}
         start = i * layout.record_bytes + layout.offsets["image"]
         assert data[start : start + size] == images[row].tobytes()
         start = i * layout.record_bytes + layout.offsets["label"]
@@ -103,15 +48,101 @@ def test_protobuf_reads_back_every_record(tmp_path_factory, count, size, label_b
         assert sum((byte & 127) << 7 * k for k, byte in enumerate(value)) == labels[row]
 
 
-def test_a_file_of_several_chunks_holds_every_record_in_order(tmp_path):
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.floats(width=32, allow_nan=False, allow_infinity=False),
+            st.integers(-(2**63), 2**63 - 1),
+            st.binary(max_size=300) | st.sampled_from([b"", b"x" * 127, b"x" * 128, b"x" * 20_000]),
+            st.binary(max_size=4),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_protobuf_reads_back_floats_negative_integers_and_strings_of_any_length(tmp_path_factory, examples, rows):
+    floats, integers, a, b = zip(*rows, strict=True)
+    columns = {
+        "string a": Strings.of(a),
+        "b": Strings.of(b),
+        "float": np.array(floats, np.float32),
+        "z": np.array(integers, np.int64),
+    }
+    layout = Layout(
+        [
+            Field(name="string a", kind="string", num_bytes=max(map(len, a))),
+            Field(name="b", kind="string", num_bytes=max(map(len, b))),
+            Field(name="float", kind="float", num_bytes=4),
+            Field(name="z", kind="int64", num_bytes=10),
+        ]
+    )
+    path = tmp_path_factory.mktemp("records") / "file"
+    file = write(path, layout, columns, rows=np.arange(len(rows)))
+    data = path.read_bytes()
+    assert layout.record_bytes is None and set(layout.offsets) == {"float", "z"}
+    expected = [{"float": [f], "z": [i], "string a": [a], "b": [b]} for f, i, a, b in rows]
+    assert examples(data) == expected
+    assert file.offsets[0] == 0 and file.offsets[-1] == file.bytes == len(data)
+    for start, end, row in zip(file.offsets[:-1], file.offsets[1:], expected, strict=True):
+        assert examples(data[start:end]) == [row]
+        at = start + layout.offsets["float"]
+        assert np.frombuffer(data[at : at + 4], "<f4")[0] == row["float"][0]
+
+
+def test_tensorflow_parses_strings_and_fixed_widths(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    texts = [b"", b"Cash", "Ünïcode \0 end".encode(), b"x" * 70_000, bytes(range(256))] * 50
+    integers = np.arange(len(texts)) - 3
+    layout = Layout(
+        [
+            Field(name="text", kind="string", num_bytes=70_000),
+            Field(name="more", kind="string", num_bytes=70_000),
+            Field(name="integer", kind="int64", num_bytes=10),
+            Field(name="float", kind="float", num_bytes=4),
+        ]
+    )
+    columns = {
+        "text": Strings.of(texts),
+        "more": Strings.of(texts[::-1]),
+        "integer": integers,
+        "float": integers.astype(np.float32) / 3,
+    }
+    write(tmp_path / "file", layout, columns, rows=np.arange(len(texts)))
+    (records,) = tf.data.TFRecordDataset(str(tmp_path / "file")).batch(len(texts))
+    kinds = {"text": tf.string, "more": tf.string, "integer": tf.int64, "float": tf.float32}
+    parsed = tf.io.parse_example(records, {name: tf.io.FixedLenFeature([], kind) for name, kind in kinds.items()})
+    assert parsed["text"].numpy().tolist() == texts and parsed["more"].numpy().tolist() == texts[::-1]
+    np.testing.assert_array_equal(parsed["integer"].numpy(), integers)
+    np.testing.assert_array_equal(parsed["float"].numpy(), columns["float"])
+
+
+def test_a_file_of_several_chunks_holds_every_record_in_order(tmp_path, examples):
     labels = np.arange(50_000)
     layout = Layout([Field(name="label", kind="int64", num_bytes=3)])
     write(tmp_path / "file", layout, {"label": labels}, rows=labels[::-1])
-    values = [
-        Example.FromString(payload).features.feature["label"].int64_list.value[0]
-        for payload in _payloads((tmp_path / "file").read_bytes())
-    ]
+    values = [example["label"][0] for example in examples((tmp_path / "file").read_bytes())]
     assert values == list(range(49_999, -1, -1))
+
+
+def test_one_long_string_does_not_make_room_for_many(tmp_path, examples):
+    texts = Strings.of([b"short"] * 5000 + [b"x" * 3_000_000] + [b"short"] * 5000)
+    layout = Layout([Field(name="text", kind="string", num_bytes=3_000_000)])
+    tracemalloc.start()
+    try:
+        write(tmp_path / "file", layout, {"text": texts}, rows=np.arange(len(texts)))
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000  # 10,000 times as long would be 30 GB
+    finally:
+        tracemalloc.stop()
+    lengths = [len(example["text"][0]) for example in examples((tmp_path / "file").read_bytes())]
+    assert lengths == [5] * 5000 + [3_000_000] + [5] * 5000
+
+
+@given(values=st.lists(st.binary(max_size=5), min_size=1, max_size=9), data=st.data())
+def test_rows_of_a_string_column(values, data):
+    rows = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=12))
+    column = Strings.of(values)
+    assert len(column) == len(values) and column.tolist() == values
+    assert column[np.array(rows, np.int64)].tolist() == [values[row] for row in rows]
 
 
 def test_an_integer_too_large_for_its_field_is_refused():

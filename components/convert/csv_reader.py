@@ -1,0 +1,57 @@
+"""Where the files of a table are, and its schema. What reads them is imported when they are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trainer.errors import UserError
+
+if TYPE_CHECKING:
+    from components.convert.table import TableSource
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CsvReader:
+    """Reads a table from CSV files.
+
+    Attributes:
+      name: As given with `--dataset`.
+      schema: Its schema file; None if `--schema` gives it.
+    """
+
+    name: str
+    schema: pathlib.Path | None = None
+
+    def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
+        """The schema and the files of the table; a directory stands for its `*.csv` files in the order of their names.
+
+        Raises:
+          UserError: If there are none.
+        """
+        if self.schema is None:
+            raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
+        if not source:
+            raise UserError(f"dataset {self.name!r} needs --source FILE..., its CSV files or a directory of them")
+        paths = []
+        for path in map(pathlib.Path, [source] if isinstance(source, str) else source):
+            found = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+            if not found:
+                raise UserError(f"{path}: holds no *.csv files")
+            paths += found
+        if absent := [path for path in paths if not path.is_file()]:
+            raise UserError(f"{absent[0]}: no such file")
+        return [self.schema, *paths]
+
+    def read(self, source: str | Sequence[str] | None) -> TableSource:
+        """Reads the table.
+
+        Raises:
+          UserError: If the schema or a file is not what it should be.
+        """
+        schema, *paths = self.files(source)
+        from components.convert import schema_file, table
+
+        return table.read(paths, schema_file.load(schema))
