@@ -45,8 +45,10 @@ def main() -> int:
     if status == "succeeded":
         _tell(result, args)
         return 0
-    _explain(steps, run_dir)
-    return 130 if status == "interrupted" else 1
+    if status == "interrupted":
+        _say(f"interrupted; what there is so far is in {_shown(run_dir)}", file=sys.stderr)
+        return 130
+    return _explain(steps, run_dir)
 
 
 def _parser() -> Parser:
@@ -189,17 +191,21 @@ def _reasons(result: dict) -> list[str]:
     return json.loads(path.read_text(encoding="utf-8"))["decision"]["reasons"]
 
 
-def _explain(steps: Steps, run_dir: pathlib.Path) -> None:
-    """Which step failed, in its own last words."""
+def _explain(steps: Steps, run_dir: pathlib.Path) -> int:
+    """Says which step failed, in its own last words. Returns the exit code: 2 for what the user can mend."""
     failed = next((step for step in steps.seen.values() if step.status == FAILED), None)
     log = run_dir / "logs" / f"{failed.name if failed else 'pipeline'}.log"
     lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()] if log.exists() else []
+    if mend := [line.split("UserError: ", 1)[1] for line in lines if "UserError: " in line and failed]:
+        _say(f"error: step {failed.name}: {mend[-1]} (all of it: {_shown(log)})", file=sys.stderr)
+        return 2
     _say(
         f"step {failed.name} failed; its last lines:" if failed else "the run failed; its last lines:", file=sys.stderr
     )
     for line in lines[-12:]:
         _say(f"  {line}", file=sys.stderr)
     _say(f"all of it: {_shown(log)}", file=sys.stderr)
+    return 1
 
 
 def _say(text: str, file=None) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 
 from trainer.checkpoint import Checkpoints, Saved
+from trainer.errors import UserError
 from trainer.journal import Journal
 from trainer.meter import Meter
 from trainer.options import Options
@@ -44,6 +46,8 @@ class Loop:
             window = self.steps.run(step, self._until(step), self.wants_to_stop())
             step += window.steps
             self.meter.add(step, window)
+            if not math.isfinite(window.loss):
+                raise UserError(f"the loss is {window.loss} at step {step}: training diverged; lower --learning-rate")
             at_end = step == self.last_step
             leaving = window.stop and self.steps.idle
             if self.validator and (at_end or _due(step, self.opts.eval_every_steps)) and self.steps.idle:

@@ -22,14 +22,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal = stop.Stop.install()
     opts = options.parse(sys.argv[1:] if argv is None else argv)
     member = cluster.from_environment(os.environ)
-    # Looked at before TensorFlow is imported: a finished job run again answers at once, and so does a refusal.
-    if (record := done.load(opts.job_dir)) and _covers(record, opts):
-        print(f"{opts.job_dir}: already done at step {record.step}")
-        return 0
     opts = dataclasses.replace(opts, strategy=opts.strategy or member.default_strategy)
     manifest = Manifest.load(opts.data_dir)
     facts = {**opts.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
+    # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
     identity.check(opts.job_dir, facts)
+    if (record := done.load(opts.job_dir)) and _covers(record, opts):
+        print(f"{opts.job_dir}: already done at step {record.step}")
+        return 0
     if member.is_chief:
         identity.claim(opts.job_dir, facts)
     with quiet.without_advice():
@@ -37,8 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     try:
         code = job.run(opts, member, manifest, signal)
-    except UserError:
-        raise
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = 2
     except Exception:
         traceback.print_exc()
         code = 1

@@ -217,7 +217,7 @@ def test_a_finished_job_is_a_no_op_before_tensorflow_is_imported_and_its_model_n
     done = job("local")
     output = done.run("--seed", "3")
     assert re.search(r"step 400/400 +loss \d\.\d+ +accuracy \d\.\d+ +[\d]+ examples/s", output)
-    flags = ["--data-dir", str(digits), "--job-dir", str(done.directory), "--train-steps", str(STEPS)]
+    flags = ["--data-dir", str(digits), "--job-dir", str(done.directory), "--seed", "3", "--train-steps", str(STEPS)]
     again = f"import sys; from trainer.task import main; code = main({flags!r}); assert 'tensorflow' not in sys.modules"
     result = subprocess.run(
         [sys.executable, "-c", f"{again}; sys.exit(code)"], capture_output=True, text=True, cwd=ROOT
