@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -28,7 +29,7 @@ _STOP_S = 20.0
 
 
 def main() -> int:
-    """Runs the command line. Returns 0 when the run succeeded, 1 when a step failed, 130 when it was interrupted."""
+    """Runs the command line. Returns 0 on success, 1 or 2 when a step failed (2: the user can mend it), 130 on Ctrl-C."""
     sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets question marks, not an error
     args = _parser().parse_args()
     if args.die_with_parent:
@@ -43,7 +44,7 @@ def main() -> int:
         status = "failed"  # kfp's DockerRunner takes a container that vanished for one that succeeded
     result = summary.write(run_dir, record, steps, status, seconds)
     if status == "succeeded":
-        _tell(result, args)
+        _tell(result)
         return 0
     if status == "interrupted":
         _say(f"interrupted; what there is so far is in {_shown(run_dir)}", file=sys.stderr)
@@ -154,7 +155,7 @@ def _remove_containers(record: RunRecord) -> None:
     client.close()
 
 
-def _tell(result: dict, args: argparse.Namespace) -> None:
+def _tell(result: dict) -> None:
     model, paths, speed = result["model"], result["paths"], result["throughput"]["examples_per_s"]
     if not model["version"]:
         fate = "not registered: " + "; ".join(_reasons(result))
@@ -185,8 +186,6 @@ def _shown(path: str | os.PathLike[str]) -> str:
 
 
 def _reasons(result: dict) -> list[str]:
-    import json
-
     path = pathlib.Path(result["paths"]["evaluation"])
     return json.loads(path.read_text(encoding="utf-8"))["decision"]["reasons"]
 

@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Callable
 
+import tensorflow as tf
+
 from trainer import done, learning, models, records
 from trainer.checkpoint import Checkpoints
 from trainer.cluster import POOL_ROLES
@@ -26,8 +28,6 @@ def has_evaluator() -> bool:
 
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
     """Scores checkpoints, the newest first, until the last step's is scored. Returns the exit code."""
-    import tensorflow as tf
-
     records.verify(manifest, opts.data_dir, SPLIT)
     build = models.builder(opts, manifest)
     # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.
@@ -36,7 +36,7 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
     state = State(model, optimizer)
     checkpoints, scores = Checkpoints(opts.job_dir, state, keep=opts.keep_checkpoints), Scores(opts.job_dir)
     validator = Validator(build, manifest, opts.data_dir, opts.eval_batch_size)
-    scored = scores.load().get("latest", {}).get("step", 0)
+    scored = scores.latest_step
     journal.event("start", scored)
     while not stop.requested:
         journal.status("waiting", scored)
@@ -65,7 +65,7 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
 def await_evaluator(scores: Scores, step: int, timeout_s: float, interrupted: Callable[[], bool]) -> None:
     """Waits until the evaluator has scored the last checkpoint: on Vertex AI the job ends with the chief."""
     deadline = time.monotonic() + timeout_s
-    while scores.load().get("latest", {}).get("step", 0) < step and not interrupted():
+    while scores.latest_step < step and not interrupted():
         if time.monotonic() > deadline:
             print(f"the evaluator has not scored step {step} within {timeout_s:.0f} s; going on without", flush=True)
             return

@@ -66,6 +66,11 @@ class Scores:
         path = epath.Path(self._job_dir) / FILE
         return json.loads(path.read_text()) if path.exists() else {}
 
+    @property
+    def latest_step(self) -> int:
+        """The last step that was scored, or 0."""
+        return self.load().get("latest", {}).get("step", 0)
+
     def add(self, step: int, score: dict[str, float], state: State) -> bool:
         """Writes down the score of `state`, and keeps the state if it is the best yet. Returns whether it is."""
         self._writer = self._writer or tf.summary.create_file_writer(os.path.join(self._job_dir, "logs", SPLIT))

@@ -2,7 +2,7 @@
 
 A model is a module with `build(manifest, *, <options>) -> keras.Model`, from raw features by name to logits; every
 keyword of `build` is an option of the trainer by that name. It may state what suits it: OPTIMIZER, LEARNING_RATE,
-WEIGHT_DECAY, SCHEDULE, AUGMENT. `package.module:function` names such a function anywhere on Python's path.
+WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT. `package.module:function` names such a function anywhere on Python's path.
 
 Modules are imported when they are asked for, because they import TensorFlow.
 """
