@@ -65,6 +65,8 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 )
 def test_every_value_is_what_python_wrote(tmp_path_factory, rows, order, line_end, quoting, mark):
     file = io.StringIO(newline="")
+    if any("\r" in (s or "") for *_, s in rows):
+        quoting = csv.QUOTE_ALL  # Python's writer before 3.13 leaves a lone CR bare, and bare it ends a line
     writer = csv.writer(file, lineterminator=line_end, quoting=quoting)
     writer.writerow([SCHEMA.columns[name].header for name in order])
     for row in rows:
