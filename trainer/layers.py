@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer import stepping
+from trainer import collective, stepping
 
 
 class BatchNormalization(keras.layers.Layer):
@@ -25,7 +25,7 @@ class BatchNormalization(keras.layers.Layer):
 
     - The moving statistics follow the moments of the whole batch, so they are equal on all replicas after every step.
     - `synchronized` normalises by these moments too, as one replica with the whole batch would; the replicas' parts may
-      differ in size. Each layer costs one all-reduce forward and one backward. (On GPUs TensorFlow 2.21 has no
+      differ in size. Each layer costs one exchange forward and one backward. (On GPUs TensorFlow 2.21 has no
       deterministic operation for it and refuses when op determinism is on.) Otherwise each replica normalises its part by
       the moments of that part, and no replica waits for another within the step.
 
@@ -75,12 +75,12 @@ class BatchNormalization(keras.layers.Layer):
             return self._fused(x, gamma, beta)[:3]
         if not self.synchronized:
             y, mean, variance, count = self._fused(x, gamma, beta)
-            return y, *self._whole(replica, mean, variance, count)[:2]
+            return y, *self._whole(mean, variance, count)[:2]
 
         @tf.custom_gradient
         def synchronised(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[Any, Any]:
             # The fused operation finds the moments of this part faster than reductions do; its y is not used.
-            mean, variance, count = self._whole(replica, *self._fused(x, gamma, beta)[1:])
+            mean, variance, count = self._whole(*self._fused(x, gamma, beta)[1:])
 
             def gradient(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
                 dx, d_gamma, d_beta, _, _ = tf.raw_ops.FusedBatchNormGradV3(
@@ -94,7 +94,7 @@ class BatchNormalization(keras.layers.Layer):
                     is_training=False,
                 )
                 # So far the moments counted as constants. What x does through them is affine in the normalised x.
-                whole = replica.all_reduce("SUM", tf.stack([d_gamma, d_beta]))
+                whole = collective.sum_over_replicas(tf.stack([d_gamma, d_beta]))
                 scale, offset = tf.unstack(whole * (-gamma * tf.math.rsqrt(variance + self.epsilon) / count))
                 return dx + self._affine(x, scale, offset, mean, variance), d_gamma, d_beta
 
@@ -108,17 +108,15 @@ class BatchNormalization(keras.layers.Layer):
         count = tf.cast(tf.size(x) // x.shape[-1], tf.float32)
         return y, mean, variance * (tf.maximum(count - 1, 1) / count), count
 
-    def _whole(
-        self, replica: tf.distribute.ReplicaContext, mean: tf.Tensor, variance: tf.Tensor, count: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Mean, variance and count of all replicas' parts together, by one all-reduce.
+    def _whole(self, mean: tf.Tensor, variance: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Mean, variance and count of all replicas' parts together, by one sum over the replicas.
 
         Sums of squares are taken about the moving mean, which all replicas share, lest a large mean drown the variance.
         """
         origin = tf.convert_to_tensor(self.moving_mean)
         shift = mean - origin
         sums = tf.concat([count * shift, count * (variance + shift**2), [count]], 0)
-        first, second, total = tf.split(replica.all_reduce("SUM", sums), [*mean.shape, *mean.shape, 1])
+        first, second, total = tf.split(collective.sum_over_replicas(sums), [*mean.shape, *mean.shape, 1])
         shift = first / total
         return origin + shift, second / total - shift**2, total
 
