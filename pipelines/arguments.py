@@ -8,10 +8,13 @@ import pathlib
 from typing import Any
 
 import components.convert
+from components.convert import schema_file
 from components.convert.options import Options as ConvertOptions
-from components.convert.source import source_digest
+from components.convert.source import find_reader, source_digest
+from components.evaluate.gate import thresholds
 from components.train.cluster import Cluster
 from trainer import manifest, models, options
+from trainer import summary as trainer_summary
 from trainer.errors import UserError
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
@@ -23,16 +26,28 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     d = ConvertOptions
     data = p.add_argument_group("data")
     data.add_argument("--dataset", default=d.dataset, help="name of the dataset")
-    data.add_argument("--source", default="", help="directory of its files (digits is built in)")
+    data.add_argument("--source", default="", help="its files: a directory, or a table's CSV file (digits is built in)")
+    data.add_argument("--schema", default="", help="file that says what the columns of --dataset csv are")
+    data.add_argument("--image-size", default="", metavar="HEIGHTxWIDTH", help="that a model gets of image files")
+    data.add_argument(
+        "--encoding", default="", choices=("raw", "source"), help="of image files (by their sizes without)"
+    )
     data.add_argument("--shards", type=int, default=d.shards, help="TFRecord files of the training split")
     data.add_argument(
         "--validation-fraction", type=float, default=d.validation_fraction, help="of the training examples"
     )
     data.add_argument("--test-fraction", type=float, default=d.test_fraction, help="where the source has no test split")
+    data.add_argument(
+        "--max-drift",
+        type=float,
+        default=d.max_drift,
+        help="fail if a feature is further than this from the training split in another one; 0 to 1, which allows any",
+    )
     train = p.add_argument_group("training", "more flags of trainer.task may follow after --")
     train.add_argument("--cluster", default=cluster, help="cluster file: pools, machines, strategy")
     train.add_argument(
-        "--model", default=models.NAMES[0], help=f"{', '.join(models.NAMES)}, or package.module:function"
+        "--model",
+        help=f"{', '.join(models.NAMES)}, or package.module:function (None: cnn of images, wide_deep of a table)",
     )
     train.add_argument("--train-steps", type=int, help=f"global step to reach (without: {DEFAULT_STEPS})")
     train.add_argument("--train-epochs", type=float, help="the same in passes over the training split")
@@ -46,6 +61,7 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     )
     judge = p.add_argument_group("evaluation and registry")
     judge.add_argument("--min-accuracy", type=float, default=0.0, help="of a model worth a version")
+    judge.add_argument("--min-auc", type=float, default=0.0, help="the same, area under the ROC curve of two classes")
     judge.add_argument("--name", default=None, help="of the model in the registry (None: that of the dataset)")
     p.add_argument("trainer_flags", nargs="*", metavar="-- trainer flags", help=argparse.SUPPRESS)
 
@@ -58,7 +74,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
     """
     deterministic = cluster.strategy != "parameter_server" if args.deterministic is None else args.deterministic
     trainer_args = [
-        *("--model", args.model),
+        *(["--model", args.model] if args.model else []),
         *_length(args),
         *("--batch-size", str(args.batch_size)),
         *("--seed", str(args.seed)),
@@ -70,14 +86,24 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
     parsed = options.parse([*known, *trainer_args])
     if (parsed.data_dir, parsed.job_dir, parsed.strategy) != ("-", "-", cluster.strategy):
         raise UserError("--data-dir, --job-dir and --strategy come from the pipeline; leave them out behind the --")
-    if not 0 <= args.min_accuracy <= 1:
-        raise UserError(f"--min-accuracy {args.min_accuracy} is not between 0 and 1")
+    name, schema = args.dataset.replace(":", "-").replace("/", "-"), ""
+    if args.schema:
+        name = schema_file.load(pathlib.Path(args.schema)).name
+        # The text: a file of this machine is not where the steps run.
+        schema = pathlib.Path(args.schema).read_text(encoding="utf-8")
+    if getattr(find_reader(args.dataset, schema=args.schema or None), "schema", "") is None:
+        raise UserError(f"--dataset {args.dataset} needs --schema FILE, which says what the columns are")
+    thresholds(args.min_accuracy, args.min_auc)
     convert = ConvertOptions(
         dataset=args.dataset,
         source=source or None,
+        schema=args.schema or None,
+        image_size=args.image_size or None,
+        encoding=args.encoding or None,
         output="-",
         shards=args.shards,
         validation_fraction=args.validation_fraction,
+        max_drift=args.max_drift,
         test_fraction=args.test_fraction,
         seed=args.seed,
     )
@@ -86,12 +112,17 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
         "trainer_args": trainer_args,
         "dataset": convert.dataset,
         "source": source,
+        "schema": schema,
+        "image_size": args.image_size,
+        "encoding": args.encoding,
         "shards": convert.shards,
         "validation_fraction": convert.validation_fraction,
         "test_fraction": convert.test_fraction,
         "seed": convert.seed,
+        "max_drift": convert.max_drift,
         "min_accuracy": args.min_accuracy,
-        "name": args.name or args.dataset.replace(":", "-").replace("/", "-"),
+        "min_auc": args.min_auc,
+        "name": args.name or name,
     }
 
 
@@ -101,14 +132,15 @@ def _length(args: argparse.Namespace) -> list[str]:
     return [text for flag, value in given.items() for text in (flag, str(value))]
 
 
-def cache_key(dataset: str, source: str) -> str:
-    """SHA-256 (hexadecimal) over a source's files and the code that converts them.
+def cache_key(dataset: str, source: str, schema: str = "") -> str:
+    """SHA-256 (hexadecimal) over a source's files, its schema file if it needs one, and the code that converts them.
 
     Raises:
       UserError: If the dataset is unknown or its files are missing.
     """
-    digest = hashlib.sha256(source_digest(dataset, source or None).encode())
+    digest = hashlib.sha256(source_digest(dataset, source or None, schema or None).encode())
     for path in sorted(pathlib.Path(components.convert.__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
-    digest.update(pathlib.Path(manifest.__file__).read_bytes())
+    for module in (manifest, trainer_summary):
+        digest.update(pathlib.Path(module.__file__).read_bytes())
     return digest.hexdigest()

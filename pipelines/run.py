@@ -76,7 +76,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     cluster = Cluster.load(args.cluster)
     source = str(pathlib.Path(args.source).resolve()) if args.source else ""
     arguments = pipeline_arguments(args, cluster, source)
-    key = cache_key(args.dataset, args.source)
+    key = cache_key(args.dataset, args.source, args.schema)
     registry = pathlib.Path(args.registry).resolve()
     Registry.open(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
     registry.mkdir(parents=True, exist_ok=True)
@@ -164,9 +164,11 @@ def _tell(result: dict) -> None:
     else:
         fate = f"version {model['version']} of {model['name']!r}, registered; the champion stays version {model['champion']}"
     python = _shown(sys.executable)
+    metrics = result["metrics"]
+    auc = f"\ntest AUC       {metrics['auc']:.4f}" if "auc" in metrics else ""
     _say(
         f"""
-test accuracy  {result["metrics"]["accuracy"]:.4f}
+test accuracy  {metrics["accuracy"]:.4f}{auc}
 training       {speed:,.0f} examples/s
 model          {fate}
 report         {_shown(paths["report"])}

@@ -149,7 +149,7 @@ def prepare(args: argparse.Namespace) -> Submission:
         pipeline_root=root,
         arguments={
             **arguments,
-            "source_digest": bucket_digest(args.source) if args.source else cache_key(args.dataset, ""),
+            "source_digest": bucket_digest(args.source) if args.source else cache_key(args.dataset, "", args.schema),
             "run_id": run_id,
             "job_dir": f"{root}/{run_id}/job",
             "registry": registry,

@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from components.convert.output import PAGE
 from components.evaluate.report import render_page, section
 from components.register.registry import CHAMPION, Registry
 from pipelines.record import RunRecord
@@ -38,6 +39,7 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
     evaluation = _evaluation(run_dir)
     journal = _journal(run_dir / "job")
     finished = done.load(str(run_dir / "job"))
+    dataset = next((e["data_dir"] for e in journal if "data_dir" in e), None)
     name, registry = record.arguments["name"], Registry.open(record.arguments["registry"])
     version = registry.version_of(name, record.id)
     summary = {
@@ -56,7 +58,8 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
         "paths": {
             "report": str(run_dir / REPORT),
             "logs": str(run_dir / "logs"),
-            "dataset": next((e["data_dir"] for e in journal if "data_dir" in e), None),
+            "dataset": dataset,
+            "dataset_page": f"{dataset}/{PAGE}" if dataset else None,
             "job": str(run_dir / "job"),
             "evaluation": str(run_dir / EVALUATION) if evaluation else None,
             "model": registry.model_dir(name, version) if version else None,

@@ -54,11 +54,16 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
         dataset: str = "digits",
         source: str = "",
         source_digest: str = "",
+        schema: str = "",
+        image_size: str = "",
+        encoding: str = "",
         shards: int = 8,
         validation_fraction: float = 0.1,
         test_fraction: float = 0.2,
         seed: int = 0,
+        max_drift: float = 1.0,
         min_accuracy: float = 0.0,
+        min_auc: float = 0.0,
         registry: str = "registry",
         name: str = "model",
         run_dir: str = "",
@@ -75,10 +80,14 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
                 dataset=dataset,
                 source=source,
                 source_digest=source_digest,
+                schema=schema,
+                image_size=image_size,
+                encoding=encoding,
                 shards=shards,
                 validation_fraction=validation_fraction,
                 test_fraction=test_fraction,
                 seed=seed,
+                max_drift=max_drift,
             )
             data = converted.outputs["output"]
             pools = plan(
@@ -96,7 +105,14 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
                 timeout=timeout,
             )
             trained.set_caching_options(False).set_display_name("train")
-            judged = evaluate(job_dir=job_dir, registry=registry, name=name, min_accuracy=min_accuracy, dataset=data)
+            judged = evaluate(
+                job_dir=job_dir,
+                registry=registry,
+                name=name,
+                min_accuracy=min_accuracy,
+                min_auc=min_auc,
+                dataset=data,
+            )
             judged.after(trained).set_caching_options(False)
             evaluation = judged.outputs["evaluation"]
             verdict = gate(evaluation=evaluation).set_caching_options(False)

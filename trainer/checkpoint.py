@@ -53,7 +53,11 @@ class Checkpoints:
         self._state.checkpoint.read(self._path(step)).assert_consumed()
 
     def restore(self) -> int:
-        """Loads the newest checkpoint that can be read into the live variables. Returns its step, or 0."""
+        """Loads the newest checkpoint that can be read into the live variables. Returns its step, or 0.
+
+        Raises:
+          OSError: If there are checkpoints and none can be read.
+        """
         steps = self.steps()
         for step in reversed(steps):
             try:
@@ -63,7 +67,7 @@ class Checkpoints:
                 continue
             return self._state.put()
         if steps:
-            raise RuntimeError(f"none of the checkpoints in {self._directory} can be read")
+            raise OSError(f"none of the checkpoints in {self._directory} can be read")
         return 0
 
     def save(self, step: int) -> Saved | None:

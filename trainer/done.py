@@ -9,6 +9,7 @@ from typing import Any
 
 from etils import epath
 
+from trainer.errors import reading
 from trainer.files import write_text
 
 FILE = "DONE.json"
@@ -21,7 +22,7 @@ class Done:
     Attributes:
       step: Global step reached.
       epochs: Passes over the training split until then.
-      loss: Mean over the last reported steps, per example.
+      loss: Mean over the last reported steps, per example; None if that is not known any more, as for the next two.
       accuracy: Share of training examples of those steps that were classified right.
       validation: The `latest` and the `best` evaluation on the validation split, if there was any.
       seconds: Wall time of the attempt that finished, from its start to the export.
@@ -30,11 +31,15 @@ class Done:
 
     step: int
     epochs: float
-    loss: float
-    accuracy: float
+    loss: float | None
+    accuracy: float | None
     validation: Mapping[str, Any]
     seconds: float
-    examples_per_s: float
+    examples_per_s: float | None
+
+    def covers(self, train_steps: int | None, train_epochs: float | None) -> bool:
+        """Whether that many steps, or else epochs, are done."""
+        return self.epochs >= train_epochs if train_steps is None else self.step >= train_steps
 
     def save(self, job_dir: str) -> None:
         """Writes the file; after this the job is finished."""
@@ -42,6 +47,13 @@ class Done:
 
 
 def load(job_dir: str) -> Done | None:
-    """The record of a finished job, or None."""
+    """The record of a finished job, or None.
+
+    Raises:
+      UserError: If it is no such record.
+    """
     path = epath.Path(job_dir) / FILE
-    return Done(**json.loads(path.read_text())) if path.exists() else None
+    if not path.exists():
+        return None
+    with reading(path):
+        return Done(**json.loads(path.read_text()))

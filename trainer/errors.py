@@ -11,10 +11,11 @@ Synopsis:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 
@@ -28,6 +29,21 @@ def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
     near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return UserError(f"unknown {what} {value!r}{hint} (known: {', '.join(names)})")
+
+
+@contextlib.contextmanager
+def reading(path: object) -> Iterator[None]:
+    """Around the reading of a file that the program itself has written: what is wrong with it is the user's to mend.
+
+    Raises:
+      UserError: In place of whatever reading and parsing raise.
+    """
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path} cannot be used ({type(error).__name__}: {error}); put the right one back, or delete it"
+        ) from None
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):

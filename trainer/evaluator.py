@@ -1,4 +1,4 @@
-"""The evaluator: a replica beside the training cluster that scores every checkpoint on the validation split."""
+"""Evaluation on the validation split: of one state, and as a replica that scores every checkpoint beside training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from trainer import done, learning, models, records
+from trainer import done, learning, models
 from trainer.checkpoint import Checkpoints
 from trainer.cluster import POOL_ROLES
 from trainer.journal import Journal
@@ -16,7 +16,7 @@ from trainer.manifest import Manifest
 from trainer.options import Options
 from trainer.state import State
 from trainer.stop import EXIT_CODE, Stop
-from trainer.validation import SPLIT, Scores, Validator
+from trainer.validation import Scores, Validator
 
 _POLL_S = 0.5
 
@@ -26,23 +26,45 @@ def has_evaluator() -> bool:
     return "evaluator" in os.environ.get(POOL_ROLES, "").split(",")
 
 
+def evaluate(
+    step: int,
+    state: State,
+    *,
+    validator: Validator,
+    scores: Scores,
+    journal: Journal,
+    interrupted: Callable[[], bool],
+) -> bool:
+    """Scores the copies of `state` and tells it everywhere. Returns False when `interrupted` said to leave it."""
+    journal.status("evaluating", step)
+    start = time.perf_counter()
+    score = validator.score(state.weights(), interrupted)
+    if score is None:
+        return False
+    best = scores.add(step, score, state)
+    journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
+    values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
+    print(f"step {step}  validation {values}", flush=True)
+    return True
+
+
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
     """Scores checkpoints, the newest first, until the last step's is scored. Returns the exit code."""
-    records.verify(manifest, opts.data_dir, SPLIT)
-    build = models.builder(opts, manifest)
-    # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.
-    model, optimizer = build(), learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
-    optimizer.build(model.trainable_variables)
-    state = State(model, optimizer)
-    checkpoints, scores = Checkpoints(opts.job_dir, state, keep=opts.keep_checkpoints), Scores(opts.job_dir)
-    validator = Validator(build, manifest, opts.data_dir, opts.eval_batch_size)
+    with stop.at_once():
+        build = models.builder(opts, manifest)
+        # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.
+        model, optimizer = build(), learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
+        optimizer.build(model.trainable_variables)
+        state = State(model, optimizer)
+        checkpoints, scores = Checkpoints(opts.job_dir, state, keep=opts.keep_checkpoints), Scores(opts.job_dir)
+        validator = Validator(build, manifest, opts.data_dir, opts.eval_batch_size)
     scored = scores.latest_step
     journal.event("start", scored)
     while not stop.requested:
         journal.status("waiting", scored)
         newest = max(checkpoints.steps(), default=0)
         if newest <= scored:
-            if (record := done.load(opts.job_dir)) and record.step <= scored:
+            if (record := done.load(opts.job_dir)) and record.covers(opts.train_steps, opts.train_epochs):
                 break
             time.sleep(_POLL_S)
             continue
@@ -50,22 +72,17 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
             checkpoints.load(newest)
         except tf.errors.OpError:  # deleted while it was read: there is a newer one
             continue
-        journal.status("evaluating", newest)
-        score = validator.score(state.weights(), lambda: stop.requested)
-        if score is None:
-            break
-        best = scores.add(newest, score, state)
-        journal.event("evaluation", newest, **score, best=best)
-        print(f"step {newest}  validation loss {score['loss']:.4f}  accuracy {score['accuracy']:.4f}", flush=True)
-        scored = newest
+        means = {"validator": validator, "scores": scores, "journal": journal}
+        if evaluate(newest, state, **means, interrupted=lambda: stop.requested):
+            scored = newest
     journal.flush()
     return EXIT_CODE if stop.requested else 0
 
 
-def await_evaluator(scores: Scores, step: int, timeout_s: float, interrupted: Callable[[], bool]) -> None:
+def await_evaluator(scores: Scores, step: int, timeout_s: float) -> None:
     """Waits until the evaluator has scored the last checkpoint: on Vertex AI the job ends with the chief."""
     deadline = time.monotonic() + timeout_s
-    while scores.latest_step < step and not interrupted():
+    while scores.latest_step < step:
         if time.monotonic() > deadline:
             print(f"the evaluator has not scored step {step} within {timeout_s:.0f} s; going on without", flush=True)
             return

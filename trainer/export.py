@@ -4,21 +4,25 @@ It loads with TensorFlow alone, and its files lie as TensorFlow Serving wants th
 
     served = tf.saved_model.load("job/model").signatures["serving_default"]
     served(image=images)  # -> probabilities [N, classes], class_index [N], class_name [N]
+
+Of a table it takes every column that the model uses, as the source has it: `served(fare=..., company=..., ...)`. Where a
+client has no value it sends the column's `default` of `manifest.json`, as the converter did in training; a column
+without a default was never missing, so the model cannot say what its absence means.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from trainer.manifest import Manifest
+from trainer.models import Builder
 
 
-def export(weights: list[np.ndarray], build: Callable[[], keras.Model], manifest: Manifest, directory: str) -> None:
+def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
     """Writes the model with its preprocessing inside.
 
     Args:
@@ -32,7 +36,7 @@ def export(weights: list[np.ndarray], build: Callable[[], keras.Model], manifest
     names = tf.constant(manifest.class_names)
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        probabilities = tf.nn.softmax(served(features, training=False))
+        probabilities = tf.nn.softmax(served(build.prepare(features), training=False))
         index = tf.argmax(probabilities, axis=1)
         return {"probabilities": probabilities, "class_index": index, "class_name": tf.gather(names, index)}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from etils import epath
 
-from trainer.errors import UserError
+from trainer.errors import UserError, reading
 from trainer.files import write_text
 
 FILE = "job.json"
@@ -26,7 +26,9 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
     path = epath.Path(job_dir) / FILE
     if not path.exists():
         return
-    before, identity = json.loads(path.read_text())["identity"], json.loads(json.dumps(dict(identity)))
+    with reading(path):
+        before = dict(json.loads(path.read_text())["identity"])
+    identity = json.loads(json.dumps(dict(identity)))
     keys = sorted(before.keys() | identity.keys())
     differences = [f"{k}: {before.get(k)!r} -> {identity.get(k)!r}" for k in keys if before.get(k) != identity.get(k)]
     if differences:
@@ -36,19 +38,27 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
 
 
 def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
-    """Writes `job.json` at the first start, with the versions that ran; they are not compared."""
+    """Writes `job.json` at the first start, with the versions that ran; they are not compared.
+
+    Raises:
+      UserError: If the directory cannot be made or written to.
+    """
     path = epath.Path(job_dir) / FILE
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
     versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
-    write_text(path, json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True) + "\n")
+    content = json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            write_text(path, content + "\n")
+    except OSError as error:
+        raise UserError(f"cannot write to --job-dir {job_dir}: {error.strerror}; use another") from None
 
 
 def settle(job_dir: str, name: str, value: Any, *, write: bool) -> Any:
     """A value that follows from the first start and holds for all: what was written then, or `value` from now on."""
     path = epath.Path(job_dir) / FILE
-    content = json.loads(path.read_text())
+    with reading(path):
+        content = dict(json.loads(path.read_text()))
     if name not in content and write:
         write_text(path, json.dumps({**content, name: value}, indent=1, sort_keys=True) + "\n")
     return content.get(name, value)

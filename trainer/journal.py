@@ -7,6 +7,7 @@ launcher: `time, phase, step, examples_per_s, cpu, memory`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -22,6 +23,17 @@ from trainer.files import write_text
 
 STATUS = "TRAINER_STATUS"
 ATTEMPT = "TRAINER_ATTEMPT"
+
+
+def last(job_dir: str, member: Member, event: str) -> dict[str, Any]:
+    """The newest line with that event in this member's journals of all attempts; empty if there is none."""
+    files = epath.Path(job_dir).glob(f"journal-{member.name}-*.jsonl")
+    for file in sorted(files, key=lambda file: int(file.stem.rsplit("-", 1)[1]), reverse=True):
+        for line in reversed(file.read_text().splitlines()):
+            with contextlib.suppress(ValueError):  # half a line, of a replica that was killed
+                if (found := json.loads(line))["event"] == event:
+                    return found
+    return {}
 
 
 class Journal:

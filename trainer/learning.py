@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import keras
 
 from trainer import models, schedule
+from trainer.errors import UserError
+from trainer.optimizers import Adam
 from trainer.options import Options
+
+_MOMENTUM = 0.9
 
 
 def optimizer(
@@ -20,18 +24,36 @@ def optimizer(
       examples: In the training split: an epoch.
       examples_per_step: Seen by the optimizer at each of its updates.
       horizon_steps: Where a falling schedule reaches 0.
+
+    Raises:
+      UserError: If an option is given that means nothing to what the model or another option has chosen.
     """
     rate = _schedule(opts, examples, examples_per_step, horizon_steps)
     if (opts.optimizer or models.default(opts, "OPTIMIZER")) == "adam":
-        return keras.optimizers.Adam(rate)
-    return keras.optimizers.SGD(rate, momentum=opts.momentum)
+        if opts.momentum is not None:
+            raise UserError("--momentum is for --optimizer sgd, and this job's is adam; leave it out")
+        return Adam(rate)
+    return keras.optimizers.SGD(rate, momentum=_MOMENTUM if opts.momentum is None else opts.momentum)
+
+
+def falls(opts: Options) -> bool:
+    """Whether the learning rate ends at 0, at the horizon."""
+    return _schedule_name(opts) in ("linear", "cosine")
+
+
+def _schedule_name(opts: Options) -> str:
+    return opts.schedule or models.default(opts, "SCHEDULE")
 
 
 def _schedule(
     opts: Options, examples: int, examples_per_step: int, horizon_steps: int
 ) -> keras.optimizers.schedules.LearningRateSchedule:
     rate = opts.learning_rate or models.default(opts, "LEARNING_RATE")
-    name = opts.schedule or models.default(opts, "SCHEDULE")
+    name = _schedule_name(opts)
+    if opts.horizon_steps is not None and not falls(opts):
+        raise UserError(f"--horizon-steps is for --schedule linear or cosine, and this job's is {name}; leave it out")
+    if opts.factors is not None and name != "piecewise":
+        raise UserError(f"--boundaries-epochs is for --schedule piecewise, and this job's is {name}; leave it out")
     if name == "piecewise":
         return schedule.PiecewiseEpochs(
             rate,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from trainer.checkpoint import Checkpoints, Saved
 from trainer.errors import UserError
+from trainer.evaluator import evaluate
 from trainer.journal import Journal
 from trainer.meter import Meter
 from trainer.options import Options
@@ -38,34 +39,43 @@ class Loop:
     journal: Journal
     wants_to_stop: Callable[[], bool]
 
-    def run(self, step: int) -> int:
-        """Trains on from `step`; the state of the step it ends at is saved. Returns that step."""
-        saved, saved_at = step, time.monotonic()
+    def run(self, step: int) -> tuple[int, bool]:
+        """Trains on from `step`.
+
+        Returns:
+          The step it ends at, whose state is saved, and whether all that was to be done is done: False if it was told
+          to stop.
+        """
+        first_step = saved = step
+        saved_at = time.monotonic()
         self.journal.status("training", step)
-        while step < self.last_step:
+        leaving = False
+        while step < self.last_step and not leaving:
             window = self.steps.run(step, self._until(step), self.wants_to_stop())
             step += window.steps
             self.meter.add(step, window)
             if not math.isfinite(window.loss):
                 raise UserError(f"the loss is {window.loss} at step {step}: training diverged; lower --learning-rate")
-            at_end = step == self.last_step
             leaving = window.stop and self.steps.idle
-            if self.validator and (at_end or _due(step, self.opts.eval_every_steps)) and self.steps.idle:
+            at_end = step >= self.last_step
+            if not (leaving or at_end) and _due(step, self.opts.eval_every_steps) and self.steps.idle:
                 self._evaluate(step)
             late = 0 < self.opts.checkpoint_secs <= time.monotonic() - saved_at and self.steps.idle
             if step != saved and (at_end or leaving or late or _due(step, self.opts.checkpoint_num_steps)):
                 self._save(step)
                 saved, saved_at = step, time.monotonic()
-            if leaving and not at_end:
-                self.journal.event("preempted", step)
-                break
         self._finish_save()
+        # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
+        scored = first_step == step == self.scores.latest_step
+        finished = not leaving and (scored or self._evaluate(step))
+        if not finished:
+            self.journal.event("preempted", step)
         self.journal.flush()
-        return step
+        return step, finished
 
     def _until(self, step: int) -> int:
-        """The next step at which something is to be done."""
-        intervals = [self.opts.checkpoint_num_steps, self.opts.eval_every_steps if self.validator else 0]
+        """The next step at which something may be to be done, the same on all replicas: they make equal calls."""
+        intervals = [self.opts.checkpoint_num_steps, self.opts.eval_every_steps]
         return min([self.last_step, *(step - step % n + n for n in intervals if n)])
 
     def _save(self, step: int) -> None:
@@ -84,17 +94,14 @@ class Loop:
             self.journal.event("checkpoint", saved.step, seconds=seconds, waited_s=waited_s)
             self.journal.flush()
 
-    def _evaluate(self, step: int) -> None:
-        self.journal.status("evaluating", step)
-        start = time.perf_counter()
+    def _evaluate(self, step: int) -> bool:
+        """Scores the present state. Returns False if it was told to stop meanwhile."""
+        if not self.validator:
+            return True
         self._finish_save()  # the state's copies are the save's until it is written
         self.state.take(step)
-        score = self.validator.score(self.state.weights(), self.wants_to_stop)
-        if score is None:
-            return
-        best = self.scores.add(step, score, self.state)
-        self.journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
-        print(f"step {step}  validation loss {score['loss']:.4f}  accuracy {score['accuracy']:.4f}", flush=True)
+        means = {"validator": self.validator, "scores": self.scores, "journal": self.journal}
+        return evaluate(step, self.state, **means, interrupted=self.wants_to_stop)
 
 
 def _due(step: int, every: int) -> bool:

@@ -25,6 +25,7 @@ from etils import epath
 
 from trainer.errors import UserError
 from trainer.files import write_text
+from trainer.summary import Summary
 
 FILE = "manifest.json"
 FORMAT_VERSION = 1
@@ -55,12 +56,15 @@ class Feature:
 
     Attributes:
       name: Its key in the `tf.train.Example`.
-      dtype: Name of the decoded values' type: `uint8` images are stored as raw bytes, `int64` as integers, `float32` as
-        floats, `string` as bytes.
+      dtype: Name of the decoded values' type: `uint8` images are stored as raw bytes or encoded, `int64` as integers,
+        `float32` as floats, `string` as bytes.
       shape: Shape of one value, without the batch: `(height, width, channels)` of an image, `()` of anything else.
+      encoding: None: the value is stored as it is. `image`: the value is a whole PNG or JPEG file of any size; `shape`
+        is what a model gets, after decoding to that many channels and cropping and resizing to that height and width.
       value_range: Smallest and largest value that an image or a label can hold; models scale by it. None of a column.
-      offset: Bytes from the start of a record (length header included) to the value; None of a string.
-      num_bytes: Bytes that the value takes there; None of a string. Integers are varints of that fixed width, 10 if any
+      offset: Bytes from the start of a record (length header included) to the value; None of a string and of an encoded
+        image.
+      num_bytes: Bytes that the value takes there; None of the same. Integers are varints of that fixed width, 10 if any
         is negative; floats are little-endian.
       unit: Of a column's values, in words.
       default: What stands in for a missing value; None of a column that is never missing.
@@ -70,6 +74,7 @@ class Feature:
     name: str
     dtype: str
     shape: tuple[int, ...] = ()
+    encoding: str | None = None
     value_range: tuple[float, float] | None = None
     offset: int | None = None
     num_bytes: int | None = None
@@ -134,11 +139,23 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """One split: number of examples, examples of each class in the order of the class names, and its files in order."""
+    """One split.
+
+    Attributes:
+      examples: In all its files.
+      class_histogram: Examples of each class, in the order of the class names.
+      shards: Its files, in order.
+      summaries: By feature, what its examples say; None in a manifest of an earlier version.
+      drift: By feature and for the label, how far it is from the training split, from 0 to 1: of numbers the
+        Jensen-Shannon divergence of the histograms, of categories and labels the largest difference of a share. None of
+        the training split itself and where there are no examples; what has very many categories is left out.
+    """
 
     examples: int
     class_histogram: tuple[int, ...]
     shards: tuple[Shard, ...]
+    summaries: Mapping[str, Summary] | None = None
+    drift: Mapping[str, float] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,7 +169,7 @@ class Manifest:
       label: Name of the feature to predict.
       class_names: In the order of the label's values.
       record_bytes: Length of every record with its framing (16 bytes more than the serialised Example); None if they
-        differ, as those with strings do. What has an offset lies at it all the same.
+        differ, as those with strings or encoded images do. What has an offset lies at it all the same.
       splits: By name: `train`, `validation`, `test`.
       arguments: What decided the content; paths and numbers of processes are left out.
       wide: How the linear part of a wide and deep model takes columns; empty of images.
@@ -230,7 +247,8 @@ class Manifest:
             raw = json.loads(path.read_text())
         except FileNotFoundError:
             raise UserError(
-                f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert)"
+                f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert, which also "
+                "reads TFRecord files of TensorFlow Datasets: --dataset tfds:NAME --source DIR)"
             ) from None
         except (OSError, ValueError) as error:
             raise UserError(f"{path}: {error}") from None
@@ -253,14 +271,7 @@ class Manifest:
             label=raw["label"],
             class_names=tuple(raw["class_names"]),
             record_bytes=raw.get("record_bytes"),
-            splits={
-                name: Split(
-                    examples=s["examples"],
-                    class_histogram=tuple(s["class_histogram"]),
-                    shards=tuple(Shard(**shard) for shard in s["shards"]),
-                )
-                for name, s in raw["splits"].items()
-            },
+            splits={name: _split(split) for name, split in raw["splits"].items()},
             arguments=raw["arguments"],
             wide=tuple(map(_encoding, raw["wide"])),
             deep=tuple(map(_encoding, raw["deep"])),
@@ -270,6 +281,17 @@ class Manifest:
 def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass, with the tuples that JSON has as lists."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+
+
+def _split(raw: Mapping[str, Any]) -> Split:
+    summaries = raw.get("summaries")
+    return Split(
+        examples=raw["examples"],
+        class_histogram=tuple(raw["class_histogram"]),
+        shards=tuple(Shard(**shard) for shard in raw["shards"]),
+        summaries=summaries and {name: Summary(**_tuples(summary)) for name, summary in summaries.items()},
+        drift=raw.get("drift"),
+    )
 
 
 def _feature(raw: Mapping[str, Any]) -> Feature:

@@ -7,11 +7,13 @@ A new flag goes into `Options` and `parser`, and either into `CHANGEABLE` or it 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from trainer import models
 from trainer.errors import Parser, UserError
@@ -20,16 +22,29 @@ STRATEGIES = ("one_device", "mirrored", "multi_worker_mirrored", "parameter_serv
 OPTIMIZERS = ("adam", "sgd")
 PRECISIONS = ("float32", "bfloat16")
 SCHEDULES = ("constant", "piecewise", "linear", "cosine")
-AUGMENTATIONS = ("none", "crop_flip")
+AUGMENTATIONS = ("none", "crop_flip", "resized_crop_flip")
+READERS = ("auto", "resident", "mapped", "streaming")
 # What a resumed job may change; all other options decide what is learnt and are refused when they differ.
 CHANGEABLE = frozenset(
     {
-        *("data_dir", "job_dir", "train_steps", "train_epochs", "num_gpus", "logical_cpus", "threads", "all_reduce"),
+        *(
+            "data_dir",
+            "job_dir",
+            "reader",
+            "reader_memory_gb",
+            "cache_dir",
+            "sync",
+            "train_steps",
+            "train_epochs",
+            "num_gpus",
+            "logical_cpus",
+            "threads",
+            "all_reduce",
+        ),
         *("checkpoint_num_steps", "checkpoint_secs", "keep_checkpoints", "eval_every_steps", "eval_batch_size"),
         *("export", "start_timeout_s", "evaluator_timeout_s"),
     }
 )
-_MOMENTUM = 0.9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +53,7 @@ class Options:
 
     data_dir: str
     job_dir: str
-    model: str
+    model: str | None
     train_steps: int | None
     train_epochs: float | None
     batch_size: int | None
@@ -49,9 +64,11 @@ class Options:
     batch_norm_decay: float | None
     batch_norm_epsilon: float | None
     batch_norm_statistics: str | None
+    hidden_units: tuple[int, ...] | None
+    dropout: float | None
     optimizer: str | None
     learning_rate: float | None
-    momentum: float
+    momentum: float | None
     weight_decay: float | None
     weight_decay_on: str
     schedule: str | None
@@ -64,10 +81,14 @@ class Options:
     eval_every_steps: int
     eval_batch_size: int
     export: str
+    reader: str
+    reader_memory_gb: float | None
+    cache_dir: str | None
     checkpoint_num_steps: int
     checkpoint_secs: float
     keep_checkpoints: int
     strategy: str | None
+    sync: bool
     num_gpus: int | None
     logical_cpus: int
     all_reduce: str
@@ -81,8 +102,6 @@ class Options:
             raise UserError("give either --train-steps or --train-epochs")
         if self.batch_size and self.per_replica_batch_size:
             raise UserError("give --batch-size (the whole job's) or --per-replica-batch-size, not both")
-        if self.optimizer == "adam" and self.momentum != _MOMENTUM:
-            raise UserError("--momentum belongs to --optimizer sgd")
         if (self.boundaries_epochs is None) != (self.factors is None):
             raise UserError("--boundaries-epochs and --factors belong together")
         if self.factors and len(self.factors) != len(self.boundaries_epochs) + 1:
@@ -107,35 +126,38 @@ class Options:
         return math.ceil(self.train_epochs * examples / self.global_batch_size(replicas))
 
     def identity(self) -> dict[str, object]:
-        """The options that decide what is learnt."""
-        return {k: v for k, v in dataclasses.asdict(self).items() if k not in CHANGEABLE}
+        """The options that decide what is learnt. Synchronous strategies learn the same, whatever their replicas."""
+        options = {k: v for k, v in dataclasses.asdict(self).items() if k not in CHANGEABLE}
+        return {**options, "strategy": "asynchronous" if self.strategy == "parameter_server" else "synchronous"}
 
 
-def _at_least(least: int, kind: type = int):
-    def parse(text: str):
-        value = kind(text)
-        if not value >= least:
-            raise argparse.ArgumentTypeError(f"{text} is not at least {least}")
-        return value
+def _checked(kind: type, holds: Callable[[Any], bool], says: str) -> Callable[[str], Any]:
+    """A type of argparse's, whose error shows the text and says what would be allowed."""
 
-    parse.__name__ = kind.__name__  # argparse names it when the text is no number at all
+    def parse(text: str) -> Any:
+        with contextlib.suppress(ValueError):
+            if holds(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is not {says}")
+
     return parse
 
 
-def _positive(text: str) -> float:
-    if not (value := float(text)) > 0 or math.isinf(value):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
+def _at_least(least: int) -> Callable[[str], int]:
+    return _checked(int, lambda value: value >= least, f"a whole number of at least {least}")
 
 
-def _share(text: str) -> float:
-    if not 0 <= (value := float(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 0 and less than 1")
-    return value
+_positive = _checked(float, lambda value: 0 < value < math.inf, "a number greater than 0")
+_not_negative = _checked(float, lambda value: 0 <= value < math.inf, "a number of at least 0")
+_share = _checked(float, lambda value: 0 <= value < 1, "a number of at least 0 and less than 1")
 
 
 def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(_positive(part) for part in text.split(","))
+    return tuple(map(_positive, text.split(",")))
+
+
+def _units(text: str) -> tuple[int, ...]:
+    return tuple(map(_at_least(1), text.split(",")))
 
 
 def parser() -> Parser:
@@ -146,67 +168,144 @@ def parser() -> Parser:
         "comes from TF_CONFIG. The same --job-dir resumes.",
     )
     job = p.add_argument_group("job").add_argument
-    job("--data-dir", required=True, help="a dataset made by components.convert")
-    job("--job-dir", required=True, help="checkpoints, logs, journal and model; the same directory resumes")
-    job("--model", default=models.NAMES[0], help=f"{', '.join(models.NAMES)}, or package.module:function of your own")
-    job("--train-steps", type=_at_least(1), help="absolute global step to reach")
-    job("--train-epochs", type=_positive, help="the same in passes over the training split")
+    job("--data-dir", required=True, metavar="DIR", help="a dataset made by components.convert")
+    job("--job-dir", required=True, metavar="DIR", help="checkpoints, logs, journal and model; the same one resumes")
+    job(
+        "--model",
+        help=f"{', '.join(models.NAMES)}, or package.module:function of your own (default: cnn for images, wide_deep for "
+        "a table)",
+    )
+    job("--train-steps", type=_at_least(1), metavar="N", help="absolute global step to reach")
+    job("--train-epochs", type=_positive, metavar="N", help="the same in passes over the training split")
     job("--seed", type=_at_least(0), default=0, help="of initial weights, sample order, augmentation and dropout")
     job("--deterministic", action="store_true", help="the same bits in every run; a little slower")
     batch = p.add_argument_group("batches").add_argument
-    batch("--batch-size", type=_at_least(1), help="examples of one step over all replicas (None: 128)")
+    batch("--batch-size", type=_at_least(1), metavar="N", help="examples of a step over all replicas (default: 128)")
     batch(
         "--per-replica-batch-size",
         "--train-batch-size",
         type=_at_least(1),
-        help="examples of one step on each replica, instead of --batch-size",
+        metavar="N",
+        help="examples of a step on each replica, instead of --batch-size",
     )
-    network = p.add_argument_group("network", "for models that have such a thing; None: the model's own").add_argument
-    network("--num-layers", type=_at_least(1), help="of a resnet: 6n + 2")
-    network("--batch-norm-decay", type=_share, help="of the moving statistics, each step")
-    network("--batch-norm-epsilon", type=_positive, help="added to variances")
+    network = p.add_argument_group(
+        "network", "For models that have such a thing; default: the model's own."
+    ).add_argument
+    network("--num-layers", type=_at_least(1), metavar="N", help="of a resnet: 6n + 2")
+    network("--batch-norm-decay", type=_share, metavar="X", help="of the moving statistics, each step")
+    network("--batch-norm-epsilon", type=_positive, metavar="X", help="added to variances")
     network(
         "--batch-norm-statistics",
         choices=("synchronized", "local"),
         help="of the whole batch, the same with any number of replicas; or of each replica's part, which is faster",
     )
-    learn = p.add_argument_group("learning", "None: the model's own").add_argument
+    network(
+        "--hidden-units", type=_units, metavar="N,N", help="layers of the deep part of wide_deep, such as 128,64,32"
+    )
+    network("--dropout", type=_share, metavar="X", help="share of the values that training drops behind each of these")
+    learn = p.add_argument_group("learning", "Default, where none is named: the model's own.").add_argument
     learn("--optimizer", choices=OPTIMIZERS, help="how gradients become updates")
-    learn("--learning-rate", type=_positive, help="before the schedule")
-    learn("--momentum", type=_share, default=_MOMENTUM, help="of --optimizer sgd")
-    learn("--weight-decay", type=_at_least(0, float), help="times half the squared weights, added to the loss")
+    learn("--learning-rate", type=_positive, metavar="X", help="what the schedule multiplies")
+    learn("--momentum", type=_share, metavar="X", help="of --optimizer sgd (default: 0.9)")
+    learn("--weight-decay", type=_not_negative, metavar="X", help="times half the squared weights, added to the loss")
     learn("--weight-decay-on", choices=("kernels", "all"), default="kernels", help="which weights decay")
     learn("--schedule", choices=SCHEDULES, help="of the learning rate")
-    learn("--boundaries-epochs", type=_numbers, help="of piecewise: epochs of data seen, such as 82,123")
-    learn("--factors", type=_numbers, help="of piecewise: one before and one after each boundary, such as 1,0.1,0.01")
+    learn("--boundaries-epochs", type=_numbers, metavar="X,X", help="of piecewise: epochs of data seen, such as 82,123")
+    learn("--factors", type=_numbers, metavar="X,X", help="of piecewise: before, between and after the boundaries")
     learn(
-        "--horizon-steps", type=_at_least(1), help="where linear and cosine reach 0 (None: the first start's last step)"
+        "--horizon-steps",
+        type=_at_least(1),
+        metavar="N",
+        help="global step at which linear and cosine reach 0 (default: the last step asked for at the first start)",
     )
-    learn("--warmup-steps", type=_at_least(0), default=0, help="over which the rate rises from 0")
-    learn("--augment", choices=AUGMENTATIONS, help="of training images: crop_flip pads by 4, crops, mirrors")
+    learn("--warmup-steps", type=_at_least(0), default=0, metavar="N", help="over which the rate rises linearly")
+    learn(
+        "--augment",
+        choices=AUGMENTATIONS,
+        help="of training images: crop_flip pads by 4 pixels, crops, mirrors; resized_crop_flip takes a part of 8 to 100 %% "
+        "of the area, resizes, mirrors",
+    )
     learn("--precision", choices=PRECISIONS, default="float32", help="of the computation; weights stay float32")
+    read = p.add_argument_group(
+        "reader", "how training data is read; the order of samples is the same in all"
+    ).add_argument
+    read(
+        "--reader",
+        choices=READERS,
+        default="auto",
+        help="resident: all in memory; mapped: files on a local disk; streaming: in large pieces from wherever the files "
+        "are; auto: the first of these that there is room for",
+    )
+    read(
+        "--reader-memory-gb",
+        type=_positive,
+        metavar="GB",
+        help="of each replica (default: half of what is available, shared by the replicas of a machine)",
+    )
+    read(
+        "--cache-dir",
+        metavar="DIR",
+        help="local directory to which mapped files are copied first (default: only files of a bucket, to a temporary "
+        "directory)",
+    )
     judge = p.add_argument_group("validation").add_argument
     judge(
-        "--eval-every-steps", type=_at_least(0), default=0, help="steps between evaluations by the chief; 0: at the end"
+        "--eval-every-steps",
+        type=_at_least(0),
+        default=0,
+        metavar="N",
+        help="steps between evaluations by the chief, which also evaluates at the end; 0: only then. A cluster's "
+        "evaluator scores checkpoints instead",
     )
-    judge("--eval-batch-size", type=_at_least(1), default=500, help="examples at a time")
+    judge("--eval-batch-size", type=_at_least(1), default=500, metavar="N", help="examples evaluated at a time")
     judge("--export", choices=("last", "best"), default="last", help="weights to export; best on the validation split")
     judge(
-        "--evaluator-timeout-s", type=_positive, default=300.0, help="that the chief waits for the evaluator at the end"
+        "--evaluator-timeout-s",
+        type=_positive,
+        default=300.0,
+        metavar="SECONDS",
+        help="that the chief waits at the end for the evaluator",
     )
     save = p.add_argument_group("checkpoints").add_argument
-    save("--checkpoint-num-steps", type=_at_least(0), default=500, help="steps between checkpoints; 0: none by steps")
     save(
-        "--checkpoint-secs", type=_at_least(0, float), default=0.0, help="seconds between checkpoints; 0: none by time"
+        "--checkpoint-num-steps",
+        type=_at_least(0),
+        default=500,
+        metavar="N",
+        help="steps between checkpoints; 0: none by steps",
     )
-    save("--keep-checkpoints", type=_at_least(1), default=3, help="newest checkpoints to keep")
+    save(
+        "--checkpoint-secs",
+        type=_not_negative,
+        default=0.0,
+        metavar="SECONDS",
+        help="between checkpoints; 0: none by time",
+    )
+    save("--keep-checkpoints", type=_at_least(1), default=3, metavar="N", help="newest checkpoints to keep")
     machine = p.add_argument_group("machine").add_argument
-    machine("--strategy", choices=STRATEGIES, help="how replicas work together (None: from the cluster's shape)")
-    machine("--num-gpus", type=_at_least(0), help="GPUs of this replica (None: all there are)")
-    machine("--logical-cpus", type=_at_least(1), default=1, help="replicas of --strategy mirrored without GPUs")
+    machine("--strategy", choices=STRATEGIES, help="how replicas work together (default: by the cluster's shape)")
+    machine(
+        "--sync",
+        action="store_true",
+        help="all-reduce over chief and workers even if the cluster has parameter servers, which then end at once",
+    )
+    machine("--num-gpus", type=_at_least(0), metavar="N", help="GPUs of this replica (default: all there are)")
+    machine("--logical-cpus", type=_at_least(1), default=1, metavar="N", help="replicas of mirrored without GPUs")
     machine("--all-reduce", choices=("auto", "ring", "nccl"), default="auto", help="how workers add gradients up")
-    machine("--threads", type=_at_least(0), default=0, help="of this replica; 0: TRAINER_THREADS, else all cores")
-    machine("--start-timeout-s", type=_positive, default=600.0, help="that replicas wait for each other at the start")
+    machine(
+        "--threads",
+        type=_at_least(0),
+        default=0,
+        metavar="N",
+        help="of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
+    )
+    machine(
+        "--start-timeout-s",
+        type=_positive,
+        default=600.0,
+        metavar="SECONDS",
+        help="that replicas wait for each other at the start",
+    )
     return p
 
 
@@ -215,5 +314,6 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     argv = [re.sub(r"^--[\w-]+", lambda m: m[0].replace("_", "-"), a) for a in argv]
     values = vars(parser().parse_args(argv))
     values["threads"] = values["threads"] or int(environ.get("TRAINER_THREADS") or 0)
-    models.check_name(values["model"])
+    if values["model"]:
+        models.check_name(values["model"])
     return Options(**values)

@@ -1,8 +1,13 @@
-"""Imports TensorFlow without the two lines of advice that no log level turns off."""
+"""Keeps TensorFlow's own messages down to what is worth reading.
+
+`without_advice` imports it without the two lines of advice that no log level turns off; `lost_replicas` cuts reports that
+run over dozens of lines. TF_CPP_MIN_LOG_LEVEL=0 brings back what its runtime has to say.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -13,9 +18,13 @@ _ADVICE = re.compile(rb"absl::InitializeLog|oneDNN custom operations are on")
 
 
 @contextlib.contextmanager
-def without_advice() -> Iterator[None]:
-    """Holds back what is written to stderr, C++ included, and then writes all of it but the advice."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+def without_advice(*, peers: bool = False) -> Iterator[None]:
+    """Holds back what is written to stderr, C++ included, and then writes all of it but the advice.
+
+    With `peers`, only fatal errors of the runtime are shown from then on: it reports the end of another replica many
+    times, and each operation that fails of it raises an exception anyway.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if peers else "2")
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as held:
@@ -27,3 +36,26 @@ def without_advice() -> Iterator[None]:
             os.close(stderr)
             held.seek(0)
             os.write(2, b"".join(line for line in held if not _ADVICE.search(line)))
+
+
+def lost_replicas() -> None:
+    """Cuts TensorFlow's reports of a lost replica to a line each: every function that fails of it is reported too."""
+
+    def cut(record: logging.LogRecord) -> bool:
+        record.msg, record.args = record.getMessage().split("\n", 1)[0], ()
+        return not record.msg.startswith("Remote function on worker")
+
+    def hook(error: sys.UnraisableHookArgs) -> None:
+        if not error.exc_type.__module__.startswith("tensorflow."):  # of a destructor that cannot reach the replica
+            sys.__unraisablehook__(error)
+
+    logging.getLogger("tensorflow").addFilter(cut)
+    sys.unraisablehook = hook
+
+
+def open_streams() -> None:
+    """Lets nothing become of what is written to a standard stream that this process was started without."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))

@@ -1,27 +1,172 @@
-"""Batches of a converted dataset, as a pure function of (seed, step, replica).
+"""The examples of a converted dataset: for training in a random order, for evaluation in their own.
 
-The split is resident in memory as one tensor a feature, and a batch is a gather at positions that follow from the
-global step alone. So resuming is seeking, no iterator state is saved, and with a fixed global batch the order of
-samples does not depend on the number of workers. All of it is graph operations: under parameter servers a Python
-function inside an input pipeline would run in the chief.
+place = locate(manifest, opts, member, alive)             # decides how to read; copies or checks files
+reader = open_reader(place, manifest, global_batch=128, seed=0, prepare=build.prepare)
+batch = reader.batch(reader.load(), step, first=0, count=128)
 
-    columns = resident(manifest, data_dir, "train")
-    indices = order(step, seed=0, examples=54_000, global_batch=128, first=0, count=128)
-    images = tf.gather(columns["image"], indices)
+for columns in batches(manifest, data_dir, "test", batch_size=512):
+    columns["image"]     # [512, height, width, channels]
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import math
 import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import tensorflow as tf
 from etils import epath
 
+from trainer import tables
+from trainer.cluster import Member
 from trainer.errors import UserError
 from trainer.manifest import Feature, Manifest
+from trainer.options import Options
+from trainer.reader import cache, images
+from trainer.reader.choice import Choice, budget, choose
+from trainer.reader.chunks import Chunks
+from trainer.reader.order import CHUNK_BYTES, Order
+from trainer.reader.reader import Finish, Reader, encoded_images
+from trainer.reader.shards import Mapping, Shards, damaged, is_remote, missing_is_told, take
+from trainer.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
 
-Columns = dict[str, tf.Tensor]
+_TOLD_S = 5.0
+_READERS = ("chief", "worker")
+_SIZES = {"uint8": 1, "float32": 4, "int64": 8, "string": 32}  # bytes of a value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the training split is, and how it is to be read."""
+
+    data_dir: str
+    choice: Choice
+
+
+def locate(manifest: Manifest, opts: Options, member: Member, alive: Callable[[], None]) -> Place:
+    """Decides how this replica reads the training split, and sees to its files: checks them, or copies them.
+
+    Args:
+      manifest: Of the dataset.
+      opts: Of the job.
+      member: This replica.
+      alive: Called every few seconds while it takes long.
+
+    Raises:
+      UserError: If the split cannot be read so, or a file is not what it should be.
+    """
+    choice = choose(
+        manifest,
+        "train",
+        wish=opts.reader,
+        data_dir=opts.data_dir,
+        cache_dir=opts.cache_dir,
+        budget_bytes=budget(opts.reader_memory_gb, _readers_here(member)),
+        asynchronous=opts.strategy == "parameter_server",
+    )
+    if member.is_chief:
+        print(choice, flush=True)
+    if member.role == "ps":  # holds variables only
+        return Place(data_dir=opts.data_dir, choice=choice)
+    if choice.mode == "resident":
+        verify(manifest, opts.data_dir, "train")
+    if choice.mode != "mapped" or not choice.cache_dir:
+        if choice.mode == "mapped" and opts.strategy == "parameter_server" and member.role == "worker":
+            # TensorFlow alone reads there, and does not look at checksums.
+            threading.Thread(target=_verify_beside, args=(manifest, opts.data_dir), name="verify", daemon=True).start()
+        return Place(data_dir=opts.data_dir, choice=choice)
+    told = time.monotonic()
+
+    def progress(done: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > _TOLD_S:
+            told = time.monotonic()
+            alive()
+            print(f"copying the training files to {choice.cache_dir}: {done / 1e9:.1f} GB so far", flush=True)
+
+    copies = cache.localize(manifest, opts.data_dir, "train", choice.cache_dir, progress)
+    return Place(data_dir=copies, choice=choice)
+
+
+def _verify_beside(manifest: Manifest, data_dir: str) -> None:
+    """Checks the training files while training goes on; a bad one ends this process, whatever the main thread does."""
+    try:
+        verify(manifest, data_dir, "train")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        os._exit(2)
+
+
+def _readers_here(member: Member) -> int:
+    """Replicas that read the training split on the machine of this one."""
+    hosts = {role: [address.rsplit(":", 1)[0] for address in member.addresses.get(role, ())] for role in _READERS}
+    own = hosts.get(member.role, [])[member.index :][:1]
+    return max(1, sum(there.count(host) for host in own for there in hosts.values()))
+
+
+def open_reader(
+    place: Place,
+    manifest: Manifest,
+    *,
+    global_batch: int,
+    seed: int,
+    prepare: Callable[[Columns], Columns],
+    augment: str = "none",
+    asynchronous: bool = False,
+) -> Reader:
+    """The reader of the training split.
+
+    Args:
+      place: From `locate`.
+      manifest: Of the dataset.
+      global_batch: Examples of one step over all replicas.
+      seed: Of sample order and augmentation.
+      prepare: What the model makes of the dataset's columns.
+      augment: Of `options.AUGMENTATIONS`.
+      asynchronous: Whether workers of a parameter-server job read.
+
+    Raises:
+      UserError: If a file is missing or has another size than it should.
+    """
+    order, encoded = Order.of(manifest.split("train"), seed), encoded_images(manifest)
+    finish = Finish(manifest=manifest, prepare=prepare, augment=augment, seed=seed)
+
+    def columns(records: tf.Tensor) -> Columns:
+        return decode(records, manifest) if encoded else prepare(decode(records, manifest))
+
+    def whole() -> Columns:
+        split = resident(manifest, place.data_dir, "train")
+        return split if encoded else prepare(split)
+
+    storage: Storage
+    if place.choice.mode == "resident":
+        storage = Resident(whole)
+    elif asynchronous:
+        storage = MappedTensors(Shards(manifest, place.data_dir, "train"), columns)
+    else:
+        storage = Chunked(_chunks(place, manifest, order), columns, manifest.record_bytes)
+    ahead = not asynchronous and (place.choice.mode != "resident" or bool(encoded))
+    return Reader(storage=storage, order=order, global_batch=global_batch, finish=finish, ahead=ahead)
+
+
+def _chunks(place: Place, manifest: Manifest, order: Order) -> Chunks:
+    shards = Shards(manifest, place.data_dir, "train")
+    if not is_remote(place.data_dir):
+        return Chunks(shards, order, fetch=Mapping(shards.paths))
+    ahead = int(place.choice.budget_bytes / CHUNK_BYTES) - order.window
+    if ahead < 1:
+        needed = (order.window + 1) * CHUNK_BYTES / 1e9
+        raise UserError(
+            f"reader streaming needs {needed:.2f} GB for the window that it shuffles, and has "
+            f"{place.choice.budget_bytes / 1e9:.2f} GB; give --reader-memory-gb {2 * needed:.1f} or more memory"
+        )
+    return Chunks(shards, order, fetch=shards.read, ahead=min(ahead, order.window))
 
 
 def verify(manifest: Manifest, data_dir: str, split: str) -> None:
@@ -30,26 +175,60 @@ def verify(manifest: Manifest, data_dir: str, split: str) -> None:
     Raises:
       UserError: Naming the first file that is missing or not what the manifest says.
     """
-    for shard in manifest.split(split).shards:
-        path = epath.Path(data_dir) / shard.file
-        try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except FileNotFoundError:
-            raise UserError(f"{path} is missing; convert the dataset again") from None
-        if digest != shard.sha256:
-            raise UserError(f"{path} is not the file that the manifest lists (SHA-256 differs); convert again")
+    shards = manifest.split(split).shards
+    indices = [(shard.index, shard.index_sha256) for shard in shards if shard.index]
+    for name, sha256 in [(shard.file, shard.sha256) for shard in shards] + indices:
+        path = epath.Path(data_dir) / name
+        with missing_is_told(path), path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != sha256:
+            raise damaged(path, "is not the file that the manifest lists (SHA-256 differs)")
 
 
 def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:
     """The whole split in memory, read by graph operations on whichever device runs them.
 
     Returns:
-      By feature name, [examples, *shape] in the feature's dtype.
+      By feature name, [examples, *shape] in the feature's dtype; of an image that is stored as a file, strings [examples].
     """
-    shards = manifest.split(split).shards
-    files = [tf.io.read_file(os.path.join(data_dir, shard.file)) for shard in shards]
-    records = tf.concat([tf.reshape(tf.io.decode_raw(f, tf.uint8), [-1, manifest.record_bytes]) for f in files], 0)
+    files = [os.path.join(data_dir, shard.file) for shard in manifest.split(split).shards]
+    if manifest.record_bytes is None:
+        return tables.parse(files, manifest)
+    parts = [
+        decode(tf.reshape(tf.io.decode_raw(tf.io.read_file(f), tf.uint8), [-1, manifest.record_bytes]), manifest)
+        for f in files
+    ]
+    return {f.name: tf.concat([part[f.name] for part in parts], 0) for f in manifest.features}
+
+
+def batches(manifest: Manifest, data_dir: str, split: str, batch_size: int) -> Iterator[Columns]:
+    """The split in its order, batch by batch in little memory; images that are stored as files are decoded.
+
+    Files are read once from end to end, and checked as they pass.
+
+    Yields:
+      By feature name, [batch_size, *shape] in the feature's dtype; the last may be shorter.
+
+    Raises:
+      UserError: Naming a file that is missing or not what the manifest says, at its end at the latest.
+    """
+    shards, encoded, start = Shards(manifest, data_dir, split), encoded_images(manifest), 0
+    for blocks in shards.in_order(batch_size):
+        end = start + sum(len(block) for block in blocks)
+        columns = decode(tf.constant(take(shards, blocks, np.arange(start, end))), manifest)
+        yield {**columns, **{name: images.decode(columns[name], shape) for name, shape in encoded.items()}}
+        start = end
+
+
+def decoded_bytes(manifest: Manifest, split: str) -> int:
+    """About what a split takes in memory as its columns."""
+    return manifest.split(split).examples * sum(math.prod(f.shape) * _SIZES[f.dtype] for f in manifest.features)
+
+
+def decode(records: tf.Tensor, manifest: Manifest) -> Columns:
+    """Columns of records [N]: whole ones, uint8 [N, record_bytes], or the payloads of such as differ in length."""
+    if manifest.record_bytes is None:
+        return tables.parse_examples(records, manifest)
     return {f.name: _decode(records[:, f.offset : f.offset + f.num_bytes], f) for f in manifest.features}
 
 
@@ -57,40 +236,9 @@ def _decode(raw: tf.Tensor, feature: Feature) -> tf.Tensor:
     """Values [N, *shape] of one feature from its bytes [N, num_bytes]."""
     if feature.dtype == "uint8":
         return tf.reshape(raw, [-1, *feature.shape])
+    if feature.dtype == "float32":
+        return tf.bitcast(raw, tf.float32)
     # A varint of fixed width: seven bits a byte, the lowest first.
     digits = tf.cast(tf.bitwise.bitwise_and(raw, 127), tf.int64)
     shifts = 7 * tf.range(feature.num_bytes, dtype=tf.int64)
     return tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=1)
-
-
-def share(replica: int | tf.Tensor, *, replicas: int, global_batch: int) -> tuple[int | tf.Tensor, int | tf.Tensor]:
-    """First position and count of a replica's part of the global batch; counts differ by at most one."""
-    first = replica * global_batch // replicas
-    if global_batch % replicas == 0:
-        return first, global_batch // replicas  # a static shape where there can be one
-    return first, (replica + 1) * global_batch // replicas - first
-
-
-def order(
-    step: tf.Tensor, *, seed: int, examples: int, global_batch: int, first: int | tf.Tensor, count: int | tf.Tensor
-) -> tf.Tensor:
-    """Indices [count] into the split of the examples `first` to `first + count` of the global batch of a step.
-
-    Every epoch is a permutation of its own of the whole split, drawn without memory by an index cipher (TensorFlow's
-    RandomIndexShuffle). Batches run on across epochs, so none is short.
-
-    Args:
-      step: Global step, an integer scalar.
-      seed: Of the permutations.
-      examples: In the split.
-      global_batch: Examples of one step over all replicas.
-      first: Position in the global batch.
-      count: Positions to take.
-    """
-    position = tf.cast(step, tf.int64) * global_batch + tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
-    epoch = position // examples
-    # The public wrapper pads a seed a row wrongly in TF 2.21; the op itself takes [count, 3].
-    seeds = tf.stack([tf.fill(tf.shape(epoch), tf.constant(seed, tf.int64)), epoch, tf.zeros_like(epoch)], axis=1)
-    last = tf.constant(examples - 1, tf.int64)
-    # With the op's own 4 rounds, epochs resemble each other (correlation 0.9 was seen); 8 cost a tenth more.
-    return tf.raw_ops.RandomIndexShuffle(index=position % examples, seed=seeds, max_index=last, rounds=8)

@@ -20,9 +20,14 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from trainer import augment, records, stepping
+from trainer import stepping
+from trainer.reader.order import share
+from trainer.reader.reader import Reader
+from trainer.reader.storage import Columns
 
 _CALL_S = 0.5
+# Only the loops over steps are written for AutoGraph; rewriting all the rest as well took half of the time of tracing.
+_as_it_stands = tf.autograph.experimental.do_not_convert
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,15 +53,13 @@ class Window:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainStep:
-    """One step of one replica: gather a share of the batch, differentiate, update.
+    """One step of one replica on its share of the batch: differentiate, update.
 
     Attributes:
       model: From features by name to logits.
       label: Name of the label's column.
-      examples: In the training split.
       global_batch: Examples of one step over all replicas; the loss is divided by it, the gradients are summed.
-      seed: Of sample order, augmentation and dropout.
-      augment: Of `options.AUGMENTATIONS`.
+      seed: Of dropout.
       weight_decay: Times half the sum of squares of `decayed`, added to what is minimised.
       decayed: Weights.
     """
@@ -64,28 +67,22 @@ class TrainStep:
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     label: str
-    examples: int
     global_batch: int
     seed: int
-    augment: str = "none"
     weight_decay: float = 0.0
     decayed: Sequence[keras.Variable] = ()
 
-    def __call__(self, columns: records.Columns, step: tf.Tensor) -> tf.Tensor:
-        """Runs in a replica context. Returns [loss, correct]: this replica's share of the sums."""
-        replica = tf.distribute.get_replica_context()
-        first, count = records.share(
-            replica.replica_id_in_sync_group, replicas=replica.num_replicas_in_sync, global_batch=self.global_batch
-        )
-        indices = records.order(
-            step, seed=self.seed, examples=self.examples, global_batch=self.global_batch, first=first, count=count
-        )
-        features = {name: tf.gather(column, indices) for name, column in columns.items()}
+    def __call__(self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+        """Runs in a replica context. Returns [loss, correct]: this replica's share of the sums.
+
+        Args:
+          batch: The examples `first` to `first + count` of the global batch.
+          step: Global step, an int64 scalar.
+          first: Position in the global batch.
+          count: Of examples.
+        """
+        features = dict(batch)
         labels = features.pop(self.label)
-        if self.augment == "crop_flip":
-            positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
-            images = augment.crop_and_flip(features["image"], seed=self.seed, step=step, positions=positions)
-            features["image"] = images
         with tf.GradientTape() as tape, stepping.at(seed=self.seed, step=step, first=first):
             logits = self.model(features, training=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
@@ -103,19 +100,38 @@ class SyncSteps:
     """Steps of all replicas together. Every process makes the same calls."""
 
     def __init__(
-        self, strategy: tf.distribute.Strategy, step: TrainStep, columns: records.Columns, chief: bool
+        self, strategy: tf.distribute.Strategy, step: TrainStep, reader: Reader, chief: bool, first_step: int = 0
     ) -> None:
-        self._strategy, self._step, self._columns, self._chief = strategy, step, columns, chief
+        self._strategy, self._step, self._reader, self._chief = strategy, step, reader, chief
+        self._next_step = first_step
+        self._source = self._batches() if reader.ahead else reader.load()
         self._steps_a_call = 1
         self._step_s: float | None = None
         self._function = tf.function(self._call)
+
+    def trace(self) -> None:
+        """Makes the graph, which the first call would do otherwise: no other replica is needed for it."""
+        scalar = tf.TensorSpec([], tf.int64)
+        self._function.get_concrete_function(
+            self._source, scalar, tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.float32)
+        )
 
     def run(self, step: int, until: int, stop: bool) -> Window:
         """Advances by some steps, not beyond `until`. `stop` is this process's wish."""
         steps = min(self._steps_a_call, until - step)
         wish = tf.constant([float(stop), self._proposal()], tf.float32)
+        if self._reader.ahead and step != self._next_step:
+            self._next_step = step
+            self._source = self._batches()
         start = time.perf_counter()
-        loss, correct, stops, proposal = self._function(tf.constant(step, tf.int64), tf.constant(steps), wish).numpy()
+        try:
+            arguments = (self._source, tf.constant(step, tf.int64), tf.constant(steps), wish)
+            loss, correct, stops, proposal = self._function(*arguments).numpy()
+        except tf.errors.OpError:
+            if failure := self._reader.failure():
+                raise failure from None
+            raise
+        self._next_step = step + steps
         seconds = time.perf_counter() - start
         warm = self._step_s is not None
         # The first call compiles, so its time says little; 0.1 s a step lets the next calls find out.
@@ -129,15 +145,33 @@ class SyncSteps:
     def _proposal(self) -> float:
         return min(4.0 * self._steps_a_call, _CALL_S / (self._step_s or _CALL_S)) if self._chief else 0.0
 
-    def _call(self, step: tf.Tensor, steps: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
+    def _batches(self) -> tf.distribute.DistributedIterator:
+        """Those of this process's replicas from the next step on, made in threads ahead of their steps."""
+        return iter(
+            self._strategy.distribute_datasets_from_function(lambda where: self._reader.dataset(self._next_step, where))
+        )
+
+    def _call(self, source, step: tf.Tensor, steps: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
         totals = tf.zeros([2])
         for i in tf.range(steps):
-            results = self._strategy.run(self._step, args=(self._columns, step + tf.cast(i, tf.int64)))
+            held = next(source) if self._reader.ahead else source
+            results = self._strategy.run(self._replica, args=(held, step + tf.cast(i, tf.int64)))
             totals += tf.add_n(self._strategy.experimental_local_results(results))
         # One reduction a call carries the sums and what every process wishes. `run` hands the same vector to each
         # replica of this process, so each brings its part of it.
         mine = tf.concat([totals, wish], 0) / len(self._strategy.extended.worker_devices)
         return self._strategy.reduce("SUM", self._strategy.run(tf.identity, args=(mine,)), axis=None)
+
+    @_as_it_stands
+    def _replica(self, held, step: tf.Tensor) -> tf.Tensor:
+        replica = tf.distribute.get_replica_context()
+        part = share(
+            replica.replica_id_in_sync_group,
+            replicas=replica.num_replicas_in_sync,
+            global_batch=self._reader.global_batch,
+        )
+        batch = held if self._reader.ahead else self._reader.batch(held, step, *part)
+        return self._step(batch, step, *part)
 
     @property
     def idle(self) -> bool:
@@ -152,12 +186,13 @@ class AsyncSteps:
     """
 
     def __init__(
-        self, coordinator: tf.distribute.coordinator.ClusterCoordinator, step: TrainStep, columns, workers: int
+        self, coordinator: tf.distribute.coordinator.ClusterCoordinator, step: TrainStep, reader: Reader, workers: int
     ) -> None:
         self._coordinator, self._strategy, self._step, self._workers = coordinator, coordinator.strategy, step, workers
-        # The data is resident in each worker: a dataset that yields the same tensors again and again copies nothing.
-        self._columns = iter(
-            coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(columns()).repeat())
+        self._reader = reader
+        # The data is held by each worker: a dataset that yields the same tensors again and again copies nothing.
+        self._held = iter(
+            coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(reader.load()).repeat())
         )
         self._function = tf.function(self._call)
         self._under_way: collections.deque[tuple[int, tf.distribute.coordinator.RemoteValue]] = collections.deque()
@@ -178,7 +213,7 @@ class AsyncSteps:
         # Two calls a worker keep all busy; more would only delay a stop.
         while self._scheduled < until and len(self._under_way) < (1 if stop else 2 * self._workers):
             steps = min(self._steps_a_call, until - self._scheduled)
-            arguments = (self._columns, tf.constant(self._scheduled, tf.int64), tf.constant(steps))
+            arguments = (self._held, tf.constant(self._scheduled, tf.int64), tf.constant(steps))
             self._under_way.append((steps, self._coordinator.schedule(self._function, args=arguments)))
             self._scheduled += steps
         steps, result = self._under_way.popleft()
@@ -192,9 +227,14 @@ class AsyncSteps:
             self._steps_a_call = max(1, min(4 * self._steps_a_call, round(_CALL_S * rate)))
         return Window(steps=steps, loss=float(loss), correct=float(correct), seconds=seconds, warm=warm, stop=stop)
 
-    def _call(self, columns, step: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
-        resident = next(columns)
+    def _call(self, source, step: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+        held = next(source)
         totals = tf.zeros([2])
         for i in tf.range(steps):
-            totals += self._strategy.run(self._step, args=(resident, step + tf.cast(i, tf.int64)))
+            totals += self._strategy.run(self._one, args=(held, step + tf.cast(i, tf.int64)))
         return totals
+
+    @_as_it_stands
+    def _one(self, held, step: tf.Tensor) -> tf.Tensor:
+        whole = (0, self._reader.global_batch)
+        return self._step(self._reader.batch(held, step, *whole), step, *whole)

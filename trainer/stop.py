@@ -10,9 +10,11 @@ handlers never run. So the signal is blocked in every thread before TensorFlow s
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from etils import epath
 
@@ -45,6 +47,16 @@ class Stop:
         if self.requested:
             then()
 
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Inside there is nothing to save, and the signal ends the process whatever it is doing."""
+        before = self._then
+        self.call(lambda: os._exit(EXIT_CODE))
+        try:
+            yield
+        finally:
+            self._then = before
+
     def _wait(self) -> None:
         signal.sigwait({signal.SIGTERM})
         self._event.set()
@@ -53,14 +65,15 @@ class Stop:
 
 
 class StopMark:
-    """The file `STOP` in a job directory, by which a server that was told to stop asks the chief to save."""
+    """The file `STOP` in a job directory, by which a replica that was told to stop asks the chief to save."""
 
     def __init__(self, job_dir: str) -> None:
         self._path = epath.Path(job_dir) / "STOP"
 
     def set(self, who: str) -> None:
         """Asks."""
-        self._path.write_text(who)
+        with contextlib.suppress(OSError):  # a full disk: it leaves without being heard
+            self._path.write_text(who)
 
     def is_set(self) -> bool:
         """Whether somebody asks."""

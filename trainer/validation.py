@@ -1,14 +1,14 @@
 """Evaluation on the validation split while training goes on, and what is remembered of it.
 
-`validation.json` in the job directory holds the latest and the best evaluation (`step`, `loss`, `accuracy`);
-`best/ckpt-<step>` holds the whole state of the best. Selection is never on the test split.
+`validation.json` in the job directory holds the latest and the best evaluation (`step`, `loss`, `accuracy`, of two classes
+also `auc`); `best/ckpt-<step>` holds the whole state of the best. Selection is never on the test split.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -17,41 +17,67 @@ import tensorflow as tf
 from etils import epath
 
 from trainer import records
+from trainer.errors import reading
 from trainer.files import write_text
 from trainer.manifest import Manifest
+from trainer.models import Builder
+from trainer.roc import auc
 from trainer.state import State
 
 SPLIT = "validation"
 FILE = "validation.json"
+_KEPT_BYTES = 256 << 20
 
 
 class Validator:
     """Scores weights on the validation split, in a model of its own outside any strategy."""
 
-    def __init__(self, build: Callable[[], keras.Model], manifest: Manifest, data_dir: str, batch_size: int) -> None:
-        self._model, self._batch_size = build(), batch_size
-        self._columns = records.resident(manifest, data_dir, SPLIT)
-        self._labels = self._columns.pop(manifest.label)
-        self._function = tf.function(self._sums, reduce_retracing=True)
+    def __init__(self, build: Builder, manifest: Manifest, data_dir: str, batch_size: int) -> None:
+        self._build, self._batch_size = build, batch_size
+        self._manifest, self._data_dir, self._prepare = manifest, data_dir, build.prepare
+        self._kept: list[records.Columns] | None = None
+        self._model: keras.Model | None = None
+        self._function = tf.function(self._sums, reduce_retracing=True, autograph=False)
 
     def score(self, weights: list[np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
-        """Mean `loss` and `accuracy` over the split; None when `interrupted` says that there is no time for it."""
+        """Mean `loss` and `accuracy` over the split, and `auc` if there are two classes.
+
+        None when `interrupted` says that there is no time for it.
+        """
+        self._model = self._model or self._build()  # not before: a start must not wait for it
         self._model.set_weights(weights)
-        examples, sums = len(self._labels), np.zeros(2)
-        for start in range(0, examples, self._batch_size):
+        sums, margins, truths = np.zeros(2), [], []
+        for batch in self._batches():
             if interrupted():
                 return None
-            batch = slice(start, start + self._batch_size)
-            features = {name: column[batch] for name, column in self._columns.items()}
-            sums += self._function(features, self._labels[batch]).numpy()
-        loss, accuracy = (sums / examples).tolist()
-        return {"loss": loss, "accuracy": accuracy}
+            features = dict(batch)
+            labels = features.pop(self._manifest.label)
+            part, margin = self._function(features, labels)
+            sums += part.numpy()
+            margins.append(margin.numpy())
+            truths.append(labels.numpy())
+        loss, accuracy = (sums / self._manifest.split(SPLIT).examples).tolist()
+        score = {"loss": loss, "accuracy": accuracy}
+        if self._model.output_shape[-1] == 2:
+            score["auc"] = auc(np.concatenate(margins), np.concatenate(truths) == 1)
+        return {name: value for name, value in score.items() if value is not None}
 
-    def _sums(self, features: records.Columns, labels: tf.Tensor) -> tf.Tensor:
+    def _batches(self) -> Iterable[records.Columns]:
+        """The split as the model takes it; kept, if that is small."""
+        if self._kept is not None:
+            return self._kept
+        batches = map(self._prepare, records.batches(self._manifest, self._data_dir, SPLIT, self._batch_size))
+        if records.decoded_bytes(self._manifest, SPLIT) > _KEPT_BYTES:
+            return batches
+        self._kept = list(batches)
+        return self._kept
+
+    def _sums(self, features: records.Columns, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Summed loss and hits, and by how much the last class leads the first, [N]."""
         logits = self._model(features, training=False)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         hits = tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32)
-        return tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits)])
+        return tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits)]), logits[:, -1] - logits[:, 0]
 
 
 class Scores:
@@ -64,7 +90,11 @@ class Scores:
     def load(self) -> dict[str, dict[str, Any]]:
         """`latest` and `best`; empty before the first."""
         path = epath.Path(self._job_dir) / FILE
-        return json.loads(path.read_text()) if path.exists() else {}
+        if not path.exists():
+            return {}
+        with reading(path):
+            scores = json.loads(path.read_text())
+            return {which: {**scores[which], "step": int(scores[which]["step"])} for which in ("latest", "best")}
 
     @property
     def latest_step(self) -> int:

@@ -18,8 +18,9 @@ from typing import IO
 
 import numpy as np
 
-from components.convert import archive, memory
+from components.convert import archive
 from components.convert.images import ImageSource, one_path
+from components.convert.store import MEMORY, Store, fill
 from trainer.errors import UserError
 
 _SHAPE = (3, 32, 32)
@@ -60,7 +61,7 @@ class CifarReader:
         path = self._path(source)
         return list(self._find(path).values()) if path.is_dir() else [path]
 
-    def read(self, source: str | Sequence[str] | None) -> ImageSource:
+    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> ImageSource:
         """Reads the set from a directory (any number of whole records a file) or an archive (the original only).
 
         Raises:
@@ -76,8 +77,7 @@ class CifarReader:
         parts, slots = {}, {}
         for split, files in self.files_of.items():
             ends = np.cumsum([records[file] for file in files])
-            memory.require(int(ends[-1]) * self._record_bytes, path)
-            parts[split] = np.empty((ends[-1], self._record_bytes), np.uint8)
+            parts[split] = store.empty((int(ends[-1]), self._record_bytes), path)
             slots |= zip(files, np.split(parts[split], ends[:-1]), strict=True)
         try:
             for file, place, stream in streams:
@@ -147,11 +147,8 @@ class CifarReader:
 
     def _fill(self, slot: np.ndarray, place: str, stream: IO[bytes]) -> None:
         """Reads a file into the records [N, record_bytes] set aside for it, and looks at its labels."""
-        due = memoryview(slot).cast("B")
-        while due and (got := stream.readinto(due[: archive.CHUNK_BYTES])):
-            due = due[got:]
-        if due:
-            raise UserError(f"{place}: cut short; {len(due)} of {slot.nbytes} bytes are missing")
+        if missing := fill(slot, stream):
+            raise UserError(f"{place}: cut short; {missing} of {slot.nbytes} bytes are missing")
         for byte, values in enumerate(self.labels):
             if (wrong := slot[:, byte] >= values).any():
                 record = int(wrong.argmax())

@@ -2,25 +2,28 @@
 
     manifest = convert(Options(dataset="mnist", source="downloads/mnist", output="data/mnist"))
 
-The same source and arguments give the same bytes in every file.
+The same source and arguments give the same bytes in every file, on any number of processes and in any memory.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import os
 import pathlib
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from components.convert import output, splits, tfrecord
+from components.convert import drift, machine, output, workers
 from components.convert.options import Options
-from components.convert.source import Source, find_reader
+from components.convert.plan import Plan, Planned, Written
+from components.convert.progress import track
+from components.convert.source import find_reader
+from components.convert.statistics import Described
+from components.convert.store import Store
 from trainer.errors import UserError
-from trainer.manifest import Manifest, Shard, Split
+from trainer.manifest import Manifest
+
+_PROCESS_BYTES = 1 << 26  # to write, that make up for the start of a process
+_MEMORY_SHARE = 0.5  # of what the machine has, unless options say more
 
 
 def convert(options: Options) -> Manifest:
@@ -30,99 +33,97 @@ def convert(options: Options) -> Manifest:
       UserError: If the source cannot be read, or the output directory holds anything else. Nothing is left behind.
     """
     started = time.perf_counter()
-    reader = find_reader(options.dataset, options.schema)
     directory = pathlib.Path(options.output)
     with output.claim(directory):
         existing = output.finished(directory)
         if existing:
-            old = {key: existing.arguments.get(key) for key in options.arguments}
-            if old != options.arguments:
-                raise _occupied(directory, old, options.arguments)
-        source = reader.read(options.source)
+            output.refuse_other(directory, existing.arguments, options.arguments)
+        plan = read(options)
+        described = describe(plan, options)
         if existing:
-            manifest = _write(source, options, None)
-            if manifest.fingerprint != existing.fingerprint:
-                old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
-                raise _occupied(directory, old, new)
+            manifest = plan.manifest(_write(plan, options, None), described)
+            old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
+            output.refuse_other(directory, old, new)
             output.verify(directory, existing)
+            output.tidy(directory)
         else:
-            manifest = output.build(directory, lambda work: _write(source, options, work))
-    seconds = time.perf_counter() - started
-    examples = sum(split.examples for split in manifest.splits.values())
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    print(
-        f"{directory}: {manifest.name} {'was already there, nothing is changed' if existing else 'is ready'}: "
-        f"{examples:,} examples in {len(shards)} shards, {sum(shard.bytes for shard in shards):,} bytes; "
-        f"{seconds:.2f} s, {examples / seconds:,.0f} examples/s"
-    )
+
+            def build(work: pathlib.Path) -> Manifest:
+                manifest = plan.manifest(_write(plan, options, work), described)
+                write_page(plan, manifest, options, work)
+                return manifest
+
+            manifest = output.build(directory, build)
+    outcome = "was already there, nothing is changed" if existing else "is ready"
+    tell(directory, manifest, time.perf_counter() - started, outcome)
     return manifest
 
 
-def _occupied(directory: pathlib.Path, old: Mapping[str, object], new: Mapping[str, object]) -> UserError:
-    differing = [key for key in {**new, **old} if key == "dataset" or old.get(key) != new.get(key)]
-    old, new = (" ".join(f"{key}={arguments.get(key)}" for key in differing) for arguments in (old, new))
-    return UserError(
-        f"--output {directory} holds another dataset ({old}; asked for is {new}); choose another directory or delete it"
+def read(options: Options) -> Plan:
+    """Reads the source and plans its conversion.
+
+    Raises:
+      UserError: If the source is not what it should be, or the output does not fit on its disk.
+    """
+    reader, directory = find_reader(options.dataset, **options.reading), pathlib.Path(options.output)
+    budget = options.memory_gb * 1e9 if options.memory_gb else _MEMORY_SHARE * machine.memory_bytes()
+    plan = Plan(reader.read(options.source, Store(budget_bytes=budget, directory=directory)), options)
+    if plan.least_bytes > (free := shutil.disk_usage(directory).free):
+        raise UserError(f"--output {directory}: needs {plan.least_bytes:,} bytes, and its disk has {free:,} free")
+    return plan
+
+
+def describe(plan: Plan, options: Options) -> dict[str, Described]:
+    """Finds out what the splits say of every feature.
+
+    Raises:
+      UserError: If one is further from the training split than the options allow.
+    """
+    described = plan.describe(processes=_processes(plan, options))
+    drift.require({name: one.drift for name, one in described.items() if one.drift}, options.max_drift)
+    return described
+
+
+def write_page(plan: Plan, manifest: Manifest, options: Options, directory: pathlib.Path) -> None:
+    """Writes the page of the dataset into the directory."""
+    from components.convert import page  # what it needs is slow to import
+
+    text = page.render(manifest, plan.samples(), max_drift=options.max_drift)
+    (directory / output.PAGE).write_text(text, encoding="utf-8")
+
+
+def work(
+    plan: Plan, do: Callable[[Planned, workers.Advance], Written], shards: Sequence[Planned], options: Options
+) -> dict[str, Written]:
+    """Does something that writes, with several shards at once; returns by name what was written."""
+    with track("writing", sum(shard.stop - shard.start for shard in shards), "examples") as advance:
+        done = workers.run(do, shards, processes=_processes(plan, options), advance=advance)
+        return {shards[i].name: written for i, written in done}
+
+
+def _processes(plan: Plan, options: Options) -> int:
+    return options.processes or min(machine.cores(), 1 + plan.most_bytes // _PROCESS_BYTES)
+
+
+def _write(plan: Plan, options: Options, directory: pathlib.Path | None) -> dict[str, Written]:
+    """Writes all shards into the directory, or only computes their checksums."""
+    written = work(plan, lambda shard, advance: plan.write(shard, directory, advance=advance), plan.shards, options)
+    for split in plan.splits:
+        tell_written(split, [shard for shard in plan.shards if shard.split == split])
+    return written
+
+
+def tell_written(what: str, shards: Sequence[Planned]) -> None:
+    """Prints how many examples and shards there are."""
+    examples = sum(shard.stop - shard.start for shard in shards)
+    print(f"{what}: {examples:,} examples in {len(shards)} shard{'s' * (len(shards) != 1)}", flush=True)
+
+
+def tell(directory: pathlib.Path, manifest: Manifest, seconds: float, outcome: str) -> None:
+    """Prints what the directory holds now."""
+    examples = sum(split.examples for split in manifest.splits.values())
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    print(
+        f"{directory}: {manifest.name} {outcome}: {examples:,} examples in {len(shards)} shards, "
+        f"{sum(shard.bytes for shard in shards):,} bytes; {seconds:.2f} s, {examples / seconds:,.0f} examples/s"
     )
-
-
-def _write(source: Source, options: Options, directory: pathlib.Path | None) -> Manifest:
-    """Writes the shards into the directory, or only computes their checksums; returns the manifest."""
-    layout, classes = source.layout(), len(source.class_names)
-    parts = splits.carve(
-        {native: len(columns["label"]) for native, columns in source.splits.items()},
-        validation_fraction=options.validation_fraction,
-        test_fraction=options.test_fraction,
-        seed=options.seed,
-    )
-    training = len(parts["train"][1])
-    if options.shards > training:
-        raise UserError(f"--shards {options.shards}: there are only {training} training examples to put into them")
-    written = {}
-    for split, (native, rows) in parts.items():
-        columns = source.splits[native]
-        count = max(1, round(options.shards * len(rows) / training))
-        shards = _write_shards(split, count, layout, columns, rows, directory)
-        histogram = np.bincount(columns["label"][rows], minlength=classes)
-        written[split] = Split(examples=len(rows), class_histogram=tuple(histogram.tolist()), shards=shards)
-        print(f"{split}: {len(rows):,} examples in {len(shards)} shard{'s' * (len(shards) != 1)}", flush=True)
-    return Manifest(
-        name=source.name,
-        origin=source.origin,
-        label="label",
-        class_names=source.class_names,
-        record_bytes=layout.record_bytes,
-        features=tuple(
-            dataclasses.replace(
-                feature, offset=layout.offsets.get(feature.name), num_bytes=layout.widths.get(feature.name)
-            )
-            for feature in source.features(parts["train"][1])
-        ),
-        splits=written,
-        arguments={**options.arguments, **source.arguments},
-        **source.encodings(parts["train"][1]),
-    )
-
-
-def _write_shards(
-    split: str,
-    count: int,
-    layout: tfrecord.Layout,
-    columns: Mapping[str, tfrecord.Column],
-    rows: np.ndarray,
-    directory: pathlib.Path | None,
-) -> tuple[Shard, ...]:
-    """Contiguous pieces of the rows, as equal as can be; none of an empty split."""
-    shards = []
-    for i, piece in enumerate(np.array_split(rows, count) if len(rows) else ()):
-        name = f"{split}-{i:05d}-of-{count:05d}"
-        file = f"{name}.tfrecord"
-        written = tfrecord.write(directory / file if directory else os.devnull, layout, columns, rows=piece)
-        shard = Shard(file=file, examples=len(piece), bytes=written.bytes, sha256=written.sha256)
-        if layout.record_bytes is None:
-            index = written.offsets.astype("<i8").tobytes()
-            shard = dataclasses.replace(shard, index=f"{name}.index", index_sha256=hashlib.sha256(index).hexdigest())
-            if directory:
-                (directory / shard.index).write_bytes(index)
-        shards.append(shard)
-    return tuple(shards)

@@ -1,8 +1,8 @@
 """CSV files as columns of numbers and strings, read quickly and checked strictly.
 
-    table = read([pathlib.Path("trips.csv")], schema)
-    table.columns["fare"]                     # float64 [N]
-    raise table.error(row, "tips: ...")       # trips.csv: line 17: tips: ...
+    for block in read([pathlib.Path("trips.csv")], schema):
+        block.columns["fare"]                     # float64 [N]
+        raise block.error(row, "tips: ...")       # trips.csv: line 17: tips: ...
 
 Arrow reads a file fast but tells little of what is wrong with it. So when it fails, or a value is missing or not
 finite, the file is read once more line by line, to say where and what.
@@ -13,41 +13,44 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import math
+import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from components.convert import memory
+from components.convert.progress import track
 from components.convert.schema import Column, Schema
 from trainer.errors import UserError, unknown
 
 _ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
-_BLOCK_BYTES = 1 << 24  # read at once; no row may be longer
-_BYTES_PER_BYTE = 8  # of memory for those of a file; seen were 4 with long values, 7 with short ones
+_LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 24  # read at once; no row may be longer
+_AHEAD = 64  # blocks' worth of memory: Arrow reads up to 32 in advance
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Table:
-    """The rows of all files, in order.
+class Block:
+    """Some rows of a file, in order.
 
     Attributes:
       columns: By feature name: float64 or int64 [N], or an Arrow array of strings; the default where a value is missing.
       missing: Of each column that has a default, bool [N]: where a value is missing.
-      files: Each file with its number of rows.
-      positions: Of each row in all files together, int64 [N]; None if all are here.
+      path: Of the file.
+      positions: Of each row among those of the file, int64 [N].
     """
 
     columns: Mapping[str, np.ndarray | pa.LargeStringArray]
     missing: Mapping[str, np.ndarray]
-    files: Sequence[tuple[pathlib.Path, int]]
-    positions: np.ndarray | None = None
+    path: pathlib.Path
+    positions: np.ndarray
 
-    def filtered(self, keep: np.ndarray) -> Table:
+    def filtered(self, keep: np.ndarray) -> Block:
         """The rows for which `keep`, bool [N], is true."""
         return dataclasses.replace(
             self,
@@ -56,23 +59,23 @@ class Table:
                 for name, values in self.columns.items()
             },
             missing={name: where[keep] for name, where in self.missing.items()},
-            positions=np.flatnonzero(keep),
+            positions=self.positions[keep],
         )
 
     def error(self, row: int, message: str) -> UserError:
         """An error that names the file and the line of a row."""
-        if self.positions is not None:
-            row = int(self.positions[row])
-        for path, rows in self.files:
-            if row < rows:
-                line = next(line for i, (line, _) in enumerate(_lines(path)) if i == row + 1)  # the first is the header
-                return UserError(f"{path}: line {line}: {message}")
-            row -= rows
-        raise IndexError(row)
+        header_and_rows = enumerate(_lines(self.path), -1)
+        line = next(line for i, (line, _) in header_and_rows if i == self.positions[row])
+        return UserError(f"{self.path}: line {line}: {message}")
 
 
-def read(paths: Sequence[pathlib.Path], schema: Schema) -> Table:
+def read(paths: Sequence[pathlib.Path], schema: Schema, *, working_bytes: float = math.inf) -> Iterator[Block]:
     """Reads files that all have the columns of the schema, in any order.
+
+    Args:
+      paths: Of the files.
+      schema: Theirs.
+      working_bytes: Of memory, about.
 
     Raises:
       UserError: If a file is no such table or a value is not what the schema says; it names file and line.
@@ -80,18 +83,11 @@ def read(paths: Sequence[pathlib.Path], schema: Schema) -> Table:
     for path in paths:
         if paths.count(path) > 1:
             raise UserError(f"{path}: is given more than once")
-    memory.require(_BYTES_PER_BYTE * sum(map(_size, paths)), f"{paths[0]}{' and the others' * (len(paths) > 1)}")
-    tables = [_read(path, schema) for path in paths]
-    columns, missing = {}, {}
-    for column in schema.columns.values():
-        parts = [table[column.header] for table in tables]
-        array = pa.chunked_array([chunk for part in parts for chunk in part.chunks], _ARROW[column.type])
-        array = array.combine_chunks()
-        if column.default is not None:
-            missing[column.name] = array.is_null().to_numpy(zero_copy_only=False)
-            array = array.fill_null(column.default)
-        columns[column.name] = array if column.type == "string" else array.to_numpy()
-    return Table(columns=columns, missing=missing, files=[(p, t.num_rows) for p, t in zip(paths, tables, strict=True)])
+    block_bytes = int(min(_MOST_BLOCK_BYTES, max(_LEAST_BLOCK_BYTES, working_bytes / _AHEAD)))
+    names = f"{paths[0].name}{f' and {len(paths) - 1} more' * (len(paths) > 1)}"
+    with track(f"reading {names}", sum(map(_size, paths)), "bytes") as advance:
+        for path in paths:
+            yield from _read(path, schema, block_bytes, advance)
 
 
 def _size(path: pathlib.Path) -> int:
@@ -101,35 +97,56 @@ def _size(path: pathlib.Path) -> int:
         raise UserError(f"{path}: {error.strerror}") from None
 
 
-def _read(path: pathlib.Path, schema: Schema) -> pa.Table:
-    positions = _positions(path, schema)
+def _read(path: pathlib.Path, schema: Schema, block_bytes: int, advance: Callable[[int], object]) -> Iterator[Block]:
+    positions, rows = _positions(path, schema), 0
     try:
-        table = pyarrow.csv.read_csv(
-            path,
-            # By one thread: with quoted line ends another gains nothing.
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-            pyarrow.csv.ParseOptions(newlines_in_values=True),
-            pyarrow.csv.ConvertOptions(
-                include_columns=[column.header for column in schema.columns.values()],
-                column_types={column.header: _ARROW[column.type] for column in schema.columns.values()},
-                null_values=list(schema.missing),
-                strings_can_be_null=True,
-            ),
-        )
+        with pa.OSFile(os.fspath(path)) as file:
+            at = 0
+            for batch in _batches(file, schema, block_bytes):
+                if not all(_fits(batch[column.header], column) for column in schema.columns.values()):
+                    _explain(path, schema, positions)
+                    raise UserError(f"{path}: a value is missing or not finite")
+                yield _block(batch, schema, path, rows)
+                rows += batch.num_rows
+                advance(-at + (at := file.tell()))
+    except pa.ArrowMemoryError:
+        raise  # which is no fault of the file
     except (pa.ArrowException, OSError) as error:
         _explain(path, schema, positions)
         raise UserError(f"{path}: {' '.join(str(error).split())}") from None
-    if not table.num_rows:
+    if not rows:
         raise UserError(f"{path}: has a header and no rows")
-    fits = all(_fits(table[column.header], column) for column in schema.columns.values())
-    if not fits or _odd_quotes(path):
+    if _odd_quotes(path):
         _explain(path, schema, positions)
-    if not fits:
-        raise UserError(f"{path}: a value is missing or not finite")
-    return table
 
 
-def _fits(values: pa.ChunkedArray, column: Column) -> bool:
+def _batches(file: pa.NativeFile, schema: Schema, block_bytes: int) -> pyarrow.csv.CSVStreamingReader:
+    return pyarrow.csv.open_csv(
+        file,
+        # By one thread: with quoted line ends another gains nothing.
+        pyarrow.csv.ReadOptions(use_threads=False, block_size=block_bytes),
+        pyarrow.csv.ParseOptions(newlines_in_values=True),
+        pyarrow.csv.ConvertOptions(
+            include_columns=[column.header for column in schema.columns.values()],
+            column_types={column.header: _ARROW[column.type] for column in schema.columns.values()},
+            null_values=list(schema.missing),
+            strings_can_be_null=True,
+        ),
+    )
+
+
+def _block(batch: pa.RecordBatch, schema: Schema, path: pathlib.Path, first: int) -> Block:
+    columns, missing = {}, {}
+    for column in schema.columns.values():
+        array = batch[column.header]
+        if column.default is not None:
+            missing[column.name] = array.is_null().to_numpy(zero_copy_only=False)
+            array = array.fill_null(column.default)
+        columns[column.name] = array if column.type == "string" else array.to_numpy()
+    return Block(columns=columns, missing=missing, path=path, positions=np.arange(first, first + batch.num_rows))
+
+
+def _fits(values: pa.Array, column: Column) -> bool:
     if values.null_count and column.default is None:
         return False
     # False of NaN too, which compares with nothing; of missing values nothing is said.
@@ -139,7 +156,7 @@ def _fits(values: pa.ChunkedArray, column: Column) -> bool:
 def _odd_quotes(path: pathlib.Path) -> bool:
     """Whether a quote may be open at the end: Arrow takes all from there for one value, and says nothing."""
     with open(path, "rb") as file:
-        return sum(block.count(b'"') for block in iter(lambda: file.read(_BLOCK_BYTES), b"")) % 2 == 1
+        return sum(block.count(b'"') for block in iter(lambda: file.read(_LEAST_BLOCK_BYTES), b"")) % 2 == 1
 
 
 def _positions(path: pathlib.Path, schema: Schema) -> dict[str, int]:
@@ -199,10 +216,10 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
 
     Bytes that are not UTF-8 become surrogates.
     """
-    csv.field_size_limit(_BLOCK_BYTES)
+    csv.field_size_limit(_MOST_BLOCK_BYTES)
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader, line = csv.reader(file, strict=True), 1
+            reader, line = csv.reader(_bounded(file), strict=True), 1
             try:
                 for cells in reader:
                     if cells:
@@ -212,3 +229,11 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
                 raise UserError(f"{path}: line {line}: {error}") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
+
+
+def _bounded(file: IO[str]) -> Iterator[str]:
+    """The lines of a file, none of which may fill the memory."""
+    while line := file.readline(_MOST_BLOCK_BYTES):
+        if len(line) == _MOST_BLOCK_BYTES:
+            raise csv.Error(f"no line end in {_MOST_BLOCK_BYTES:,} characters; is it a CSV file?")
+        yield line

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from components.convert.store import MEMORY, Store
 from trainer.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class CsvReader:
     """
 
     name: str
-    schema: pathlib.Path | None = None
+    schema: str | pathlib.Path | None = None
 
     def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
         """The schema and the files of the table; a directory stands for its `*.csv` files in the order of their names.
@@ -43,9 +44,9 @@ class CsvReader:
             paths += found
         if absent := [path for path in paths if not path.is_file()]:
             raise UserError(f"{absent[0]}: no such file")
-        return [self.schema, *paths]
+        return [pathlib.Path(self.schema), *paths]
 
-    def read(self, source: str | Sequence[str] | None) -> TableSource:
+    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> TableSource:
         """Reads the table.
 
         Raises:
@@ -54,4 +55,4 @@ class CsvReader:
         schema, *paths = self.files(source)
         from components.convert import schema_file, table
 
-        return table.read(paths, schema_file.load(schema))
+        return table.read(paths, schema_file.load(schema), store)

@@ -19,7 +19,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from components.convert import memory
+from components.convert.progress import track
+from components.convert.store import MEMORY, Store, fill
 from trainer.errors import UserError
 
 _IMAGES, _LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
@@ -60,23 +61,23 @@ def _variant(directory: pathlib.Path, name: str) -> pathlib.Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def read_pair(images: pathlib.Path, labels: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
+def read_pair(images: pathlib.Path, labels: pathlib.Path, store: Store = MEMORY) -> tuple[np.ndarray, np.ndarray]:
     """Images as uint8 [N, height, width, 1] and labels as uint8 [N], with N, height and width at least 1.
 
     Raises:
       UserError: If a file is not what its name says or their numbers differ; it names the file.
     """
-    pixels, classes = read(images, dimensions=3), read(labels, dimensions=1)
+    pixels, classes = (read(path, dimensions=n, store=store) for path, n in ((images, 3), (labels, 1)))
     if len(pixels) != len(classes):
         raise UserError(f"{labels}: {len(classes)} labels for the {len(pixels)} images of {images.name}")
     return pixels[..., np.newaxis], classes
 
 
-def read(path: pathlib.Path, *, dimensions: int) -> np.ndarray:
+def read(path: pathlib.Path, *, dimensions: int, store: Store = MEMORY) -> np.ndarray:
     """The uint8 array of that many dimensions in an IDX file; it has at least one element.
 
     Raises:
-      UserError: If the file is no such array, is cut short, has bytes to spare or does not fit into memory.
+      UserError: If the file is no such array, is cut short, has bytes to spare or, unpacked, fits nowhere.
     """
     try:
         with open(path, "rb") as raw:
@@ -84,19 +85,25 @@ def read(path: pathlib.Path, *, dimensions: int) -> np.ndarray:
             raw.seek(0)
             with gzip.open(raw) if packed else raw as file:
                 shape = _shape(path, file.read(4), file.read(4 * dimensions), dimensions)
-                due = math.prod(shape)
+                due, size = math.prod(shape), os.path.getsize(path)
                 # Reading sets aside what the header claims, so the claim is weighed first.
-                if due > os.path.getsize(path) * (_DEFLATE_RATIO if packed else 1):
+                if due > size * (_DEFLATE_RATIO if packed else 1):
                     raise UserError(f"{path}: cut short; its header promises {due} bytes of data")
-                memory.require(due, path)
-                data = file.read(due)
-                if len(data) < due:
-                    raise UserError(f"{path}: cut short; {len(data)} bytes of data where its header promises {due}")
-                if file.read(1):
+                if packed:
+                    array = store.empty(shape, path)
+                    with track(f"unpacking {path.name}", due, "bytes") as advance:
+                        missing = fill(array, file, advance)
+                    spare = len(file.read(1)) - missing
+                else:
+                    spare = size - file.tell() - due
+                    array = None if spare else store.map(path, shape, offset=file.tell())
+                if spare < 0:
+                    raise UserError(f"{path}: cut short; {due + spare} bytes of data where its header promises {due}")
+                if spare:
                     raise UserError(f"{path}: more data than the {due} bytes that its header promises")
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    return np.frombuffer(data, np.uint8).reshape(shape)
+    return array
 
 
 def _shape(path: pathlib.Path, magic: bytes, sizes: bytes, dimensions: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from components.convert import idx
+from components.convert.store import MEMORY, Store
 from components.convert.tfrecord import Field, Layout
 from components.convert.wire import varint_bytes
 from trainer.errors import UserError
@@ -108,7 +109,7 @@ class IdxReader:
         """The files that `read` reads."""
         return [path for pair in self._pairs(source).values() for path in pair]
 
-    def read(self, source: str | Sequence[str] | None) -> ImageSource:
+    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> ImageSource:
         """Reads the set from the directory `source`, or the embedded one.
 
         Raises:
@@ -116,7 +117,8 @@ class IdxReader:
         """
         pairs = self._pairs(source)
         splits = {
-            split: dict(zip(("image", "label"), idx.read_pair(*pair), strict=True)) for split, pair in pairs.items()
+            split: dict(zip(("image", "label"), idx.read_pair(*pair, store), strict=True))
+            for split, pair in pairs.items()
         }
         largest = max(int(columns["label"].max()) for columns in splits.values())
         class_names = self.class_names or tuple(str(label) for label in range(largest + 1))
@@ -124,8 +126,12 @@ class IdxReader:
         for split, (images, labels) in pairs.items():
             if (shape := splits[split]["image"].shape[1:3]) != (height, width):
                 raise UserError(f"{images}: images of {shape[0]} x {shape[1]} pixels; {height} x {width} in train")
-            if (label := splits[split]["label"].max()) >= len(class_names):
-                raise UserError(f"{labels}: label {label}; {self.name} has classes 0 to {len(class_names) - 1}")
+            if (wrong := splits[split]["label"] >= len(class_names)).any():
+                record = int(wrong.argmax())
+                raise UserError(
+                    f"{labels}: record {record} has label {splits[split]['label'][record]}; {self.name} has classes 0 to "
+                    f"{len(class_names) - 1}"
+                )
         return ImageSource(
             name=self.name,
             origin=self.origin,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from trainer.errors import UserError
+
+_SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -12,14 +15,21 @@ class Options:
     """Arguments of a conversion.
 
     Attributes:
-      dataset: A name of `source.READERS`.
-      source: The source's directory or file, or several files; None for an embedded dataset.
+      dataset: A name of `source.READERS`, or `tfds:` and one of TensorFlow Datasets.
+      source: The source's directory or file, or several files; None for a dataset that is embedded or downloaded.
       schema: Schema file of the dataset `csv`.
+      image_size: `HEIGHTxWIDTH` that a model gets of image files; None for their own.
+      encoding: How image files are stored, `raw` (pixels) or `source` (as they are); None to decide by their sizes.
+      download_dir: Where downloads are kept; None for a folder of the user's cache.
       output: Directory of the result.
       shards: Files of the training split; the other splits get as many in proportion, at least one.
       test_fraction: Part of the training examples that becomes the test split, if the source has none.
       validation_fraction: Part of the rest that becomes the validation split, if the source has none.
       seed: Decides which examples these are.
+      max_drift: How far a feature or the label may be from the training split in another one, from 0 to 1 (see `drift`).
+      processes: That write shards; None for as many as the machine has cores for and the data is worth.
+      memory_gb: Gigabytes for the data and all working space, beside what the programs need themselves (about 0.1 for
+        each process); None for half of what the machine has.
 
     Raises:
       UserError: If a number is out of its range or a path is a URL.
@@ -28,16 +38,23 @@ class Options:
     dataset: str = "digits"
     source: str | tuple[str, ...] | None = None
     schema: str | None = None
+    image_size: str | None = None
+    encoding: str | None = None
+    download_dir: str | None = None
     output: str
     shards: int = 8
     validation_fraction: float = 0.1
     test_fraction: float = 0.2
     seed: int = 0
+    max_drift: float = 1.0
+    processes: int | None = None
+    memory_gb: float | None = None
 
     def __post_init__(self):
         sources = (self.source,) if isinstance(self.source, str) else self.source or ()
         flags = [("--source", path) for path in sources]
-        for flag, path in (*flags, ("--schema", self.schema or ""), ("--output", self.output)):
+        flags += [("--schema", self.schema or ""), ("--download-dir", self.download_dir or "")]
+        for flag, path in (*flags, ("--output", self.output)):
             if "://" in path:
                 raise UserError(f"{flag} {path}: must be a path here (a mounted bucket is one)")
         if self.shards < 1:
@@ -47,12 +64,35 @@ class Options:
                 raise UserError(f"--{flag.replace('_', '-')} {fraction}: must be at least 0 and less than 1")
         if not 0 <= self.seed < 2**64:
             raise UserError(f"--seed {self.seed}: must be at least 0 and less than 2**64")
+        if not 0 <= self.max_drift <= 1:
+            raise UserError(f"--max-drift {self.max_drift}: must be from 0 to 1; 1 allows any")
+        if self.processes is not None and self.processes < 1:
+            raise UserError(f"--processes {self.processes}: must be at least 1")
+        if self.memory_gb is not None and not self.memory_gb >= 0.1:
+            raise UserError(f"--memory-gb {self.memory_gb}: must be at least 0.1")
+        if self.image_size and not _SIZE.fullmatch(self.image_size):
+            raise UserError(f"--image-size {self.image_size}: must be HEIGHTxWIDTH in pixels, such as 224x224")
+        if self.encoding not in (None, "raw", "source"):
+            raise UserError(f"--encoding {self.encoding}: must be raw (pixels) or source (files as they are)")
+
+    @property
+    def reading(self) -> dict[str, object]:
+        """What `source.find_reader` takes beside the dataset."""
+        size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
+        return {
+            "schema": self.schema,
+            "image_size": size,
+            "encoding": self.encoding,
+            "download_dir": self.download_dir,
+        }
 
     @property
     def arguments(self) -> dict[str, str | int | float]:
         """Those that decide the content: no paths. What a schema says is added by the source."""
+        images = {"image_size": self.image_size, "encoding": self.encoding}
         return {
             "dataset": self.dataset,
+            **{name: value for name, value in images.items() if value is not None},
             "shards": self.shards,
             "validation_fraction": float(self.validation_fraction),
             "test_fraction": float(self.test_fraction),

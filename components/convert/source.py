@@ -3,22 +3,24 @@
     source = find_reader("mnist").read("downloads/mnist")
     source.splits["train"]["image"].shape     # (60000, 28, 28, 1)
 
-A new kind of source is another `Reader` and an entry in `READERS`.
+A new kind of source is another `Reader` and an entry in `_FROM_FILES`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
-from components.convert import cifar
+from components.convert import cifar, digests
 from components.convert.csv_reader import CsvReader
+from components.convert.folder import FolderReader
 from components.convert.images import IdxReader
+from components.convert.published import OFFERED, Published
+from components.convert.splits import Rows
+from components.convert.store import Store
+from components.convert.tfds import TFDS, TfdsReader
 from components.convert.tfrecord import Column, Layout
 from trainer.errors import UserError, unknown
 from trainer.manifest import Encoding, Feature
@@ -27,7 +29,7 @@ Paths = str | Sequence[str] | None
 
 
 class Source(Protocol):
-    """Examples as their authors split them, in memory.
+    """Examples as their authors split them, in memory or read as they are asked for.
 
     Attributes:
       name: Of the dataset.
@@ -47,10 +49,10 @@ class Source(Protocol):
     def layout(self) -> Layout:
         """How a record is laid out."""
 
-    def features(self, training: np.ndarray) -> tuple[Feature, ...]:
+    def features(self, training: Rows) -> tuple[Feature, ...]:
         """The manifest's, given which examples of `train` are for training."""
 
-    def encodings(self, training: np.ndarray) -> dict[str, tuple[Encoding, ...]]:
+    def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
         """The manifest's `deep` and `wide`, if any."""
 
 
@@ -66,14 +68,14 @@ class Reader(Protocol):
     def files(self, source: Paths) -> list[pathlib.Path]:
         """The files that `read` reads."""
 
-    def read(self, source: Paths) -> Source:
-        """Reads the source."""
+    def read(self, source: Paths, store: Store) -> Source:
+        """Reads the source; what the store has no room for is not held in memory."""
 
 
 _SCHEMAS = pathlib.Path(__file__).with_name("schemas")
 _FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
-READERS: Mapping[str, Reader] = {
+_FROM_FILES: Mapping[str, Reader] = {
     reader.name: reader
     for reader in (
         IdxReader(
@@ -92,28 +94,48 @@ READERS: Mapping[str, Reader] = {
         CsvReader(name="taxi", schema=_SCHEMAS / "taxi.yaml"),
         CsvReader(name="taxi_cents", schema=_SCHEMAS / "taxi_cents.yaml"),
         CsvReader(name="csv"),
+        FolderReader(),
     )
+}
+READERS: Mapping[str, Reader] = {
+    name: Published(reader=reader, offered=OFFERED[name]) if name in OFFERED else reader
+    for name, reader in _FROM_FILES.items()
 }
 
 
-def find_reader(dataset: str, schema: str | None = None) -> Reader:
+def find_reader(
+    dataset: str,
+    *,
+    schema: str | None = None,
+    image_size: tuple[int, int] | None = None,
+    encoding: str | None = None,
+    download_dir: str | None = None,
+) -> Reader:
     """The reader of that name.
 
     Args:
       dataset: Its name.
       schema: A schema file for `csv`.
+      image_size: Height and width that a model gets, for datasets of image files.
+      encoding: How these are stored, `raw` or `source`.
+      download_dir: For datasets that can be downloaded.
 
     Raises:
-      UserError: If there is none, naming the nearest; if it takes no schema.
+      UserError: If there is none, naming the nearest; if something else means nothing to it.
     """
-    if dataset not in READERS:
-        raise unknown("dataset", dataset, READERS)
-    reader = READERS[dataset]
-    if schema is None:
-        return reader
-    if not isinstance(reader, CsvReader) or reader.schema:
-        raise UserError(f"--schema {schema} means nothing to dataset {dataset!r}; leave it out, or use --dataset csv")
-    return dataclasses.replace(reader, schema=pathlib.Path(schema))
+    reader = TfdsReader(name=dataset) if dataset.startswith(TFDS) else READERS.get(dataset)
+    if reader is None:
+        raise UserError(f"{unknown('dataset', dataset, READERS)}, or {TFDS}NAME of TensorFlow Datasets")
+    schema = pathlib.Path(schema) if schema else None
+    given = {"schema": schema, "image_size": image_size, "encoding": encoding, "download_dir": download_dir}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if getattr(reader, name, "") is not None:
+            repair = ", or use --dataset csv" if name == "schema" else ""
+            shown = "x".join(map(str, value)) if name == "image_size" else value
+            flag = f"--{name.replace('_', '-')} {shown}"
+            raise UserError(f"{flag} means nothing to dataset {dataset!r}; leave it out{repair}")
+    return dataclasses.replace(reader, **given)
 
 
 def source_digest(dataset: str, source: Paths, schema: str | None = None) -> str:
@@ -122,8 +144,6 @@ def source_digest(dataset: str, source: Paths, schema: str | None = None) -> str
     Raises:
       UserError: If the dataset is unknown or its files are missing.
     """
-    digest = hashlib.sha256()
-    for path in find_reader(dataset, schema).files(source):
-        with open(path, "rb") as file:
-            digest.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return digest.hexdigest()
+    reader = find_reader(dataset, schema=schema)
+    own = getattr(reader, "digest", None)
+    return own(source) if own else digests.of_files(reader.files(source))

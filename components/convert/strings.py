@@ -19,13 +19,16 @@ class Strings:
     Attributes:
       data: uint8, the values one after another.
       lengths: int64 [N], bytes of each.
+      ends: int64 [N], the sum of the lengths up to each; computed unless given.
     """
 
     data: np.ndarray
     lengths: np.ndarray
+    ends: np.ndarray | None = None
 
     def __post_init__(self):
-        object.__setattr__(self, "_ends", np.cumsum(self.lengths))
+        if self.ends is None:
+            object.__setattr__(self, "ends", np.cumsum(self.lengths))
 
     @classmethod
     def of(cls, values: Sequence[bytes]) -> Strings:
@@ -39,13 +42,11 @@ class Strings:
     def __getitem__(self, rows: np.ndarray) -> Strings:
         """The values at the given rows."""
         lengths = self.lengths[rows]
-        starts = self._ends[rows] - lengths
+        starts = self.ends[rows] - lengths
         positions = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
         return Strings(data=self.data[positions], lengths=lengths)
 
     def tolist(self) -> list[bytes]:
         """The values."""
         data = self.data.tobytes()
-        return [
-            data[end - length : end] for end, length in zip(self._ends.tolist(), self.lengths.tolist(), strict=True)
-        ]
+        return [data[end - length : end] for end, length in zip(self.ends.tolist(), self.lengths.tolist(), strict=True)]

@@ -9,39 +9,43 @@ What it tells comes from the training examples alone.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.convert import csv_file
-from components.convert.csv_file import Table
+from components.convert import csv_file, vocabulary
+from components.convert.csv_file import Block
 from components.convert.schema import LABEL, Input, Label, Schema
+from components.convert.splits import Rows
+from components.convert.store import MEMORY, Store
 from components.convert.strings import Strings
-from components.convert.tfrecord import Column, Field, Layout
+from components.convert.tfrecord import Field, Layout
 from components.convert.wire import varint_bytes
 from trainer.errors import UserError
-from trainer.manifest import Encoding, Feature, Statistics
+from trainer.manifest import Encoding, Feature
+
+_BYTES_PER_VALUE = 200  # that a value takes while it is counted
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableSource:
-    """A table in memory.
+    """A table.
 
     Attributes:
       schema: What the columns are.
-      splits: `train` alone, with a column for each of the schema's and `label`.
+      splits: `train`, and others that are given, with a column for each of the schema's and `label`.
       missing: Of each column with a default, bool [N]: where a value is missing.
+      working_bytes: Of memory, about, for work on the columns.
     """
 
     schema: Schema
-    splits: Mapping[str, Mapping[str, Column]]
+    splits: Mapping[str, Mapping[str, np.ndarray | Strings]]
     missing: Mapping[str, np.ndarray]
+    working_bytes: float
 
     @property
     def name(self) -> str:
@@ -64,25 +68,28 @@ class TableSource:
         return {"schema": self.schema.content}
 
     @property
-    def _columns(self) -> Mapping[str, Column]:
+    def _columns(self) -> Mapping[str, np.ndarray | Strings]:
         return self.splits["train"]
 
     def layout(self) -> Layout:
         """How a record is laid out: every column, and the label."""
         fields = []
         for name, values in self._columns.items():
+            parts = [columns[name] for columns in self.splits.values()]
             if isinstance(values, Strings):
-                field = Field(name=name, kind="string", num_bytes=int(values.lengths.max()))
+                longest = max(int(part.lengths.max()) for part in parts)
+                field = Field(name=name, kind="string", num_bytes=longest)
             elif values.dtype == np.float32:
                 field = Field(name=name, kind="float", num_bytes=4)
             else:
-                num_bytes = 10 if values.min() < 0 else varint_bytes(int(values.max()))
+                largest = max(int(part.max()) for part in parts)
+                num_bytes = 10 if any(part.min() < 0 for part in parts) else varint_bytes(largest)
                 field = Field(name=name, kind="int64", num_bytes=num_bytes)
             fields.append(field)
         return Layout(fields)
 
-    def features(self, training: np.ndarray) -> tuple[Feature, ...]:
-        """The manifest's, with statistics of the training rows."""
+    def features(self, training: Rows) -> tuple[Feature, ...]:
+        """The manifest's, without statistics."""
         label = Feature(name=LABEL, dtype="int64", value_range=(0.0, len(self.class_names) - 1.0))
         columns = [
             Feature(
@@ -90,13 +97,12 @@ class TableSource:
                 dtype=column.dtype,
                 unit=column.unit,
                 default=column.default,
-                statistics=self._statistics(column.name, training),
             )
             for column in self.schema.stored
         ]
         return tuple(sorted([label, *columns], key=lambda feature: feature.name))
 
-    def encodings(self, training: np.ndarray) -> dict[str, tuple[Encoding, ...]]:
+    def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
         """The manifest's `deep` and `wide`, with the vocabularies of the training rows.
 
         Raises:
@@ -105,83 +111,92 @@ class TableSource:
         parts = {"deep": self.schema.deep, "wide": self.schema.wide}
         return {part: tuple(self._encoding(entry, training) for entry in inputs) for part, inputs in parts.items()}
 
-    def _encoding(self, entry: Input, training: np.ndarray) -> Encoding:
+    def _encoding(self, entry: Input, training: Rows) -> Encoding:
         name = entry.encoding.columns[0]
-        if entry.encoding.kind == "numeric" and self._statistics(name, training).mean is None:
+        if entry.encoding.kind == "numeric" and not any(len(values) for values in self._present(name, training)):
             raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
         if entry.vocabulary_size is None:
             return entry.encoding
-        values = self._columns[name][training].tolist()
-        ranked = sorted(collections.Counter(values).items(), key=lambda item: (-item[1], item[0]))
-        vocabulary = (value.decode() if isinstance(value, bytes) else value for value, _ in ranked)
-        return dataclasses.replace(entry.encoding, vocabulary=tuple(vocabulary)[: entry.vocabulary_size])
-
-    def _statistics(self, name: str, training: np.ndarray) -> Statistics:
-        values, missing = self._columns[name], self.missing.get(name)
-        present = training if missing is None else training[~missing[training]]
-        absent = len(training) - len(present)
-        if isinstance(values, Strings) or not len(present):
-            return Statistics(missing=absent)
-        values = values[present]
-        numbers = values.astype(np.float64)
-        mean = _sum(numbers) / len(numbers)
-        return Statistics(
-            missing=absent,
-            mean=mean,
-            std=math.sqrt(_sum((numbers - mean) ** 2) / len(numbers)),
-            min=values.min().item(),
-            max=values.max().item(),
+        values = vocabulary.most_frequent(
+            lambda: vocabulary.values(self._columns[name], training),
+            entry.vocabulary_size,
+            held=max(1000, int(min(1e9, self.working_bytes / _BYTES_PER_VALUE))),
         )
+        return dataclasses.replace(entry.encoding, vocabulary=tuple(values))
+
+    def _present(self, name: str, training: Rows) -> Iterator[np.ndarray]:
+        """Which training rows have a value, some at a time."""
+        missing = self.missing.get(name)
+        return (rows if missing is None else rows[~missing[rows]] for rows in training.blocks())
 
 
-def read(paths: Sequence[pathlib.Path], schema: Schema) -> TableSource:
+def read(paths: Sequence[pathlib.Path], schema: Schema, store: Store = MEMORY) -> TableSource:
     """Reads CSV files, leaves out what the schema's filter does, and finds the labels.
 
     Raises:
       UserError: If a file is not what the schema says; it names file and line. If the filter leaves nothing.
     """
-    table = csv_file.read(paths, schema)
+    labels, rows, kept = store.column(np.int64), 0, 0
+    columns = {c.name: _Texts(store) if c.type == "string" else store.column(c.dtype) for c in schema.stored}
+    missing = {c.name: store.column(bool) for c in schema.stored if c.default is not None}
+    for block in csv_file.read(paths, schema, working_bytes=store.working_bytes):
+        rows += len(block.positions)
+        if schema.filter:
+            block = block.filtered(schema.filter.evaluate(_operands(block, schema.filter.columns), block.missing))
+        kept += len(block.positions)
+        labels.append(_labels(block, schema.label))
+        for name, column in columns.items():
+            column.append(block.columns[name])
+        for name, column in missing.items():
+            column.append(block.missing[name])
     if schema.filter:
-        keep = schema.filter.evaluate(_operands(table, schema.filter.columns), table.missing)
-        print(f"{(~keep).sum():,} of {len(keep):,} rows are left out by the schema's filter", flush=True)
-        if not keep.any():
+        print(f"{rows - kept:,} of {rows:,} rows are left out by the schema's filter", flush=True)
+        if not kept:
             raise UserError(f"{paths[0]}: the schema's filter leaves no row")
-        table = table.filtered(keep)
-    columns = {LABEL: _labels(table, schema.label)}
-    for column in schema.stored:
-        values = table.columns[column.name]
-        columns[column.name] = _strings(values) if column.type == "string" else values.astype(column.dtype, copy=False)
-    return TableSource(schema=schema, splits={"train": columns}, missing=table.missing)
+    pa.default_memory_pool().release_unused()  # what Arrow keeps for more blocks
+    return TableSource(
+        schema=schema,
+        splits={"train": {LABEL: labels.finish(), **{name: column.finish() for name, column in columns.items()}}},
+        missing={name: column.finish() for name, column in missing.items()},
+        working_bytes=store.working_bytes,
+    )
 
 
-def _labels(table: Table, label: Label) -> np.ndarray:
+class _Texts:
+    """A column of strings that is appended to."""
+
+    def __init__(self, store: Store):
+        self._data, self._lengths, self._ends = store.column(np.uint8), store.column(np.int64), store.column(np.int64)
+        self._end = 0
+
+    def append(self, array: pa.LargeStringArray) -> None:
+        _, offsets, data = array.buffers()
+        offsets = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        self._data.append(np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]])
+        self._lengths.append(np.diff(offsets))
+        self._ends.append(offsets[1:] - offsets[0] + self._end)
+        self._end += int(offsets[-1] - offsets[0])
+
+    def finish(self) -> Strings:
+        return Strings(data=self._data.finish(), lengths=self._lengths.finish(), ends=self._ends.finish())
+
+
+def _labels(block: Block, label: Label) -> np.ndarray:
     """The class of each row, int64 [N]."""
     if label.condition:
-        values = label.condition.evaluate(_operands(table, label.condition.columns), table.missing)
+        values = label.condition.evaluate(_operands(block, label.condition.columns), block.missing)
         return values.astype(np.int64)
-    given, known = table.columns[label.column], f"0 to {len(label.classes) - 1}"
+    given, known = block.columns[label.column], f"0 to {len(label.classes) - 1}"
     classes = given
     if isinstance(given, pa.Array):
         known = ", ".join(label.classes)
         classes = pc.index_in(given, pa.array(label.classes, given.type)).fill_null(-1).to_numpy().astype(np.int64)
     if (wrong := (classes < 0) | (classes >= len(label.classes))).any():
         row = int(wrong.argmax())
-        raise table.error(row, f"{label.column}: {str(given[row])!r} is no class (known: {known})")
+        raise block.error(row, f"{label.column}: {str(given[row])!r} is no class (known: {known})")
     return classes
 
 
-def _operands(table: Table, names: frozenset[str]) -> dict[str, np.ndarray]:
-    values = {name: table.columns[name] for name in names}
+def _operands(block: Block, names: frozenset[str]) -> dict[str, np.ndarray]:
+    values = {name: block.columns[name] for name in names}
     return {k: v.to_numpy(zero_copy_only=False) if isinstance(v, pa.Array) else v for k, v in values.items()}
-
-
-def _strings(array: pa.LargeStringArray) -> Strings:
-    _, offsets, data = array.buffers()
-    offsets = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]
-    return Strings(data=data, lengths=np.diff(offsets))
-
-
-def _sum(values: np.ndarray) -> float:
-    # One after the other: how NumPy's own sum goes about it depends on the processor, and with it the last digit.
-    return float(np.cumsum(values)[-1])

@@ -1,7 +1,7 @@
 """TFRecord files of `tf.train.Example` records with the same fields, assembled by NumPy without TensorFlow.
 
     layout = Layout([Field(name="image", kind="bytes", num_bytes=784), Field(name="label", kind="int64", num_bytes=1)])
-    file = write("train.tfrecord", layout, {"image": images, "label": labels}, rows=np.arange(100))
+    file = write("train.tfrecord", layout, {"image": images, "label": labels}, rows=[np.arange(100)])
 
 When every value has a fixed width, the records differ in the values and the checksum only: a template is copied and
 those bytes are filled in, many records at a time. Integers and lengths keep their width as varints with leading zero
@@ -9,7 +9,7 @@ groups, which every protobuf parser accepts.
 
 Strings differ in length, and a padded one would be another value. So they come last, behind every fixed field, and
 are assembled with room for the longest of a chunk; then the bytes that nobody uses are dropped. Fixed fields thus lie
-at the same offset in every record, and where each record starts is noted for an index beside the file.
+at the same offset in every record, and where each record starts is written to an index beside the file.
 
 A record is the payload's length (8 bytes), the masked CRC-32C of these, the payload, the masked CRC-32C of the payload
 (https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details).
@@ -20,8 +20,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Literal, Protocol
 
 import google_crc32c
 import numpy as np
@@ -29,9 +29,21 @@ import numpy as np
 from components.convert.strings import Strings
 from components.convert.wire import nested, varint_bytes, varints
 
-Column = np.ndarray | Strings
+
+class Column(Protocol):
+    """Values of a field: an array, `Strings`, or whatever else reads those that it is asked for.
+
+    A column of strings also has `lengths`, the int64 [N] bytes of each, without reading any.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray | Strings:
+        """The values at the given positions."""
+
 
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
+_FOOTER = np.arange(-_FOOTER_BYTES, 0)
 _CHUNK_BYTES = 1 << 20  # assembled at once: enough to hide NumPy's overhead, small enough for the cache
 # Feature.bytes_list = 1, .float_list = 2, .int64_list = 3
 _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
@@ -55,11 +67,12 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class File:
-    """A file that was written: its bytes, its SHA-256 (hexadecimal), and where its records start and the last ends."""
+    """A file that was written: its records, bytes and SHA-256 (hexadecimal), and that of its index if it has one."""
 
+    examples: int
     bytes: int
     sha256: str
-    offsets: np.ndarray
+    index_sha256: str | None
 
 
 class Layout:
@@ -70,6 +83,8 @@ class Layout:
         value.
       widths: By the same names, bytes of the value.
       record_bytes: Length of a record with its framing; None if there are strings.
+      least_bytes: Length of a record whose strings are empty.
+      most_bytes: Length of a record whose strings are as long as can be.
     """
 
     def __init__(self, fields: Sequence[Field]):
@@ -86,8 +101,9 @@ class Layout:
         self._template = np.frombuffer(head + body, np.uint8)
         self.offsets = {field.name: len(head) + ends[field.name] - field.num_bytes for field in self._fixed}
         self.widths = {field.name: field.num_bytes for field in self._fixed}
-        self._least_bytes = len(head + body) + sum(len(entry.template) for entry in self._strings) + _FOOTER_BYTES
-        self.record_bytes = None if self._strings else self._least_bytes
+        self.least_bytes = len(head + body) + sum(len(entry.template) for entry in self._strings) + _FOOTER_BYTES
+        self.record_bytes = None if self._strings else self.least_bytes
+        self.most_bytes = self.least_bytes + sum(entry.string_bytes for entry in self._strings)
 
     def encode(self, columns: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:
         """The records one after another, uint8, and int64 [N] where each of them ends.
@@ -100,7 +116,7 @@ class Layout:
         """
         count, fixed = len(next(iter(columns.values()))), len(self._template)
         lengths = [columns[entry.name].lengths for entry in self._strings]
-        sizes = sum(lengths, np.full(count, self._least_bytes))
+        sizes = sum(lengths, np.full(count, self.least_bytes))
         payloads = sizes - _HEADER_BYTES - _FOOTER_BYTES
         records = np.empty((count, self._room(lengths)), np.uint8)
         records[:, :fixed] = self._template
@@ -109,29 +125,36 @@ class Layout:
         records[:, _HEADER_BYTES + 1 : after_length] = varints(sizes - _FOOTER_BYTES - after_length, self._length_bytes)
         for field in self._fixed:
             offset, values = self.offsets[field.name], columns[field.name]
+            room = records[:, offset : offset + field.num_bytes]
+            if field.kind == "bytes" and values.ndim == 4 and not values.flags.c_contiguous:
+                # A channel at a time: NumPy itself would go through planes of channels three bytes at a time.
+                room = room.reshape(values.shape)
+                for channel in range(values.shape[-1]):
+                    room[..., channel] = values[..., channel]
+                continue
             if field.kind == "int64":
                 values = varints(values, field.num_bytes)
             elif field.kind == "float":
                 values = np.ascontiguousarray(values, "<f4").view(np.uint8)
-            records[:, offset : offset + field.num_bytes] = values.reshape(count, field.num_bytes)
+            room[:] = values.reshape(count, field.num_bytes)
+        ends = np.cumsum(sizes)
         if self._strings:
             used, start = np.ones(records.shape, bool), fixed
             for entry in self._strings:
                 start += entry.fill(records[:, start:], used[:, start:], columns[entry.name])
             records = records[used]
-        records, ends = records.reshape(-1), np.cumsum(sizes)
-        slices = map(slice, (ends - payloads - _FOOTER_BYTES).tolist(), (ends - _FOOTER_BYTES).tolist())
-        checksums = np.fromiter((google_crc32c.value(records[payload]) for payload in slices), np.uint32, count)
-        footers = ends[:, np.newaxis] + np.arange(-_FOOTER_BYTES, 0)
-        records[footers] = _masked(checksums).view(np.uint8).reshape(-1, _FOOTER_BYTES)
-        return records, ends
+            slices = map(slice, (ends - payloads - _FOOTER_BYTES).tolist(), (ends - _FOOTER_BYTES).tolist())
+            records[ends[:, np.newaxis] + _FOOTER] = _checksums(map(records.__getitem__, slices), count)
+        else:
+            records[:, -_FOOTER_BYTES:] = _checksums(records[:, _HEADER_BYTES:-_FOOTER_BYTES], count)
+        return records.reshape(-1), ends
 
     def chunks(self, columns: Mapping[str, Column], rows: np.ndarray) -> Iterator[np.ndarray]:
         """The rows in pieces that are assembled in about `_CHUNK_BYTES`, and in no more than twice that."""
         lengths = [columns[entry.name].lengths[rows] for entry in self._strings]
         start = 0
         while start < len(rows):
-            step = _CHUNK_BYTES // self._least_bytes or 1
+            step = _CHUNK_BYTES // self.least_bytes or 1
             while step > 1 and step * self._room(part[start : start + step] for part in lengths) > 2 * _CHUNK_BYTES:
                 step //= 2
             yield rows[start : start + step]
@@ -139,7 +162,7 @@ class Layout:
 
     def _room(self, lengths: Iterable[np.ndarray]) -> int:
         """Bytes for the longest record that strings of such lengths could make."""
-        return self._least_bytes + sum(int(part.max()) for part in lengths)
+        return self.least_bytes + sum(int(part.max()) for part in lengths)
 
 
 class _StringEntry:
@@ -148,7 +171,8 @@ class _StringEntry:
     Attributes:
       name: Of the field.
       template: The bytes before the string.
-      most_bytes: Of the entry.
+      string_bytes: Of the string, at most.
+      most_bytes: Of the entry, at most.
     """
 
     def __init__(self, field: Field):
@@ -163,6 +187,7 @@ class _StringEntry:
             self._lengths.append(len(template) + 1)
             template += tag + gap
         self.template = np.frombuffer(template, np.uint8)
+        self.string_bytes = field.num_bytes
         self.most_bytes = len(template) + field.num_bytes
 
     def fill(self, records: np.ndarray, used: np.ndarray, strings: Strings) -> int:
@@ -179,17 +204,60 @@ class _StringEntry:
         return end
 
 
-def write(path: str | os.PathLike[str], layout: Layout, columns: Mapping[str, Column], *, rows: np.ndarray) -> File:
-    """Writes the given rows of the columns as one file."""
-    digest, size, offsets = hashlib.sha256(), 0, [np.zeros(1, np.int64)]
-    with open(path, "wb") as file:
-        for chunk in layout.chunks(columns, rows):
-            records, ends = layout.encode({name: column[chunk] for name, column in columns.items()})
-            file.write(records)
-            digest.update(records)
-            offsets.append(size + ends)
-            size += len(records)
-    return File(bytes=size, sha256=digest.hexdigest(), offsets=np.concatenate(offsets))
+def write(
+    path: str | os.PathLike[str],
+    layout: Layout,
+    columns: Mapping[str, Column],
+    *,
+    rows: Iterable[np.ndarray],
+    index: str | os.PathLike[str] = os.devnull,
+    advance: Callable[[int], object] = lambda examples: None,
+) -> File:
+    """Writes rows of the columns as one file.
+
+    Args:
+      path: Of the file.
+      layout: Of its records.
+      columns: By field.
+      rows: Positions in the columns, in arrays of any length.
+      index: Of the file that says where records start, if they differ in length: little-endian int64 [examples + 1].
+      advance: Is told how many records were written, now and then.
+    """
+    examples = 0
+    with open(path, "wb") as file, open(index, "wb") as index_file:
+        records, starts = _Hashed(file), _Hashed(index_file)
+        starts.write(np.zeros(1, "<i8"))
+        for chunk in (chunk for piece in rows for chunk in layout.chunks(columns, piece)):
+            encoded, ends = layout.encode({name: _take(column, chunk) for name, column in columns.items()})
+            if layout.record_bytes is None:
+                starts.write((records.bytes + ends).astype("<i8", copy=False))
+            records.write(encoded)
+            examples += len(chunk)
+            advance(len(chunk))
+    return File(
+        examples=examples,
+        bytes=records.bytes,
+        sha256=records.sha256.hexdigest(),
+        index_sha256=None if layout.record_bytes else starts.sha256.hexdigest(),
+    )
+
+
+def _take(column: Column, rows: np.ndarray) -> np.ndarray | Strings:
+    if isinstance(column, np.ndarray) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return column[rows[0] : rows[-1] + 1]  # which copies nothing
+    return column[rows]
+
+
+class _Hashed:
+    """Counts and hashes what is written to a file."""
+
+    def __init__(self, file: IO[bytes]):
+        self._file, self.bytes, self.sha256 = file, 0, hashlib.sha256()
+
+    def write(self, data: np.ndarray) -> None:
+        self._file.write(data)
+        self.sha256.update(data)
+        self.bytes += data.nbytes
 
 
 def _headers(payloads: np.ndarray) -> np.ndarray:
@@ -198,6 +266,12 @@ def _headers(payloads: np.ndarray) -> np.ndarray:
     checksums = _masked(np.array([google_crc32c.value(length.tobytes()) for length in lengths], np.uint32))
     columns = [part.view(np.uint8).reshape(len(lengths), -1) for part in (lengths, checksums)]
     return np.concatenate(columns, axis=1)[which]
+
+
+def _checksums(payloads: Iterable[np.ndarray], count: int) -> np.ndarray:
+    """Masked CRC-32C of each, uint8 [N, 4]."""
+    checksums = np.fromiter(map(google_crc32c.value, payloads), np.uint32, count)
+    return _masked(checksums).view(np.uint8).reshape(count, _FOOTER_BYTES)
 
 
 def _masked(checksums: np.ndarray) -> np.ndarray:

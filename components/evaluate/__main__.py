@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--output", required=True, help="a directory; made when it is not there")
     p.add_argument("--split", choices=("test", "validation"), default="test", help="to score")
     p.add_argument("--min-accuracy", type=float, default=0.0, help="of a model worth a version")
+    p.add_argument("--min-auc", type=float, default=0.0, help="the same, area under the ROC curve of two classes")
     p.add_argument("--registry", default="", help="compare with the champion in this registry")
     p.add_argument("--name", default="", help="of the model in the registry")
     args = p.parse_args(argv)
@@ -29,9 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from components.evaluate.evaluate import FILE, REPORT, evaluate
     result = evaluate(**vars(args))
     metrics = result.score.metrics
+    figures = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items() if name != "examples")
     print(
-        f"{result.dataset} {result.split}: accuracy {metrics['accuracy']:.4f}, loss {metrics['loss']:.4f} "
-        f"over {metrics['examples']} examples (majority class {result.score.baseline['accuracy']:.4f})"
+        f"{result.dataset} {result.split}: {figures} over {metrics['examples']} examples "
+        f"({result.baseline['rule']} has {result.metric} {result.baseline[result.metric]:.4f})"
     )
     print(f"{result.decision.verdict}: {'; '.join(result.decision.reasons)}")
     print(f"wrote {os.path.join(args.output, FILE)} and {os.path.join(args.output, REPORT)}")

@@ -8,6 +8,7 @@ def evaluate(
     registry: str,
     name: str,
     min_accuracy: float,
+    min_auc: float,
     dataset: dsl.Input[dsl.Dataset],
     model: dsl.Output[dsl.Model],
     evaluation: dsl.Output[dsl.Artifact],
@@ -23,11 +24,12 @@ def evaluate(
       registry: Where the champion is.
       name: Of the model in the registry.
       min_accuracy: Of a model worth a version.
+      min_auc: The same for the area under the ROC curve, for datasets with two classes.
       dataset: To score on.
       model: The exported model, where the trainer wrote it.
       evaluation: `evaluation.json`.
-      metrics: Accuracy and loss.
-      confusion: The confusion matrix.
+      metrics: Accuracy, loss, and of two classes the area under the ROC curve.
+      confusion: The confusion matrix, and of two classes the ROC curve.
       report: The page.
       summary: The same in a few lines.
 
@@ -48,6 +50,7 @@ def evaluate(
             data_dir=dataset.path,
             output=output,
             min_accuracy=min_accuracy,
+            min_auc=min_auc,
             registry=registry,
             name=name,
         )
@@ -57,6 +60,8 @@ def evaluate(
     for metric, value in content["metrics"].items():
         metrics.log_metric(metric, value)
     confusion.log_confusion_matrix(content["class_names"], content["confusion"])
+    if content["roc"]:
+        confusion.log_roc_curve(*map(list, zip(*content["roc"], strict=True)))
     files = {evaluation: text, report: page, summary: pages.summary(content), metrics: json.dumps(content["metrics"])}
     for artifact, written in files.items():
         pathlib.Path(artifact.path).write_text(written, encoding="utf-8")

@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from etils import epath
 
 from components.evaluate import gate, report
+from components.evaluate.baseline import baseline, decisive
 from components.evaluate.score import Score, score_model
 from components.register.open import open_registry
 from components.register.registry import CHAMPION
@@ -44,8 +46,10 @@ class Evaluation:
       split: Of the dataset.
       class_names: In the order of the confusion matrix.
       score: Of the candidate.
+      baseline: What it has to beat (`baseline.baseline`), on the same records.
+      metric: That models are compared by.
+      thresholds: By metric.
       champion: On the same records; None without a registry, or where it has no champion.
-      min_accuracy: The threshold.
       decision: What to do, and why.
     """
 
@@ -56,8 +60,10 @@ class Evaluation:
     split: str
     class_names: tuple[str, ...]
     score: Score
+    baseline: Mapping[str, Any]
+    metric: str
+    thresholds: Mapping[str, float]
     champion: Champion | None
-    min_accuracy: float
     decision: gate.Decision
 
     def to_json(self) -> str:
@@ -73,6 +79,7 @@ def evaluate(
     output: str,
     split: str = "test",
     min_accuracy: float = 0.0,
+    min_auc: float = 0.0,
     registry: str = "",
     name: str = "",
 ) -> Evaluation:
@@ -84,16 +91,28 @@ def evaluate(
       output: A directory; made when it is not there.
       split: To score.
       min_accuracy: Of a model worth a version.
+      min_auc: The same for the area under the ROC curve, for datasets with two classes.
       registry: Where the champion is; empty compares with none.
       name: Of the model in the registry.
 
     Raises:
       UserError: If an input is missing or does not fit, or `output` cannot be written.
     """
-    if not 0 <= min_accuracy <= 1:
-        raise UserError(f"--min-accuracy {min_accuracy} is not between 0 and 1")
+    given = gate.thresholds(min_accuracy, min_auc)
     manifest = Manifest.load(data_dir)
+    metric = decisive(manifest)
+    if "auc" in given and len(manifest.class_names) != 2:
+        raise UserError(
+            f"--min-auc {min_auc}: dataset {manifest.name!r} has {len(manifest.class_names)} classes and not two; "
+            "use --min-accuracy"
+        )
     score = score_model(model_dir, data_dir, split)
+    thresholds = {metric: 0.0, **given}
+    if missing := thresholds.keys() - score.metrics.keys():
+        raise UserError(
+            f"split {split!r} of dataset {manifest.name!r} has one class only, so there is no {min(missing)}"
+        )
+    found = baseline(manifest, data_dir, split)
     champion = _champion(registry, name, data_dir, split) if registry else None
     evaluation = Evaluation(
         model_dir=model_dir,
@@ -103,12 +122,15 @@ def evaluate(
         split=split,
         class_names=manifest.class_names,
         score=score,
+        baseline=found,
+        metric=metric,
+        thresholds=thresholds,
         champion=champion,
-        min_accuracy=min_accuracy,
         decision=gate.decide(
             score.metrics,
-            score.baseline,
-            min_accuracy=min_accuracy,
+            found,
+            metric=metric,
+            thresholds=thresholds,
             champion=champion and champion.metrics,
             incomparable=champion.incomparable if champion else "",
         ),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
+
+from trainer.errors import UserError
 
 REJECT, REGISTER, PROMOTE = "reject", "register", "promote"
 
@@ -21,30 +24,50 @@ class Decision:
     reasons: tuple[str, ...]
 
 
+def thresholds(min_accuracy: float, min_auc: float) -> dict[str, float]:
+    """Those that are not 0, by metric.
+
+    Raises:
+      UserError: If one is not between 0 and 1.
+    """
+    given = {"accuracy": min_accuracy, "auc": min_auc}
+    for metric, least in given.items():
+        if not 0 <= least <= 1:
+            raise UserError(f"--min-{metric} {least} is not between 0 and 1")
+    return {metric: least for metric, least in given.items() if least}
+
+
 def decide(
     metrics: Mapping[str, float],
-    baseline: Mapping[str, float],
+    baseline: Mapping[str, Any],
     *,
-    min_accuracy: float,
+    metric: str,
+    thresholds: Mapping[str, float],
     champion: Mapping[str, float] | None,
     incomparable: str = "",
 ) -> Decision:
-    """Judges by accuracy on one split.
+    """Judges by figures from one split.
 
     Args:
       metrics: Of the candidate.
-      baseline: Of the answer that looks at nothing, on the same records; the candidate must beat it.
-      min_accuracy: The threshold; reaching it is enough.
+      baseline: Those of the answer that needs no model, on the same records, and its `rule`; the candidate must beat it.
+      metric: What baseline and champion are compared by.
+      thresholds: By metric; reaching all is enough.
       champion: Metrics of the current champion on the same records, or None where there is none.
       incomparable: Why there are none although there is a champion: nothing is known to be better than it.
     """
-    accuracy = metrics["accuracy"]
-    reaches = accuracy >= min_accuracy
-    useful = accuracy > baseline["accuracy"]
-    reasons = [
-        f"accuracy {accuracy:.4f} {'reaches' if reaches else 'is below'} the threshold {min_accuracy:.4f}",
-        f"{'beats' if useful else 'does not beat'} the majority class, {baseline['accuracy']:.4f}",
-    ]
+    reasons, reached = [], True
+    for name, least in thresholds.items():
+        reached &= metrics[name] >= least
+        is_reached = "reaches" if metrics[name] >= least else "is below"
+        reasons.append(f"{name} {metrics[name]:.4f} {is_reached} the threshold {least:.4f}")
+
+    def beats(who: str, figures: Mapping[str, float]) -> bool:
+        better = metrics[metric] > figures[metric]
+        reasons.append(f"{'beats' if better else 'does not beat'} the {who}, {figures[metric]:.4f}")
+        return better
+
+    useful = beats(baseline["rule"], baseline)
     if incomparable:
         better = False
         reasons.append(f"cannot be compared with the champion: {incomparable}")
@@ -52,7 +75,6 @@ def decide(
         better = True
         reasons.append("there is no champion to compare with")
     else:
-        better = accuracy > champion["accuracy"]
-        reasons.append(f"{'beats' if better else 'does not beat'} the champion, {champion['accuracy']:.4f}")
+        better = beats("champion", champion)
     accepted = PROMOTE if better else REGISTER
-    return Decision(verdict=accepted if reaches and useful else REJECT, reasons=tuple(reasons))
+    return Decision(verdict=accepted if reached and useful else REJECT, reasons=tuple(reasons))

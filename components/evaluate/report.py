@@ -1,8 +1,8 @@
-"""The evaluation as a page: figures, the decision with its reasons, the confusion matrix."""
+"""The evaluation as a page: figures, the decision with its reasons, the ROC curve of two classes, the confusion matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -19,7 +19,8 @@ _ENVIRONMENT = jinja2.Environment(
 
 def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
     """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
-    return markupsafe.Markup(_ENVIRONMENT.get_template("evaluation.html").render(e=evaluation, shade=_shade))
+    roc = _line(evaluation["roc"]) if evaluation["roc"] else ""
+    return markupsafe.Markup(_ENVIRONMENT.get_template("evaluation.html").render(e=evaluation, shade=_shade, roc=roc))
 
 
 def page(evaluation: Mapping[str, Any]) -> str:
@@ -36,12 +37,20 @@ def render_page(title: str, body: markupsafe.Markup) -> str:
 def summary(evaluation: Mapping[str, Any]) -> str:
     """The evaluation in a few lines of Markdown."""
     metrics, decision = evaluation["metrics"], evaluation["decision"]
-    rows = [("candidate", metrics), ("majority class", evaluation["baseline"])]
+    rows = [("candidate", metrics), (evaluation["baseline"]["rule"], evaluation["baseline"])]
     if (champion := evaluation["champion"]) and champion["metrics"]:
         rows.append((f"champion (version {champion['version']})", champion["metrics"]))
-    table = "\n".join(f"| {who} | {m['accuracy']:.4f} | {m['loss']:.4f} |" for who, m in rows)
+    names = [name for name in metrics if name != "examples"]
+    lines = [("model", *names), ("---",) * (len(names) + 1)]
+    lines += [(who, *(f"{figures[name]:.4f}" for name in names)) for who, figures in rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     reasons = "\n".join(f"- {reason}" for reason in decision["reasons"])
-    return f"## {decision['verdict']}\n\n| model | accuracy | loss |\n|---|---|---|\n{table}\n\n{reasons}\n"
+    return f"## {decision['verdict']}\n\n{table}\n\n{reasons}\n"
+
+
+def _line(roc: Sequence[Sequence[float]], side: int = 200) -> str:
+    """The ROC curve as points of an SVG polyline in a square."""
+    return " ".join(f"{side * x:.1f},{side - side * y:.1f}" for x, y, _ in roc)
 
 
 def _shade(count: int, row: list[int]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from trainer import records
+from trainer import records, roc
 from trainer.errors import UserError
 from trainer.manifest import Manifest
 
@@ -25,14 +25,14 @@ class Score:
     """What a model does on a split.
 
     Attributes:
-      metrics: `accuracy` and `loss` (mean cross-entropy, nats), over `examples`.
-      baseline: The same for the answer that looks at nothing: the most frequent class of the training split.
+      metrics: Those of `measure`, over `examples`.
       confusion: Examples by [true class][predicted class].
+      roc: Of two classes: false positive rate, true positive rate, and the least probability that counts as positive.
     """
 
     metrics: Mapping[str, float]
-    baseline: Mapping[str, float]
     confusion: tuple[tuple[int, ...], ...]
+    roc: tuple[tuple[float, float, float], ...] | None
 
 
 def score_model(model_dir: str, data_dir: str, split: str = "test") -> Score:
@@ -43,14 +43,38 @@ def score_model(model_dir: str, data_dir: str, split: str = "test") -> Score:
     """
     manifest = Manifest.load(data_dir)
     predict = load_predictor(model_dir, manifest)
+    parts, labels = [], []
+    for columns in records.batches(manifest, data_dir, split, _BATCH):
+        parts.append(predict({feature.name: columns[feature.name] for feature in manifest.inputs}))
+        labels.append(columns[manifest.label].numpy())
+    return _score(np.concatenate(parts), np.concatenate(labels))
+
+
+def load_columns(manifest: Manifest, data_dir: str, split: str) -> dict[str, np.ndarray]:
+    """The columns of a split by name, [N, *shape] each, verified.
+
+    Raises:
+      UserError: If there is no such split, or a file of it is missing or damaged.
+    """
     records.verify(manifest, data_dir, split)
-    columns = records.resident(manifest, data_dir, split)
-    labels = columns.pop(manifest.label).numpy()
-    parts = [
-        predict({name: column[start : start + _BATCH] for name, column in columns.items()})
-        for start in range(0, len(labels), _BATCH)
-    ]
-    return _score(np.concatenate(parts), labels, np.asarray(manifest.split("train").class_histogram))
+    return {name: column.numpy() for name, column in records.resident(manifest, data_dir, split).items()}
+
+
+def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """`accuracy`, `loss` (mean cross-entropy, nats), and `auc` of two classes that are both there.
+
+    Args:
+      probabilities: [N, classes].
+      labels: [N].
+    """
+    of_truth = np.maximum(probabilities[np.arange(len(labels)), labels], _SMALLEST)
+    metrics = {
+        "accuracy": float((probabilities.argmax(axis=1) == labels).mean()),
+        "loss": float(-np.log(of_truth).mean()),
+    }
+    if probabilities.shape[1] == 2 and (area := roc.auc(probabilities[:, 1], labels == 1)) is not None:
+        metrics["auc"] = area
+    return metrics
 
 
 def load_predictor(model_dir: str, manifest: Manifest) -> Callable[[dict[str, tf.Tensor]], np.ndarray]:
@@ -101,18 +125,15 @@ def load_predictor(model_dir: str, manifest: Manifest) -> Callable[[dict[str, tf
     return predict
 
 
-def _score(probabilities: np.ndarray, labels: np.ndarray, train_histogram: np.ndarray) -> Score:
+def _score(probabilities: np.ndarray, labels: np.ndarray) -> Score:
     classes = probabilities.shape[1]
-    predicted = probabilities.argmax(axis=1)
-    confusion = np.bincount(labels * classes + predicted, minlength=classes * classes).reshape(classes, classes)
-    majority = train_histogram.argmax()
-    shares = np.maximum(train_histogram / train_histogram.sum(), _SMALLEST)
+    cells = labels * classes + probabilities.argmax(axis=1)
+    confusion = np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+    metrics, curve = measure(probabilities, labels), None
+    if "auc" in metrics:
+        curve = np.minimum(np.stack(roc.curve(probabilities[:, 1], labels == 1), axis=1), 1.0)
     return Score(
-        metrics={
-            "accuracy": float((predicted == labels).mean()),
-            "loss": float(-np.log(np.maximum(probabilities[np.arange(len(labels)), labels], _SMALLEST)).mean()),
-            "examples": len(labels),
-        },
-        baseline={"accuracy": float((labels == majority).mean()), "loss": float(-np.log(shares[labels]).mean())},
-        confusion=tuple(tuple(row) for row in confusion.tolist()),
+        metrics={**metrics, "examples": len(labels)},
+        confusion=tuple(map(tuple, confusion.tolist())),
+        roc=None if curve is None else tuple(map(tuple, curve.tolist())),
     )

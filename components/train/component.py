@@ -39,12 +39,15 @@ def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
       worker_pool_specs: As planned.
       log_dir: Directory for a log and a status file of each replica.
     """
-    from components.train import process
+    from components.train import supervisor
     from components.train.cluster import Cluster
     from components.train.local import planned
+    from components.train.program import trainer_program
+    from components.train.view import view_for
 
     flags = worker_pool_specs[0]["container_spec"]["args"]  # all pools run one command
-    with planned(Cluster.from_json(cluster), flags, log_dir) as replicas:
-        code = process.run(replicas)
+    pools = Cluster.from_json(cluster)
+    with planned(pools, trainer_program(pools, flags), log_dir=log_dir) as replicas, view_for("plain") as view:
+        code = supervisor.run(replicas, view)
     if code:
         raise SystemExit(code)

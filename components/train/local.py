@@ -1,60 +1,77 @@
-"""Our trainer on this machine: a cluster and the trainer's flags become a process plan.
+"""A job on this machine: a cluster and a program become a plan of processes, with its ports locked.
 
 Synopsis:
 
-    with planned(Cluster.load("clusters/local-ps.yaml"), ["--job-dir", "jobs/a", ...]) as plan:
-        exit_code = process.run(plan)
+    with planned(cluster, trainer_program(cluster, flags)) as plan:
+        exit_code = supervisor.run(plan)
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from components.train.cluster import Cluster
-from components.train.plan import ProcessPlan, plan_processes, port_count, trainer_flags
+from components.train.plan import Plan
 from components.train.ports import reserved
+from components.train.process import plan_processes, port_count
+from components.train.program import Program
+from components.train.resources import divide, usable_cores, usable_gpus
 from trainer.errors import UserError
 
 
 @contextlib.contextmanager
-def planned(cluster: Cluster, flags: Sequence[str], log_dir: str | None = None) -> Iterator[ProcessPlan]:
-    """Yields the plan; its ports are locked until the block ends.
+def planned(
+    cluster: Cluster, program: Program, *, log_dir: str | None = None, max_restarts: int | None = None
+) -> Iterator[Plan]:
+    """Yields the plan; its ports are locked until the block ends. Nothing is written.
 
     Args:
       cluster: What to run on.
-      flags: The trainer's flags, `--job-dir` among them.
+      program: What to run.
       log_dir: For log and status files; by default `replicas` in the job directory.
+      max_restarts: In place of the cluster file's.
 
     Raises:
-      UserError: If the flags have no job directory, or a remote one and there is no `log_dir`, or name a strategy.
+      UserError: If the job directory cannot be written, or is remote and there is no `log_dir`.
     """
-    job_dir = _job_dir(flags)
-    if not log_dir and "://" in job_dir:
-        raise UserError(f"replicas write their logs to this machine, and --job-dir is {job_dir}; add --log-dir DIR")
+    log_dir = log_place(program, log_dir)
+    division = divide(cluster, cores=usable_cores(), gpus=usable_gpus())
     with reserved(port_count(cluster)) as ports:
         yield plan_processes(
-            cluster,
-            [sys.executable, "-m", "trainer.task", *trainer_flags(cluster, flags)],
-            job_dir=job_dir,
-            log_dir=log_dir or os.path.join(job_dir, "replicas"),
-            ports=ports,
-            cores=_cores(),
+            cluster, program, log_dir=log_dir, ports=ports, division=division, max_restarts=max_restarts
         )
 
 
-def _job_dir(flags: Sequence[str]) -> str:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--job-dir", "--job_dir")
-    with contextlib.suppress(argparse.ArgumentError):  # No value after it.
-        if job_dir := parser.parse_known_args(flags)[0].job_dir:
-            return job_dir
-    raise UserError("--job-dir is missing among the trainer flags; add it after the '--': -- --job-dir jobs/my-job ...")
+def log_place(program: Program, log_dir: str | None) -> str:
+    """`log_dir`, or its default; both directories of the job can be written.
+
+    Raises:
+      UserError: As `planned` does.
+    """
+    remote = "://" in program.job_dir
+    if not log_dir and remote:
+        raise UserError(
+            f"replicas write their logs to this machine, and --job-dir is {program.job_dir}; add --log-dir DIR"
+        )
+    if not remote:
+        check_writable(program.job_dir, "--job-dir")
+    log_dir = log_dir or os.path.join(program.job_dir, "replicas")
+    check_writable(log_dir, "--log-dir")
+    return log_dir
 
 
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def check_writable(directory: str, what: str) -> None:
+    """Looks whether a directory can be written, or made where it is not there yet.
+
+    Raises:
+      UserError: If not.
+    """
+    path = os.path.abspath(directory)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path):
+        raise UserError(f"{what} {directory}: {path} is not a directory; remove it or choose another place")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UserError(f"{what} {directory}: {path} cannot be written; change its permissions or choose another place")

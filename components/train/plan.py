@@ -1,9 +1,14 @@
-"""The process plan: every process of a local job, before one of them starts.
+"""The plan of a job on local client processes: every one of them, before any starts.
+
+A back end is a planner that makes a `Plan`; `supervisor.run(plan)` is the same for all. A replica's command is whatever
+runs it in the foreground: the program itself, `docker run ...`, `ssh host ...`.
 
 Synopsis:
 
-    plan = plan_processes(cluster, [sys.executable, "-m", "trainer.task", *flags], job_dir="jobs/a",
-                          log_dir="jobs/a/replicas", ports=[10001, 10002], cores=2)
+    plan = Plan(strategy="one_device", job_dir="jobs/a", log_dir="jobs/a/replicas", replicas=(
+        Replica(role="chief", index=0, command=("docker", "run", "--name", "a-chief-0", "image"), env={},
+                log="jobs/a/replicas/chief-0.log", cleanup=("docker", "rm", "--force", "a-chief-0")),
+    ))
     print(plan.to_json())
 """
 
@@ -12,23 +17,26 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from components.train.cluster import Cluster
-from trainer.cluster import POOL_ROLES
 from trainer.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replica:
-    """One process of the job.
+    """One client process of the job.
 
     Attributes:
       role: `chief`, `worker`, `ps` or `evaluator`.
       index: Among the replicas of its role, from 0.
-      command: Program and arguments.
-      env: Variables set on top of the launcher's own environment.
+      command: Program and arguments. It ends when the replica ends, with its exit code (or 128+n).
+      env: Variables set on top of the launcher's own environment, which has TRAINER_ATTEMPT, the number of this start.
       log: File that takes its standard output and error.
+      status: File on this machine in which the replica tells how it is (`trainer.journal`); None if there is none.
+      stop: Command that asks the replica to save and end; without one the process group gets SIGTERM.
+      cleanup: Command that removes what is left when the process has ended, however that came about; before a restart,
+        at the end, and by the guard if the launcher itself was killed. It may run twice.
     """
 
     role: str
@@ -36,6 +44,9 @@ class Replica:
     command: tuple[str, ...]
     env: Mapping[str, str]
     log: str
+    status: str | None = None
+    stop: tuple[str, ...] = ()
+    cleanup: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -44,59 +55,48 @@ class Replica:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProcessPlan:
-    """A job as processes of this machine, in the order in which they start."""
+class Plan:
+    """A job as processes of this machine, in the order in which they start.
+
+    Attributes:
+      strategy: Decides who is restarted when a replica dies.
+      job_dir: Where the job keeps its state; one launcher at a time may work on it.
+      log_dir: Local directory of log and status files.
+      replicas: What to start.
+      setup: Commands to run one after another before that, with the job's lock held. What they write to standard error is
+        shown; if one fails, its last line there is the error and the job ends.
+      teardown: Command that undoes them once no replica is left, however the job ended; the guard runs it.
+      max_restarts: Bound on restarts after errors and, counted apart, after preemptions.
+      reports: Whether the program is known to write status files: one that stays away too long is then judged frozen.
+      forks: Whether replicas that start again may be forked from a process that has TensorFlow loaded: all run
+        `python -m trainer.task` in this interpreter.
+      notes: How the machine was divided, for people.
+    """
 
     strategy: str
     job_dir: str
     log_dir: str
     replicas: tuple[Replica, ...]
+    setup: tuple[tuple[str, ...], ...] = ()
+    teardown: tuple[str, ...] = ()
+    max_restarts: int = 5
+    reports: bool = True
+    forks: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def records_dir(self) -> str:
+        """Local directory of the launcher's own lock and journal."""
+        return records_dir(self.job_dir, self.log_dir)
 
     def to_json(self) -> str:
         """The plan for people and golden files."""
         return json.dumps(dataclasses.asdict(self), indent=2)
 
 
-def port_count(cluster: Cluster) -> int:
-    """How many addresses the job needs: one for each replica but the evaluator, none for a single replica."""
-    return sum(map(len, _members(cluster).values())) if cluster.replicas > 1 else 0
-
-
-def plan_processes(
-    cluster: Cluster, command: Sequence[str], *, job_dir: str, log_dir: str, ports: Iterable[int], cores: int
-) -> ProcessPlan:
-    """Plans one process per replica, all running `command` and told apart by `TF_CONFIG`.
-
-    Args:
-      cluster: What to run on.
-      command: Program and arguments of every replica.
-      job_dir: Where the job keeps its state; recorded, not used.
-      log_dir: Directory of log and status files.
-      ports: `port_count(cluster)` free ports.
-      cores: Processor cores, shared by the replicas that compute.
-    """
-    ports = iter(ports)
-    addresses = {
-        role: [f"127.0.0.1:{next(ports)}" for _ in indices] if cluster.replicas > 1 else []
-        for role, indices in _members(cluster).items()
-    }
-    computing = cluster.replicas - (cluster.ps.replicas if cluster.ps else 0)
-    replicas = []
-    for role, pool in cluster.pools.items():
-        for index in range(pool.replicas):
-            stem = f"{log_dir}/{role}-{index}"
-            env = {
-                "TRAINER_STATUS": f"{stem}.status.json",
-                "TRAINER_ATTEMPT": "0",
-                # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
-                POOL_ROLES: ",".join(cluster.pools),
-                "TRAINER_THREADS": str(max(1, cores // computing)),
-                "PYTHONUNBUFFERED": "1",  # Into a pipe, Python would hold lines back, and lose them when it is killed.
-            }
-            if cluster.replicas > 1:
-                env["TF_CONFIG"] = json.dumps({"cluster": addresses, "task": {"type": role, "index": index}})
-            replicas.append(Replica(role=role, index=index, command=tuple(command), env=env, log=f"{stem}.log"))
-    return ProcessPlan(strategy=cluster.strategy, job_dir=job_dir, log_dir=log_dir, replicas=tuple(replicas))
+def records_dir(job_dir: str, log_dir: str) -> str:
+    """The job directory itself if it is on this machine, else the directory of logs."""
+    return log_dir if "://" in job_dir else job_dir
 
 
 def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
@@ -115,8 +115,3 @@ def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
             f"--strategy {strategy}: the cluster file says {cluster.strategy}; remove the flag or edit the file"
         )
     return list(flags)
-
-
-def _members(cluster: Cluster) -> dict[str, range]:
-    """Replicas that train together. TensorFlow waits for ever if the evaluator is named among them."""
-    return {role: range(pool.replicas) for role, pool in cluster.pools.items() if role != "evaluator"}

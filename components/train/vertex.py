@@ -5,18 +5,43 @@ Ignored here: `scheduling`, which stands on the job and not on its pools.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from components.train.cluster import Cluster
 from components.train.plan import trainer_flags
+from components.train.quotas import check_region
 from trainer.cluster import POOL_ROLES
 from trainer.errors import UserError
 
 COMMAND = ("python", "-m", "trainer.task")
 
 
-def plan_vertex(cluster: Cluster, image: str, args: Sequence[str], *, machines: bool = True) -> list[dict[str, Any]]:
+def own_command(line: str) -> list[str]:
+    """The words of a command of the user's own, as typed in a shell.
+
+    Raises:
+      UserError: If a quotation is not closed, or there is nothing.
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UserError(f"--command {line!r}: {error}; close the quotation") from None
+    if not words:
+        raise UserError("--command is empty; write for example --command 'python -m mytrainer.task'")
+    return words
+
+
+def plan_vertex(
+    cluster: Cluster,
+    image: str,
+    args: Sequence[str],
+    *,
+    machines: bool = True,
+    region: str | None = None,
+    command: Sequence[str] = (),
+) -> list[dict[str, Any]]:
     """One worker pool spec per pool, in snake case and without a gap.
 
     Nothing in it is zero or empty, as the pipeline launcher removes such entries: an empty pool would shift those
@@ -27,11 +52,16 @@ def plan_vertex(cluster: Cluster, image: str, args: Sequence[str], *, machines: 
       image: Container image that holds the trainer.
       args: The trainer's flags.
       machines: Whether every pool must name a machine; a run on this machine needs none.
+      region: Where the job will run, if that is known; it must have the GPUs.
+      command: A program of the user's own in place of the trainer; it gets `args` as they are.
 
     Raises:
-      UserError: If a pool has no machine and must have one.
+      UserError: If a pool has no machine and must have one, or the region lacks a GPU.
     """
-    flags, roles = trainer_flags(cluster, args), ",".join(cluster.pools)
+    if region:
+        check_region(cluster, region)
+    flags = list(args) if command else trainer_flags(cluster, args)
+    roles = ",".join(cluster.pools)
     specs = []
     for role, pool in cluster.pools.items():
         if machines and not pool.machine:
@@ -41,8 +71,8 @@ def plan_vertex(cluster: Cluster, image: str, args: Sequence[str], *, machines: 
             machine |= {"accelerator_type": pool.accelerator.type, "accelerator_count": pool.accelerator.count}
         container = {
             "image_uri": image,
-            "command": list(COMMAND),
-            "args": list(flags),
+            "command": list(command or COMMAND),
+            **({"args": list(flags)} if flags else {}),
             "env": [{"name": POOL_ROLES, "value": roles}],  # Vertex numbers its pools; this names them.
         }
         spec = {"machine_spec": machine} if machine else {}

@@ -7,35 +7,21 @@ the ratios is what counts. `python -m tests.bench convert` runs one of them; `--
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable, Mapping
 
-from tests.bench import convert, train
+from tests.bench import convert, read, train
+from tests.bench.race import race
 
 BENCHES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
-    "convert": convert.contestants,
-    "train": train.contestants,
+    "convert": convert.images,
+    "convert-tfds": convert.builder,
+    "convert-rows": convert.rows,
+    "read": read.plain,
+    "read-augmented": read.augmented,
+    "read-opening": read.opening,
+    "read-share": read.share,
+    **train.RACES,
 }
-
-
-def ratios(contestants: Mapping[str, Callable[[], float]], repeats: int) -> None:
-    """Runs all in turn, `repeats` times after a warm-up, and prints medians and ratios to the last."""
-    rates: dict[str, list[float]] = {name: [] for name in contestants}
-    for repeat in range(repeats + 1):
-        for name, run in contestants.items():
-            start = time.perf_counter()
-            examples = run()
-            if repeat:
-                rates[name].append(examples / (time.perf_counter() - start))
-    *_, peer = contestants
-    for name, measured in rates.items():
-        paired = [a / b for a, b in zip(measured, rates[peer], strict=True)]
-        low, high = min(paired), max(paired)
-        print(
-            f"  {name:<34} {statistics.median(measured):>10,.0f} examples/s   "
-            f"{statistics.median(paired):6.2f} of the last  [{low:.2f}, {high:.2f}]"
-        )
 
 
 def main() -> None:
@@ -45,8 +31,9 @@ def main() -> None:
     p.add_argument("--repeats", type=int, default=5)
     args = p.parse_args()
     for name in args.names or BENCHES:
-        print(f"{name}:")
-        ratios(BENCHES[name](), args.repeats)
+        print(f"{name}:", flush=True)
+        if contestants := BENCHES[name]():
+            race(contestants, args.repeats)
 
 
 if __name__ == "__main__":

@@ -1,46 +1,193 @@
-"""Writing TFRecord: our writer against the usual loop over `tf.train.Example`."""
+"""Writing TFRecord against the usual ways: a loop over `tf.train.Example`, and the builder of TensorFlow Datasets.
+
+Images are as many and as large as CIFAR-10's, with random pixels; rows are like those of the taxi trips.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 import os
 import pathlib
+import shutil
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
 
-from components.convert import tfrecord
+from components.convert import machine, tfrecord, workers
+from components.convert.cifar import CIFAR10
+from components.convert.convert import convert
+from components.convert.options import Options
 
-EXAMPLES, SHAPE = 20_000, (28, 28, 1)
+Contestants = Mapping[str, Callable[[], float]]
+
+EXAMPLES, TESTS, SHAPE = 50_000, 10_000, (32, 32, 3)
+TFDS_EXAMPLES = 200, 1700  # what both have in common, the start, is not counted
+ROWS, USUAL_ROWS = 300_000, 15_000
+
+random = np.random.default_rng(0)
 
 
-def contestants() -> Mapping[str, Callable[[], float]]:
-    """Images of MNIST's size with random pixels, in one file; SHA-256 of the file included in ours."""
-    random = np.random.default_rng(0)
-    images = random.integers(0, 256, (EXAMPLES, *SHAPE), np.uint8)
-    labels = random.integers(0, 10, EXAMPLES)
-    path = pathlib.Path(tempfile.mkdtemp()) / "bench.tfrecord"
-    layout = tfrecord.Layout(
-        [
-            tfrecord.Field(name="image", kind="bytes", num_bytes=int(np.prod(SHAPE))),
-            tfrecord.Field(name="label", kind="int64", num_bytes=1),
-        ]
-    )
-
-    def ours() -> float:
-        tfrecord.write(path, layout, {"image": images, "label": labels}, rows=np.arange(EXAMPLES))
-        return EXAMPLES
+def images() -> Contestants:
+    """The training images: our writer, and the whole command, which also reads them and 10,000 more for tests."""
+    pixels, labels = _images()
+    root = pathlib.Path(tempfile.mkdtemp())
+    for names, count in ((CIFAR10.files_of["train"], EXAMPLES // 5), (CIFAR10.files_of["test"], TESTS)):
+        for name in names:
+            records = random.integers(0, 256, (count, 3073), np.uint8)
+            records[:, 0] %= 10
+            records.tofile(root / name)
 
     def usual() -> float:
-        with tf.io.TFRecordWriter(os.fspath(path)) as writer:
-            for image, label in zip(images, labels, strict=True):
+        with tf.io.TFRecordWriter(os.fspath(root / "usual.tfrecord")) as writer:
+            for image, label in zip(pixels, labels, strict=True):
                 feature = {
                     "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()])),
                     "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
                 }
-                example = tf.train.Example(features=tf.train.Features(feature=feature))
-                writer.write(example.SerializeToString())
+                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
         return EXAMPLES
 
-    return {"our writer": ours, "tf.train.Example loop": usual}
+    def command() -> float:
+        _run("--dataset", "cifar10", "--source", root, output=root / "out")
+        return EXAMPLES + TESTS
+
+    return {
+        "our writer": _ours(pixels, labels, root),
+        "whole command, 60,000 records": command,
+        "tf.train.Example loop": usual,
+    }
+
+
+def builder() -> Contestants:
+    """The training images: our writer against TensorFlow Datasets, which takes fewer; its start is not counted."""
+    import tensorflow_datasets as tfds
+
+    pixels, labels = _images()
+    root = pathlib.Path(tempfile.mkdtemp())
+
+    class Made(tfds.core.GeneratorBasedBuilder):
+        """Images as the set `cifar10` there has them."""
+
+        VERSION = tfds.core.Version("1.0.0")
+        pkg_dir_path = root
+        examples = 0
+
+        def _info(self):
+            features = {"image": tfds.features.Image(shape=SHAPE), "label": tfds.features.ClassLabel(num_classes=10)}
+            return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+
+        def _split_generators(self, dl_manager):
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self):
+            for i in range(Made.examples):
+                yield i, {"image": pixels[i], "label": labels[i]}
+
+    def seconds(examples: int) -> float:
+        shutil.rmtree(root / "tfds", ignore_errors=True)
+        Made.examples = examples
+        start = time.perf_counter()
+        Made(data_dir=root / "tfds").download_and_prepare()
+        return time.perf_counter() - start
+
+    def theirs() -> float:
+        start = time.perf_counter()
+        few, many = map(seconds, TFDS_EXAMPLES)
+        rate = (TFDS_EXAMPLES[1] - TFDS_EXAMPLES[0]) / (many - few)
+        return rate * (time.perf_counter() - start)
+
+    tfds.disable_progress_bar()
+    return {"our writer": _ours(pixels, labels, root), "TensorFlow Datasets' builder": theirs}
+
+
+def rows() -> Contestants:
+    """The taxi's columns from CSV: a conversion, and the command with its start, against a loop that takes fewer rows."""
+    root = pathlib.Path(tempfile.mkdtemp())
+    with open(root / "trips.csv", "w", newline="") as file:
+        file.write(_trips())
+
+    def usual() -> float:
+        with open(root / "trips.csv", newline="") as file, tf.io.TFRecordWriter(os.fspath(root / "usual")) as writer:
+            for row, _ in zip(csv.DictReader(file), range(USUAL_ROWS), strict=False):
+                feature = {name: _feature(name, text) for name, text in row.items()}
+                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+        return USUAL_ROWS
+
+    def command() -> float:
+        _run("--dataset", "taxi", "--source", root / "trips.csv", output=root / "out")
+        return ROWS
+
+    def ours() -> float:
+        shutil.rmtree(root / "out", ignore_errors=True)
+        with contextlib.redirect_stdout(io.StringIO()):
+            convert(Options(dataset="taxi", source=str(root / "trips.csv"), output=str(root / "out")))
+        return ROWS
+
+    return {
+        "our conversion": ours,
+        "whole command, 300,000 rows": command,
+        "csv.DictReader and Example loop": usual,
+    }
+
+
+def _images() -> tuple[np.ndarray, np.ndarray]:
+    return random.integers(0, 256, (EXAMPLES, *SHAPE), np.uint8), random.integers(0, 10, EXAMPLES)
+
+
+def _ours(pixels: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callable[[], float]:
+    """Eight shards with their SHA-256, on all cores; TensorFlow is in this process, so by threads."""
+    image = tfrecord.Field(name="image", kind="bytes", num_bytes=int(np.prod(SHAPE)))
+    layout = tfrecord.Layout([image, tfrecord.Field(name="label", kind="int64", num_bytes=1)])
+
+    def write(rows: np.ndarray, advance: workers.Advance) -> int:
+        columns = {"image": pixels, "label": labels}
+        return tfrecord.write(root / f"{rows[0]}.tfrecord", layout, columns, rows=[rows]).examples
+
+    def run() -> float:
+        shards = np.array_split(np.arange(EXAMPLES), 8)
+        return sum(n for _, n in workers.run(write, shards, processes=machine.cores(), advance=lambda more: None))
+
+    return run
+
+
+def _run(*flags: object, output: pathlib.Path) -> None:
+    shutil.rmtree(output, ignore_errors=True)
+    command = [sys.executable, "-m", "components.convert", *map(str, flags), "--output", str(output)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+_INTEGERS = {"trip_seconds": 4000, "trip_start_timestamp": 1_500_000_000, "trip_start_month": 12, "trip_start_day": 7}
+_INTEGERS |= {"trip_start_hour": 24, "pickup_community_area": 77, "dropoff_community_area": 77}
+_INTEGERS |= {"pickup_census_tract": 17_031_980_100, "dropoff_census_tract": 17_031_980_100}
+_FLOATS = {"fare": 60, "tips": 9, "trip_miles": 20}
+_FLOATS |= {f"{end}_{axis}": 90 for end in ("pickup", "dropoff") for axis in ("latitude", "longitude")}
+_TEXTS = {
+    "payment_type": ("Cash", "Credit Card", "No Charge"),
+    "company": ("", "Taxi Affiliation Services", "Dispatch Taxi Affiliation", "Blue Ribbon Taxi Association Inc."),
+}
+
+
+def _trips() -> str:
+    """Rows in dollars, with what is sometimes missing in the real ones."""
+    columns = {name: random.integers(0, most, ROWS).astype(str) for name, most in _INTEGERS.items()}
+    columns |= {name: random.integers(0, 100 * most, ROWS) / 100 for name, most in _FLOATS.items()}
+    columns |= {name: random.choice(texts, ROWS) for name, texts in _TEXTS.items()}
+    for name in ("pickup_census_tract", "dropoff_census_tract", "dropoff_community_area"):
+        columns[name] = np.where(random.random(ROWS) < 0.3, "", columns[name])
+    lines = map(",".join, zip(*(column.astype(str).tolist() for column in columns.values()), strict=True))
+    return "\n".join([",".join(columns), *lines])
+
+
+def _feature(name: str, text: str) -> tf.train.Feature:
+    if name in _INTEGERS:
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=[int(text or 0)]))
+    if name in _FLOATS:
+        return tf.train.Feature(float_list=tf.train.FloatList(value=[float(text or 0)]))
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))

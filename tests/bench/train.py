@@ -1,60 +1,77 @@
-"""Training `cnn`: our step loop through our reader against Keras `fit` with the same data in memory."""
+"""Training on one device: our step loop through our reader against Keras `fit`, and against PyTorch, one thread each.
+
+PyTorch is none of the project's dependencies. The races against it want a Python that has it: TORCH_PYTHON=PATH.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
+import os
+import pathlib
 import tempfile
 from collections.abc import Callable, Mapping
 
-import keras
 import numpy as np
-import tensorflow as tf
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from tests.bench.race import Child
 from trainer import records
 from trainer.manifest import Manifest
-from trainer.models import cnn
-from trainer.steps import SyncSteps, TrainStep
 
-BATCH, STEPS = 128, 150
+_DATA = pathlib.Path(__file__).parents[2] / "../shared/data"
+# Where a file of that name is not at hand, the converter downloads it.
+_SOURCES = {"mnist": "mnist", "cifar10": "cifar10/cifar-10-batches-bin.tar.xz", "taxi": "taxi/data.csv"}
+_STEPS = {"cnn": 150, "resnet": 10, "wide_deep": 1500}
 
 
-def contestants() -> Mapping[str, Callable[[], float]]:
-    """The digits, blown up to MNIST's 28 x 28 by repeating pixels."""
-    directory = f"{tempfile.mkdtemp()}/digits"
-    convert(Options(output=directory))
-    manifest = Manifest.load(directory)
-    columns = records.resident(manifest, directory, "train")
-    images = np.repeat(np.repeat(columns["image"].numpy(), 4, axis=1), 4, axis=2)[:, 2:-2, 2:-2]
-    columns["image"] = tf.constant(images)
-    image = dataclasses.replace(manifest.feature("image"), shape=(28, 28, 1))
-    manifest = dataclasses.replace(manifest, features=(image, manifest.feature("label")))
+@functools.cache
+def _dataset(name: str) -> str:
+    source, output = _DATA / _SOURCES[name], f"{tempfile.mkdtemp()}/{name}"
+    convert(Options(dataset=name, source=str(source) if source.exists() else None, output=output))
+    return output
 
-    def new_model() -> tuple[keras.Model, keras.optimizers.Optimizer]:
-        model, optimizer = cnn.build(manifest), keras.optimizers.Adam(1e-3)
-        optimizer.build(model.trainable_variables)
-        return model, optimizer
 
-    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    with strategy.scope():
-        model, optimizer = new_model()
-    step = TrainStep(model=model, optimizer=optimizer, label="label", examples=len(images), global_batch=BATCH, seed=0)
-    loop = SyncSteps(strategy, step, columns, True)
-    fitted, fit_optimizer = new_model()
-    fitted.compile(fit_optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-    labels = columns["label"].numpy()
-    take = np.random.default_rng(0).integers(0, len(images), BATCH * STEPS)
-    x, y = images[take], labels[take]
+def _child(kind: str, model: str, dataset: str, *flags: str) -> Child:
+    return Child(f"tests.bench.{kind}", model, _dataset(dataset), str(_STEPS[model]), *flags)
 
-    def ours() -> float:
-        done = 0
-        while done < STEPS:
-            done += loop.run(done, STEPS, False).steps
-        return STEPS * BATCH
 
-    def fit() -> float:
-        fitted.fit({"image": x}, y, batch_size=BATCH, epochs=1, verbose=0)
-        return STEPS * BATCH
+def _torch(model: str, dataset: str) -> Child:
+    directory = _dataset(dataset)
+    npz = f"{directory}.npz"
+    columns = records.resident(Manifest.load(directory), directory, "train")
+    np.savez(npz, **{name: column.numpy() for name, column in columns.items()})
+    return Child("tests.bench.torch_fit", model, npz, str(_STEPS[model]), python=os.environ["TORCH_PYTHON"])
 
-    return {"our step loop and reader": ours, "keras fit, data in memory": fit}
+
+def _keras(model: str, dataset: str, *flags: str) -> Mapping[str, Callable[[], float]]:
+    plain = ("--augment", "none", "--weight-decay", "0", *flags)
+    return {
+        "ours, float32": _child("ours", model, dataset, *plain),
+        "ours, bfloat16": _child("ours", model, dataset, *plain, "--precision", "bfloat16"),
+        "Keras fit, float32": _child("keras_fit", model, dataset, *plain),
+    }
+
+
+def _one_thread(model: str, dataset: str, *flags: str) -> Mapping[str, Callable[[], float]]:
+    if "TORCH_PYTHON" not in os.environ:
+        print("  skipped: TORCH_PYTHON names no Python that has PyTorch")
+        return {}
+    plain = ("--augment", "none", "--weight-decay", "0", "--threads", "1", *flags)
+    return {"ours, one thread": _child("ours", model, dataset, *plain), "PyTorch, one thread": _torch(model, dataset)}
+
+
+def _wide_deep() -> Mapping[str, Callable[[], float]]:
+    return {
+        "ours": _child("ours", "wide_deep", "taxi"),
+        "Keras fit": _child("keras_fit", "wide_deep", "taxi"),
+    }
+
+
+RACES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
+    "train-cnn": functools.partial(_keras, "cnn", "mnist"),
+    "train-resnet44": functools.partial(_keras, "resnet", "cifar10", "--num-layers", "44"),
+    "train-wide-deep": _wide_deep,
+    "torch-cnn": functools.partial(_one_thread, "cnn", "mnist"),
+    "torch-resnet44": functools.partial(_one_thread, "resnet", "cifar10", "--num-layers", "44"),
+}

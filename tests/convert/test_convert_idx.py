@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert import idx
+from components.convert.store import Store
 from trainer.errors import UserError
 
 PREFIXES = {"train": "train-", "test": "t10k-"}
@@ -99,17 +100,37 @@ def test_a_gzip_bomb_is_refused_without_unpacking_it(tmp_path, promised):
         tracemalloc.stop()
 
 
-def test_a_file_larger_than_memory_is_refused(tmp_path):
-    path = tmp_path / "images"
-    size = 2**43
-    with open(path, "wb") as file:
-        file.write(struct.pack(">4B3I", 0, 0, 8, 3, 2**23, 2**10, 2**10))
+def _sparse(path, size: int) -> None:
+    with open(path, "r+b") as file:
         try:
-            file.truncate(16 + size)
+            file.truncate(size)
         except OSError:
-            pytest.skip("this file system has no sparse files of 8 TiB")
-    with pytest.raises(UserError, match=f"needs {size} bytes of memory"):
-        idx.read(path, dimensions=3)
+            pytest.skip("this file system has no sparse files of that size")
+
+
+def test_a_file_larger_than_memory_is_not_read_before_it_is_used(tmp_path):
+    path = tmp_path / "images"
+    path.write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, 2**23, 2**10, 2**10) + b"\x07")
+    _sparse(path, 16 + 2**43)
+    pixels = idx.read(path, dimensions=3, store=Store(budget_bytes=10**6, directory=tmp_path))
+    assert pixels.shape == (2**23, 2**10, 2**10) and pixels[0, 0, 0] == 7 and not pixels[np.array([5, 2**22])].any()
+
+
+def test_what_unpacks_to_more_than_the_disk_holds_is_refused(tmp_path):
+    path = tmp_path / "images.gz"
+    path.write_bytes(gzip.compress(struct.pack(">4B3I", 0, 0, 8, 3, 2**23, 2**10, 2**10)))
+    _sparse(path, 2**34)
+    with pytest.raises(UserError, match=rf"{path}: unpacks to {2**43:,} bytes, .* bytes free"):
+        idx.read(path, dimensions=3, store=Store(budget_bytes=10**6, directory=tmp_path))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_memory_does_not_change_what_is_read(tmp_path, idx_bytes, packed):
+    array = np.random.default_rng(0).integers(0, 256, (50, 7, 9), np.uint8)
+    path = tmp_path / "images"
+    path.write_bytes(gzip.compress(idx_bytes(array)) if packed else idx_bytes(array))
+    np.testing.assert_array_equal(idx.read(path, dimensions=3, store=Store(budget_bytes=9, directory=tmp_path)), array)
+    assert [path.name for path in tmp_path.iterdir()] == ["images"]
 
 
 def test_as_many_labels_as_images(tmp_path, idx_bytes):

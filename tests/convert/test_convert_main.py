@@ -54,7 +54,7 @@ def test_help_gives_the_defaults(capsys):
     assert stopped.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in (
-        "digits, mnist, fashion_mnist, idx, cifar10, cifar100, taxi, taxi_cents, csv",
+        "digits, mnist, fashion_mnist, idx, cifar10, cifar100, taxi, taxi_cents, csv, images, or tfds:NAME",
         "(default: 8)",
         "(default: 0.1)",
         "(default: 0.2)",
@@ -67,7 +67,10 @@ def test_help_gives_the_defaults(capsys):
     ("flags", "message"),
     [
         (("--dataset", "fasion_mnist"), "did you mean 'fashion_mnist'"),
-        (("--dataset", "mnist"), "needs --source"),
+        (("--dataset", "idx"), "needs --source"),
+        (("--dataset", "tfds:"), "is not tfds:NAME[/CONFIG][:VERSION]"),
+        (("--dataset", "tfds:mnist:latest"), "is not tfds:NAME[/CONFIG][:VERSION]"),
+        (("--dataset", "cats_vs_dogs"), "or tfds:NAME of TensorFlow Datasets"),
         (("--source", "."), "leave out --source"),
         (("--dataset", "idx", "--source", "gs://bucket/mnist"), "--source gs://bucket/mnist: must be a path"),
         (("--shards", "0"), "--shards 0"),

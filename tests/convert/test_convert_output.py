@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import random
 import resource
 import shutil
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from components.convert import output, tfrecord
@@ -73,7 +75,7 @@ def test_leftovers_are_replaced(tmp_path, content):
         ".converting/train-00000-of-00009.tfrecord",
         "train-00001-of-00009.tfrecord",
         "train-00001-of-00009.index",
-        ".manifest.json.17",
+        "manifest.json.17.tmp",
     ):
         (left / name).write_text("half")
     convert(Options(output=str(left)))
@@ -118,7 +120,8 @@ def test_an_output_that_is_a_file_is_left_alone(tmp_path, fails):
     assert (tmp_path / "out").read_text() == "precious"
 
 
-def test_two_conversions_do_not_mix(tmp_path, fails):
+def test_two_conversions_do_not_mix(tmp_path, fails, monkeypatch):
+    monkeypatch.setattr(output, "_LOCK_WAIT_S", 0.1)
     with output.claim(tmp_path / "out"):
         assert "another conversion" in fails("--output", tmp_path / "out")
     convert(Options(output=str(tmp_path / "out")))
@@ -136,14 +139,14 @@ def large(tmp_path_factory, make_idx):
 
 
 @pytest.mark.parametrize(
-    ("place", "files"),
-    [(".converting", 1), (".converting", 300), (".", 1)],
+    ("place", "files", "processes"),
+    [(".converting", 1, 2), pytest.param(".converting", 300, 1, marks=pytest.mark.slow), (".", 1, 2)],
     ids=["first shard", "most shards", "publishing"],
 )
-def test_kill_never_leaves_half_a_dataset_that_loads(tmp_path, large, content, place, files):
+def test_kill_never_leaves_half_a_dataset_that_loads(tmp_path, large, content, place, files, processes):
     flags, clean = large
     out = tmp_path / "out"
-    process = subprocess.Popen([*COMMAND, *flags, "--output", str(out)], cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = _start(flags, out, processes)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -152,13 +155,69 @@ def test_kill_never_leaves_half_a_dataset_that_loads(tmp_path, large, content, p
         except FileNotFoundError:
             pass
     process.send_signal(signal.SIGKILL)
-    code = process.wait()
+    _assert_unfinished_or_whole(process.wait(), out)
+    subprocess.run([*COMMAND, *flags, "--output", str(out)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert content(out) == content(clean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_kill_at_a_random_moment_again_and_again(tmp_path, large, content, seed):
+    flags, clean = large
+    out, chance = tmp_path / "out", random.Random(seed)
+    start = time.monotonic()
+    assert _start(flags, out, 2).wait() == 0
+    longest = time.monotonic() - start
+    shutil.rmtree(out)
+    for _ in range(4):
+        process = _start(flags, out, chance.choice([1, 2, 4]))
+        time.sleep(chance.uniform(0, longest))
+        process.send_signal(signal.SIGKILL)
+        _assert_unfinished_or_whole(process.wait(), out)
+    subprocess.run([*COMMAND, *flags, "--output", str(out)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert content(out) == content(clean) and {path.name for path in out.iterdir()} == set(content(clean))
+
+
+@pytest.mark.parametrize(
+    ("which", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
+def test_being_stopped_leaves_nothing_and_no_process(tmp_path, large, which, code):
+    flags, _ = large
+    process = _start(flags, tmp_path / "out", 2)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/.converting/*.tfrecord")) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    workers = psutil.Process(process.pid).children()
+    process.send_signal(which)
+    assert process.wait(60) == code and not list(tmp_path.iterdir())
+    assert not psutil.wait_procs(workers, timeout=20)[1]
+
+
+def test_a_process_that_is_killed_is_told_in_one_line_and_leaves_nothing(tmp_path, large):
+    flags, _ = large
+    process = _start(flags, tmp_path / "out", 2, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/.converting/*.tfrecord")) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    psutil.Process(process.pid).children()[0].kill()
+    err = process.stderr.read()
+    assert err.startswith(
+        "error: a process of the conversion was ended from outside (SIGKILL), perhaps for want of mem"
+    )
+    assert process.wait() == 2 and err.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def _start(flags: tuple[str, ...], out: pathlib.Path, processes: int, **options) -> subprocess.Popen:
+    command = [*COMMAND, *flags, "--output", str(out), "--processes", str(processes)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, **options)
+
+
+def _assert_unfinished_or_whole(code: int, out: pathlib.Path) -> None:
+    """What a killed conversion may leave: nothing, what does not load, or, if it was over just then, everything."""
     try:
         manifest = Manifest.load(out)
     except UserError:
-        assert code == -signal.SIGKILL and (out / ".converting").is_dir()
-    else:  # publishing may be over before the signal comes
-        assert place == "."
+        assert code == -signal.SIGKILL
+        assert not out.exists() or not list(out.iterdir()) or (out / ".converting").is_dir()
+    else:
         output.verify(out, manifest)
-    subprocess.run([*COMMAND, *flags, "--output", str(out)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    assert content(out) == content(clean)

@@ -27,7 +27,12 @@ def test_the_step_hands_the_evaluation_on_in_every_form_that_kubeflow_shows(tmp_
     job = tmp_path / "job"
     shutil.copytree(make_model(wrong=5), job / "model")
     told = component.evaluate(
-        job_dir=f"{job}/", registry=str(tmp_path / "registry"), name="digits", min_accuracy=0.5, **artifacts
+        job_dir=f"{job}/",
+        registry=str(tmp_path / "registry"),
+        name="digits",
+        min_accuracy=0.5,
+        min_auc=0.0,
+        **artifacts,
     )
     assert told == artifacts["model"].uri == str(job / "model")
     written = json.loads((tmp_path / "evaluation").read_text())

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.evaluate.gate import PROMOTE, REGISTER, REJECT, decide
+from components.evaluate.gate import PROMOTE, REGISTER, REJECT, decide, thresholds
+from trainer.errors import UserError
 
 shares = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5001, 0.75, 0.9, 1.0]) | st.floats(0, 1)
 
@@ -12,8 +13,9 @@ shares = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5001, 0.75, 0.9, 1.0]) | st.flo
 def judged(accuracy, baseline, threshold, champion, incomparable=""):
     return decide(
         {"accuracy": accuracy},
-        {"accuracy": baseline},
-        min_accuracy=threshold,
+        {"accuracy": baseline, "rule": "majority class"},
+        metric="accuracy",
+        thresholds={"accuracy": threshold},
         champion=None if champion is None else {"accuracy": champion},
         incomparable=incomparable,
     )
@@ -61,3 +63,27 @@ def test_nothing_is_promoted_over_a_champion_that_cannot_be_compared(accuracy, b
     decision = judged(accuracy, baseline, threshold, None, incomparable="it takes other images")
     assert decision.verdict == (REGISTER if accuracy >= threshold and accuracy > baseline else REJECT)
     assert decision.reasons[2] == "cannot be compared with the champion: it takes other images"
+
+
+def test_every_threshold_holds_and_the_metric_compares():
+    def verdict(auc: float, accuracy: float) -> str:
+        return decide(
+            {"auc": auc, "accuracy": accuracy},
+            {"auc": 0.9, "accuracy": 0.95, "rule": "best single column, payment"},
+            metric="auc",
+            thresholds={"auc": 0.8, "accuracy": 0.7},
+            champion={"auc": 0.93, "accuracy": 0.99},
+        ).verdict
+
+    assert verdict(0.94, 0.7) == PROMOTE
+    assert verdict(0.93, 0.7) == REGISTER
+    assert verdict(0.94, 0.69) == REJECT
+    assert verdict(0.9, 0.99) == REJECT
+
+
+@pytest.mark.parametrize("wrong", [(-0.1, 0), (0, 1.01), (float("nan"), 0)])
+def test_a_threshold_is_a_share(wrong):
+    assert thresholds(0.5, 0) == {"accuracy": 0.5}
+    assert thresholds(0, 1) == {"auc": 1}
+    with pytest.raises(UserError, match=r"--min-(accuracy|auc) .* is not between 0 and 1"):
+        thresholds(*wrong)

@@ -69,7 +69,7 @@ def test_a_second_run_adds_a_version_to_the_model_of_the_first(vertex, in_tmp):
         (["--spec", "no-such.yaml"], "make it with pipelines/compile.py"),
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
-        (["--image", IMAGE, "--dataset", "mnist"], "needs --source"),
+        (["--image", IMAGE, "--dataset", "idx"], "needs --source"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_sent(vertex, in_tmp, flags, message):

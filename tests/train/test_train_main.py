@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from components.train.__main__ import main
 from trainer.errors import UserError
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"
+DATA = ["--data-dir", "data", "--train-steps", "9"]
 
 
 def dry_run(capsys: pytest.CaptureFixture, cluster: str, *args: str):
@@ -22,14 +24,15 @@ def dry_run(capsys: pytest.CaptureFixture, cluster: str, *args: str):
 @pytest.mark.parametrize("flags", [["--job-dir", "jobs/a"], ["--job-dir=jobs/a"], ["--job_dir", "jobs/a"]])
 def test_process_dry_run_prints_the_plan(capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch, flags: list[str]):
     monkeypatch.chdir(tmp_path)
-    plan = dry_run(capsys, "local-ps", "--", *flags, "--train-steps", "9")
+    flags = [*flags, "--data-dir", "data", "--train-steps", "9"]
+    plan = dry_run(capsys, "local-ps", "--", *flags)
     assert [(replica["role"], replica["index"]) for replica in plan["replicas"]] == [
         ("chief", 0),
         ("worker", 0),
         ("worker", 1),
         ("ps", 0),
     ]
-    command = [sys.executable, "-m", "trainer.task", *flags, "--train-steps", "9", "--strategy", "parameter_server"]
+    command = [sys.executable, "-m", "trainer.task", *flags, "--strategy", "parameter_server"]
     assert all(replica["command"] == command for replica in plan["replicas"])
     assert plan["replicas"][2]["log"] == "jobs/a/replicas/worker-1.log"
     assert len(set(re.findall(r"127\.0\.0\.1:\d+", json.dumps(plan)))) == 4
@@ -37,7 +40,7 @@ def test_process_dry_run_prints_the_plan(capsys: pytest.CaptureFixture, tmp_path
 
 
 def test_log_dir_moves_logs_and_status_files(capsys: pytest.CaptureFixture):
-    plan = dry_run(capsys, "local", "--log-dir", "logs", "--", "--job-dir", "gs://bucket/a")
+    plan = dry_run(capsys, "local", "--log-dir", "logs", "--", *DATA, "--job-dir", "gs://bucket/a")
     assert plan["replicas"][0]["log"] == "logs/chief-0.log"
     assert plan["replicas"][0]["env"]["TRAINER_STATUS"] == "logs/chief-0.status.json"
 
@@ -64,10 +67,16 @@ def test_vertex_dry_run_prints_the_pools(capsys: pytest.CaptureFixture):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--", "--train-steps", "9"], "--job-dir is missing among the trainer flags"),
-        (["--", "--job-dir"], "--job-dir is missing among the trainer flags"),
-        ([], "--job-dir is missing among the trainer flags"),
-        (["--", "--job-dir", "gs://bucket/a"], "--job-dir is gs://bucket/a; add --log-dir"),
+        ([], "trainer flags, behind the '--': the following arguments are required: --data-dir, --job-dir"),
+        (["--", *DATA, "--job-dir"], "argument --job-dir: expected one argument"),
+        (["--", *DATA, "--job-dir", "a", "--dry-run"], "unrecognized arguments: --dry-run"),
+        (["--dry-run", "--", *DATA, "--job-dir", "a", "--no-such"], "unrecognized arguments: --no-such"),
+        (["--", *DATA, "--job-dir", "gs://bucket/a"], "--job-dir is gs://bucket/a; add --log-dir"),
+        (["--dry-run", "--", *DATA, "--job-dir", f"{__file__}/a"], f"{__file__} is not a directory; remove it"),
+        (["--job-dir", "a", "--", *DATA], "--job-dir here is for --command"),
+        (["--code", "a", "--", *DATA], "--code here is for --command"),
+        (["--max-restarts", "-1"], "-1 is not at least 0"),
+        (["--silence-timeout-s", "0"], "0 is not a positive number of seconds"),
         (["--", "--job-dir", "a", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says one_device"),
         (
             ["--backend", "vertex", "--image", "i"],
@@ -92,7 +101,37 @@ def test_command_line_tells_a_user_error_in_one_line_with_code_2():
 def test_trainer_really_runs_and_its_exit_code_is_ours(capfd: pytest.CaptureFixture, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(CLUSTERS.parent)
     cluster = str(CLUSTERS / "local.yaml")
-    assert main(["--cluster", cluster, "--", "--job-dir", str(tmp_path / "job"), "--no-such-flag", "1"]) == 2
+    flags = ["--data-dir", str(tmp_path), "--job-dir", str(tmp_path / "job"), "--train-steps", "9"]
+    assert main(["--cluster", cluster, "--", *flags]) == 2
     output = capfd.readouterr().out
-    assert "chief/0 | " in output
-    assert "chief/0 failed first: exit code 2" in output
+    assert "chief/0 | error: " in output
+    assert "chief/0 failed first: exit code 2; it would fail again" in output
+
+
+OWN = """
+import json, os
+config = json.loads(os.environ["TF_CONFIG"])
+print("I am", config["task"]["type"], config["task"]["index"], "of", sum(map(len, config["cluster"].values())))
+"""
+
+
+def test_program_of_ones_own_that_reads_tf_config_runs(capfd: pytest.CaptureFixture, tmp_path: Path):
+    package = tmp_path / "src" / "mine"
+    package.mkdir(parents=True)
+    (package / "task.py").write_text(OWN)
+    own = ["--command", "python -m mine.task", "--code", str(tmp_path / "src"), "--job-dir", str(tmp_path / "job")]
+    assert main(["--cluster", str(CLUSTERS / "local-sync.yaml"), *own]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert {"chief/0 | I am chief 0 of 2", "worker/0 | I am worker 0 of 2"} <= set(lines)
+
+
+def test_launcher_itself_costs_at_most_three_tenths_of_a_second(tmp_path: Path):
+    command = [sys.executable, "-m", "components.train", "--cluster", str(CLUSTERS / "local-sync.yaml")]
+
+    def processor_s() -> float:  # Not wall time, in which the other processes of the machine have a part.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([*command, "--command", "true", "--job-dir", str(tmp_path)], cwd=CLUSTERS.parent, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert any(processor_s() < 0.3 for _ in range(5))

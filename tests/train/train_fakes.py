@@ -11,27 +11,45 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from components.train.cluster import Cluster, Pool
-from components.train.plan import ProcessPlan, plan_processes
-from components.train.process import Patience, run
+from components.train.job import Patience
+from components.train.plan import Plan
+from components.train.process import plan_processes
+from components.train.program import Program
+from components.train.record import last_run
+from components.train.resources import Division
+from components.train.supervisor import run
+from components.train.view import Plain
+from components.train.vitals import Limits
 
-# Each replica runs the piece of Python that is its own.
+# Each replica runs the piece of Python that is its own. `tell` writes its status file.
 FAKE = """
 import json, os, signal, subprocess, sys, time
 task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief", "index": 0})
+attempt = int(os.environ["TRAINER_ATTEMPT"])
+def tell(phase, step):
+    path = os.environ["TRAINER_STATUS"]
+    with open(path + ".new", "w") as file:
+        json.dump({"phase": phase, "step": step}, file)
+    os.replace(path + ".new", path)
 exec(json.loads(sys.argv[1]).get(f"{task['type']}/{task['index']}", "time.sleep(60)"))
 """
 LAUNCH = """
 import pickle, sys
-from components.train.process import run
-sys.exit(run(*pickle.load(open(sys.argv[1], "rb"))))
+from components.train.supervisor import run
+from components.train.view import Plain
+plan, patience = pickle.load(open(sys.argv[1], "rb"))
+sys.exit(run(plan, Plain(1), patience))
 """
+ONE = Cluster(strategy="one_device", chief=Pool())
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
-QUICK = Patience(stop_s=0.3, failure_s=0.3, join_s=0.3, evaluator_s=0.3)
+LIMITS = Limits(start_s=60, silence_s={"training": 60}, stopped_s=60)
+QUICK = Patience(stop_s=0.3, failure_s=0.3, join_s=0.3, evaluator_s=0.3, look_s=0.02, limits=LIMITS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,31 +58,46 @@ class Bench:
 
     path: Path
 
-    def plan(self, cluster: Cluster, **scripts: str) -> ProcessPlan:
+    def plan(self, cluster: Cluster, max_restarts: int = 0, reports: bool = False, **scripts: str) -> Plan:
         """A plan in which `chief_0="..."` is what chief/0 runs; who is not named sleeps for a minute."""
         scripts = {name.replace("_", "/"): script for name, script in scripts.items()}
-        command = [sys.executable, "-S", "-c", FAKE, json.dumps(scripts)]
-        ports = range(20_001, 20_101)
+        command = (sys.executable, "-S", "-c", FAKE, json.dumps(scripts))
         return plan_processes(
-            cluster, command, job_dir=str(self.path), log_dir=str(self.path / "logs"), ports=ports, cores=2
+            cluster,
+            Program(command=command, env={}, job_dir=str(self.path), reports=reports),
+            log_dir=str(self.path / "logs"),
+            ports=range(20_001, 20_101),
+            division=Division(threads=1, gpus=None, notes=()),
+            max_restarts=max_restarts,
         )
 
-    def run(self, plan: ProcessPlan, patience: Patience = QUICK) -> tuple[int, list[str]]:
+    def run(self, plan: Plan, patience: Patience = QUICK) -> tuple[int, list[str]]:
         """Exit code and merged lines of a job run in this process."""
         with open(self.path / "merged", "w+b") as merged:
-            code = run(plan, patience, merged.fileno())
+            code = run(plan, Plain(merged.fileno()), patience)
             merged.seek(0)
             return code, merged.read().decode().splitlines()
 
-    def start(self, plan: ProcessPlan, patience: Patience = QUICK, **env: str) -> subprocess.Popen:
+    def start(self, plan: Plan, patience: Patience = QUICK, **env: str) -> subprocess.Popen:
         """A launcher in a process of its own, once all its replicas run."""
         job = self.path / "job.pickle"
         job.write_bytes(pickle.dumps((plan, patience)))
         launcher = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, str(job)], stdout=subprocess.PIPE, text=True, env={**os.environ, **env}
+            [sys.executable, "-c", LAUNCH, str(job)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(self.path), **env},
         )
         wait_until(lambda: len(self.processes()) >= len(plan.replicas))
         return launcher
+
+    def events(self, *kinds: str) -> list[dict[str, Any]]:
+        """What the newest launcher wrote down, of these kinds."""
+        return [event for event in last_run(str(self.path)) if event["event"] in kinds]
+
+    def starts(self) -> list[str]:
+        """The replicas in the order in which they started."""
+        return [event["replica"] for event in self.events("up")]
 
     def processes(self) -> list[psutil.Process]:
         """What runs of this bench's jobs: replicas, their descendants, guards."""
@@ -83,3 +116,8 @@ def wait_until(condition: Callable[[], object], limit_s: float = 10.0) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
+
+
+def of(name: str, lines: list[str]) -> list[str]:
+    """What one replica, or the launcher, wrote among the merged lines."""
+    return [line.removeprefix(f"{name} | ") for line in lines if line.startswith(f"{name} | ")]

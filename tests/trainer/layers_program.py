@@ -20,8 +20,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer import records, stepping
+from trainer import stepping
 from trainer.layers import BatchNormalization, Dropout
+from trainer.reader.order import share
 
 BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in size
 LAYERS = {
@@ -46,7 +47,7 @@ def on_replicas(
     def replica() -> dict[str, Any]:
         context = tf.distribute.get_replica_context()
         index = tf.convert_to_tensor(context.replica_id_in_sync_group)
-        first, count = records.share(index, replicas=context.num_replicas_in_sync, global_batch=BATCH)
+        first, count = share(index, replicas=context.num_replicas_in_sync, global_batch=BATCH)
         return {"index": index, **body(first, count)}
 
     step = tf.function(lambda: strategy.run(replica))

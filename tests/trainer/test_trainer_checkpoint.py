@@ -10,6 +10,7 @@ keras = pytest.importorskip("keras")
 import tensorflow as tf  # noqa: E402
 
 from trainer.checkpoint import Checkpoints  # noqa: E402
+from trainer.errors import UserError  # noqa: E402
 from trainer.state import State  # noqa: E402
 from trainer.validation import Scores  # noqa: E402
 
@@ -66,7 +67,7 @@ def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, mo
     checkpoints = Checkpoints(str(tmp_path), state, keep=3)
     saved(checkpoints, model, 10)
     next((tmp_path / "checkpoints").glob("ckpt-10.data-*")).write_bytes(b"")
-    with pytest.raises(RuntimeError, match="none of the checkpoints"):
+    with pytest.raises(OSError, match="none of the checkpoints"):
         checkpoints.restore()
 
 
@@ -87,6 +88,13 @@ def test_a_save_that_fails_leaves_the_checkpoint_before_it(tmp_path, model, stat
     assert checkpoints.steps() == [10]
     assert not list((tmp_path / "checkpoints").glob("ckpt-20*"))
     assert checkpoints.restore() == 10
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"latest": {}, "best": {}}', '{"latest": {"step": "x"}}'])
+def test_scores_that_are_none_are_told_with_their_file(tmp_path, content):
+    (tmp_path / "validation.json").write_text(content)
+    with pytest.raises(UserError, match=r"validation\.json cannot be used"):
+        Scores(str(tmp_path)).load()
 
 
 def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, state):

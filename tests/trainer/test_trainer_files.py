@@ -15,7 +15,7 @@ from trainer.cluster import Member
 from trainer.done import Done
 from trainer.errors import UserError
 from trainer.files import tree_digest, write_text
-from trainer.journal import Journal
+from trainer.journal import Journal, last
 
 CHIEF = Member(role="chief", index=0, addresses={})
 
@@ -62,6 +62,33 @@ def test_a_resume_with_other_settings_lists_every_difference(tmp_path):
         identity.check(str(tmp_path), {"seed": 1, "model": "cnn", "fingerprint": "b"})
 
 
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "3", "null", "{}", '{"identity": 3, "latest": 1}', '{"latest": {"a": 1}}', "\0"]
+)
+def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
+    for name, read in (
+        (identity.FILE, lambda: identity.check(str(tmp_path), {})),
+        (done.FILE, lambda: done.load(str(tmp_path))),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(UserError, match=f"{name} cannot be used .*; put the right one back, or delete it"):
+            read()
+
+
+def test_a_job_directory_that_cannot_be_made_is_the_users_to_mend(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=f"cannot write to --job-dir {tmp_path}/file/job: Not a directory; use another"):
+        identity.claim(str(tmp_path / "file" / "job"), {})
+
+
+def test_what_holds_for_a_job_is_settled_at_its_first_start(tmp_path):
+    identity.claim(str(tmp_path), {"seed": 1})
+    assert identity.settle(str(tmp_path), "horizon_steps", 7, write=False) == 7
+    assert identity.settle(str(tmp_path), "horizon_steps", 8, write=True) == 8
+    assert identity.settle(str(tmp_path), "horizon_steps", 9, write=True) == 8
+    identity.check(str(tmp_path), {"seed": 1})
+
+
 def test_a_new_job_directory_is_for_anything(tmp_path):
     identity.check(str(tmp_path / "new"), {"seed": 1})
 
@@ -80,10 +107,39 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
         events = [json.loads(line) for line in (tmp_path / "job" / file).read_text().splitlines()]
         assert [(e["event"], e["step"]) for e in events] == [("start", 0), ("step", 7)]
         assert all(isinstance(e["time"], float) for e in events)
+    for attempt in (9, 10):
+        lines = [json.dumps({"event": "step", "step": attempt}), '{"event": "st']
+        (tmp_path / "job" / f"journal-chief-0-{attempt}.jsonl").write_text("\n".join(lines))
+    assert last(str(tmp_path / "job"), CHIEF, "step")["step"] == 10
+    assert last(str(tmp_path / "job"), CHIEF, "start")["seed"] == 3
+    assert last(str(tmp_path / "job"), CHIEF, "export") == {}
     status = json.loads((tmp_path / "status.json").read_text())
     assert {"time", "cpu"} <= status.keys()
     assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == ("saving", 7, 123.0, 0.5)
     assert status["memory"] > 1_000_000
+
+
+@pytest.mark.parametrize(
+    "before", ["", "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2); "], ids=["inside", "before"]
+)
+def test_sigterm_ends_at_once_a_process_that_has_nothing_to_save(before):
+    program = (
+        "import os, signal, time; from trainer.stop import Stop; stop = Stop.install();"
+        "\nwith stop.at_once(): pass\n" + before + "\nwith stop.at_once():"
+        " print('ready', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.terminate()
+    assert process.wait(5) == 143
+
+
+def test_sigterm_after_that_is_only_noted():
+    program = (
+        "import os, signal, time; from trainer.stop import Stop; stop = Stop.install()\nwith stop.at_once(): pass\n"
+        "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2); assert stop.requested"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
 def test_sigterm_is_seen_by_a_thread_even_when_the_main_thread_sits_in_c():

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import argparse
+import re
+
 import pytest
 
+from trainer import options as options_module
 from trainer.errors import UserError
 from trainer.options import CHANGEABLE, Options, parse
 
@@ -59,12 +63,46 @@ def test_bad_values_are_told_with_the_flag(flags):
         options(*flags)
 
 
-def test_momentum_without_sgd_would_do_nothing_and_is_refused():
-    with pytest.raises(UserError, match="--momentum belongs to --optimizer sgd"):
-        options("--optimizer", "adam", "--momentum", "0.5")
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--learning-rate", "fast"], "--learning-rate: 'fast' is not a number greater than 0"),
+        (["--learning-rate", "nan"], "'nan' is not a number greater than 0"),
+        (["--checkpoint-secs", "inf"], "'inf' is not a number of at least 0"),
+        (["--batch-size", "1.5"], "--batch-size: '1.5' is not a whole number of at least 1"),
+        (["--momentum", "1"], "--momentum: '1' is not a number of at least 0 and less than 1"),
+        (
+            ["--boundaries-epochs", "1,b", "--factors", "1,1,1"],
+            "--boundaries-epochs: 'b' is not a number greater than 0",
+        ),
+        (["--num_gpus", "-1"], "--num-gpus: '-1' is not a whole number of at least 0"),
+    ],
+)
+def test_a_bad_value_is_shown_with_what_would_be_allowed(flags, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        options(*flags)
+
+
+def test_help_groups_the_flags_and_tells_every_default_and_unit():
+    parser = options_module.parser()
+    groups = {group.title for group in parser._action_groups if group.title not in ("positional arguments", "options")}
+    assert groups >= {"job", "batches", "network", "learning", "validation", "checkpoints", "machine"}
+    text = " ".join(parser.format_help().split())
+    assert "None" not in text
+    for action in parser._actions:
+        assert action.help, action.dest
+        if action.default not in (None, False, argparse.SUPPRESS):
+            assert f"(default: {action.default})" in text, action.dest
+        if action.dest.endswith(("_secs", "_timeout_s")):
+            assert action.metavar == "SECONDS", action.dest
 
 
 def test_what_a_resume_may_change_is_not_part_of_the_identity():
     assert not CHANGEABLE & options().identity().keys()
     assert options("--seed", "3").identity() != options().identity()
     assert options("--checkpoint-num-steps", "3").identity() == options().identity()
+
+
+def test_synchronous_strategies_learn_the_same_and_asynchronous_ones_do_not():
+    one, many, servers = (options("--strategy", s) for s in ("one_device", "multi_worker_mirrored", "parameter_server"))
+    assert one.identity() == many.identity() != servers.identity()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numbered import dataset, picture
 
 from components.convert.source import find_reader
 from trainer.errors import UserError
@@ -15,11 +16,11 @@ tf = pytest.importorskip("tensorflow")
 from trainer import records  # noqa: E402
 
 
-def indices(step: int, *, examples: int, batch: int, first: int = 0, count: int | None = None, seed: int = 0):
-    count = batch if count is None else count
-    return records.order(
-        tf.constant(step, tf.int64), seed=seed, examples=examples, global_batch=batch, first=first, count=count
-    ).numpy()
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("numbered") / "data"
+    dataset(directory, 40)
+    return directory
 
 
 def test_all_records_of_all_splits_are_the_source(digits):
@@ -30,42 +31,28 @@ def test_all_records_of_all_splits_are_the_source(digits):
     source = find_reader("digits").read(None).splits["train"]
     assert labels.dtype == np.int64
     key = lambda image, label: image.reshape(len(image), -1).astype(int) @ np.arange(1, 65) * 10 + label  # noqa: E731
-    assert sorted(key(images, labels)) == sorted(key(source["image"], source["label"]))
+    assert sorted(key(images, labels)) == sorted(key(source["image"][:], source["label"]))
 
 
-@settings(max_examples=25, deadline=None)
-@given(examples=st.integers(1, 50), batch=st.integers(1, 70), seed=st.integers(0, 2**31), epochs=st.integers(1, 3))
-def test_every_epoch_is_a_permutation_of_the_split(examples, batch, seed, epochs):
-    steps = -(-examples * epochs // batch)
-    seen = np.concatenate([indices(s, examples=examples, batch=batch, seed=seed) for s in range(steps)])
-    for epoch in range(epochs):
-        part = seen[epoch * examples : (epoch + 1) * examples]
-        assert sorted(part) == list(range(examples))
+@pytest.mark.parametrize("batch_size", [1, 7, 13, 1000])
+def test_batches_are_the_split_in_its_order(numbered, batch_size):
+    manifest = Manifest.load(numbered)
+    whole = records.resident(manifest, str(numbered), "train")
+    batches = list(records.batches(manifest, str(numbered), "train", batch_size))
+    assert [len(batch["label"]) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+    assert whole["label"].numpy().tolist() == list(range(40))
+    for name, column in whole.items():
+        assert np.array_equal(np.concatenate([batch[name] for batch in batches]), column)
 
 
-def test_no_epoch_resembles_another():
-    examples = 54_000
-    epochs = np.array([indices(0, examples=examples, batch=examples * 8).reshape(8, examples)])[0]
-    correlations = np.corrcoef(epochs) - np.eye(8)
-    assert np.abs(correlations).max() < 5 / np.sqrt(examples)
-
-
-def test_epochs_and_seeds_differ_in_order():
-    a, b = indices(0, examples=64, batch=64), indices(1, examples=64, batch=64)
-    c = indices(0, examples=64, batch=64, seed=1)
-    assert not np.array_equal(a, b)
-    assert not np.array_equal(a, c)
-
-
-@settings(max_examples=25, deadline=None)
-@given(replicas=st.integers(1, 7), batch=st.integers(7, 64), step=st.integers(0, 10**6))
-def test_the_order_does_not_depend_on_the_number_of_replicas(replicas, batch, step):
-    whole = indices(step, examples=1000, batch=batch)
-    shares = [records.share(r, replicas=replicas, global_batch=batch) for r in range(replicas)]
-    parts = [indices(step, examples=1000, batch=batch, first=first, count=count) for first, count in shares]
-    assert np.array_equal(np.concatenate(parts), whole)
-    counts = [count for _, count in shares]
-    assert max(counts) - min(counts) <= 1
+def test_batches_of_image_files_are_decoded(tmp_path):
+    files = [picture(5 + i, 20 - i, kind) for i in range(6) for kind in ("PNG", "JPEG")]
+    manifest = dataset(tmp_path / "data", 12, files=files)
+    whole = records.resident(manifest, str(tmp_path / "data"), "test")
+    assert whole["image"].numpy().tolist() == files
+    batches = list(records.batches(manifest, str(tmp_path / "data"), "test", 5))
+    assert [batch["image"].shape for batch in batches] == [(5, 2, 3, 1), (5, 2, 3, 1), (2, 2, 3, 1)]
+    assert np.concatenate([batch["label"] for batch in batches]).tolist() == list(range(12))
 
 
 def test_a_wrong_or_missing_shard_is_named(digits, tmp_path):
@@ -82,3 +69,33 @@ def test_a_wrong_or_missing_shard_is_named(digits, tmp_path):
     shard.unlink()
     with pytest.raises(UserError, match=f"{shard.name} is missing"):
         records.verify(manifest, str(copy), "train")
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_flipped_byte_is_found_in_passing_and_the_file_is_named(numbered, tmp_path_factory, data):
+    copy = tmp_path_factory.mktemp("flipped") / "data"
+    shutil.copytree(numbered, copy)
+    manifest = Manifest.load(copy)
+    shard = copy / data.draw(st.sampled_from(manifest.split("test").shards)).file
+    content = bytearray(shard.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    shard.write_bytes(content)
+    with pytest.raises(UserError, match=shard.name):
+        list(records.batches(manifest, str(copy), "test", 16))
+    shutil.rmtree(copy)
+
+
+def test_two_shards_in_each_others_place_are_found_in_passing(tmp_path):
+    manifest = dataset(tmp_path / "data", 40, shards=4)
+    one, other = (tmp_path / "data" / shard.file for shard in manifest.split("test").shards[:2])
+    held = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(held)
+    with pytest.raises(UserError, match=f"{one.name} is not the file"):
+        list(records.batches(manifest, str(tmp_path / "data"), "test", 16))
+
+
+def test_what_a_split_takes_decoded(numbered):
+    manifest = Manifest.load(numbered)
+    assert records.decoded_bytes(manifest, "train") == 40 * (6 + 8)

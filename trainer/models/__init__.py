@@ -1,32 +1,44 @@
 """The models: by name, or a function of the user's own.
 
-A model is a module with `build(manifest, *, <options>) -> keras.Model`, from raw features by name to logits; every
-keyword of `build` is an option of the trainer by that name. It may state what suits it: OPTIMIZER, LEARNING_RATE,
-WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT. `package.module:function` names such a function anywhere on Python's path.
+A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to logits; every keyword
+of `build` is an option of the trainer by that name. It may state what suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY,
+SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT. `package.module:function` names such a function anywhere on
+Python's path.
+
+It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it is there) from the
+dataset's columns, in graph operations that look at each example alone. It is applied once to a split that is resident
+in memory, to each batch otherwise, and inside the exported model. Without it a model takes the manifest's inputs as
+they are.
 
 Modules are imported when they are asked for, because they import TensorFlow.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import UserError, unknown
 
 if TYPE_CHECKING:
     import keras
+    import tensorflow as tf
 
     from trainer.manifest import Manifest
     from trainer.options import Options
 
-NAMES = ("cnn", "resnet")
+_OF_IMAGES, _OF_TABLES = ("cnn", "resnet"), ("wide_deep",)
+NAMES = (*_OF_IMAGES, *_OF_TABLES)
 # Options that only some models take; given for another they would do nothing, and are refused.
-MODEL_OPTIONS = ("num_layers", "batch_norm_decay", "batch_norm_epsilon", "batch_norm_statistics")
+MODEL_OPTIONS = (
+    *("num_layers", "batch_norm_decay", "batch_norm_epsilon", "batch_norm_statistics"),
+    *("hidden_units", "dropout"),
+)
 _DEFAULTS = {
     "OPTIMIZER": "adam",
     "LEARNING_RATE": 1e-3,
@@ -56,8 +68,48 @@ def default(opts: Options, what: str) -> Any:
     return getattr(_module(opts.model), what, _DEFAULTS[what])
 
 
-def builder(opts: Options, manifest: Manifest) -> Callable[[], keras.Model]:
-    """Makes the model that the options name, the same at every call.
+def suited(name: str | None, dataset: str, *, table: bool) -> str:
+    """The name, or without one that of the first model for such a dataset.
+
+    Raises:
+      UserError: If the model of that name does not fit.
+    """
+    fitting, kind = (_OF_TABLES, "a table") if table else (_OF_IMAGES, "of images")
+    if name in NAMES and name not in fitting:
+        raise UserError(f"--model {name} does not fit dataset {dataset!r}, which is {kind}; use {' or '.join(fitting)}")
+    return name or fitting[0]
+
+
+def fit(opts: Options, manifest: Manifest) -> Options:
+    """The options with a model for the dataset.
+
+    Raises:
+      UserError: If theirs does not fit, or images are to be augmented where there are none.
+    """
+    table = bool(manifest.deep or manifest.wide)
+    if table and opts.augment not in (None, "none"):
+        raise UserError(f"--augment {opts.augment} is for images; dataset {manifest.name!r} is a table; leave it out")
+    return dataclasses.replace(opts, model=suited(opts.model, manifest.name, table=table))
+
+
+@dataclasses.dataclass(frozen=True)
+class Builder:
+    """Makes a model, the same at every call, and what it takes.
+
+    Attributes:
+      prepare: From columns of the dataset by name [N, ...] to what the model takes, and the label if it is there.
+    """
+
+    build: Callable[[], keras.Model]
+    prepare: Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
+
+    def __call__(self) -> keras.Model:
+        """The model."""
+        return self.build()
+
+
+def builder(opts: Options, manifest: Manifest) -> Builder:
+    """The builder of the model that the options name.
 
     Raises:
       UserError: If there is no such function, or it does not take an option that is given.
@@ -67,7 +119,28 @@ def builder(opts: Options, manifest: Manifest) -> Callable[[], keras.Model]:
     if useless := given.keys() - inspect.signature(function).parameters.keys():
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(useless))
         raise UserError(f"{flags} means nothing to --model {opts.model}; leave it out")
-    return functools.partial(function, manifest, **given)
+    build = functools.partial(function, manifest, **given)
+    prepare = getattr(_module(opts.model), "prepare", None)
+    if prepare is None:
+        build, prepare = functools.partial(_build_checked, build, opts.model, manifest), _as_they_are
+    return Builder(build, functools.partial(prepare, manifest))
+
+
+def _build_checked(build: Callable[[], keras.Model], name: str, manifest: Manifest) -> keras.Model:
+    """The model, unless it takes other columns than it would get: Keras then hands it the wrong ones, and only warns."""
+    model, given = build(), sorted(feature.name for feature in manifest.inputs)
+    taken = getattr(model, "input", None)
+    if isinstance(taken, dict) and sorted(taken) != given:
+        raise UserError(
+            f"--model {name} takes {', '.join(sorted(taken))}; dataset {manifest.name!r} gives {', '.join(given)}; take "
+            "them all, or choose in a function prepare(manifest, columns) beside the model's"
+        )
+    return model
+
+
+def _as_they_are(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    taken = {manifest.label, *(feature.name for feature in manifest.inputs)}
+    return {name: column for name, column in columns.items() if name in taken}
 
 
 def _module(name: str) -> types.ModuleType:

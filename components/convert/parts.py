@@ -1,0 +1,196 @@
+"""A conversion in parts: several commands, on one machine or several, write shards into one directory.
+
+    write_part(options, PartRange.parse("0:4", options))      # of 8 training shards, and of the others in proportion
+    write_part(options, PartRange.parse("4:8", options))      # at the same time, or after it was killed, or twice
+    finish(options)                                           # checks all of them and writes the manifest
+
+Until they are finished, shards lie in `.parts`. Beside each one lies a note with its checksum, and with what decided its
+content: what comes of another source or other arguments is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.convert import convert as whole
+from components.convert import output, workers
+from components.convert.options import Options
+from components.convert.plan import Plan, Planned, Written
+from components.convert.progress import track
+from components.convert.source import source_digest
+from trainer.errors import UserError
+from trainer.files import write_text
+from trainer.manifest import Manifest, Shard
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartRange:
+    """The training shards from `start` to `stop`, of `count`, and shards of the other splits in proportion."""
+
+    start: int
+    stop: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str, options: Options) -> PartRange:
+        """Reads `START:STOP`.
+
+        Raises:
+          UserError: If it is no such range of the training shards.
+        """
+        start, colon, stop = text.partition(":")
+        if not (colon and start.isdecimal() and stop.isdecimal() and int(start) < int(stop) <= options.shards):
+            raise UserError(
+                f"--shard-range {text}: must be START:STOP of the {options.shards} shards, from 0:1 to 0:{options.shards}"
+            )
+        return cls(start=int(start), stop=int(stop), count=options.shards)
+
+    def __contains__(self, shard: Planned) -> bool:
+        first, end = (bound * shard.count // self.count for bound in (self.start, self.stop))
+        return first <= shard.position < end
+
+
+def write_part(options: Options, part: PartRange) -> None:
+    """Writes the shards of a range that are not there yet.
+
+    Raises:
+      UserError: If the source cannot be read, or the output directory holds anything else. What is finished stays.
+    """
+    started, directory = time.perf_counter(), pathlib.Path(options.output)
+    parts = directory / output.PARTS
+    with output.claim(directory, shared=True):
+        if existing := output.finished(directory, parts=True):
+            output.refuse_other(directory, existing.arguments, options.arguments)
+            print(f"{directory}: {existing.name} is finished already, nothing is changed")
+            return
+        if not parts.exists():
+            output.discard(directory)  # what a whole conversion left that was killed
+        plan = whole.read(options)
+        identity = _identity(plan, options)
+        shards = [shard for shard in plan.shards if shard in part]
+        there = _written(directory, identity)
+        parts.mkdir(exist_ok=True)
+        try:
+
+            def write(shard: Planned, advance: workers.Advance) -> Written:
+                return _write(plan, shard, parts, identity, advance)
+
+            whole.work(plan, write, [shard for shard in shards if shard.name not in there], options)
+        finally:
+            with contextlib.suppress(OSError):
+                parts.rmdir()  # if nothing was finished
+    before = f", {len(there.keys() & {shard.name for shard in shards})} of them were there" * bool(there)
+    whole.tell_written(f"{directory}, shards {part.start}:{part.stop} of {part.count}", shards)
+    print(f"{time.perf_counter() - started:.2f} s{before}; when all are written, run this with --finish instead")
+
+
+def finish(options: Options) -> Manifest:
+    """Checks that all shards are there and whole, publishes them and writes the manifest.
+
+    Raises:
+      UserError: If shards are missing, damaged or of another conversion; it names them.
+    """
+    started, directory = time.perf_counter(), pathlib.Path(options.output)
+    parts = directory / output.PARTS
+    with output.claim(directory):
+        existing = output.finished(directory, parts=True)
+        if not existing:
+            if not parts.exists():
+                raise UserError(f"--output {directory}: no shards are there; write them with --shard-range START:STOP")
+            plan = whole.read(options)
+            written = _written(directory, _identity(plan, options))
+            _refuse_missing(plan, written, options.shards)
+            _verify(directory, [written[shard.name].shard for shard in plan.shards], options)
+            manifest = plan.manifest(written, whole.describe(plan, options))
+            whole.write_page(plan, manifest, options, parts)
+            output.publish(parts, directory, manifest)
+    if existing:
+        return whole.convert(options)
+    whole.tell(directory, manifest, time.perf_counter() - started, "is ready")
+    return manifest
+
+
+def _identity(plan: Plan, options: Options) -> dict[str, Any]:
+    """All that decides the content of a shard, as it is read back from a note."""
+    digest = source_digest(options.dataset, options.source, options.schema)
+    return json.loads(json.dumps({**options.arguments, **plan.source.arguments, "source_sha256": digest}))
+
+
+def _write(
+    plan: Plan, shard: Planned, parts: pathlib.Path, identity: Mapping[str, Any], advance: workers.Advance
+) -> Written:
+    """Writes a shard under names of its own, renames it, and writes the note that says it is whole."""
+    suffix = f".{uuid.uuid4().hex}"
+    try:
+        written = plan.write(shard, parts, suffix=suffix, advance=advance)
+        for name in filter(None, (written.shard.file, written.shard.index)):
+            with open(parts / (name + suffix), "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(parts / (name + suffix), parts / name)
+    except BaseException:
+        for path in parts.glob(f"*{suffix}"):
+            path.unlink()
+        raise
+    write_text(parts / f"{shard.name}.json", json.dumps({"identity": identity, **dataclasses.asdict(written)}))
+    return written
+
+
+def _written(directory: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Written]:
+    """By name the shards that are there.
+
+    Raises:
+      UserError: If one is of another conversion.
+    """
+    found = {}
+    for path in (directory / output.PARTS).glob("*.json"):
+        note = json.loads(path.read_text(encoding="utf-8"))
+        output.refuse_other(directory, note["identity"], identity)
+        shard = Shard(**note["shard"])
+        if _find(directory, shard.file).exists() and (not shard.index or _find(directory, shard.index).exists()):
+            found[path.stem] = Written(shard=shard, class_histogram=tuple(note["class_histogram"]))
+    return found
+
+
+def _find(directory: pathlib.Path, name: str) -> pathlib.Path:
+    """Where a file is: published already, by a command that was killed, or not yet."""
+    return path if (path := directory / name).exists() else directory / output.PARTS / name
+
+
+def _refuse_missing(plan: Plan, written: Mapping[str, Written], count: int) -> None:
+    missing = [shard for shard in plan.shards if shard.name not in written]
+    if missing:
+        names = ", ".join(shard.name for shard in missing[:5]) + ", ..." * (len(missing) > 5)
+        units = [PartRange(start=i, stop=i + 1, count=count) for i in range(count)]
+        ranges: list[list[int]] = []
+        for unit in (unit for unit in units if any(shard in unit for shard in missing)):
+            if ranges and ranges[-1][1] == unit.start:
+                ranges[-1][1] = unit.stop
+            else:
+                ranges.append([unit.start, unit.stop])
+        repair = ", ".join(f"--shard-range {start}:{stop}" for start, stop in ranges)
+        raise UserError(f"{len(missing)} of {len(plan.shards)} shards are missing: {names}; write them with {repair}")
+
+
+def _verify(directory: pathlib.Path, shards: Sequence[Shard], options: Options) -> None:
+    """Compares the files with the notes, and deletes the note of one that is damaged, so that it can be repaired."""
+
+    def intact(shard: Shard, advance: workers.Advance) -> bool:
+        advance(shard.bytes)
+        return output.intact(_find(directory, shard.file), shard.sha256) and (
+            not shard.index or output.intact(_find(directory, shard.index), shard.index_sha256)
+        )
+
+    with track("checking", sum(shard.bytes for shard in shards), "bytes") as advance:
+        for i, fine in workers.run(intact, shards, processes=options.processes or 1, advance=advance):
+            if not fine:
+                path = _find(directory, shards[i].file)
+                (directory / output.PARTS / path.with_suffix(".json").name).unlink()
+                raise UserError(f"{path} or its index is damaged; write it again with --shard-range")

@@ -1,0 +1,213 @@
+"""Which shards a conversion has, what each of them holds, and the manifest once they are written.
+
+    plan = Plan(source, options)
+    written = {shard.name: plan.write(shard, directory) for shard in plan.shards}
+    plan.manifest(written, plan.describe(processes=2)).save(directory)
+
+Every shard can be written by itself, in any order and by anyone who has the source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from components.convert import samples, splits, statistics, tfrecord
+from components.convert.options import Options
+from components.convert.source import Source
+from trainer.errors import UserError
+from trainer.manifest import Encoding, Feature, Manifest, Shard, Split, Statistics
+from trainer.summary import Summary
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A shard to be written: the examples from `start` to `stop` of its split.
+
+    Attributes:
+      split: Name of the split.
+      position: Among the shards of the split.
+      count: Of the shards of the split.
+      start: First example.
+      stop: The one after the last.
+    """
+
+    split: str
+    position: int
+    count: int
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        """Of its files, without what they end in."""
+        return f"{self.split}-{self.position:05d}-of-{self.count:05d}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Written:
+    """A shard that was written, and how many examples of each class it has."""
+
+    shard: Shard
+    class_histogram: tuple[int, ...]
+
+
+class Plan:
+    """A conversion of a source.
+
+    Attributes:
+      source: What is converted.
+      splits: Their names.
+      shards: In the order of their splits and positions.
+      least_bytes: That all shards have together.
+      most_bytes: That they can have if strings are as long as the longest.
+    """
+
+    def __init__(self, source: Source, options: Options):
+        """Plans it.
+
+        Raises:
+          UserError: If there are fewer training examples than shards.
+        """
+        self.source, self._options, self._layout = source, options, source.layout()
+        self._parts = splits.carve(
+            {native: len(columns["label"]) for native, columns in source.splits.items()},
+            validation_fraction=options.validation_fraction,
+            test_fraction=options.test_fraction,
+            seed=options.seed,
+        )
+        training = len(self._parts["train"][1])
+        if options.shards > training:
+            raise UserError(f"--shards {options.shards}: there are only {training} training examples to put into them")
+        self.shards = tuple(
+            Planned(
+                split=split,
+                position=i,
+                count=count,
+                start=_start(i, len(rows), count),
+                stop=_start(i + 1, len(rows), count),
+            )
+            for split, (_, rows) in self._parts.items()
+            if (count := max(1, round(options.shards * len(rows) / training)) if len(rows) else 0)
+            for i in range(count)
+        )
+        self.splits = tuple(self._parts)
+        examples = sum(len(rows) for _, rows in self._parts.values())
+        self.least_bytes, self.most_bytes = examples * self._layout.least_bytes, examples * self._layout.most_bytes
+
+    def write(
+        self,
+        shard: Planned,
+        directory: pathlib.Path | None,
+        *,
+        suffix: str = "",
+        advance: Callable[[int], object] = lambda examples: None,
+    ) -> Written:
+        """Writes a shard's files into the directory, or only computes their checksums.
+
+        Args:
+          shard: One of `shards`.
+          directory: Where to; None for nowhere.
+          suffix: What else the files' names end in.
+          advance: Is told how many examples were written, now and then.
+        """
+        native, rows = self._parts[shard.split]
+        columns = self.source.splits[native]
+        histogram = np.zeros(len(self.source.class_names), np.int64)
+
+        def blocks():
+            for block in rows.blocks(shard.start, shard.stop):
+                histogram[:] += np.bincount(columns["label"][block], minlength=len(histogram))
+                yield block
+
+        indexed = self._layout.record_bytes is None
+        path, index = f"{shard.name}.tfrecord", f"{shard.name}.index"
+        file = tfrecord.write(
+            directory / (path + suffix) if directory else os.devnull,
+            self._layout,
+            columns,
+            rows=blocks(),
+            index=directory / (index + suffix) if directory and indexed else os.devnull,
+            advance=advance,
+        )
+        return Written(
+            shard=Shard(
+                file=path,
+                examples=file.examples,
+                bytes=file.bytes,
+                sha256=file.sha256,
+                index=index if indexed else None,
+                index_sha256=file.index_sha256,
+            ),
+            class_histogram=tuple(histogram.tolist()),
+        )
+
+    @functools.cached_property
+    def _features(self) -> tuple[Feature, ...]:
+        return self.source.features(self._parts["train"][1])
+
+    @functools.cached_property
+    def _encodings(self) -> dict[str, tuple[Encoding, ...]]:
+        return self.source.encodings(self._parts["train"][1])
+
+    def describe(self, *, processes: int) -> dict[str, statistics.Described]:
+        """What each split says of every feature, read with so many processes."""
+        return statistics.describe(self.source, self._parts, self._features, self._encodings, processes=processes)
+
+    def samples(self) -> samples.Samples:
+        """Training examples to look at."""
+        return samples.take(self.source, self._parts["train"][1], self._features)
+
+    def manifest(self, written: Mapping[str, Written], described: Mapping[str, statistics.Described]) -> Manifest:
+        """The manifest, given all shards by name and what the splits say."""
+        source, layout, training = self.source, self._layout, described["train"].summaries
+        return Manifest(
+            name=source.name,
+            origin=source.origin,
+            label="label",
+            class_names=source.class_names,
+            record_bytes=layout.record_bytes,
+            features=tuple(
+                dataclasses.replace(
+                    feature,
+                    offset=layout.offsets.get(feature.name),
+                    num_bytes=layout.widths.get(feature.name),
+                    statistics=_statistics(training[feature.name]) if self._is_column(feature) else None,
+                )
+                for feature in self._features
+            ),
+            splits={
+                split: self._split([written[s.name] for s in self.shards if s.split == split], described[split])
+                for split in self._parts
+            },
+            arguments={**self._options.arguments, **source.arguments},
+            **self._encodings,
+        )
+
+    def _is_column(self, feature: Feature) -> bool:
+        """Whether it is a table's, and not the label."""
+        return not feature.shape and feature.name != "label"
+
+    def _split(self, written: list[Written], described: statistics.Described) -> Split:
+        none = [0] * len(self.source.class_names)
+        return Split(
+            examples=sum(one.shard.examples for one in written),
+            class_histogram=tuple(map(sum, zip(none, *(one.class_histogram for one in written), strict=True))),
+            shards=tuple(one.shard for one in written),
+            summaries=described.summaries,
+            drift=described.drift and described.drift.distances,
+        )
+
+
+def _statistics(summary: Summary) -> Statistics:
+    return Statistics(missing=summary.missing, mean=summary.mean, std=summary.std, min=summary.min, max=summary.max)
+
+
+def _start(i: int, examples: int, count: int) -> int:
+    """The first example of shard `i`: sizes are as equal as can be, and the larger ones come first."""
+    return i * (examples // count) + min(i, examples % count)

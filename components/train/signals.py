@@ -1,0 +1,30 @@
+"""Signals as something to wait for beside others."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+from collections.abc import Iterator
+
+STOPPING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def signal_socket() -> Iterator[socket.socket]:
+    """A socket that receives the number of each signal; one that this process was started to ignore stays ignored."""
+    receiver, sender = socket.socketpair()
+    with receiver, sender:
+        sender.setblocking(False)
+        before = {
+            number: signal.signal(number, lambda *_: None)
+            for number in STOPPING
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        wakeup = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        try:
+            yield receiver
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,167 @@
+"""Reading images of CIFAR-10's size in batches of 128: our three ways against what most programs do.
+
+The usual ways are at their best: records in the order of the file, a shuffle buffer of 10,000, parallel maps, prefetching.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from trainer import options, records
+from trainer.cluster import Member
+from trainer.manifest import Manifest
+from trainer.models import cnn
+from trainer.reader.reader import Reader
+from trainer.steps import SyncSteps, TrainStep
+
+BATCH, STEPS = 128, 150
+_CIFAR10 = pathlib.Path(__file__).parents[2] / "../shared/data/cifar10/cifar-10-batches-bin.tar.xz"
+_AHEAD = tf.data.AUTOTUNE
+
+
+@functools.cache
+def _dataset() -> tuple[Manifest, str]:
+    """CIFAR-10 if it is at hand, else its shape: smooth pictures with a little noise."""
+    directory = pathlib.Path(tempfile.mkdtemp())
+    if not _CIFAR10.exists():
+        random = np.random.default_rng(0)
+        for i, count in enumerate([10_000] * 5 + [1_000]):
+            coarse = np.repeat(np.repeat(random.integers(0, 240, (count, 3, 8, 8)), 4, axis=2), 4, axis=3)
+            images = (coarse + random.integers(0, 16, coarse.shape)).astype(np.uint8).reshape(count, -1)
+            rows = np.concatenate([random.integers(0, 10, (count, 1), dtype=np.uint8), images], axis=1)
+            (directory / ("test_batch.bin" if i == 5 else f"data_batch_{i + 1}.bin")).write_bytes(rows.tobytes())
+    source, output = str(_CIFAR10 if _CIFAR10.exists() else directory), str(directory / "converted")
+    convert(Options(dataset="cifar10", source=source, output=output, validation_fraction=0.0))
+    return Manifest.load(output), output
+
+
+def _reader(mode: str, augment: str = "none") -> Reader:
+    manifest, directory = _dataset()
+    flags = ["--data-dir", directory, "--job-dir", "unused", "--train-steps", "1", "--reader", mode]
+    place = records.locate(
+        manifest, options.parse(flags, {}), Member(role="chief", index=0, addresses={}), lambda: None
+    )
+    return records.open_reader(
+        place, manifest, global_batch=BATCH, seed=0, prepare=lambda columns: columns, augment=augment
+    )
+
+
+def _pixel(columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Something that needs the whole batch."""
+    return tf.cast(columns["image"][0, 0, 0, 0], tf.int32) + tf.cast(columns["label"][0], tf.int32)
+
+
+def _ours(mode: str, augment: str = "none") -> Callable[[], float]:
+    reader = _reader(mode, augment)
+    if reader.ahead:
+        return _drain(reader.dataset(0, tf.distribute.InputContext()))
+    loaded = reader.load()
+
+    @tf.function
+    def steps() -> tf.Tensor:
+        total = tf.constant(0)
+        for i in tf.range(tf.constant(STEPS, tf.int64)):
+            total += _pixel(reader.batch(loaded, i, 0, BATCH))
+        return total
+
+    return lambda: steps() is not None and STEPS * BATCH
+
+
+def _drain(dataset: tf.data.Dataset) -> Callable[[], float]:
+    iterator = iter(dataset)
+
+    @tf.function
+    def steps(iterator: tf.data.Iterator) -> tf.Tensor:
+        total = tf.constant(0)
+        for _ in tf.range(STEPS):
+            total += _pixel(next(iterator))
+        return total
+
+    return lambda: steps(iterator) is not None and STEPS * BATCH
+
+
+def _png_file() -> tuple[str, dict]:
+    manifest, directory = _dataset()
+    path = str(pathlib.Path(directory) / "png.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for columns in records.batches(manifest, directory, "test", 1000):
+            for image, label in zip(columns["image"].numpy(), columns["label"].numpy(), strict=True):
+                feature = {
+                    "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[tf.io.encode_png(image).numpy()])),
+                    "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+                }
+                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    return path, {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+
+
+def plain() -> Mapping[str, Callable[[], float]]:
+    """Against PNG images in `tf.train.Example`, parsed and decoded one by one, which is how TensorFlow Datasets stores them."""
+    path, form = _png_file()
+
+    def decode(record: tf.Tensor) -> dict[str, tf.Tensor]:
+        example = tf.io.parse_single_example(record, form)
+        return {"image": tf.ensure_shape(tf.io.decode_png(example["image"], 3), [32, 32, 3]), "label": example["label"]}
+
+    usual = tf.data.TFRecordDataset(path).shuffle(10_000).repeat().map(decode, _AHEAD).batch(BATCH).prefetch(_AHEAD)
+    return {f"reader, {mode}": _ours(mode) for mode in ("resident", "mapped", "streaming")} | {
+        "PNG, example by example": _drain(usual)
+    }
+
+
+def augmented() -> Mapping[str, Callable[[], float]]:
+    """Pad, crop and mirror: against the same image by image, of pixels that lie in memory."""
+    manifest, directory = _dataset()
+
+    def change(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        image = tf.image.random_crop(tf.image.resize_with_crop_or_pad(example["image"], 40, 40), [32, 32, 3])
+        return {**example, "image": tf.image.random_flip_left_right(image)}
+
+    slices = tf.data.Dataset.from_tensor_slices(records.resident(manifest, directory, "train"))
+    usual = slices.shuffle(10_000).repeat().map(change, _AHEAD).batch(BATCH).prefetch(_AHEAD)
+    return {
+        f"reader with crop_flip, {mode}": _ours(mode, "crop_flip") for mode in ("resident", "mapped", "streaming")
+    } | {"image by image, in memory": _drain(usual)}
+
+
+def opening() -> Mapping[str, Callable[[], float]]:
+    """The first batch at step 1,000,000, so many a second: against `skip` over 390 batches, an epoch, of PNG images."""
+    path, form = _png_file()
+
+    def ours(mode: str) -> float:
+        reader = _reader(mode)
+        _pixel(reader.batch(reader.load(), tf.constant(1_000_000, tf.int64), 0, BATCH)).numpy()
+        return 1
+
+    def usual() -> float:
+        data = tf.data.TFRecordDataset(path).shuffle(10_000).repeat().batch(BATCH).skip(390)
+        next(iter(data.map(lambda batch: tf.io.parse_example(batch, form))))
+        return 1
+
+    modes = {f"open at step 1,000,000, {mode}": functools.partial(ours, mode) for mode in ("mapped", "streaming")}
+    return {**modes, "skip an epoch": usual}
+
+
+def share() -> Mapping[str, Callable[[], float]]:
+    """The reader alone against whole steps of `cnn`: one divided by the ratio is the reader's share."""
+    manifest, _ = _dataset()
+    model, optimizer = cnn.build(manifest), keras.optimizers.Adam(1e-3)
+    optimizer.build(model.trainable_variables)
+    step = TrainStep(model=model, optimizer=optimizer, label="label", global_batch=BATCH, seed=0)
+    loop = SyncSteps(tf.distribute.OneDeviceStrategy("CPU:0"), step, _reader("resident"), True)
+
+    def train() -> float:
+        done = 0
+        while done < STEPS:
+            done += loop.run(done, STEPS, False).steps
+        return STEPS * BATCH
+
+    return {"reader alone, resident": _ours("resident"), "step of cnn": train}

@@ -1,0 +1,323 @@
+"""`make chaos`: replicas of real jobs are killed, frozen and told to leave at random moments.
+
+    python -m tests.chaos --trials 30 --seed 0        # MNIST if ../shared/data has it, else the digits
+    python -m tests.chaos --trials 1 --seed 17 --keep # one of them again
+
+Every trial must end at the asked step with the accuracy of an undisturbed job, lose no step beyond the last checkpoint,
+leave no process, and have records that tell what happened. Prints a row a trial and the times of recovery: from the
+signal to the first step after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import itertools
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import psutil
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.train.record import last_run
+
+ROOT = pathlib.Path(__file__).parents[1]
+MNIST = ROOT.parent / "shared" / "data" / "mnist"
+CLUSTERS = {"sync": ("chief/0", "worker/0"), "ps": ("chief/0", "worker/0", "worker/1", "ps/0")}
+SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)
+MOMENTS = ("start", "training", "training", "saving", "end")
+# Of undisturbed asynchronous jobs the accuracies differ among each other; synchronous ones are equal.
+NOISE = {"sync": 0.002, "ps": 0.03}
+_POLL_S = 0.003
+_LIMIT_S = 240.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Blow:
+    """What is done to a job.
+
+    Attributes:
+      victim: Replica.
+      number: Signal.
+      moment: One of `MOMENTS`; `end` is when the last step is being made or has been.
+      when: From 0 to 1, where in that moment.
+    """
+
+    victim: str
+    number: signal.Signals
+    moment: str
+    when: float
+
+    def __str__(self) -> str:
+        return f"{self.number.name} to {self.victim} at {self.moment}"
+
+
+@dataclasses.dataclass(kw_only=True)
+class Outcome:
+    """What came of one blow.
+
+    Attributes:
+      step: Of the chief when it fell; -1 before training.
+      restarted: The replicas that were started again.
+      recovered_s: Until the first step after it; None if there was none to make.
+    """
+
+    step: int
+    restarted: tuple[str, ...] = ()
+    recovered_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arena:
+    """Runs jobs on one dataset.
+
+    Attributes:
+      base: Directory for jobs.
+      data_dir: Dataset.
+      steps: That every job is to make.
+      every: Steps between checkpoints.
+    """
+
+    base: pathlib.Path
+    data_dir: pathlib.Path
+    steps: int
+    every: int
+
+    def run(self, cluster: pathlib.Path, blows: Sequence[Blow], name: str) -> tuple[float, list[Outcome]]:
+        """Runs a job that suffers blows one after the other, each when the one before is overcome.
+
+        Args:
+          cluster: File.
+          blows: In order.
+          name: Of the job's directory.
+
+        Returns:
+          The accuracy on the validation split, and what came of each blow.
+
+        Raises:
+          AssertionError: If the job did not bear them as it must.
+        """
+        job = self.base / name
+        command = [
+            *(sys.executable, "-m", "components.train", "--cluster", cluster),
+            *("--max-restarts", "20", "--", "--data-dir", self.data_dir, "--job-dir", job),
+            *("--train-steps", self.steps, "--checkpoint-num-steps", self.every, "--batch-size", 64),
+        ]
+        with open(self.base / f"{name}.out", "wb") as output:
+            launcher = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=output, stderr=output)
+            try:
+                outcomes = [self._strike(job, launcher, blow) for blow in blows]
+                code = launcher.wait(_LIMIT_S)
+            finally:
+                launcher.kill()
+                launcher.wait()
+        assert code == 0, f"exit code {code}"
+        assert not (left := _processes(job)), f"left behind: {left}"
+        done = json.loads((job / "DONE.json").read_text())
+        assert done["step"] == self.steps, f"ended at step {done['step']}"
+        _check_records(job, blows, outcomes)
+        _check_steps(job)
+        return done["validation"]["latest"]["accuracy"], outcomes
+
+    def _strike(self, job: pathlib.Path, launcher: subprocess.Popen, blow: Blow) -> Outcome:
+        """Waits for the moment, strikes, and waits until the job has got over it or has ended."""
+        self._wait_for(job, launcher, blow)
+        ups = [event for event in last_run(str(job)) if event["event"] == "up" and event["replica"] == blow.victim]
+        outcome, struck = Outcome(step=_step(job)), time.time()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(ups[-1]["pid"], blow.number)
+
+        def overcome() -> bool:
+            restarts = [e for e in last_run(str(job)) if e["event"] == "restart" and e["time"] >= struck]
+            if not restarts:
+                return False
+            outcome.restarted = tuple(restarts[-1]["replicas"])
+            since = restarts[-1]["time"] if "chief/0" in outcome.restarted else struck
+            if steps := [e["time"] for e in _journal(job) if e["event"] == "step" and e["time"] > since]:
+                outcome.recovered_s = steps[0] - struck
+            return bool(steps)
+
+        _wait(lambda: overcome() or launcher.poll() is not None)
+        overcome()
+        return outcome
+
+    def _wait_for(self, job: pathlib.Path, launcher: subprocess.Popen, blow: Blow) -> None:
+        def reached() -> bool:
+            match blow.moment:
+                case "start":
+                    return _ups(job, blow.victim) > 0
+                case "training":
+                    return _step(job) >= 1 + blow.when * 0.8 * self.steps
+                case "saving":
+                    return _step(job) >= blow.when * 0.6 * self.steps and _phase(job) == "saving"
+                case _:
+                    return _step(job) >= self.steps - 1
+
+        _wait(lambda: reached() or launcher.poll() is not None)
+        if blow.moment in ("start", "end"):
+            time.sleep(blow.when * (4.0 if blow.moment == "start" else 0.5))
+
+
+def _check_records(job: pathlib.Path, blows: Sequence[Blow], outcomes: Sequence[Outcome]) -> None:
+    """The launcher's record tells of every blow that had all or one start again, and why."""
+    events = last_run(str(job))
+    assert (events[0]["event"], events[-1]["event"]) == ("start", "end"), "the record has no beginning or end"
+    blames = [event for event in events if event["event"] == "blame"]
+    answered = [blow for blow, outcome in zip(blows, outcomes, strict=True) if outcome.restarted]
+    assert len(blames) == len(answered), f"{len(blames)} blames for {len(answered)} blows"
+    for blow, blame in zip(answered, blames, strict=True):
+        kind = "error" if blow.number == signal.SIGSTOP else "preemption"
+        assert blame["kind"] == kind, f"{blow}: {blame['kind']}"
+        if blow.number == signal.SIGTERM:  # All save at one step and leave; who is first does not matter.
+            assert blame["ending"] in ("exit code 143", "SIGTERM"), f"{blow}: {blame['ending']}"
+        else:
+            assert blame["replica"] == blow.victim, f"{blow}: {blame['replica']} was blamed"
+
+
+def _check_steps(job: pathlib.Path) -> None:
+    """Every start went on from the newest checkpoint before it, and at the end no step is missing."""
+    saved = 0
+    for event in _journal(job):
+        if event["event"] in ("start", "resume"):
+            # The file may have been complete when its writer died before it told.
+            assert event["step"] >= saved, f"resumed at {event['step']} with a checkpoint at {saved}"
+        elif event["event"] == "checkpoint":
+            saved = max(saved, event["step"])
+
+
+def _journal(job: pathlib.Path) -> list[dict[str, Any]]:
+    events = []
+    for path in job.glob("journal-chief-0-*.jsonl"):
+        for line in path.read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                events.append(json.loads(line))
+    return sorted(events, key=lambda event: event["time"])
+
+
+def _status(job: pathlib.Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads((job / "replicas" / "chief-0.status.json").read_text())
+    return {}
+
+
+def _step(job: pathlib.Path) -> int:
+    status = _status(job)
+    return status["step"] if status.get("phase") not in (None, "starting") else -1
+
+
+def _phase(job: pathlib.Path) -> str:
+    return _status(job).get("phase", "")
+
+
+def _ups(job: pathlib.Path, replica: str) -> int:
+    return sum(event["event"] == "up" and event["replica"] == replica for event in last_run(str(job)))
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"nothing happened within {_LIMIT_S:.0f} s"
+        time.sleep(_POLL_S)
+
+
+def _processes(job: pathlib.Path) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("TRAINER_STATUS", "").startswith(f"{job}/"):
+                found.append(process.pid)
+    return found
+
+
+def _file(cluster: str) -> pathlib.Path:
+    return ROOT / "clusters" / f"local-{cluster}.yaml"
+
+
+def blows(seed: int) -> Iterator[tuple[str, Blow]]:
+    """Cluster and blow of each trial, without end: every cluster, role and signal in turn, at random moments."""
+    order = [(c, v, n) for c, victims in CLUSTERS.items() for v in victims for n in SIGNALS]
+    for trial in itertools.count(seed):
+        generator = random.Random(trial)
+        cluster, victim, number = order[trial * 7 % len(order)]
+        yield cluster, Blow(victim=victim, number=number, moment=generator.choice(MOMENTS), when=generator.random())
+
+
+@contextlib.contextmanager
+def arena(base: pathlib.Path, dataset: str) -> Iterator[Arena]:
+    """Converts the dataset."""
+    data_dir = base / "data"
+    with contextlib.redirect_stdout(io.StringIO()):
+        convert(Options(dataset=dataset, source=str(MNIST) if dataset == "mnist" else None, output=str(data_dir)))
+    yield Arena(base=base, data_dir=data_dir, steps=1000 if dataset == "mnist" else 300, every=25)
+
+
+def _load_s() -> float:
+    """How long a process needs now to load TensorFlow: about 2 s on a quiet machine."""
+    start = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import tensorflow"], stderr=subprocess.DEVNULL, check=True)
+    return time.monotonic() - start
+
+
+def main() -> int:
+    """Runs the trials; returns how many failed."""
+    p = argparse.ArgumentParser(prog="tests.chaos", description=__doc__.splitlines()[0])
+    p.add_argument("--trials", type=int, default=30)
+    p.add_argument("--seed", type=int, default=0, help="of the first trial; the next ones count up")
+    p.add_argument("--dataset", choices=("mnist", "digits"), default="mnist" if MNIST.exists() else "digits")
+    p.add_argument("--keep", action="store_true", help="keep the jobs of trials that went well too")
+    args = p.parse_args()
+    base = pathlib.Path(tempfile.mkdtemp(prefix="chaos-"))
+    times: dict[str, list[float]] = {}
+    loads = [_load_s()]
+    failed = 0
+    with arena(base, args.dataset) as ring:
+        calm = {cluster: ring.run(_file(cluster), [], f"calm-{cluster}")[0] for cluster in CLUSTERS}
+        print(f"{args.dataset}, {ring.steps} steps, jobs in {base}; undisturbed accuracy: {calm}", flush=True)
+        print(
+            f"{'trial':>5}  {'job':<5}{'signal':<9}{'to':<10}{'at':<10}{'step':>5}  {'again':<7}{'after s':>8}  accuracy"
+        )
+        for trial, (cluster, blow) in zip(range(args.seed, args.seed + args.trials), blows(args.seed), strict=False):
+            row = f"{trial:>5}  {cluster:<5}{blow.number.name:<9}{blow.victim:<10}{blow.moment:<10}"
+            try:
+                accuracy, (outcome,) = ring.run(_file(cluster), [blow], f"trial-{trial}")
+                assert abs(accuracy - calm[cluster]) <= NOISE[cluster], f"accuracy {accuracy:.4f}"
+            except Exception as error:
+                failed += 1
+                print(f"{row}FAILED: {error}", flush=True)
+                continue
+            again = "all" if len(outcome.restarted) > 1 else "one" if outcome.restarted else "-"
+            after = f"{outcome.recovered_s:.1f}" if outcome.recovered_s is not None else "-"
+            print(f"{row}{outcome.step:>5}  {again:<7}{after:>8}  {accuracy:.4f}", flush=True)
+            if outcome.recovered_s is not None:
+                times.setdefault(f"{cluster} {again} {blow.number.name}", []).append(outcome.recovered_s)
+            if not args.keep:
+                shutil.rmtree(base / f"trial-{trial}")
+    loads.append(_load_s())
+    print("loading TensorFlow took {:.1f} s before and {:.1f} s after the trials; a quiet machine: 2 s".format(*loads))
+    for what, seconds in sorted(times.items()):
+        print(f"  {what:<22} {statistics.median(seconds):5.1f} s  ({len(seconds)})")
+    everything = [second for seconds in times.values() for second in seconds]
+    if everything:
+        print(f"recovered after {statistics.median(everything):.1f} s (median of {len(everything)})")
+    print(f"{args.trials - failed} of {args.trials} trials went well")
+    if not failed and not args.keep:
+        shutil.rmtree(base)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))

@@ -1,0 +1,69 @@
+"""What docs/DATASETS.md shows works as it stands there."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.convert import expression
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.source import READERS
+
+tf = pytest.importorskip("tensorflow")
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("given", [{"image_size": "6x5"}, {}, {"encoding": "source"}])
+def test_the_documented_way_to_read_reads_images(tmp_path, monkeypatch, given):
+    for i in range(40):
+        path = tmp_path / "source" / "ab"[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (30 + i, 20), (i, 0, 0)).save(path)
+    convert(Options(dataset="images", source=str(tmp_path / "source"), output=str(tmp_path / "data/flowers"), **given))
+    monkeypatch.chdir(tmp_path)
+    found = documented("python")
+    height, width, channels = found["features"]["image"]["shape"]
+    assert found["batch"].shape[1:] == (height, width, channels) and found["batch"].dtype == tf.uint8
+    assert (found["batch"].numpy()[:, 0, 0, 0] % 2 == found["labels"].numpy()).all() and len(found["labels"]) > 20
+
+
+def test_the_documented_schema_converts_and_the_documented_way_reads_the_table(tmp_path, monkeypatch):
+    (tmp_path / "trips.yaml").write_text(blocks("yaml"))
+    header = "fare,tips,trip_seconds,company,payment_type,trip_start_hour,trip_miles"
+    rows = [
+        f"{i},{i / 10 * (i % 4)},{i if i % 5 else 'NA'},{'Blue' if i % 3 else ''},Cash,{i % 24},1.5" for i in range(50)
+    ]
+    (tmp_path / "trips.csv").write_text("\n".join([header, *rows]))
+    monkeypatch.chdir(tmp_path)
+    convert(Options(dataset="csv", schema="trips.yaml", source="trips.csv", output="data/flowers"))
+    found = documented("python")
+    assert found["batch"].keys() == {"fare", "tips", "seconds", "company", "payment", "hour"}
+    tips = found["batch"]["tips"].numpy() > np.float32(0.2) * found["batch"]["fare"].numpy()
+    assert (tips == found["labels"].numpy()).mean() > 0.9
+
+
+def test_the_documentation_names_every_dataset_and_every_key_of_a_schema():
+    text = (ROOT / "docs" / "DATASETS.md").read_text()
+    assert all(f"`{name}`" in text for name in READERS)
+    keys = ("name", "origin", "label.classes", "label.condition", "label.column", "filter", "deep", "wide", "missing")
+    assert all(f"`{key}`" in text for key in (*keys, "other_columns"))
+    assert all(f"`columns.NAME.{key}`" in text for key in ("type", "header", "default", "unit"))
+    assert all(f"{{{operator}: " in text for operator in expression._OPERATORS)
+
+
+def blocks(language: str) -> str:
+    (block,) = re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / "DATASETS.md").read_text(), re.DOTALL)
+    return block
+
+
+def documented(language: str) -> dict:
+    """The names that the program in the documentation leaves."""
+    names: dict = {}
+    exec(blocks(language), names)
+    return names

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.convert import output, plan, tfrecord
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.parts import PartRange, finish, write_part
+from components.convert.plan import Planned
+from trainer.errors import UserError
+from trainer.manifest import Manifest
+
+ROOT = pathlib.Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "components.convert")
+
+
+@pytest.fixture
+def options(tmp_path) -> Options:
+    return Options(output=str(tmp_path / "out"), shards=6)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory, content) -> dict[str, bytes]:
+    """What one command makes."""
+    directory = tmp_path_factory.mktemp("clean")
+    convert(Options(output=str(directory), shards=6))
+    return content(directory)
+
+
+def write(options: Options, *ranges: str) -> None:
+    for text in ranges:
+        write_part(options, PartRange.parse(text, options))
+
+
+@given(count=st.integers(1, 40), shards=st.integers(1, 60), data=st.data())
+def test_ranges_that_cover_the_training_shards_cover_every_other_split_once(count, shards, data):
+    bounds = sorted({0, count, *data.draw(st.lists(st.integers(0, count), max_size=5))})
+    ranges = [PartRange(start=a, stop=b, count=count) for a, b in itertools.pairwise(bounds)]
+    for position in range(shards):
+        shard = Planned(split="test", position=position, count=shards, start=0, stop=1)
+        assert sum(shard in part for part in ranges) == 1
+    for position in range(count):
+        shard = Planned(split="train", position=position, count=count, start=0, stop=1)
+        assert [shard in part for part in ranges] == [part.start <= position < part.stop for part in ranges]
+
+
+@pytest.mark.parametrize("ranges", [("0:6",), ("0:3", "3:6"), ("5:6", "0:1", "1:5"), ("2:5", "0:4", "3:6", "2:5")])
+def test_parts_in_any_order_and_overlap_make_the_same_bytes(options, clean, content, ranges):
+    write(options, *ranges)
+    manifest = finish(options)
+    assert content(pathlib.Path(options.output)) == clean
+    assert manifest == Manifest.load(options.output)
+
+
+def test_until_it_is_finished_nothing_reads_it_and_nothing_else_is_written_there(options, fails):
+    write(options, "0:4")
+    with pytest.raises(UserError, match="no finished dataset"):
+        Manifest.load(options.output)
+    line = fails("--output", options.output, "--shards", 6)
+    assert "holds shards that --shard-range wrote; write the others, then --finish, or delete it" in line
+
+
+def test_missing_shards_are_named_with_what_writes_them(options, fails, clean, content):
+    write(options, "1:2", "3:4")
+    line = fails("--output", options.output, "--shards", 6, "--finish")
+    assert "shards are missing: train-00000-of-00006, train-00002-of-00006, train-00004-of-00006" in line
+    assert line.endswith("write them with --shard-range 0:1, --shard-range 2:3, --shard-range 4:6\n")
+    write(options, "0:1", "2:3", "4:6")
+    finish(options)
+    assert content(pathlib.Path(options.output)) == clean
+
+
+def test_what_is_there_is_not_written_again(options, capsys):
+    write(options, "0:3")
+    parts = pathlib.Path(options.output) / ".parts"
+    stamps = {path.name: path.stat().st_mtime_ns for path in parts.iterdir()}
+    write(options, "0:4")
+    assert stamps.items() <= {path.name: path.stat().st_mtime_ns for path in parts.iterdir()}.items()
+    assert "4 of them were there" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (("--seed", 1), "seed=0; asked for is dataset=digits seed=1"),
+        (("--test-fraction", 0.1), "test_fraction=0.2; asked for is dataset=digits test_fraction=0.1"),
+    ],
+)
+@pytest.mark.parametrize("step", [("--shard-range", "3:6"), ("--finish",)])
+def test_parts_of_other_arguments_do_not_mix(options, fails, other, message, step):
+    write(options, "0:3")
+    assert message in fails("--output", options.output, "--shards", 6, *step, *other)
+
+
+def test_parts_of_another_source_do_not_mix(tmp_path, make_idx, fails):
+    for name, examples in (("a", 50), ("b", 51)):
+        make_idx(tmp_path / name, train=examples)
+    flags = ("--dataset", "idx", "--shards", 2, "--output", tmp_path / "out")
+    write(Options(dataset="idx", source=str(tmp_path / "a"), shards=2, output=str(tmp_path / "out")), "0:1")
+    line = fails(*flags, "--source", tmp_path / "b", "--shard-range", "1:2")
+    assert line.count("source_sha256=") == 2
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"x" + data[1:]], ids=["cut", "changed"])
+def test_a_damaged_shard_is_found_and_can_be_written_again(options, fails, clean, content, damage):
+    write(options, "0:6")
+    path = pathlib.Path(options.output) / ".parts" / "train-00002-of-00006.tfrecord"
+    path.write_bytes(damage(path.read_bytes()))
+    line = fails("--output", options.output, "--shards", 6, "--finish")
+    assert f"{path} or its index is damaged; write it again with --shard-range" in line
+    write(options, "2:3")
+    finish(options)
+    assert content(pathlib.Path(options.output)) == clean
+
+
+def test_a_finished_dataset_is_left_as_it_is(options, clean, content, fails, capsys):
+    write(options, "0:6")
+    finish(options)
+    write(options, "0:2")
+    finish(options)
+    assert capsys.readouterr().out.count("nothing is changed") == 2
+    assert "seed=0; asked for" in fails("--output", options.output, "--shards", 6, "--shard-range", "0:2", "--seed", 1)
+    assert content(pathlib.Path(options.output)) == clean
+
+
+def test_finishing_that_was_interrupted_goes_on(options, clean, content, monkeypatch):
+    write(options, "0:6")
+    out = pathlib.Path(options.output)
+
+    def full(manifest, directory):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Manifest, "save", full)
+        with pytest.raises(UserError, match="No space left"):
+            finish(options)
+    assert (out / "train-00000-of-00006.tfrecord").exists() and (out / ".parts").is_dir()
+    (out / "manifest.json.123.tmp").write_text("half")
+    finish(options)
+    assert content(out) == clean
+
+
+def test_a_failure_leaves_finished_shards_and_nothing_else(options, monkeypatch, clean, content):
+    write_file, written = tfrecord.write, []
+
+    def third_fails(path, *args, **kwargs):
+        written.append(path)
+        if len(written) == 3:
+            pathlib.Path(path).write_text("half")
+            raise KeyboardInterrupt
+        return write_file(path, *args, **kwargs)
+
+    monkeypatch.setattr(plan.tfrecord, "write", third_fails)
+    with pytest.raises(KeyboardInterrupt):
+        write(options, "0:6")
+    names = {path.name for path in (pathlib.Path(options.output) / ".parts").iterdir()}
+    assert names == {f"train-0000{i}-of-00006.{end}" for i in (0, 1) for end in ("tfrecord", "json")}
+    write(options, "0:6")
+    finish(options)
+    assert content(pathlib.Path(options.output)) == clean
+
+
+def test_a_failure_before_the_first_shard_leaves_nothing(tmp_path, fails):
+    assert "--shards 2000" in fails("--output", tmp_path / "a" / "b", "--shards", 2000, "--shard-range", "0:1000")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["", "1", "1:", ":1", "2:1", "1:1", "0:7", "-1:2", "a:b", "0:3:4", "0.5:2"])
+def test_a_range_that_is_none_is_refused(tmp_path, fails, text):
+    line = fails("--output", tmp_path / "out", "--shards", 6, f"--shard-range={text}")
+    assert f"--shard-range {text}: must be START:STOP of the 6 shards, from 0:1 to 0:6" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_range_is_not_finished(tmp_path, fails):
+    assert "not allowed with argument" in fails("--output", tmp_path / "out", "--shard-range", "0:1", "--finish")
+    assert "no shards are there" in fails("--output", tmp_path / "out", "--finish")
+    assert not list(tmp_path.iterdir())
+
+
+def test_parts_may_be_written_together_but_not_beside_a_whole_conversion(options, fails, monkeypatch):
+    monkeypatch.setattr(output, "_LOCK_WAIT_S", 0.1)
+    out = pathlib.Path(options.output)
+    with output.claim(out, shared=True):
+        write(options, "0:6")
+        assert "another conversion" in fails("--output", out, "--shards", 6, "--finish")
+    finish(options)
+    with output.claim(out):
+        assert "another conversion" in fails("--output", out, "--shards", 6, "--shard-range", "0:2")
+
+
+def test_what_a_killed_whole_conversion_left_is_replaced(options, clean, content):
+    out = pathlib.Path(options.output)
+    (out / ".converting").mkdir(parents=True)
+    (out / "train-00001-of-00009.tfrecord").write_text("half")
+    write(options, "0:6")
+    finish(options)
+    assert content(out) == clean
+
+
+def test_a_table_in_parts_is_the_same_with_its_indexes(tmp_path, content):
+    (tmp_path / "rows.csv").write_text("a,kind\n" + "".join(f"{i},{'xyz'[i % 3]}\n" for i in range(200)))
+    (tmp_path / "schema.yaml").write_text(
+        "name: t\norigin: t\ncolumns: {a: {type: float}, kind: {type: string}}\n"
+        "label: {column: kind, classes: [x, y, z]}\ndeep: [{column: a, numeric: z_score}]\n"
+    )
+    flags = {"dataset": "csv", "source": str(tmp_path / "rows.csv"), "schema": str(tmp_path / "schema.yaml")}
+    convert(Options(**flags, output=str(tmp_path / "whole"), shards=4))
+    parts = Options(**flags, output=str(tmp_path / "parts"), shards=4)
+    write(parts, "2:4", "0:2")
+    index = tmp_path / "parts" / ".parts" / "train-00003-of-00004.index"
+    good = index.read_bytes()
+    index.write_bytes(bytes(len(good)))
+    with pytest.raises(UserError, match="or its index is damaged"):
+        finish(parts)
+    write(parts, "3:4")
+    assert index.read_bytes() == good
+    finish(parts)
+    assert content(tmp_path / "parts") == content(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_several_commands_at_once_killed_at_random_moments_and_repeated(tmp_path, make_idx, content, seed):
+    make_idx(tmp_path / "source", size=(28, 28), packed=False, train=60_000)
+    options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "clean"), shards=60)
+    convert(options)
+    out, chance = tmp_path / "out", random.Random(seed)
+    flags = ("--dataset", "idx", "--source", str(tmp_path / "source"), "--shards", "60", "--output", str(out))
+    ranges = ("0:35", "25:60")
+    for attempt in range(3):
+        started = [
+            subprocess.Popen([*COMMAND, *flags, "--processes", "2", "--shard-range", r], cwd=ROOT) for r in ranges
+        ]
+        if attempt < 2:
+            time.sleep(chance.uniform(0.2, 1.5))
+            for process in started:
+                process.send_signal(signal.SIGKILL)
+        codes = [process.wait() for process in started]
+        with pytest.raises(UserError):
+            Manifest.load(out)
+    assert codes == [0, 0]
+    finish(dataclasses.replace(options, output=str(out)))
+    assert content(out) == content(tmp_path / "clean")
+    assert not [name for name in os.listdir(out) if name.startswith(".")]

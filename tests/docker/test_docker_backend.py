@@ -1,0 +1,119 @@
+"""The docker back end: real containers, real training."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.docker
+ROOT = Path(__file__).parents[2]
+
+
+def docker(*words: str) -> str:
+    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def launch(image: str, *more: str) -> subprocess.Popen:
+    words = ["--cluster", "clusters/local-sync.yaml", "--backend", "docker", "--image", image, *more]
+    return subprocess.Popen(
+        [sys.executable, "-m", "components.train", *words], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+
+
+def containers(job: Path) -> list[str]:
+    return docker("ps", "--all", "--format", "{{.Names}}", "--filter", f"label=training.network={network(job)}").split()
+
+
+def network(job: Path) -> str:
+    from components.train.docker import network_name
+
+    return network_name(str(job))
+
+
+def nothing_left(job: Path) -> bool:
+    return not containers(job) and network(job) not in docker("network", "ls", "--format", "{{.Name}}").split()
+
+
+def wait_until(condition, limit_s: float) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+
+
+def test_containers_train_together_and_survive_a_kill(image, tmp_path):
+    data, job = tmp_path / "digits", tmp_path / "job"
+    subprocess.run([sys.executable, "-m", "components.convert", "--output", str(data)], check=True, cwd=ROOT)
+    flags = ["--data-dir", str(data), "--job-dir", str(job), "--train-steps", "3000", "--checkpoint-num-steps", "100"]
+    launcher = launch(image, "--log-format", "json", "--", *flags)
+    killed, status = False, job / "replicas" / "worker-0.status.json"
+    for _ in launcher.stdout:
+        step = json.loads(status.read_text())["step"] if status.exists() else 0
+        if not killed and step >= 200:
+            pid = docker("inspect", "--format", "{{.State.Pid}}", f"{network(job)}-worker-0")
+            (child,) = (
+                Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            )  # The container's first is its init.
+            os.kill(int(child), 9)
+            killed = True
+    assert launcher.wait() == 0
+    assert killed
+    events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
+    (blame,) = [event for event in events if event["event"] == "blame"]
+    assert (blame["replica"], blame["kind"], blame["exit_code"]) == ("worker/0", "preemption", 137)
+    journal = [json.loads(line) for line in (job / "journal-chief-0-1.jsonl").read_text().splitlines()]
+    assert journal[0]["event"] == "resume" and journal[0]["step"] >= 100
+    assert json.loads((job / "DONE.json").read_text())["step"] == 3000
+    assert {path.stat().st_uid for path in job.rglob("*")} == {os.getuid()}
+    assert nothing_left(job)
+
+
+def test_containers_die_with_a_killed_launcher(image, tmp_path):
+    launcher = launch(image, "--command", "sleep 100", "--job-dir", str(tmp_path))
+    wait_until(lambda: len(containers(tmp_path)) == 2, 30)
+    launcher.kill()
+    launcher.communicate()
+    wait_until(lambda: nothing_left(tmp_path), 15)
+
+
+def test_sigterm_reaches_the_program_and_its_exit_code_comes_back(image, tmp_path):
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(143)))\n"
+        "print('ready', flush=True)\ntime.sleep(100)"
+    )
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "waits.py").write_text(program)
+    own = ["--command", "python -m waits", "--code", str(tmp_path / "code"), "--job-dir", str(tmp_path / "job")]
+    launcher = launch(image, *own)
+    seen: list[str] = []
+    while sum("ready" in line for line in seen) < 2:
+        seen.append(launcher.stdout.readline())
+    launcher.terminate()
+    output = launcher.communicate()[0]
+    assert launcher.returncode == 143
+    assert "chief/0 | saved" in output and "chief/0 ended: exit code 143" in output
+    assert nothing_left(tmp_path / "job")
+
+
+def test_a_container_that_needs_too_much_memory_is_named(image, tmp_path):
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "greedy.py").write_text("x = b'1' * 2**30")
+    own = ["--command", "python -m greedy", "--code", str(code), "--job-dir", str(tmp_path / "job"), "--max-restarts=0"]
+    launcher = launch(image, "--memory-gb", "0.1", *own)
+    output = launcher.communicate()[0]
+    assert launcher.returncode == 137
+    assert "was killed: out of memory" in output
+
+
+def test_an_image_that_is_not_here_is_a_user_error(tmp_path):
+    launcher = launch("no-such-image:x", "--command", "true", "--job-dir", str(tmp_path))
+    launcher.communicate()
+    assert launcher.returncode == 2

@@ -1,0 +1,124 @@
+"""The ssh back end, with two containers as hosts that share no disk: real sshd, real training."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.docker
+ROOT = Path(__file__).parents[2]
+NAMES = ("host-a", "host-b")
+DOCKERFILE = """FROM {image}
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends openssh-server >/dev/null && mkdir -p /run/sshd
+ENTRYPOINT ["/usr/sbin/sshd", "-D"]
+"""
+
+
+def docker(*words: str, **options) -> str:
+    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True, **options).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def hosts(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Host file and ssh command of two containers with an ssh server."""
+    directory = tmp_path_factory.mktemp("hosts")
+    key = directory / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    docker("build", "--quiet", "--tag", "training-hosts:test", "-", input=DOCKERFILE.format(image=image))
+    docker("network", "create", "training-hosts")
+    try:
+        lines = []
+        for name in NAMES:
+            docker("run", "--detach", "--name", name, "--network", "training-hosts", "training-hosts:test")
+            docker("exec", name, "mkdir", "-p", "-m", "700", "/root/.ssh")
+            docker("cp", f"{key}.pub", f"{name}:/root/.ssh/authorized_keys")
+            docker("exec", name, "chown", "-R", "root:root", "/root/.ssh")
+            address = docker("inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", name)
+            lines.append(f"root@{address} address={name}\n")
+        file = directory / "hosts.txt"
+        file.write_text("# two of them\n" + "".join(lines))
+        ssh = f"ssh -i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        yield str(file), ssh
+    finally:
+        subprocess.run(["docker", "rm", "--force", *NAMES], capture_output=True)
+        subprocess.run(["docker", "network", "rm", "training-hosts"], capture_output=True)
+        subprocess.run(["docker", "rmi", "training-hosts:test"], capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> str:
+    directory = str(tmp_path_factory.mktemp("data") / "digits")
+    subprocess.run([sys.executable, "-m", "components.convert", "--output", directory], check=True, cwd=ROOT)
+    return directory
+
+
+def command(hosts: tuple[str, str], *more: str) -> list[str]:
+    file, ssh = hosts
+    words = ["--cluster", "clusters/local-sync.yaml", "--backend", "ssh", "--hosts", file, "--ssh-command", ssh, *more]
+    return [sys.executable, "-m", "components.train", *words]
+
+
+def processes(name: str) -> str:
+    return docker("exec", name, "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '")
+
+
+def test_hosts_train_together_and_survive_a_kill_without_shared_storage(hosts, digits, tmp_path):
+    job = tmp_path / "job"
+    flags = ["--data-dir", digits, "--job-dir", str(job), "--train-steps", "3000", "--checkpoint-num-steps", "100"]
+    launcher = subprocess.Popen(
+        command(hosts, "--sync-dst-dir", "/data", "--log-format", "json", "--", *flags),
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    killed, status = False, job / "replicas" / "worker-0.status.json"
+    for _ in launcher.stdout:
+        step = json.loads(status.read_text())["step"] if status.exists() else 0
+        if not killed and step >= 200:
+            killed = docker("exec", "host-b", "sh", "-c", "pkill -9 -f '[t]rainer.task'; echo done") == "done"
+    assert launcher.wait() == 0
+    assert killed
+    events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
+    (blame,) = [event for event in events if event["event"] == "blame"]
+    assert (blame["replica"], blame["kind"]) == ("worker/0", "preemption")
+    journal = [json.loads(line) for line in (job / "journal-chief-0-1.jsonl").read_text().splitlines()]
+    assert journal[0]["event"] == "resume" and journal[0]["step"] >= 100
+    assert json.loads((job / "DONE.json").read_text())["step"] == 3000
+    assert (job / "model" / "saved_model.pb").exists()
+    for name in NAMES:
+        assert "trainer.task" not in processes(name)
+        assert docker("exec", name, "sh", "-c", "ls -d /data/code-* /tmp/trainer-* 2>/dev/null; true") == ""
+
+
+def test_job_directory_that_hosts_do_not_share_is_refused_before_the_start(hosts, digits, tmp_path):
+    done = subprocess.run(
+        command(hosts, "--", "--data-dir", digits, "--job-dir", str(tmp_path / "job"), "--train-steps", "9"),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 2
+    assert "is not the same place on host" in done.stderr and "--sync-dst-dir" in done.stderr
+    assert not (tmp_path / "job").exists()
+
+
+def test_replicas_on_hosts_die_with_a_killed_launcher(hosts, tmp_path):
+    own = ["--command", "sleep 100", "--job-dir", str(tmp_path)]
+    launcher = subprocess.Popen(command(hosts, *own), cwd=ROOT, stdout=subprocess.DEVNULL)
+    wait_until(lambda: all("sleep 100" in processes(name) for name in NAMES), 60)
+    launcher.kill()
+    launcher.wait()
+    wait_until(lambda: not any("sleep 100" in processes(name) for name in NAMES), 10)
+
+
+def wait_until(condition, limit_s: float) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.2)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import pathlib
+
+import numpy as np
+import pytest
+import trips
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from trainer.manifest import Manifest
+
+tf = pytest.importorskip("tensorflow")
+from components.evaluate.baseline import baseline, decisive  # noqa: E402
+from trainer import records, roc  # noqa: E402
+
+TAXI = pathlib.Path(__file__).parents[3] / "shared" / "data" / "taxi" / "data.csv"
+
+
+def columns(data: pathlib.Path, split: str) -> dict[str, list]:
+    found = records.resident(Manifest.load(data), str(data), split)
+    return {name: column.numpy().tolist() for name, column in found.items()}
+
+
+def test_the_rule_is_over_the_best_column_with_the_class_shares_of_training(tmp_path):
+    data = trips.make(tmp_path)
+    found = baseline(Manifest.load(data), str(data), "test")
+    assert found["rule"] == "best single column, company"
+    train, test = columns(data, "train"), columns(data, "test")
+    prior = sum(train["label"]) / len(train["label"])
+    chances = {}
+    for company in {*train["company"], *test["company"]}:
+        labels = [label for label, of in zip(train["label"], train["company"], strict=True) if of == company]
+        chances[company] = (sum(labels) + prior) / (len(labels) + 1)
+    given = np.array([chances[company] for company in test["company"]])
+    truth = np.array(test["label"]) == 1
+    assert found["auc"] == pytest.approx(roc.auc(given, truth))
+    assert found["accuracy"] == pytest.approx(((given > 0.5) == truth).mean())
+    assert found["loss"] == pytest.approx(-np.log(np.where(truth, given, 1 - given)).mean())
+
+
+def schema(kind: str, classes: list[str]) -> dict:
+    return {
+        **trips.SCHEMA,
+        "columns": {"x": {"type": kind}, "noise": {"type": "int"}, "tip": {"type": "string"}},
+        "label": {"column": "tip", "classes": classes},
+        "deep": [{"column": "x", **({"hash_buckets": 9} if kind == "string" else {"numeric": "z_score"})}],
+        "wide": [{"column": "noise", "vocabulary": 9}],
+    }
+
+
+def test_a_number_with_many_values_counts_by_tenths_and_several_classes_by_accuracy(tmp_path):
+    random = np.random.default_rng(0)
+    x = random.random(3000)
+    rows = [{"x": v, "noise": int(random.integers(5)), "tip": "abc"[int(v > 0.3) + int(v > 0.7)]} for v in x]
+    data = trips.make(tmp_path, rows, schema("float", ["a", "b", "c"]))
+    assert decisive(Manifest.load(data)) == "accuracy"
+    found = baseline(Manifest.load(data), str(data), "test")
+    assert found.keys() == {"rule", "accuracy", "loss"}
+    assert found["rule"] == "best single column, x"
+    assert found["accuracy"] > 0.97
+
+
+def test_a_text_never_seen_in_training_has_the_chances_of_all(tmp_path):
+    rows = [{"x": f"{i}", "noise": 0, "tip": "yes" if i % 4 else "no"} for i in range(120)]
+    data = trips.make(tmp_path, rows, schema("string", ["no", "yes"]))
+    found = baseline(Manifest.load(data), str(data), "test")
+    assert found["rule"] == "best single column, x"  # by heart, which helps no more: every text is another
+    assert found["auc"] == 0.5
+    histogram = Manifest.load(data).split("train").class_histogram
+    shares = [count / sum(histogram) for count in histogram]
+    assert found["loss"] == pytest.approx(-np.mean([math.log(shares[y]) for y in columns(data, "test")["label"]]))
+
+
+def test_taxis_best_column_is_how_it_was_paid(tmp_path):
+    if not TAXI.exists():
+        pytest.skip(f"needs {TAXI}")
+    with open(TAXI, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    tipped = np.array([float(row["tips"]) > 0.2 * float(row["fare"]) for row in rows])
+    by_card = np.array([row["payment_type"] == "Credit Card" for row in rows])
+    assert roc.auc(by_card.astype(float), tipped) == pytest.approx(0.9294, abs=5e-5)
+    with contextlib.redirect_stdout(io.StringIO()):
+        convert(Options(dataset="taxi", source=str(TAXI), output=str(tmp_path / "taxi")))
+    found = baseline(Manifest.load(tmp_path / "taxi"), str(tmp_path / "taxi"), "test")
+    assert found["rule"] == "best single column, payment_type"
+    assert found["auc"] == pytest.approx(0.93, abs=0.005)

@@ -1,0 +1,118 @@
+"""A table with two classes is judged by the area under the ROC curve."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import trips
+from kfp import dsl
+
+from components.evaluate import component
+from components.evaluate.__main__ import main
+from trainer.manifest import Manifest
+
+tf = pytest.importorskip("tensorflow")
+from trainer import records, roc  # noqa: E402
+
+BEST = {"Blue": 3.0, "Green": 0.0}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> pathlib.Path:
+    return trips.make(tmp_path_factory.mktemp("trips"))
+
+
+@pytest.fixture(scope="module")
+def model(data, tmp_path_factory) -> Callable[..., pathlib.Path]:
+    """Writes a model that goes by company and, for so much, by miles."""
+    manifest = Manifest.load(data)
+    specs = [tf.TensorSpec([None], feature.dtype, name=feature.name) for feature in manifest.inputs]
+
+    def make(miles: float) -> pathlib.Path:
+        def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
+            of_company = tf.add_n([tf.where(features["company"] == k, v + 3.0, 0.0) for k, v in BEST.items()]) - 3.0
+            chance = tf.sigmoid(of_company + miles * tf.minimum(features["miles"], 3.0))
+            probabilities = tf.stack([1 - chance, chance], axis=1)
+            index = tf.argmax(probabilities, axis=1)
+            names = tf.gather(tf.constant(manifest.class_names), index)
+            return {"probabilities": probabilities, "class_index": index, "class_name": names}
+
+        module = tf.Module()
+        module.serve = tf.function(serve)
+        signature = module.serve.get_concrete_function(**{spec.name: spec for spec in specs})
+        path = tmp_path_factory.mktemp("model")
+        tf.saved_model.save(module, str(path), signatures={"serving_default": signature})
+        return path
+
+    return make
+
+
+def evaluate(model: pathlib.Path, data: pathlib.Path, output: pathlib.Path, *flags: object) -> dict:
+    main(["--model-dir", str(model), "--data-dir", str(data), "--output", str(output), *map(str, flags)])
+    return json.loads((output / "evaluation.json").read_text())
+
+
+def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model, data, tmp_path, capsys):
+    good = model(0.3)
+    found = evaluate(good, data, tmp_path, "--min-auc", 0.75, "--min-accuracy", 0.5)
+    served = tf.saved_model.load(str(good)).signatures["serving_default"]
+    columns = records.resident(Manifest.load(data), str(data), "test")
+    names = [feature.name for feature in Manifest.load(data).inputs]
+    chances = served(**{name: columns[name] for name in names})["probabilities"][:, 1].numpy()
+    truth = columns["label"].numpy() == 1
+    assert found["metrics"]["auc"] == pytest.approx(roc.auc(chances, truth))
+    assert found["metric"] == "auc"
+    assert found["thresholds"] == {"auc": 0.75, "accuracy": 0.5}
+    misses, hits, least = np.transpose(found["roc"])
+    assert np.trapezoid(hits, misses) == pytest.approx(found["metrics"]["auc"], abs=1e-3)
+    assert 0 <= least.min() <= least.max() <= 1
+    assert found["decision"]["verdict"] == "promote"
+    assert f"beats the best single column, company, {found['baseline']['auc']:.4f}" in found["decision"]["reasons"]
+    page = (tmp_path / "report.html").read_text()
+    assert f"<b>{found['metrics']['auc']:.4f}</b><span>AUC" in page
+    first, *_, last = page.split('<polyline class="line" points="')[1].split('"')[0].split()
+    assert (first, last) == ("0.0,200.0", "200.0,0.0")
+    assert f"auc {found['metrics']['auc']:.4f}" in capsys.readouterr().out
+
+
+def test_a_model_below_the_threshold_or_worse_than_the_best_column_is_rejected(model, data, tmp_path):
+    assert evaluate(model(0.3), data, tmp_path, "--min-auc", 0.99)["decision"]["verdict"] == "reject"
+    worse = evaluate(model(-0.5), data, tmp_path)["decision"]
+    assert worse["verdict"] == "reject"
+    assert worse["reasons"][1].startswith("does not beat the best single column, company, 0.")
+
+
+def test_min_auc_is_refused_where_there_are_not_two_classes_or_it_is_no_share(
+    scored, make_model, model, data, refused, tmp_path
+):
+    flags = ["--model-dir", make_model(), "--data-dir", scored.path, "--output", tmp_path / "output"]
+    assert "--min-auc 0.9: dataset 'digits' has 10 classes" in refused(main, *flags, "--min-auc", 0.9)
+    assert "--min-auc 1.5 is not between 0 and 1" in refused(main, *flags, "--min-auc", 1.5)
+    assert not (tmp_path / "output").exists()
+
+
+def test_the_step_hands_the_curve_on(model, data, tmp_path):
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "model").symlink_to(model(0.3))
+    kinds = {"evaluation": dsl.Artifact, "metrics": dsl.Metrics, "confusion": dsl.ClassificationMetrics}
+    kinds |= {"model": dsl.Model, "report": dsl.HTML, "summary": dsl.Markdown}
+    artifacts = {name: kind(name=name, uri=str(tmp_path / name)) for name, kind in kinds.items()}
+    component.evaluate(
+        job_dir=str(job),
+        registry="",
+        name="trips",
+        min_accuracy=0.0,
+        min_auc=0.5,
+        dataset=dsl.Dataset(name="dataset", uri=str(data)),
+        **artifacts,
+    )
+    written = json.loads((tmp_path / "evaluation").read_text())
+    assert artifacts["metrics"].metadata["auc"] == written["metrics"]["auc"]
+    points = artifacts["confusion"].metadata["confidenceMetrics"]
+    assert [[p["falsePositiveRate"], p["recall"], p["confidenceThreshold"]] for p in points] == written["roc"]
+    assert f"| {written['metrics']['auc']:.4f} |" in (tmp_path / "summary").read_text()

@@ -1,0 +1,81 @@
+"""A table of one's own goes through the pipeline with its schema."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+import trips
+import yaml
+
+from pipelines.arguments import cache_key
+
+
+@pytest.fixture
+def table(tmp_path) -> pathlib.Path:
+    """A directory with `rows.csv` and `schema.yaml`."""
+    trips.make(tmp_path / "table")
+    return tmp_path / "table"
+
+
+def rename(schema: pathlib.Path) -> None:
+    content = yaml.safe_load(schema.read_text(encoding="utf-8"))
+    schema.write_text(yaml.safe_dump({**content, "origin": "elsewhere"}), encoding="utf-8")
+
+
+def test_an_edited_schema_is_not_taken_from_the_cache(table):
+    rows, schema = str(table / "rows.csv"), table / "schema.yaml"
+    before = cache_key("csv", rows, str(schema))
+    assert cache_key("csv", rows, str(schema)) == before
+    rename(schema)
+    assert cache_key("csv", rows, str(schema)) != before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--dataset", "csv"], "needs --schema FILE"),
+        (["--dataset", "csv", "--schema", "nowhere.yaml"], "--schema nowhere.yaml: No such file"),
+        (["--schema", "SCHEMA"], "means nothing to dataset 'digits'"),
+        (["--dataset", "csv", "--schema", "SCHEMA"], "needs --source"),
+        (["--min-auc", "95"], "--min-auc 95.0 is not between 0 and 1"),
+    ],
+)
+def test_bad_input_exits_with_2_before_anything_is_made(command, table, flags, message):
+    flags = [str(table / "schema.yaml") if flag == "SCHEMA" else flag for flag in flags]
+    done = command("pipelines/run.py", "--runs-dir", table / "runs", "--registry", table / "registry", *flags)
+    assert (done.returncode, message in done.stderr.splitlines()[-1]) == (2, True), done.stderr
+    assert not (table / "runs").exists()
+
+
+@pytest.mark.pipeline
+def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
+    def run(*flags: object) -> dict:
+        done = command(
+            "pipelines/run.py",
+            *("--dataset", "csv", "--source", table / "rows.csv", "--schema", table / "schema.yaml"),
+            *("--cluster", "clusters/local.yaml", "--train-steps", 60),
+            *("--runs-dir", table / "runs", "--registry", table / "registry", *flags),
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        newest = max((table / "runs").iterdir())
+        return {**json.loads((newest / "summary.json").read_text()), "told": done.stdout}
+
+    first = run("--min-auc", "0.6")
+    assert first["model"]["name"] == "trips"
+    assert first["model"]["verdict"] in ("register", "promote", "reject")
+    evaluation = json.loads(pathlib.Path(first["paths"]["evaluation"]).read_text())
+    assert evaluation["thresholds"]["auc"] == 0.6
+    assert evaluation["baseline"]["rule"] == "best single column, company"
+    assert f"test AUC       {first['metrics']['auc']:.4f}" in first["told"]
+    rename(table / "schema.yaml")
+    second = run("--model", "wide_deep", "--", "--hidden-units", "8,4")
+    assert {s["name"]: s["status"] for s in second["steps"]}["convert"] == "succeeded"
+    wrong = command(
+        "pipelines/run.py",
+        *("--dataset", "csv", "--source", table / "rows.csv", "--schema", table / "schema.yaml", "--model", "cnn"),
+        *("--cluster", "clusters/local.yaml", "--runs-dir", table / "wrong", "--registry", table / "registry"),
+    )
+    assert wrong.returncode
+    assert "--model cnn does not fit dataset 'trips', which is a table; use wide_deep" in wrong.stdout + wrong.stderr

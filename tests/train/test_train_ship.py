@@ -1,0 +1,103 @@
+"""Copies to hosts and back, with a stand-in for ssh and the real tar, and rsync where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from train_clients import Clients
+
+from components.train.ship import back, clean, out
+
+
+@pytest.fixture(params=["tar", "rsync"])
+def request_(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    if request.param == "rsync" and not shutil.which("rsync"):
+        pytest.skip("rsync is not installed")
+    clients = Clients.install(tmp_path)
+    ssh = str(clients.path / "ssh")
+    (tmp_path / "code" / "pkg").mkdir(parents=True)
+    (tmp_path / "code" / "pkg" / "a b.py").write_text("1")
+    (tmp_path / "code" / "other").write_text("no")
+    there = tmp_path / "on host's disk"
+    return {
+        "hosts": {"one": [ssh, "-T", "one"], "two": [ssh, "-T", "two"]},
+        "rsync": request.param == "rsync",
+        "send": [{"what": "code", "from": str(tmp_path / "code"), "to": str(there / "code"), "names": ["pkg"]}],
+        "job": {"here": str(tmp_path / "job"), "there": str(there / "job")},
+        "clean": [str(there / "code")],
+    }
+
+
+def checkpoint(directory: str, step: int) -> None:
+    path = Path(directory, "checkpoints")
+    path.mkdir(parents=True, exist_ok=True)
+    for end in ("index", "data-00000-of-00001"):
+        (path / f"ckpt-{step}.{end}").write_text(str(step))
+
+
+def steps(directory: str) -> list[str]:
+    return sorted(path.stem for path in Path(directory, "checkpoints").glob("*.index"))
+
+
+def test_code_goes_out_and_is_removed(request_: dict[str, Any]):
+    Path(request_["job"]["here"]).mkdir()
+    out(request_)
+    code = Path(request_["clean"][0])
+    assert [str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()] == ["pkg/a b.py"]
+    clean(request_)
+    assert not code.exists() and code.parent.exists()
+
+
+def test_job_goes_out_without_what_is_the_launchers_and_without_old_checkpoints(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    for step in (100, 200):
+        checkpoint(here, step)
+    checkpoint(there, 50)
+    Path(there, "journal-worker-0-0.jsonl").write_text("kept")
+    Path(here, "launcher.lock").write_text("")
+    Path(here, "replicas").mkdir()
+    out(request_)
+    assert steps(there) == ["ckpt-100", "ckpt-200"]
+    assert sorted(path.name for path in Path(there).iterdir()) == ["checkpoints", "journal-worker-0-0.jsonl"]
+
+
+def test_checkpoints_that_a_killed_launcher_left_on_the_chiefs_host_come_back_first(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    checkpoint(here, 100)
+    checkpoint(there, 100)
+    checkpoint(there, 300)
+    out(request_)
+    assert steps(here) == steps(there) == ["ckpt-100", "ckpt-300"]
+
+
+def test_job_comes_back_as_the_chief_has_it_and_the_launchers_files_stay(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    checkpoint(here, 100)
+    Path(here, "launcher.jsonl").write_text("mine")
+    checkpoint(there, 200)
+    Path(there, "model").mkdir()
+    Path(there, "model", "saved_model.pb").write_text("m")
+    back(request_)
+    assert steps(here) == ["ckpt-200"]
+    assert Path(here, "model", "saved_model.pb").read_text() == "m"
+    assert Path(here, "launcher.jsonl").read_text() == "mine"
+    assert not list(Path(here).glob(".incoming*"))
+
+
+def test_a_host_that_lost_its_disk_costs_no_checkpoint(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    checkpoint(here, 100)
+    Path(there).mkdir(parents=True)
+    Path(there, "job.json").write_text("{}")
+    back(request_)
+    assert steps(here) == ["ckpt-100"]
+
+
+def test_a_host_that_fails_is_named(request_: dict[str, Any]):
+    request_["hosts"]["dead"] = [request_["hosts"]["one"][0], "-T", "dead"]
+    Path(request_["job"]["here"]).mkdir()
+    with pytest.raises(OSError, match="host dead: ssh: connect to host dead"):
+        out(request_)

@@ -1,0 +1,75 @@
+"""Stand-ins for the clients of other back ends: what they are to run elsewhere runs here, apart from the launcher."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+_SSH = """#!/bin/sh
+# Drops the options; a host named dead does not answer. What runs there bears no mark of the launcher.
+while :; do case $1 in -[iop]) shift 2 ;; -*) shift ;; *) break ;; esac; done
+host=$1; shift
+case $host in *dead*) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;; esac
+env -u TRAINER_RUN sh -c "$*" <&0
+"""
+SYNC = "strategy: multi_worker_mirrored\nchief: {}\nworker: {}\n"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clients:
+    """Programs `ssh` and `docker` in a directory of their own, first on the path."""
+
+    path: Path
+
+    @classmethod
+    def install(cls, path: Path) -> Clients:
+        for name, text in (("ssh", _SSH), ("docker", _docker())):
+            (path / name).write_text(text)
+            (path / name).chmod(0o755)
+        (path / "hosts").write_text("localhost slots=2\n")
+        (path / "sync.yaml").write_text(SYNC)
+        return cls(path=path)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "PATH": f"{self.path}:{os.environ['PATH']}", "FAKE_DOCKER": str(self.path)}
+
+    def flags(self, backend: str) -> list[str]:
+        return ["--cluster", str(self.path / "sync.yaml"), "--backend", backend, "--hosts", str(self.path / "hosts")]
+
+    def start(self, backend: str, *more: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", "components.train", *self.flags(backend), *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.env,
+        )
+
+    def run(self, backend: str, *more: str) -> tuple[int, str, str]:
+        launcher = self.start(backend, *more)
+        out, err = launcher.communicate(timeout=60)
+        return launcher.returncode, out, err
+
+    def processes(self, word: str) -> list[psutil.Process]:
+        """Whose command line has `word` as a whole argument."""
+        return [each for each in psutil.process_iter(["cmdline"]) if word in (each.info["cmdline"] or ())]
+
+    def program(self, text: str) -> tuple[str, ...]:
+        """Flags that run it as a program of the user's own."""
+        code = self.path / "code"
+        code.mkdir()
+        (code / "mine.py").write_text(text)
+        job = str(self.path / "job")
+        return ("--command", "python -m mine 'a b' \"it's\"", "--code", str(code), "--job-dir", job)
+
+
+def _docker() -> str:
+    line = shlex.join([sys.executable, "-S", str(Path(__file__).with_name("fake_docker.py"))])
+    return f'#!/bin/sh\nexec {line} "$@"\n'

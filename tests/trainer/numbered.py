@@ -1,0 +1,103 @@
+"""Datasets whose examples say which they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import math
+import pathlib
+
+import numpy as np
+from PIL import Image
+
+from components.convert.strings import Strings
+from components.convert.tfrecord import Field, Layout
+from trainer.manifest import Feature, Manifest, Shard, Split
+
+SHAPE = (2, 3, 1)
+
+
+def dataset(
+    directory: pathlib.Path,
+    examples: int,
+    *,
+    shards: int = 3,
+    shape: tuple[int, int, int] = SHAPE,
+    files: list[bytes] | None = None,
+    classes: int | None = None,
+) -> Manifest:
+    """Writes a training split, and a test split of the same files; the image of example i begins with the bytes of i.
+
+    Args:
+      directory: New.
+      examples: How many.
+      shards: How many.
+      shape: That a model gets.
+      files: Image files in place of such images.
+      classes: Example i has label i modulo that; without it label i.
+    """
+    directory.mkdir()
+    size = math.prod(shape)
+    longest = Field(name="image", kind="string", num_bytes=max(map(len, files))) if files else None
+    layout = Layout(
+        [longest or Field(name="image", kind="bytes", num_bytes=size), Field(name="label", kind="int64", num_bytes=3)]
+    )
+    written = []
+    for i, rows in enumerate(np.array_split(np.arange(examples), shards)):
+        images = np.zeros((len(rows), size), np.uint8)
+        images[:, :4] = rows.astype("<u4").view(np.uint8).reshape(-1, 4)
+        column = Strings.of([files[row] for row in rows]) if files else images.reshape(-1, *shape)
+        records, ends = layout.encode({"image": column, "label": rows % (classes or examples)})
+        content, index = records.tobytes(), np.concatenate([[0], ends]).astype("<i8").tobytes()
+        shard = Shard(
+            file=f"train-{i:05d}-of-{shards:05d}.tfrecord",
+            examples=len(rows),
+            bytes=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+        )
+        (directory / shard.file).write_bytes(content)
+        if files:
+            name = shard.file.replace("tfrecord", "index")
+            shard = dataclasses.replace(shard, index=name, index_sha256=hashlib.sha256(index).hexdigest())
+            (directory / name).write_bytes(index)
+        written.append(shard)
+    split = Split(examples=examples, class_histogram=(examples,), shards=tuple(written))
+    image = Feature(
+        name="image", dtype="uint8", shape=shape, encoding="image" if files else None, value_range=(0.0, 255.0)
+    )
+    label = Feature(name="label", dtype="int64", value_range=(0.0, (classes or examples) - 1.0))
+    manifest = Manifest(
+        name="numbered",
+        origin="made up",
+        features=tuple(
+            dataclasses.replace(f, offset=layout.offsets.get(f.name), num_bytes=layout.widths.get(f.name))
+            for f in (image, label)
+        ),
+        label="label",
+        class_names=tuple(map(str, range(classes or 1))),
+        record_bytes=layout.record_bytes,
+        splits={"train": split, "validation": Split(examples=0, class_histogram=(0,), shards=()), "test": split},
+        arguments={},
+    )
+    manifest.save(directory)
+    return manifest
+
+
+def network(manifest: Manifest):
+    """A model that costs next to nothing: `--model numbered:network`."""
+    import keras
+
+    image = manifest.feature("image")
+    inputs = keras.Input(image.shape, dtype=image.dtype, name="image")
+    pooled = keras.layers.GlobalAveragePooling2D()(keras.layers.Rescaling(1 / 255)(inputs))
+    hidden = keras.layers.Dense(8)(pooled)
+    return keras.Model({"image": inputs}, keras.layers.Dense(len(manifest.class_names))(hidden))
+
+
+def picture(height: int, width: int, kind: str = "PNG", seed: int = 0) -> bytes:
+    """A smooth image file in colour."""
+    corners = np.random.default_rng(seed).integers(0, 256, (3, 3, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(corners).resize((width, height), Image.Resampling.BICUBIC).save(file, kind, quality=95)
+    return file.getvalue()

@@ -1,0 +1,87 @@
+"""What the command answers before TensorFlow is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from trainer import done, identity, options
+from trainer.manifest import Manifest
+
+ROOT = pathlib.Path(__file__).parents[2]
+CLUSTER = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
+
+
+@pytest.fixture
+def flags(digits, tmp_path) -> list[str]:
+    """Of a job that was done."""
+    flags = ["--data-dir", str(digits), "--job-dir", str(tmp_path), "--train-steps", "10", "--strategy", "one_device"]
+    opts, manifest = options.parse([*flags, "--model", "cnn"], {}), Manifest.load(digits)
+    facts = {**opts.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
+    identity.claim(str(tmp_path), facts)
+    done.Done(step=10, epochs=1.0, loss=0.5, accuracy=0.5, validation={}, seconds=1.0, examples_per_s=None).save(
+        str(tmp_path)
+    )
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "saved_model.pb").touch()
+    return flags
+
+
+def run(flags: list[str], environ: dict[str, str] | None = None, **options) -> subprocess.CompletedProcess[str]:
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    environ = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"} | (environ or {})
+    return subprocess.run([sys.executable, "-m", "trainer.task", *flags], text=True, cwd=ROOT, env=environ, **options)
+
+
+def told(flags: list[str], **environ: str) -> str:
+    """The one line of a refusal."""
+    result = run(flags, environ)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1), result
+    return result.stderr
+
+
+def test_a_finished_job_has_nothing_to_do(flags):
+    result = run(flags)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith(": already done at step 10\n")
+
+
+@pytest.mark.parametrize("closed", [[1], [1, 2]], ids=str)
+def test_standard_streams_may_be_closed(flags, closed):
+    result = run(flags, preexec_fn=lambda: [os.close(number) for number in closed])
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_reader_that_has_gone_away_is_no_crash(flags):
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = run(flags, stdout=writer)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("name", ["job.json", "DONE.json"])
+def test_garbage_in_the_job_directory_is_named_in_one_line(flags, tmp_path, name):
+    (tmp_path / name).write_text("garbage")
+    assert told(flags).startswith(f"error: {tmp_path / name} cannot be used (")
+
+
+def test_a_job_directory_that_cannot_be_written_to_is_told_in_one_line(flags, tmp_path):
+    (tmp_path / "file").touch()
+    assert "cannot write to --job-dir" in told([*flags, "--job-dir", str(tmp_path / "file" / "job")])
+
+
+def test_sync_needs_no_parameter_servers(flags, tmp_path):
+    config = json.dumps({"cluster": CLUSTER, "task": {"type": "ps", "index": 0}})
+    result = run([*flags, "--strategy", "parameter_server", "--sync"], {"TF_CONFIG": config})
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "ps-0: --sync needs no parameter servers; this one ends\n"
+    config = json.dumps({"cluster": CLUSTER, "task": {"type": "chief", "index": 0}})
+    # A synchronous job like the one that was done, whereas parameter servers would learn something else.
+    assert run([*flags, "--strategy", "parameter_server", "--sync"], {"TF_CONFIG": config}).returncode == 0
+    assert "synchronous' -> 'asynchronous'" in told([*flags, "--strategy", "parameter_server"], TF_CONFIG=config)

@@ -1,0 +1,192 @@
+"""Training jobs as real processes, each replica `trainer.task` with an environment of its own.
+
+They are forked from a server that has imported TensorFlow, which is most of what a small job would cost:
+
+    job = Job(data, tmp_path / "job")
+    job.start("chief", "worker", flags=["--train-steps", "200"])
+    job.replica("worker").kill()
+    codes = job.wait()  # {"chief-0": 1, "worker-0": -9}
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from components.train.ports import reserved
+from trainer.cluster import POOL_ROLES
+
+ROOT = pathlib.Path(__file__).parents[2]
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["trainer.job"])
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # as the trainer does; the server that imports inherits it
+LIMIT_S = 120
+
+
+def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
+    """Runs in the new process."""
+    os.setsid()
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    for name in ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES, "TRAINER_ATTEMPT"):
+        os.environ.pop(name, None)
+    os.environ.update(environ)
+    from trainer import task
+    from trainer.errors import run_cli
+
+    run_cli(lambda: task.main(flags))
+
+
+class Job:
+    """A job directory, and the replicas that work on it."""
+
+    def __init__(self, data: pathlib.Path, directory: pathlib.Path) -> None:
+        self.data, self.directory = data, directory
+        self._replicas: dict[str, multiprocessing.process.BaseProcess] = {}
+        self._ports = contextlib.ExitStack()
+        self._attempt = 0
+
+    def start(self, *roles: str, flags: Sequence[object]) -> None:
+        """Starts one replica for each role named."""
+        self.directory.mkdir(exist_ok=True)
+        training = [role for role in roles if role != "evaluator"]
+        ports = self._ports.enter_context(reserved(len(training)))
+        addresses: dict[str, list[str]] = collections.defaultdict(list)
+        for role, port in zip(training, ports, strict=True):
+            addresses[role].append(f"127.0.0.1:{port}")
+        known = ["--data-dir", self.data, "--job-dir", self.directory, *flags]
+        counts: collections.Counter[str] = collections.Counter()
+        for role in roles:
+            task = {"type": role, "index": counts[role]}
+            name = f"{role}-{counts[role]}"
+            counts[role] += 1
+            environ = {
+                "TF_CONFIG": json.dumps({"cluster": addresses, "task": task}),
+                POOL_ROLES: ",".join(dict.fromkeys(roles)),
+                "TRAINER_STATUS": str(self.directory / f"{name}.status"),
+                "TRAINER_THREADS": "1" if len(roles) > 1 else "",
+            }
+            process = _FORKS.Process(
+                target=_replica, args=([*map(str, known)], environ, str(self.log(name))), daemon=True
+            )
+            process.start()
+            self._replicas[name] = process
+
+    def wait(self, within_s: float = LIMIT_S) -> dict[str, int]:
+        """Exit codes by replica, negative for a signal."""
+        deadline = time.monotonic() + within_s
+        for name, process in self._replicas.items():
+            process.join(max(0, deadline - time.monotonic()))
+            assert process.exitcode is not None, f"{name} still runs\n{self.output()}"
+        codes = {name: process.exitcode for name, process in self._replicas.items()}
+        self._replicas.clear()
+        self._ports.close()
+        return codes
+
+    def run(self, *roles: str, flags: Sequence[object]) -> str:
+        """Starts and waits for success; the output."""
+        self.start(*roles, flags=flags)
+        codes = self.wait()
+        assert set(codes.values()) == {0}, f"{codes}\n{self.output()}"
+        return self.output()
+
+    def wait_for(self, *names: str, within_s: float = LIMIT_S) -> dict[str, int | None]:
+        """Exit codes of some, None if it still runs; others may serve for ever."""
+        for name in names:
+            self._replicas[name].join(within_s)
+        return {name: self._replicas[name].exitcode for name in names}
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL to the named replicas, or to all."""
+        for name in names or self._replicas:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._replicas[name].pid, signal.SIGKILL)
+
+    def terminate(self, name: str) -> None:
+        """SIGTERM, as a preempted machine sends it."""
+        os.kill(self._replicas[name].pid, signal.SIGTERM)
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Waits until the condition holds; fails if a replica ends before."""
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            ended = [name for name, process in self._replicas.items() if process.exitcode is not None]
+            assert not ended and time.monotonic() < deadline, f"{ended} ended\n{self.output()}"
+            time.sleep(0.002)
+
+    def until_step(self, step: int) -> None:
+        """Waits until the chief has done that step."""
+        self.until(lambda: any(e["event"] == "step" and e["step"] >= step for e in self.events()))
+
+    def status(self, name: str = "chief-0") -> dict:
+        """What the replica last told of itself."""
+        path = self.directory / f"{name}.status"
+        return json.loads(path.read_text()) if path.exists() else {"phase": None, "step": 0}
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        self.kill()
+        for process in self._replicas.values():
+            process.join()
+        self._replicas.clear()
+        self._ports.close()
+
+    def log(self, name: str) -> pathlib.Path:
+        """What a replica wrote, in all attempts."""
+        return self.directory.with_name(f"{self.directory.name}.{name}.log")
+
+    def output(self) -> str:
+        """What all replicas wrote."""
+        logs = sorted(self.directory.parent.glob(f"{self.directory.name}.*.log"))
+        return "".join(f"--- {log.name}\n{log.read_text()}" for log in logs)
+
+    def checkpoints(self) -> list[int]:
+        """Steps of the complete checkpoints."""
+        return sorted(int(p.stem.split("-")[1]) for p in (self.directory / "checkpoints").glob("ckpt-*.index"))
+
+    def variables(self, step: int) -> dict[str, np.ndarray]:
+        """All of a checkpoint: step, weights, optimizer slots."""
+        import tensorflow as tf
+
+        reader = tf.train.load_checkpoint(str(self.directory / "checkpoints" / f"ckpt-{step}"))
+        names = [n for n in reader.get_variable_to_dtype_map() if "OBJECT_GRAPH" not in n and "save_counter" not in n]
+        assert len(names) > 10
+        return {name: reader.get_tensor(name) for name in sorted(names)}
+
+    def digest(self, step: int) -> str:
+        """SHA-256 of all of a checkpoint."""
+        digest = hashlib.sha256()
+        for name, value in self.variables(step).items():
+            digest.update(f"{name} {value.dtype} {value.shape}".encode() + value.tobytes())
+        return digest.hexdigest()
+
+    def attempts(self, replica: str = "chief-0") -> list[list[dict]]:
+        """The events of each attempt, oldest first."""
+        files = sorted(self.directory.glob(f"journal-{replica}-*.jsonl"), key=lambda p: int(p.stem.split("-")[-1]))
+        # The last line may be half written.
+        return [[json.loads(line) for line in file.read_text().split("\n")[:-1]] for file in files]
+
+    def events(self, replica: str = "chief-0") -> list[dict]:
+        """The events of the newest attempt."""
+        return (self.attempts(replica) or [[]])[-1]
+
+
+def kill_at_random(job: Job, seed: int, *, between: tuple[int, int], victim: str | None = None) -> int:
+    """SIGKILLs a replica, or all, at some moment after a step drawn from `between`; the last step that the journal has."""
+    draw = random.Random(seed)
+    job.until_step(draw.randint(*between))
+    time.sleep(draw.uniform(0, 0.05))
+    job.kill(*([victim] if victim else []))
+    return max(e["step"] for e in job.events() if e["event"] == "step")

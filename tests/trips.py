@@ -1,0 +1,99 @@
+"""A made-up table that has every kind of column and encoding, as a CSV file with its schema, and converted."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import pathlib
+
+import numpy as np
+import yaml
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from trainer.manifest import Manifest
+
+SCHEMA = {
+    "name": "trips",
+    "origin": "made up",
+    "columns": {
+        "miles": {"type": "float", "default": 0.0},
+        "seconds": {"type": "int"},
+        "when": {"type": "int"},
+        "company": {"type": "string", "default": ""},
+        "area": {"type": "int", "default": -1},
+        "same": {"type": "float"},
+        "tip": {"type": "string"},
+    },
+    "label": {"column": "tip", "classes": ["no", "yes"]},
+    "deep": [
+        {"column": "miles", "numeric": "z_score"},
+        {"column": "when", "numeric": "z_score"},
+        {"column": "same", "numeric": "z_score"},
+        {"column": "company", "vocabulary": 3, "embedding": 4},
+        {"column": "company", "hash_buckets": 7, "embedding": 4},
+        {"column": "area", "vocabulary": 5, "embedding": 2},
+        {"column": "seconds", "buckets": [60, 600.5]},
+        {"column": "area", "hash_buckets": 5},
+    ],
+    "wide": [
+        {"column": "seconds", "numeric": "z_score"},
+        {"column": "miles", "buckets": [0.1, 1, 10]},
+        {"column": "company", "vocabulary": 10},
+        {"columns": ["miles", "seconds", "company"], "hash_buckets": 50},
+    ],
+}
+
+
+def rows(count: int = 600, seed: int = 0) -> list[dict[str, object]]:
+    """Trips whose company says most about the tip, and the distance something more."""
+    random = np.random.default_rng(seed)
+    companies = ["Blue", "Green", "Łódź", "", "Red"]
+    made = []
+    for _ in range(count):
+        company = companies[min(random.geometric(0.4) - 1, 4)]
+        miles = round(float(random.exponential(3)), 1)
+        chance = {"Blue": 0.9, "Green": 0.3}.get(company, 0.05) * (0.6 + 0.4 * (miles > 2))
+        made.append(
+            {
+                "miles": miles if random.random() > 0.1 else "",
+                "seconds": int(miles * 200),
+                "when": 1_400_000_000 + int(random.integers(100)),
+                "company": company,
+                "area": int(random.integers(-3, 9)) if random.random() > 0.1 else "",
+                "same": 2.5,
+                "tip": "yes" if random.random() < chance else "no",
+            }
+        )
+    return made
+
+
+def make(directory: pathlib.Path, table: list[dict[str, object]] | None = None, schema: dict = SCHEMA) -> pathlib.Path:
+    """Writes `rows.csv` and `schema.yaml`, and converts them; returns the dataset's directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "rows.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, schema["columns"])
+        writer.writeheader()
+        writer.writerows(rows() if table is None else table)
+    (directory / "schema.yaml").write_text(yaml.safe_dump(schema, sort_keys=False), encoding="utf-8")
+    source, layout = str(directory / "rows.csv"), str(directory / "schema.yaml")
+    with contextlib.redirect_stdout(io.StringIO()):
+        convert(Options(dataset="csv", source=source, schema=layout, output=str(directory / "data"), shards=3))
+    return directory / "data"
+
+
+def of_my_own(manifest: Manifest) -> object:
+    """What `--model trips:of_my_own` builds: it takes every input."""
+    import keras
+
+    inputs = {f.name: keras.Input((), dtype=f.dtype, name=f.name) for f in manifest.inputs}
+    return keras.Model(inputs, keras.layers.Dense(2)(keras.ops.expand_dims(inputs["miles"], 1)))
+
+
+def of_miles_alone(manifest: Manifest) -> object:
+    """What `--model trips:of_miles_alone` builds: it leaves the other inputs out."""
+    import keras
+
+    miles = keras.Input((), name="miles")
+    return keras.Model({"miles": miles}, keras.layers.Dense(2)(keras.ops.expand_dims(miles, 1)))

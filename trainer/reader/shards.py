@@ -1,0 +1,283 @@
+"""The files of a split as bytes: where each record lies, pieces of files mapped or read, records checked.
+
+shards = Shards(manifest, "data/mnist", "train")
+blocks = shards.blocks(0, 1000, map_file)  # records 0 to 999 of the split, in one piece or in several files'
+records = take(shards, blocks, np.array([7, 400]))
+
+Every record is checked against its own CRC-32C when it is taken, so what was damaged on the way never becomes a batch.
+Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import google_crc32c
+import numpy as np
+from etils import epath
+
+from trainer.errors import UserError
+from trainer.manifest import Manifest, Shard
+
+HEADER_BYTES, FOOTER_BYTES = 12, 4  # length and its checksum; the payload's checksum
+_TRIES, _FIRST_WAIT_S = 4, 0.5
+
+
+def is_remote(data_dir: str) -> bool:
+    """Whether a directory is an object store's, or one that looks like a local one (Vertex AI mounts buckets there)."""
+    return "://" in data_dir or data_dir.startswith("/gcs/")
+
+
+def damaged(path: os.PathLike[str], what: str) -> UserError:
+    """The error that names a file that is not as it was written."""
+    return UserError(f"{path} {what}; copy the file again, or convert the dataset again")
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Neighbouring records of one file.
+
+    Attributes:
+      first: Index in the split of the first.
+      shard: Number of the file.
+      row: Of the first record in that file.
+      data: Their bytes, uint8.
+      starts: int64 [records + 1], where they begin in `data` and the last ends.
+    """
+
+    first: int
+    shard: int
+    row: int
+    data: np.ndarray
+    starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+class Shards:
+    """The files of a split.
+
+    Attributes:
+      paths: Of the files.
+      starts: int64 [files + 1], index in the split of the first record of each, and the number of examples.
+    """
+
+    def __init__(self, manifest: Manifest, data_dir: str, split: str) -> None:
+        """Reads the indices of records that differ in length, and of local files the sizes.
+
+        Raises:
+          UserError: If a file is missing or differs from what the manifest says.
+        """
+        self._shards, self._record_bytes = manifest.split(split).shards, manifest.record_bytes
+        self._directory, self._remote = epath.Path(data_dir), is_remote(data_dir)
+        self.paths = [self._directory / shard.file for shard in self._shards]
+        self.starts = np.cumsum([0, *(shard.examples for shard in self._shards)])
+        self._offsets = [self._where(shard) for shard in self._shards]
+        if not self._remote:
+            for path, shard in zip(self.paths, self._shards, strict=True):
+                with missing_is_told(path):
+                    size = os.stat(path).st_size
+                if size != shard.bytes:
+                    raise damaged(path, f"has {size:,} bytes, not the manifest's {shard.bytes:,}")
+
+    def _where(self, shard: Shard) -> np.ndarray:
+        if self._record_bytes:
+            return np.arange(shard.examples + 1) * self._record_bytes
+        path = self._directory / shard.index
+        with missing_is_told(path):
+            content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != shard.index_sha256:
+            raise damaged(path, "is not the file that the manifest lists (SHA-256 differs)")
+        return np.frombuffer(content, "<i8")
+
+    @property
+    def record_bytes(self) -> int | None:
+        """Of every record; None if they differ."""
+        return self._record_bytes
+
+    @property
+    def examples(self) -> int:
+        """Of the split."""
+        return int(self.starts[-1])
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """File, first row and end row there of each piece of the records `start` to `stop` of the split."""
+        shard = int(np.searchsorted(self.starts, start, side="right")) - 1
+        while start < stop:
+            end = min(stop, int(self.starts[shard + 1]))
+            yield shard, start - int(self.starts[shard]), end - int(self.starts[shard])
+            start, shard = end, shard + 1
+
+    def block(self, shard: int, row: int, end: int, fetch: Callable[[int, int, int], np.ndarray]) -> Block:
+        """The records `row` to `end` of a file, as `fetch(shard, first byte, end byte)` gives their bytes."""
+        starts = self._offsets[shard][row : end + 1]
+        data = fetch(shard, int(starts[0]), int(starts[-1]))
+        return Block(int(self.starts[shard]) + row, shard, row, data, starts - starts[0])
+
+    def in_order(self, batch_size: int) -> Iterator[list[Block]]:
+        """All records in batches. Files are read from end to end, and compared with their SHA-256 when they end.
+
+        Raises:
+          UserError: Naming a file that is missing or is not what the manifest says.
+        """
+        passing: _Passing | None = None
+        for start in range(0, self.examples, batch_size):
+            blocks = []
+            for shard, row, end in self.pieces(start, min(start + batch_size, self.examples)):
+                if row == 0:
+                    passing = _Passing(self.paths[shard])
+                blocks.append(self.block(shard, row, end, passing.read))
+                if end == self._shards[shard].examples:
+                    passing.finish(self._shards[shard].sha256)
+            yield blocks
+
+    def read(self, shard: int, start: int, end: int) -> np.ndarray:
+        """The bytes of a range of a file, uint8, in one sequential read; a store that fails is asked again.
+
+        Raises:
+          UserError: If the file is missing or too short, or cannot be read.
+        """
+        path = self.paths[shard]
+        with missing_is_told(path):
+            content = _insist(path, start, end - start)
+        if len(content) != end - start:
+            raise damaged(path, f"ends before byte {end:,}")
+        return np.frombuffer(content, np.uint8)
+
+
+class _Passing:
+    """A file that is read once, from end to end."""
+
+    def __init__(self, path: epath.Path) -> None:
+        self._path, self._digest = path, hashlib.sha256()
+        with missing_is_told(path):
+            self._file = path.open("rb")
+
+    def read(self, shard: int, start: int, end: int) -> np.ndarray:
+        """The next bytes."""
+        content = self._file.read(end - start)
+        if len(content) != end - start:
+            raise damaged(self._path, f"ends before byte {end:,}")
+        self._digest.update(content)
+        return np.frombuffer(content, np.uint8)
+
+    def finish(self, sha256: str) -> None:
+        """Compares what has passed."""
+        self._digest.update(self._file.read())
+        self._file.close()
+        if self._digest.hexdigest() != sha256:
+            raise damaged(self._path, "is not the file that the manifest lists (SHA-256 differs)")
+
+
+class Mapping:
+    """Local files as memory that is read when it is touched. What was read is the system's to drop, not ours to hold."""
+
+    def __init__(self, paths: Sequence[os.PathLike[str]]) -> None:
+        self._maps = []
+        for path in paths:
+            with missing_is_told(path), open(path, "rb") as file:
+                self._maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def __call__(self, shard: int, start: int, end: int) -> np.ndarray:
+        """A range of a file, which the system is asked to read ahead."""
+        page = start - start % mmap.PAGESIZE
+        with contextlib.suppress(AttributeError, OSError):  # advice is not everywhere
+            self._maps[shard].madvise(mmap.MADV_WILLNEED, page, end - page)
+        return np.frombuffer(self._maps[shard], np.uint8, end - start, start)
+
+
+def take(shards: Shards, blocks: Sequence[Block], indices: np.ndarray) -> np.ndarray:
+    """Some records of the blocks, each checked.
+
+    Args:
+      shards: Where the blocks are from.
+      blocks: In the order of their records; all of `indices` are in them.
+      indices: [N] in the split, in any order.
+
+    Returns:
+      uint8 [N, record_bytes] whole records, or where they differ in length the payloads, objects [N] of bytes.
+
+    Raises:
+      UserError: Naming the file of the first that is damaged.
+    """
+    firsts = np.array([block.first for block in blocks])
+    which = np.searchsorted(firsts, indices, side="right") - 1
+    wanted = zip(which.tolist(), (indices - firsts[which]).tolist(), strict=True)
+    if shards.record_bytes is None:
+        payloads = np.empty(len(indices), object)
+        for i, (block, row) in enumerate(wanted):
+            payloads[i] = _payload(shards, blocks[block], row)
+        return payloads
+    size = shards.record_bytes
+    records = np.empty((len(indices), size), np.uint8)
+    for i, (block, row) in enumerate(wanted):
+        records[i] = blocks[block].data[row * size : (row + 1) * size]
+    if (bad := _first_bad(records)) is not None:
+        block = blocks[which[bad]]
+        raise _broken(shards, block, int(indices[bad]) - block.first)
+    return records
+
+
+def _first_bad(records: np.ndarray) -> int | None:
+    """The first of records [N, size] whose length or checksums are not right."""
+    length = np.array([records.shape[1] - HEADER_BYTES - FOOTER_BYTES], "<u8").view(np.uint8)
+    header = np.concatenate([length, masked(np.array([google_crc32c.value(length)])).view(np.uint8)])
+    payloads = records[:, HEADER_BYTES:-FOOTER_BYTES]
+    checksums = masked(np.fromiter(map(google_crc32c.value, payloads), np.uint32, len(records)))
+    footers = records[:, -FOOTER_BYTES:].copy().view("<u4")[:, 0]
+    bad = (records[:, :HEADER_BYTES] != header).any(axis=1) | (checksums != footers)
+    return int(bad.argmax()) if bad.any() else None
+
+
+def _payload(shards: Shards, block: Block, row: int) -> bytes:
+    record = block.data[block.starts[row] : block.starts[row + 1]]
+    length, header = record[:8], record[8:HEADER_BYTES]
+    payload, footer = record[HEADER_BYTES:-FOOTER_BYTES], record[-FOOTER_BYTES:]
+    found = masked(np.array([google_crc32c.value(length), google_crc32c.value(payload)])).view(np.uint8)
+    stated = np.concatenate([length, header, footer])
+    actual = np.concatenate([np.array([len(payload)], "<u8").view(np.uint8), found])
+    if not np.array_equal(stated, actual):
+        raise _broken(shards, block, row)
+    return payload.tobytes()
+
+
+def _broken(shards: Shards, block: Block, row: int) -> UserError:
+    return damaged(shards.paths[block.shard], f"is damaged: record {block.row + row} does not have its checksum")
+
+
+def masked(checksums: np.ndarray) -> np.ndarray:
+    """CRC-32C [N] as TFRecord stores it, uint32 little-endian."""
+    checksums = checksums.astype(np.uint32)
+    rotated = (checksums >> np.uint32(15)) | (checksums << np.uint32(17))
+    return (rotated + np.uint32(0xA282EAD8)).astype("<u4")
+
+
+@contextlib.contextmanager
+def missing_is_told(path: os.PathLike[str]) -> Iterator[None]:
+    """Names the file that is missing."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; copy it there, or convert the dataset again") from None
+
+
+def _insist(path: epath.Path, start: int, size: int) -> bytes:
+    for attempt in range(_TRIES):
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                return file.read(size)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if attempt == _TRIES - 1:
+                raise UserError(f"{path} cannot be read ({error}); see whether the storage is up") from None
+            time.sleep(_FIRST_WAIT_S * 2**attempt)
+    raise AssertionError
