@@ -7,7 +7,7 @@ ARGS ?=
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-slow test-docker lint format compile image bench lock clean
+.PHONY: help setup run check test test-slow test-docker chaos lint format compile image bench lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -37,6 +37,9 @@ test-slow: setup  ## the longer tests
 
 test-docker: setup  ## the pipeline in containers; says so when there is no engine
 	@IMAGE=$(IMAGE) sh tests/docker/run.sh $(PY)
+
+chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
+	@$(PY) -m tests.chaos $(ARGS)
 
 lint: setup  ## style, YAML, Cloud Build schema, and the traps in the compiled specs
 	@$(VENV)/bin/ruff check --quiet .

@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 from components.train.cluster import Cluster
+from components.train.quotas import quota_warnings
 from components.train.vertex import plan_vertex
 from pipelines.arguments import add_flags, cache_key, pipeline_arguments
 from pipelines.bucket import bucket_digest, mounted
@@ -137,7 +138,9 @@ def prepare(args: argparse.Namespace) -> Submission:
     arguments = pipeline_arguments(args, cluster, source=mounted(args.source) if args.source else "")
     registry = f"vertex://{args.project}/{args.location}"
     spec, image = _spec(args, "" if args.dry_run else _parent_model(registry, arguments["name"]))
-    plan_vertex(cluster, image, [])  # refuses pools that cannot run there
+    plan_vertex(cluster, image, [], region=args.location)  # refuses pools that cannot run there
+    for warning in quota_warnings(cluster, args.location):
+        print(f"warning: {warning}", file=sys.stderr)
     run_id = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     root = f"{args.bucket}/runs"
     timeout_s = cluster.scheduling.timeout_s

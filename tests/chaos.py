@@ -34,6 +34,7 @@ import psutil
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.train.record import last_run
+from trainer.lifeline import OWNER_PID
 
 ROOT = pathlib.Path(__file__).parents[1]
 MNIST = ROOT.parent / "shared" / "data" / "mnist"
@@ -118,7 +119,13 @@ class Arena:
             *("--train-steps", self.steps, "--checkpoint-num-steps", self.every, "--batch-size", 64),
         ]
         with open(self.base / f"{name}.out", "wb") as output:
-            launcher = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=output, stderr=output)
+            launcher = subprocess.Popen(
+                list(map(str, command)),
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, OWNER_PID: str(os.getpid())},  # It ends with this process, however that ends.
+            )
             try:
                 outcomes = [self._strike(job, launcher, blow) for blow in blows]
                 code = launcher.wait(_LIMIT_S)

@@ -27,6 +27,7 @@ from trainer.validation import SPLIT, Scores, Validator
 
 # A preempted machine leaves little time; an export, or an evaluator that the chief waits for, takes as long as it takes.
 _CHIEF_SAVES_S, _CHIEF_EXPORTS_S = 8.0, 3600.0
+_PEER_DIES_S = 2.0
 
 
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
@@ -46,7 +47,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     try:
         return _train(opts, member, manifest, place, journal, stop)
     except tf.errors.OpError as error:
-        gone = ", ".join(rendezvous.gone(member))
+        gone = ", ".join(rendezvous.gone(member, within_s=_PEER_DIES_S if member.addresses else 0))
         if not gone and not isinstance(error, tf.errors.UnavailableError):
             raise
         raise rendezvous.Lost(

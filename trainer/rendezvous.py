@@ -168,9 +168,14 @@ def part(me: Member, *, completed: Callable[[], bool], timeout_s: float) -> None
         time.sleep(_POLL_S)
 
 
-def gone(me: Member) -> list[str]:
-    """The other replicas that do not answer."""
-    return [name for name, address in _others(me).items() if not listens(address)]
+def gone(me: Member, *, within_s: float = 0.0) -> list[str]:
+    """The other replicas that do not answer, as soon as there is one: a process that dies may close its port last."""
+    deadline = time.monotonic() + within_s
+    while True:
+        names = [name for name, address in _others(me).items() if not listens(address)]
+        if names or time.monotonic() >= deadline:
+            return names
+        time.sleep(_POLL_S)
 
 
 def _others(me: Member) -> dict[str, str]:

@@ -7,6 +7,7 @@ with track("writing", 60_000, "examples") as advance:
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ _FIRST_S, _BAR_EVERY_S, _LINE_EVERY_S = 1.0, 0.1, 10.0
 @contextlib.contextmanager
 def track(what: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
     """Gives a function that is told, of the total, how much more is done."""
-    shown = (_Bar if sys.stdout.isatty() else _Lines)(what, total, unit)
+    terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    shown = (_Bar if terminal else _Lines)(what, total, unit)
     done, due = 0, time.monotonic() + shown.first_s
 
     def advance(more: int) -> None:

@@ -138,6 +138,7 @@ def large(tmp_path_factory, make_idx):
     shutil.rmtree(root)
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("place", "files", "processes"),
     [(".converting", 1, 2), pytest.param(".converting", 300, 1, marks=pytest.mark.slow), (".", 1, 2)],
@@ -178,6 +179,7 @@ def test_kill_at_a_random_moment_again_and_again(tmp_path, large, content, seed)
     assert content(out) == content(clean) and {path.name for path in out.iterdir()} == set(content(clean))
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("which", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
 )
@@ -193,6 +195,7 @@ def test_being_stopped_leaves_nothing_and_no_process(tmp_path, large, which, cod
     assert not psutil.wait_procs(workers, timeout=20)[1]
 
 
+@pytest.mark.cluster
 def test_a_process_that_is_killed_is_told_in_one_line_and_leaves_nothing(tmp_path, large):
     flags, _ = large
     process = _start(flags, tmp_path / "out", 2, stderr=subprocess.PIPE, text=True)

@@ -39,7 +39,8 @@ def test_what_is_short_says_nothing(capsys):
 @pytest.mark.parametrize("long", [True, False])
 def test_a_terminal_shows_a_bar_if_it_is_long(long):
     ours, theirs = os.openpty()
-    run = subprocess.Popen([sys.executable, "-c", PROGRAM, "0" if long else "60"], stdout=theirs)
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    run = subprocess.Popen([sys.executable, "-c", PROGRAM, "0" if long else "60"], stdout=theirs, env=environ)
     os.close(theirs)
     shown = b""
     try:

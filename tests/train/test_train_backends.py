@@ -16,6 +16,8 @@ from train_fakes import wait_until
 
 from components.train.__main__ import main
 
+pytestmark = pytest.mark.cluster
+
 ELSEWHERE = ("docker", "ssh")
 THREE_LINES = """import json, os, sys
 task = json.loads(os.environ["TF_CONFIG"])["task"]

@@ -68,7 +68,7 @@ def test_a_job_killed_at_a_random_step_and_resumed_has_the_bits_of_a_straight_on
     assert [e["step"] for e in second if e["event"] == "resume"] == [newest]
     assert newest > 0
     # One interval, and another one if the last checkpoint was still being written.
-    assert died_at - newest < 2 * EVERY
+    assert died_at - newest <= 2 * EVERY
     assert [e["step"] for e in second if e["event"] == "step"][-1] == STEPS
     assert sum(e["steps"] for e in second if e["event"] == "done") == STEPS - newest
     assert killed.digest(STEPS) == straight(how).digest(STEPS)
