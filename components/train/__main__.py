@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from components.train import backends, control, supervisor
 from components.train.cluster import Cluster
-from components.train.explain import explain
 from components.train.job import Patience
 from components.train.notes import refuse_changes, tell
 from components.train.program import Program, own_program, trainer_program
@@ -167,6 +166,8 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
         specs = []
         if all(pool.machine for pool in cluster.pools.values()):
             specs = plan_vertex(cluster, args.image or "IMAGE", args.flags, region=region, command=command)
+        from components.train.explain import explain  # it draws tables: not for every start
+
         explain(source, cluster, specs, region)
         return 0
     if not args.dry_run:

@@ -15,13 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from components.train.guard import MARK, Guard
-from components.train.plan import Replica
+from components.train.plan import ATTEMPT, Replica
 from components.train.template import Template
 from components.train.view import Row
 from components.train.vitals import Vitals
 from trainer.cluster import POOL_ROLES
 from trainer.errors import UserError
-from trainer.journal import ATTEMPT
 
 TAIL_LINES = 20
 _CHUNK_BYTES = 65_536

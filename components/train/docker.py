@@ -27,11 +27,10 @@ from pathlib import Path
 from components.train import container
 from components.train.cluster import Cluster
 from components.train.environment import members, replica_env
-from components.train.plan import Plan, Replica
+from components.train.plan import ATTEMPT, Plan, Replica
 from components.train.program import Program
 from components.train.resources import Division
 from trainer.errors import UserError
-from trainer.journal import ATTEMPT
 
 DEFAULT_IMAGE = "tfrecord-training:dev"
 _PORT = 2222

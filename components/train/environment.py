@@ -12,9 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 
 from components.train.cluster import Cluster
+from components.train.plan import STATUS
 from components.train.program import Program
 from trainer.cluster import POOL_ROLES
-from trainer.journal import STATUS
 
 
 def members(cluster: Cluster) -> dict[str, range]:

@@ -22,6 +22,9 @@ from collections.abc import Mapping, Sequence
 from components.train.cluster import Cluster
 from trainer.errors import UserError
 
+# The names are those of `trainer.journal`, whose import would take as long as the rest of the launcher's.
+STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replica:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from components.train.cluster import Cluster, Pool
-from components.train.plan import records_dir, trainer_flags
+from components.train.plan import ATTEMPT, STATUS, records_dir, trainer_flags
+from trainer import journal
 from trainer.errors import UserError
 
 CLUSTER = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
@@ -22,3 +23,7 @@ def test_another_strategy_than_the_clusters_is_refused():
 @pytest.mark.parametrize(("job_dir", "place"), [("jobs/a", "jobs/a"), ("gs://bucket/a", "logs")])
 def test_launcher_keeps_its_records_on_this_machine(job_dir: str, place: str):
     assert records_dir(job_dir, "logs") == place
+
+
+def test_names_of_variables_are_those_that_the_trainer_reads():
+    assert (STATUS, ATTEMPT) == (journal.STATUS, journal.ATTEMPT)
