@@ -60,7 +60,7 @@ def test_a_job_killed_at_a_random_step_and_resumed_has_the_bits_of_a_straight_on
     killed, flags = job(), [*EXACT, *FLAGS.get(how, [])]
     victims = (None, "chief-0", f"{REPLICAS[how][-1]}-0")  # all at once, or one
     killed.start(*REPLICAS[how], flags=flags)
-    died_at = kill_at_random(killed, seed, between=(EVERY + 1, STEPS - EVERY), victim=victims[seed])
+    died_at = kill_at_random(killed, seed, between=(2 * EVERY + 1, STEPS - EVERY), victim=victims[seed])
     assert set(killed.wait().values()) <= {-9, 1}
     newest = killed.checkpoints()[-1]
     killed.run(*REPLICAS[how], flags=flags)

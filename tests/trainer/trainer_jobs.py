@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import ctypes
 import hashlib
 import json
 import multiprocessing
@@ -37,6 +38,7 @@ LIMIT_S = 120
 def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
     """Runs in the new process."""
     os.setsid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: not to outlive tests that are killed
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
