@@ -30,7 +30,7 @@ check: lint  ## lint and the fast tests, under a minute
 	@$(PY) -m pytest -q -n auto --dist loadfile -m "not cluster and not pipeline and not docker and not slow" tests
 
 test: check  ## lint, fast tests, real clusters, the whole pipeline once; under ten minutes
-	@$(PY) -m pytest -q -m "cluster or pipeline" tests
+	@$(PY) -m pytest -q -m "(cluster or pipeline) and not slow" tests
 
 test-slow: setup  ## the longer tests
 	@$(PY) -m pytest -q -m slow tests
