@@ -11,9 +11,10 @@ from train_fakes import Bench
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(path=tmp_path)
-    children = set(psutil.Process().children())
+    children = set(psutil.Process().children(recursive=True))
     yield bench
     left = [*bench.processes(), *(set(psutil.Process().children(recursive=True)) - children)]
+    told = [f"{p} of {p.ppid()}: {p.cmdline()}" for p in left if p.is_running()]
     for process in left:
         process.kill()
-    assert not left
+    assert not left, told
