@@ -50,7 +50,10 @@ def test_an_integer_is_its_place_in_the_vocabulary_or_unknown(vocabulary, values
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.floats(-9, 9, width=32, allow_subnormal=False), min_size=1, unique=True), st.lists(st.integers(-9, 9), min_size=1))
+@given(
+    st.lists(st.floats(-9, 9, width=32, allow_subnormal=False), min_size=1, unique=True),
+    st.lists(st.integers(-9, 9), min_size=1),
+)
 def test_a_bucket_is_the_number_of_boundaries_up_to_the_value(boundaries, values):
     boundaries.sort()
     encoding = Encoding(kind="buckets", columns=("x",), boundaries=tuple(boundaries))
