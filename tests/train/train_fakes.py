@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -87,6 +89,8 @@ class Bench:
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "TMPDIR": str(self.path), **env},
+            # Tests that run in a shell's background were started to ignore Ctrl-C, and what they start would be too.
+            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler),
         )
         wait_until(lambda: len(self.processes()) >= len(plan.replicas))
         return launcher
