@@ -17,11 +17,14 @@ class State:
     """Copies of the live variables, and the way between.
 
     Attributes:
+      model: The live one.
+      optimizer: The live one.
       checkpoint: Writes and reads the copies.
     """
 
     def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
         """To be made outside the strategy's scope; the optimizer must be built, so that its slots exist."""
+        self.model, self.optimizer = model, optimizer
         self._live = [*_named("model", model.variables), *_named("optimizer", optimizer.variables)]
         self._weights = len(model.weights)
         with tf.device("CPU:0"):

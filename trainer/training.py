@@ -1,0 +1,260 @@
+"""What a replica that trains does, from its strategy to what it leaves behind.
+
+Synopsis:
+
+    exit_code = Training(opts, member, manifest, place, journal, stop).run()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from trainer import done, identity, learning, models, records, rendezvous, strategy
+from trainer.checkpoint import Checkpoints
+from trainer.cluster import Member
+from trainer.errors import UserError
+from trainer.evaluator import await_evaluator, has_evaluator
+from trainer.export import export
+from trainer.journal import Journal, last
+from trainer.loop import Loop
+from trainer.manifest import Manifest
+from trainer.meter import Meter
+from trainer.options import Options
+from trainer.state import State
+from trainer.steps import AsyncSteps, SyncSteps, TrainStep
+from trainer.stop import EXIT_CODE, Stop, StopMark
+from trainer.validation import SPLIT, Scores, Validator
+
+# A preempted machine leaves little time; an export, or an evaluator that the chief waits for, takes as long as it takes.
+_CHIEF_SAVES_S, _CHIEF_EXPORTS_S = 8.0, 3600.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Extent:
+    """How much there is to do.
+
+    Attributes:
+      replicas: That take part in a step.
+      batch: Examples of a step over all of them.
+      examples: Of the training split.
+      last_step: To reach.
+      horizon: Step at which a falling learning rate is 0.
+    """
+
+    replicas: int
+    batch: int
+    examples: int
+    last_step: int
+    horizon: int
+
+
+class Training:
+    """The part of one replica."""
+
+    def __init__(
+        self, opts: Options, member: Member, manifest: Manifest, place: records.Place, journal: Journal, stop: Stop
+    ) -> None:
+        self._opts, self._member, self._manifest, self._place = opts, member, manifest, place
+        self._journal, self._stop, self._mark = journal, stop, StopMark(opts.job_dir)
+        self._asynchronous, self._chief = opts.strategy == "parameter_server", member.is_chief
+        self._started = time.time()
+
+    @functools.cached_property
+    def _build(self) -> models.Builder:
+        return models.builder(self._opts, self._manifest)
+
+    def run(self) -> int:
+        """Trains, and as the chief exports what was learnt. Returns the exit code."""
+        if self._chief:
+            self._mark.clear()  # a mark from an earlier attempt asks nothing of this one
+        else:
+            # The chief may evaluate for long, and the others only wait for it.
+            self._stop.call(lambda: self._mark.set(self._member.name))
+        # Until the first step there is nothing to save; but synchronous replicas leave together, or the others hang.
+        alone = self._asynchronous or not self._member.addresses
+        with self._stop.at_once() if alone else contextlib.nullcontext():
+            distribution = strategy.create(self._opts, self._member)
+            extent = self._extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
+            state = self._state(distribution, extent)
+            checkpoints = Checkpoints(self._opts.job_dir, state, keep=self._opts.keep_checkpoints)
+            first_step = self._restore(checkpoints)
+            loop = self._loop(distribution, extent, state, checkpoints, first_step)
+            if self._chief:
+                self._announce(extent, state, first_step)
+        reached, finished = loop.run(first_step)
+        if finished:
+            with self._stop.at_once():  # all is saved: what is interrupted now, a resume does again
+                self._finish(loop, extent, first_step, reached)
+            return 0
+        if self._chief:
+            self._mark.clear()
+            print(f"told to stop; saved at step {reached}", flush=True)
+        self._part(lambda: reached in checkpoints.steps(), _CHIEF_SAVES_S)
+        return EXIT_CODE
+
+    def _extent(self, replicas: int) -> _Extent:
+        opts, examples = self._opts, self._manifest.split("train").examples
+        batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
+        if batch < replicas:
+            raise UserError(
+                f"--batch-size {batch} leaves some of {replicas} replicas without an example; use {replicas} or more"
+            )
+        if (before := identity.settle(opts.job_dir, "batch_size", batch, write=self._chief)) != batch:
+            raise UserError(
+                f"--per-replica-batch-size {opts.per_replica_batch_size} on {replicas} replicas makes {batch} examples a "
+                f"step, and this job began with {before}; use as many replicas as then, or another --job-dir"
+            )
+        # A job that is asked for more steps later keeps the schedule that it began with.
+        horizon = identity.settle(opts.job_dir, "horizon_steps", opts.horizon_steps or last_step, write=self._chief)
+        return _Extent(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
+
+    def _state(self, distribution: tf.distribute.Strategy, extent: _Extent) -> State:
+        with distribution.scope():
+            model = self._build()
+            optimizer = learning.optimizer(
+                self._opts,
+                examples=extent.examples,
+                examples_per_step=extent.batch,
+                horizon_steps=extent.horizon,
+            )
+            optimizer.build(model.trainable_variables)
+        return State(model, optimizer)
+
+    def _restore(self, checkpoints: Checkpoints) -> int:
+        first_step, job_dir = checkpoints.restore(), self._opts.job_dir
+        if not first_step and (record := done.load(job_dir)):
+            raise UserError(
+                f"{job_dir} was done at step {record.step}, and its checkpoints are gone; put them back, or use another "
+                "--job-dir"
+            )
+        self._journal.event(
+            "resume" if first_step else "start",
+            first_step,
+            data_dir=self._opts.data_dir,
+            fingerprint=self._manifest.fingerprint,
+            options=self._opts.identity(),
+        )
+        return first_step
+
+    def _loop(
+        self,
+        distribution: tf.distribute.Strategy,
+        extent: _Extent,
+        state: State,
+        checkpoints: Checkpoints,
+        first_step: int,
+    ) -> Loop:
+        opts, manifest = self._opts, self._manifest
+        # The side-car evaluates where there is one; else the chief does.
+        validates = self._chief and not has_evaluator() and manifest.splits[SPLIT].examples > 0
+        return Loop(
+            opts=opts,
+            last_step=extent.last_step,
+            steps=self._steps(distribution, extent, state, first_step),
+            state=state,
+            checkpoints=checkpoints if self._chief else None,
+            validator=Validator(self._build, manifest, opts.data_dir, opts.eval_batch_size) if validates else None,
+            scores=Scores(opts.job_dir),
+            meter=Meter(
+                opts.job_dir,
+                extent.last_step,
+                self._journal,
+                state.optimizer,
+                extent.batch,
+                extent.replicas,
+                self._chief,
+            ),
+            journal=self._journal,
+            wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
+        )
+
+    def _steps(
+        self, distribution: tf.distribute.Strategy, extent: _Extent, state: State, first_step: int
+    ) -> SyncSteps | AsyncSteps:
+        opts = self._opts
+        weight_decay, decayed = learning.decay(opts, state.model)
+        step = TrainStep(
+            model=state.model,
+            optimizer=state.optimizer,
+            label=self._manifest.label,
+            global_batch=extent.batch,
+            seed=opts.seed,
+            weight_decay=weight_decay,
+            decayed=decayed,
+        )
+        reader = records.open_reader(
+            self._place,
+            self._manifest,
+            global_batch=extent.batch,
+            seed=opts.seed,
+            prepare=self._build.prepare,
+            augment=opts.augment or models.default(opts, "AUGMENT"),
+            asynchronous=self._asynchronous,
+        )
+        if self._asynchronous:
+            strategy.count_exactly(state.optimizer)
+            coordinator = tf.distribute.coordinator.ClusterCoordinator(distribution)
+            return AsyncSteps(coordinator, step, reader, workers=len(self._member.addresses["worker"]))
+        steps = SyncSteps(distribution, step, reader, self._chief, first_step)
+        steps.trace()
+        return steps
+
+    def _announce(self, extent: _Extent, state: State, first_step: int) -> None:
+        opts, last_step = self._opts, extent.last_step
+        replicas = len(self._member.addresses["worker"]) if self._asynchronous else extent.replicas
+        print(
+            f"{opts.model} on {self._manifest.name}: {extent.examples} examples, batch {extent.batch}, "
+            f"{state.model.count_params()} parameters; {opts.strategy}, training replicas: {replicas}; "
+            f"from step {first_step} to {last_step}",
+            flush=True,
+        )
+        if extent.horizon < last_step and learning.falls(opts):
+            print(
+                f"the learning rate is 0 from step {extent.horizon} on, where this job's schedule ends; for {last_step} "
+                f"steps of learning begin a job with --horizon-steps {last_step}",
+                flush=True,
+            )
+
+    def _finish(self, loop: Loop, extent: _Extent, first_step: int, reached: int) -> None:
+        opts, journal = self._opts, self._journal
+        if self._chief:
+            if has_evaluator():
+                await_evaluator(loop.scores, reached, opts.evaluator_timeout_s)
+            exported = reached
+            if opts.export == "best" and loop.scores.load():
+                exported = loop.scores.restore_best(loop.state)
+            else:
+                loop.state.take(reached)
+            journal.status("exporting", reached)
+            export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"))
+            journal.event("export", reached, exported_step=exported)
+            # An attempt that only had to export has not seen a step.
+            final = loop.meter.final() if reached > first_step else last(opts.job_dir, self._member, "step")
+            done.Done(
+                step=reached,
+                epochs=reached * extent.batch / extent.examples,
+                seconds=round(time.time() - self._started, 2),
+                validation=loop.scores.load(),
+                **{name: final.get(name) for name in ("loss", "accuracy", "examples_per_s")},
+            ).save(opts.job_dir)
+        journal.event("done", reached, steps=reached - first_step)
+        journal.status("done", reached)
+        journal.flush()
+        self._part(lambda: _is_done(opts.job_dir, reached), _CHIEF_EXPORTS_S)
+
+    def _part(self, completed: Callable[[], bool], timeout_s: float) -> None:
+        """Leaves when the chief has done what the others wait for; asynchronous workers serve until they are told."""
+        if not self._asynchronous:
+            rendezvous.part(self._member, completed=completed, timeout_s=timeout_s)
+
+
+def _is_done(job_dir: str, step: int) -> bool:
+    record = done.load(job_dir)
+    return record is not None and record.step >= step
