@@ -9,11 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import jinja2
 import markupsafe
 
 from components.convert.output import PAGE
-from components.evaluate.report import render_page, section
+from components.evaluate.report import render_page, section, templates
 from components.register.registry import CHAMPION, Registry
 from pipelines.record import RunRecord
 from pipelines.steps import Steps
@@ -21,9 +20,7 @@ from trainer import done
 from trainer.files import write_text
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("pipelines"), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-)
+_TEMPLATES = templates("pipelines")
 
 
 def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, seconds: float) -> dict[str, Any]:

@@ -27,13 +27,18 @@ def write_text(path: epath.PathLike, text: str) -> None:
         raise
 
 
+def digest_of(path: os.PathLike[str]) -> str:
+    """SHA-256 (hexadecimal) of a file."""
+    with epath.Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def tree_digest(directory: epath.PathLike) -> str:
     """SHA-256 (hexadecimal) over the names and contents of all files below a directory."""
     root = epath.Path(directory)
     digest = hashlib.sha256()
     for path in sorted(_files(root), key=str):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-        digest.update(f"{path.relative_to(root)}\0{content}\n".encode())
+        digest.update(f"{path.relative_to(root)}\0{digest_of(path)}\n".encode())
     return digest.hexdigest()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import keras
+import tensorflow as tf
 
 from trainer import models, schedule
 from trainer.errors import UserError
@@ -74,3 +75,10 @@ def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Vari
     rate = models.default(opts, "WEIGHT_DECAY") if opts.weight_decay is None else opts.weight_decay
     kernels = opts.weight_decay_on == "kernels"
     return rate, [w for w in model.trainable_variables if not kernels or w.name == "kernel"]
+
+
+def loss_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Summed cross-entropy and number of examples classified right, of logits [N, classes] and int64 labels [N]."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    hits = tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32)
+    return tf.reduce_sum(losses), tf.reduce_sum(hits)

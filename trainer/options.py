@@ -6,17 +6,15 @@ A new flag goes into `Options` and `parser`, and either into `CHANGEABLE` or it 
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import dataclasses
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from trainer import models
 from trainer.errors import Parser, UserError
+from trainer.flags import at_least, not_negative, positive, share
 
 STRATEGIES = ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server")
 OPTIMIZERS = ("adam", "sgd")
@@ -131,33 +129,12 @@ class Options:
         return {**options, "strategy": "asynchronous" if self.strategy == "parameter_server" else "synchronous"}
 
 
-def _checked(kind: type, holds: Callable[[Any], bool], says: str) -> Callable[[str], Any]:
-    """A type of argparse's, whose error shows the text and says what would be allowed."""
-
-    def parse(text: str) -> Any:
-        with contextlib.suppress(ValueError):
-            if holds(value := kind(text)):
-                return value
-        raise argparse.ArgumentTypeError(f"{text!r} is not {says}")
-
-    return parse
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    return _checked(int, lambda value: value >= least, f"a whole number of at least {least}")
-
-
-_positive = _checked(float, lambda value: 0 < value < math.inf, "a number greater than 0")
-_not_negative = _checked(float, lambda value: 0 <= value < math.inf, "a number of at least 0")
-_share = _checked(float, lambda value: 0 <= value < 1, "a number of at least 0 and less than 1")
-
-
 def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(map(_positive, text.split(",")))
+    return tuple(map(positive, text.split(",")))
 
 
 def _units(text: str) -> tuple[int, ...]:
-    return tuple(map(_at_least(1), text.split(",")))
+    return tuple(map(at_least(1), text.split(",")))
 
 
 def parser() -> Parser:
@@ -175,25 +152,25 @@ def parser() -> Parser:
         help=f"{', '.join(models.NAMES)}, or package.module:function of your own (default: cnn for images, wide_deep for "
         "a table)",
     )
-    job("--train-steps", type=_at_least(1), metavar="N", help="absolute global step to reach")
-    job("--train-epochs", type=_positive, metavar="N", help="the same in passes over the training split")
-    job("--seed", type=_at_least(0), default=0, help="of initial weights, sample order, augmentation and dropout")
+    job("--train-steps", type=at_least(1), metavar="N", help="absolute global step to reach")
+    job("--train-epochs", type=positive, metavar="N", help="the same in passes over the training split")
+    job("--seed", type=at_least(0), default=0, help="of initial weights, sample order, augmentation and dropout")
     job("--deterministic", action="store_true", help="the same bits in every run; a little slower")
     batch = p.add_argument_group("batches").add_argument
-    batch("--batch-size", type=_at_least(1), metavar="N", help="examples of a step over all replicas (default: 128)")
+    batch("--batch-size", type=at_least(1), metavar="N", help="examples of a step over all replicas (default: 128)")
     batch(
         "--per-replica-batch-size",
         "--train-batch-size",
-        type=_at_least(1),
+        type=at_least(1),
         metavar="N",
         help="examples of a step on each replica, instead of --batch-size",
     )
     network = p.add_argument_group(
         "network", "For models that have such a thing; default: the model's own."
     ).add_argument
-    network("--num-layers", type=_at_least(1), metavar="N", help="of a resnet: 6n + 2")
-    network("--batch-norm-decay", type=_share, metavar="X", help="of the moving statistics, each step")
-    network("--batch-norm-epsilon", type=_positive, metavar="X", help="added to variances")
+    network("--num-layers", type=at_least(1), metavar="N", help="of a resnet: 6n + 2")
+    network("--batch-norm-decay", type=share, metavar="X", help="of the moving statistics, each step")
+    network("--batch-norm-epsilon", type=positive, metavar="X", help="added to variances")
     network(
         "--batch-norm-statistics",
         choices=("synchronized", "local"),
@@ -202,23 +179,23 @@ def parser() -> Parser:
     network(
         "--hidden-units", type=_units, metavar="N,N", help="layers of the deep part of wide_deep, such as 128,64,32"
     )
-    network("--dropout", type=_share, metavar="X", help="share of the values that training drops behind each of these")
+    network("--dropout", type=share, metavar="X", help="share of the values that training drops behind each of these")
     learn = p.add_argument_group("learning", "Default, where none is named: the model's own.").add_argument
     learn("--optimizer", choices=OPTIMIZERS, help="how gradients become updates")
-    learn("--learning-rate", type=_positive, metavar="X", help="what the schedule multiplies")
-    learn("--momentum", type=_share, metavar="X", help="of --optimizer sgd (default: 0.9)")
-    learn("--weight-decay", type=_not_negative, metavar="X", help="times half the squared weights, added to the loss")
+    learn("--learning-rate", type=positive, metavar="X", help="what the schedule multiplies")
+    learn("--momentum", type=share, metavar="X", help="of --optimizer sgd (default: 0.9)")
+    learn("--weight-decay", type=not_negative, metavar="X", help="times half the squared weights, added to the loss")
     learn("--weight-decay-on", choices=("kernels", "all"), default="kernels", help="which weights decay")
     learn("--schedule", choices=SCHEDULES, help="of the learning rate")
     learn("--boundaries-epochs", type=_numbers, metavar="X,X", help="of piecewise: epochs of data seen, such as 82,123")
     learn("--factors", type=_numbers, metavar="X,X", help="of piecewise: before, between and after the boundaries")
     learn(
         "--horizon-steps",
-        type=_at_least(1),
+        type=at_least(1),
         metavar="N",
         help="global step at which linear and cosine reach 0 (default: the last step asked for at the first start)",
     )
-    learn("--warmup-steps", type=_at_least(0), default=0, metavar="N", help="over which the rate rises linearly")
+    learn("--warmup-steps", type=at_least(0), default=0, metavar="N", help="over which the rate rises linearly")
     learn(
         "--augment",
         choices=AUGMENTATIONS,
@@ -238,7 +215,7 @@ def parser() -> Parser:
     )
     read(
         "--reader-memory-gb",
-        type=_positive,
+        type=positive,
         metavar="GB",
         help="of each replica (default: half of what is available, shared by the replicas of a machine)",
     )
@@ -251,17 +228,17 @@ def parser() -> Parser:
     judge = p.add_argument_group("validation").add_argument
     judge(
         "--eval-every-steps",
-        type=_at_least(0),
+        type=at_least(0),
         default=0,
         metavar="N",
         help="steps between evaluations by the chief, which also evaluates at the end; 0: only then. A cluster's "
         "evaluator scores checkpoints instead",
     )
-    judge("--eval-batch-size", type=_at_least(1), default=500, metavar="N", help="examples evaluated at a time")
+    judge("--eval-batch-size", type=at_least(1), default=500, metavar="N", help="examples evaluated at a time")
     judge("--export", choices=("last", "best"), default="last", help="weights to export; best on the validation split")
     judge(
         "--evaluator-timeout-s",
-        type=_positive,
+        type=positive,
         default=300.0,
         metavar="SECONDS",
         help="that the chief waits at the end for the evaluator",
@@ -269,19 +246,19 @@ def parser() -> Parser:
     save = p.add_argument_group("checkpoints").add_argument
     save(
         "--checkpoint-num-steps",
-        type=_at_least(0),
+        type=at_least(0),
         default=500,
         metavar="N",
         help="steps between checkpoints; 0: none by steps",
     )
     save(
         "--checkpoint-secs",
-        type=_not_negative,
+        type=not_negative,
         default=0.0,
         metavar="SECONDS",
         help="between checkpoints; 0: none by time",
     )
-    save("--keep-checkpoints", type=_at_least(1), default=3, metavar="N", help="newest checkpoints to keep")
+    save("--keep-checkpoints", type=at_least(1), default=3, metavar="N", help="newest checkpoints to keep")
     machine = p.add_argument_group("machine").add_argument
     machine("--strategy", choices=STRATEGIES, help="how replicas work together (default: by the cluster's shape)")
     machine(
@@ -289,19 +266,19 @@ def parser() -> Parser:
         action="store_true",
         help="all-reduce over chief and workers even if the cluster has parameter servers, which then end at once",
     )
-    machine("--num-gpus", type=_at_least(0), metavar="N", help="GPUs of this replica (default: all there are)")
-    machine("--logical-cpus", type=_at_least(1), default=1, metavar="N", help="replicas of mirrored without GPUs")
+    machine("--num-gpus", type=at_least(0), metavar="N", help="GPUs of this replica (default: all there are)")
+    machine("--logical-cpus", type=at_least(1), default=1, metavar="N", help="replicas of mirrored without GPUs")
     machine("--all-reduce", choices=("auto", "ring", "nccl"), default="auto", help="how workers add gradients up")
     machine(
         "--threads",
-        type=_at_least(0),
+        type=at_least(0),
         default=0,
         metavar="N",
         help="of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
     )
     machine(
         "--start-timeout-s",
-        type=_positive,
+        type=positive,
         default=600.0,
         metavar="SECONDS",
         help="that replicas wait for each other at the start",

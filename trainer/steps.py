@@ -21,6 +21,7 @@ import keras
 import tensorflow as tf
 
 from trainer import stepping
+from trainer.learning import loss_and_hits
 from trainer.reader.order import share
 from trainer.reader.reader import Reader
 from trainer.reader.storage import Columns
@@ -85,14 +86,13 @@ class TrainStep:
         labels = features.pop(self.label)
         with tf.GradientTape() as tape, stepping.at(seed=self.seed, step=step, first=first):
             logits = self.model(features, training=True)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-            loss = objective = tf.reduce_sum(losses) / self.global_batch
+            loss, correct = loss_and_hits(logits, labels)
+            loss = objective = loss / self.global_batch
             if self.weight_decay:
                 penalty = self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
                 objective += penalty * tf.cast(count, tf.float32) / self.global_batch  # once over all replicas
         weights = self.model.trainable_variables
         self.optimizer.apply(tape.gradient(objective, weights), weights)
-        correct = tf.reduce_sum(tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32))
         return tf.stack([loss, correct])
 
 

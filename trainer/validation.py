@@ -19,6 +19,7 @@ from etils import epath
 from trainer import records
 from trainer.errors import reading
 from trainer.files import write_text
+from trainer.learning import loss_and_hits
 from trainer.manifest import Manifest
 from trainer.models import Builder
 from trainer.roc import auc
@@ -75,9 +76,7 @@ class Validator:
     def _sums(self, features: records.Columns, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Summed loss and hits, and by how much the last class leads the first, [N]."""
         logits = self._model(features, training=False)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        hits = tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32)
-        return tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits)]), logits[:, -1] - logits[:, 0]
+        return tf.stack(loss_and_hits(logits, labels)), logits[:, -1] - logits[:, 0]
 
 
 class Scores:

@@ -20,6 +20,7 @@ from components.convert.source import find_reader
 from components.convert.statistics import Described
 from components.convert.store import Store
 from trainer.errors import UserError
+from trainer.machine import usable_cores
 from trainer.manifest import Manifest
 
 _PROCESS_BYTES = 1 << 26  # to write, that make up for the start of a process
@@ -102,7 +103,7 @@ def work(
 
 
 def _processes(plan: Plan, options: Options) -> int:
-    return options.processes or min(machine.cores(), 1 + plan.most_bytes // _PROCESS_BYTES)
+    return options.processes or min(usable_cores(), 1 + plan.most_bytes // _PROCESS_BYTES)
 
 
 def _write(plan: Plan, options: Options, directory: pathlib.Path | None) -> dict[str, Written]:

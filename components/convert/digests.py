@@ -9,11 +9,7 @@ import hashlib
 import pathlib
 from collections.abc import Iterable
 
-
-def of_content(path: pathlib.Path) -> str:
-    """SHA-256 (hexadecimal) of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+from trainer.files import digest_of
 
 
 def of(files: Iterable[tuple[str, str]]) -> str:
@@ -26,4 +22,4 @@ def of(files: Iterable[tuple[str, str]]) -> str:
 
 def of_files(paths: Iterable[pathlib.Path]) -> str:
     """SHA-256 (hexadecimal) over the files' names, without their folders, and contents."""
-    return of((path.name, of_content(path)) for path in paths)
+    return of((path.name, digest_of(path)) for path in paths)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import hashlib
 import os
 import pathlib
 import time
@@ -20,6 +19,7 @@ from typing import IO
 
 from components.convert import network, progress
 from trainer.errors import UserError
+from trainer.files import digest_of
 
 _CHUNK_BYTES = 1 << 16
 
@@ -98,12 +98,7 @@ def _locked(directory: pathlib.Path) -> Iterator[None]:
 
 
 def _intact(path: pathlib.Path, file: RemoteFile) -> bool:
-    return path.is_file() and path.stat().st_size == file.num_bytes and _sha256(path) == file.sha256
-
-
-def _sha256(path: pathlib.Path) -> str:
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return path.is_file() and path.stat().st_size == file.num_bytes and digest_of(path) == file.sha256
 
 
 class _Failed(Exception):
@@ -147,7 +142,7 @@ def _attempt(url: str, file: RemoteFile, part: pathlib.Path, patience: Patience)
             raise _Failed(f"ended after {size:,} of {file.num_bytes:,} bytes")
         os.fsync(stream.fileno())
     if not _intact(part, file):
-        digest = _sha256(part)
+        digest = digest_of(part)
         part.unlink()
         # What was put together from pieces may be wrong for that reason alone.
         raise _Failed(f"SHA-256 is {digest} where {file.sha256} was published", final=start == 0)

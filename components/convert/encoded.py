@@ -143,8 +143,8 @@ class PictureSource:
             image = Field(name="image", kind="bytes", num_bytes=math.prod(self.shape))
         return Layout([image, Field(name="label", kind="int64", num_bytes=varint_bytes(len(self.class_names) - 1))])
 
-    def features(self, training: object) -> tuple[Feature, ...]:
-        """The manifest's; they do not depend on which examples are for training."""
+    def features(self) -> tuple[Feature, ...]:
+        """The manifest's, without statistics."""
         encoding = "image" if self._encoded else None
         return (
             Feature(name="image", dtype="uint8", shape=self.shape, encoding=encoding, value_range=(0.0, 255.0)),

@@ -21,6 +21,7 @@ from components.convert import digests
 from components.convert.images import one_path
 from components.convert.store import MEMORY, Store
 from trainer.errors import UserError
+from trainer.files import digest_of
 
 if TYPE_CHECKING:
     from components.convert.encoded import PictureSource
@@ -69,7 +70,7 @@ class FolderReader:
     def digest(self, source: str | Sequence[str] | None) -> str:
         """SHA-256 (hexadecimal) over the paths, from the folder, and the contents of the images."""
         root, found, _ = self._find(source)
-        return digests.of((name, digests.of_content(root / name)) for names in found.values() for name in names)
+        return digests.of((name, digest_of(root / name)) for names in found.values() for name in names)
 
     def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> PictureSource:
         """Finds the images, which are read when they are asked for.

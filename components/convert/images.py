@@ -59,8 +59,8 @@ class ImageSource:
             ]
         )
 
-    def features(self, training: np.ndarray) -> tuple[Feature, ...]:
-        """The manifest's; they do not depend on which examples are for training."""
+    def features(self) -> tuple[Feature, ...]:
+        """The manifest's, without statistics."""
         high = len(self.class_names) - 1.0
         return (
             Feature(name="image", dtype="uint8", shape=self._shape, value_range=self.value_range),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import pathlib
 import re
@@ -21,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from trainer.errors import UserError
+from trainer.files import digest_of
 from trainer.manifest import FILE, Manifest
 
 PARTS = ".parts"
@@ -140,8 +140,7 @@ def _files(manifest: Manifest) -> Iterator[tuple[str, str]]:
 def intact(path: pathlib.Path, sha256: str) -> bool:
     """Whether the file is there and has that SHA-256."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+        return digest_of(path) == sha256
     except FileNotFoundError:
         return False
 

@@ -9,24 +9,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jinja2
 import markupsafe
 
 from components.convert import drift
 from components.convert.samples import Samples
-from components.evaluate.report import render_page
+from components.evaluate.report import render_page, templates
 from trainer.manifest import Manifest
 from trainer.summary import Summary
 
 _CLASSES = 100  # that are listed
 _HEIGHT, _BIN = 60, 10  # of a chart, in its own units
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("components.convert"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_TEMPLATES = templates("components.convert")
 
 
 def render(manifest: Manifest, samples: Samples, *, max_drift: float = drift.NEVER) -> str:

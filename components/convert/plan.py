@@ -148,20 +148,18 @@ class Plan:
         )
 
     @functools.cached_property
-    def _features(self) -> tuple[Feature, ...]:
-        return self.source.features(self._parts["train"][1])
-
-    @functools.cached_property
     def _encodings(self) -> dict[str, tuple[Encoding, ...]]:
         return self.source.encodings(self._parts["train"][1])
 
     def describe(self, *, processes: int) -> dict[str, statistics.Described]:
         """What each split says of every feature, read with so many processes."""
-        return statistics.describe(self.source, self._parts, self._features, self._encodings, processes=processes)
+        return statistics.describe(
+            self.source, self._parts, self.source.features(), self._encodings, processes=processes
+        )
 
     def samples(self) -> samples.Samples:
         """Training examples to look at."""
-        return samples.take(self.source, self._parts["train"][1], self._features)
+        return samples.take(self.source, self._parts["train"][1], self.source.features())
 
     def manifest(self, written: Mapping[str, Written], described: Mapping[str, statistics.Described]) -> Manifest:
         """The manifest, given all shards by name and what the splits say."""
@@ -179,7 +177,7 @@ class Plan:
                     num_bytes=layout.widths.get(feature.name),
                     statistics=_statistics(training[feature.name]) if self._is_column(feature) else None,
                 )
-                for feature in self._features
+                for feature in self.source.features()
             ),
             splits={
                 split: self._split([written[s.name] for s in self.shards if s.split == split], described[split])

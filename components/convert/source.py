@@ -49,11 +49,11 @@ class Source(Protocol):
     def layout(self) -> Layout:
         """How a record is laid out."""
 
-    def features(self, training: Rows) -> tuple[Feature, ...]:
-        """The manifest's, given which examples of `train` are for training."""
+    def features(self) -> tuple[Feature, ...]:
+        """The manifest's."""
 
     def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
-        """The manifest's `deep` and `wide`, if any."""
+        """The manifest's `deep` and `wide`, if any, given which examples of `train` are for training."""
 
 
 class Reader(Protocol):

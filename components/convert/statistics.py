@@ -1,6 +1,6 @@
 """What the splits of a source say of every feature, and how far they are from the training split.
 
-    found = describe(source, parts, source.features(training), source.encodings(training), processes=2)
+    found = describe(source, parts, source.features(), source.encodings(training), processes=2)
     found["test"].summaries["fare"].mean
     found["test"].drift.distances["fare"]
 

@@ -88,7 +88,7 @@ class TableSource:
             fields.append(field)
         return Layout(fields)
 
-    def features(self, training: Rows) -> tuple[Feature, ...]:
+    def features(self) -> tuple[Feature, ...]:
         """The manifest's, without statistics."""
         label = Feature(name=LABEL, dtype="int64", value_range=(0.0, len(self.class_names) - 1.0))
         columns = [

@@ -11,18 +11,18 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-import google_crc32c
 import numpy as np
 
 from components.convert import progress
 from components.convert.store import Store
 from components.convert.strings import Strings
 from trainer.errors import UserError
+from trainer.framing import FOOTER_BYTES, checksums
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import SplitInfo
 
-_HEADER, _FOOTER = struct.Struct("<QI"), struct.Struct("<I")
+_HEADER = struct.Struct("<QI")
 _BLOCK = 1 << 14  # records whose values are held as Python objects
 
 
@@ -144,12 +144,12 @@ def _records(paths: Sequence[str]) -> Iterator[Record]:
                 while header := file.read(_HEADER.size):
                     start = file.tell()
                     length, checksum = _HEADER.unpack(header.ljust(_HEADER.size))
-                    if checksum != _masked(header[:8]):
+                    if checksum != checksums([header[:8]], 1)[0]:
                         raise UserError(
                             f"{path}: damaged, or no TFRecord file: wrong length of the record at byte {start}"
                         )
                     payload = file.read(length)
-                    if file.read(_FOOTER.size) != _FOOTER.pack(_masked(payload)):
+                    if file.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
                         raise UserError(f"{path}: damaged: wrong checksum of the record at byte {start}")
                     features = tf_example_pb2.Example.FromString(payload).features.feature
                     yield Record(path=path, file=i, start=start, payload=payload, features=features)
@@ -157,9 +157,3 @@ def _records(paths: Sequence[str]) -> Iterator[Record]:
             raise UserError(f"{path}: {error.strerror}") from None
         except DecodeError:
             raise UserError(f"{path}: record at byte {start}: is no tf.train.Example") from None
-
-
-def _masked(data: bytes) -> int:
-    """The CRC-32C as TFRecord stores it."""
-    checksum = google_crc32c.value(data)
-    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -11,8 +11,7 @@ Strings differ in length, and a padded one would be another value. So they come 
 are assembled with room for the longest of a chunk; then the bytes that nobody uses are dropped. Fixed fields thus lie
 at the same offset in every record, and where each record starts is written to an index beside the file.
 
-A record is the payload's length (8 bytes), the masked CRC-32C of these, the payload, the masked CRC-32C of the payload
-(https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details).
+`trainer.framing` has what is around each payload.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Literal, Protocol
 
-import google_crc32c
 import numpy as np
 
 from components.convert.strings import Strings
 from components.convert.wire import nested, varint_bytes, varints
+from trainer.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 
 
 class Column(Protocol):
@@ -42,8 +41,7 @@ class Column(Protocol):
         """The values at the given positions."""
 
 
-_HEADER_BYTES, _FOOTER_BYTES = 12, 4
-_FOOTER = np.arange(-_FOOTER_BYTES, 0)
+_FOOTER = np.arange(-FOOTER_BYTES, 0)
 _CHUNK_BYTES = 1 << 20  # assembled at once: enough to hide NumPy's overhead, small enough for the cache
 # Feature.bytes_list = 1, .float_list = 2, .int64_list = 3
 _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
@@ -97,11 +95,11 @@ class Layout:
             body += nested(b"\x0a", nested(b"\x0a", field.name.encode()) + nested(b"\x12", values))
             ends[field.name] = len(body)
         self._length_bytes = varint_bytes(len(body) + sum(entry.most_bytes for entry in self._strings))
-        head = bytes(_HEADER_BYTES) + b"\x0a" + bytes(self._length_bytes)
+        head = bytes(HEADER_BYTES) + b"\x0a" + bytes(self._length_bytes)
         self._template = np.frombuffer(head + body, np.uint8)
         self.offsets = {field.name: len(head) + ends[field.name] - field.num_bytes for field in self._fixed}
         self.widths = {field.name: field.num_bytes for field in self._fixed}
-        self.least_bytes = len(head + body) + sum(len(entry.template) for entry in self._strings) + _FOOTER_BYTES
+        self.least_bytes = len(head + body) + sum(len(entry.template) for entry in self._strings) + FOOTER_BYTES
         self.record_bytes = None if self._strings else self.least_bytes
         self.most_bytes = self.least_bytes + sum(entry.string_bytes for entry in self._strings)
 
@@ -117,12 +115,12 @@ class Layout:
         count, fixed = len(next(iter(columns.values()))), len(self._template)
         lengths = [columns[entry.name].lengths for entry in self._strings]
         sizes = sum(lengths, np.full(count, self.least_bytes))
-        payloads = sizes - _HEADER_BYTES - _FOOTER_BYTES
+        payloads = sizes - HEADER_BYTES - FOOTER_BYTES
         records = np.empty((count, self._room(lengths)), np.uint8)
         records[:, :fixed] = self._template
-        records[:, :_HEADER_BYTES] = _headers(payloads)
-        after_length = _HEADER_BYTES + 1 + self._length_bytes
-        records[:, _HEADER_BYTES + 1 : after_length] = varints(sizes - _FOOTER_BYTES - after_length, self._length_bytes)
+        records[:, :HEADER_BYTES] = _headers(payloads)
+        after_length = HEADER_BYTES + 1 + self._length_bytes
+        records[:, HEADER_BYTES + 1 : after_length] = varints(sizes - FOOTER_BYTES - after_length, self._length_bytes)
         for field in self._fixed:
             offset, values = self.offsets[field.name], columns[field.name]
             room = records[:, offset : offset + field.num_bytes]
@@ -143,10 +141,10 @@ class Layout:
             for entry in self._strings:
                 start += entry.fill(records[:, start:], used[:, start:], columns[entry.name])
             records = records[used]
-            slices = map(slice, (ends - payloads - _FOOTER_BYTES).tolist(), (ends - _FOOTER_BYTES).tolist())
-            records[ends[:, np.newaxis] + _FOOTER] = _checksums(map(records.__getitem__, slices), count)
+            slices = map(slice, (ends - payloads - FOOTER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist())
+            records[ends[:, np.newaxis] + _FOOTER] = _footers(map(records.__getitem__, slices), count)
         else:
-            records[:, -_FOOTER_BYTES:] = _checksums(records[:, _HEADER_BYTES:-_FOOTER_BYTES], count)
+            records[:, -FOOTER_BYTES:] = _footers(records[:, HEADER_BYTES:-FOOTER_BYTES], count)
         return records.reshape(-1), ends
 
     def chunks(self, columns: Mapping[str, Column], rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -263,18 +261,10 @@ class _Hashed:
 def _headers(payloads: np.ndarray) -> np.ndarray:
     """Lengths [N] of payloads as they stand before them, uint8 [N, 12]."""
     lengths, which = np.unique(payloads.astype("<u8"), return_inverse=True)
-    checksums = _masked(np.array([google_crc32c.value(length.tobytes()) for length in lengths], np.uint32))
-    columns = [part.view(np.uint8).reshape(len(lengths), -1) for part in (lengths, checksums)]
+    columns = [part.view(np.uint8).reshape(len(lengths), -1) for part in (lengths, checksums(lengths, len(lengths)))]
     return np.concatenate(columns, axis=1)[which]
 
 
-def _checksums(payloads: Iterable[np.ndarray], count: int) -> np.ndarray:
-    """Masked CRC-32C of each, uint8 [N, 4]."""
-    checksums = np.fromiter(map(google_crc32c.value, payloads), np.uint32, count)
-    return _masked(checksums).view(np.uint8).reshape(count, _FOOTER_BYTES)
-
-
-def _masked(checksums: np.ndarray) -> np.ndarray:
-    """CRC-32C as TFRecord stores it, uint32 little-endian."""
-    rotated = (checksums >> np.uint32(15)) | (checksums << np.uint32(17))
-    return (rotated + np.uint32(0xA282EAD8)).astype("<u4")
+def _footers(payloads: Iterable[np.ndarray], count: int) -> np.ndarray:
+    """What stands behind each payload, uint8 [N, 4]."""
+    return checksums(payloads, count).view(np.uint8).reshape(count, FOOTER_BYTES)

@@ -8,19 +8,25 @@ from typing import Any
 import jinja2
 import markupsafe
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.PackageLoader("components.evaluate"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+
+def templates(package: str) -> jinja2.Environment:
+    """The templates of a package: HTML, where what is missing is an error."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+_TEMPLATES = templates("components.evaluate")
 
 
 def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
     """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
     roc = _line(evaluation["roc"]) if evaluation["roc"] else ""
-    return markupsafe.Markup(_ENVIRONMENT.get_template("evaluation.html").render(e=evaluation, shade=_shade, roc=roc))
+    return markupsafe.Markup(_TEMPLATES.get_template("evaluation.html").render(e=evaluation, shade=_shade, roc=roc))
 
 
 def page(evaluation: Mapping[str, Any]) -> str:
@@ -31,7 +37,7 @@ def page(evaluation: Mapping[str, Any]) -> str:
 
 def render_page(title: str, body: markupsafe.Markup) -> str:
     """The frame of every page of ours: one file, no scripts, readable in light and dark."""
-    return _ENVIRONMENT.get_template("page.html").render(title=title, body=body)
+    return _TEMPLATES.get_template("page.html").render(title=title, body=body)
 
 
 def summary(evaluation: Mapping[str, Any]) -> str:

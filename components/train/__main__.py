@@ -12,15 +12,16 @@ from components.train import backends, control, supervisor
 from components.train.cluster import Cluster
 from components.train.job import Patience
 from components.train.notes import refuse_changes, tell
-from components.train.program import Program, own_program, trainer_program
+from components.train.program import Program, own_command, own_program, trainer_program
 from components.train.quotas import DEFAULT_REGION, quota_warnings
-from components.train.resources import usable_cores
 from components.train.source import Source, read
 from components.train.strategies import STRATEGIES, job_flags, resolve
-from components.train.vertex import own_command, plan_vertex
+from components.train.vertex import plan_vertex
 from components.train.view import FORMATS, view_for
 from components.train.vitals import Limits
 from trainer.errors import Parser, UserError, run_cli
+from trainer.flags import at_least, positive
+from trainer.machine import usable_cores
 
 _EXIT_CODES = """exit codes: 0 done; 143 or 130 saved after SIGTERM or Ctrl-C; 2 a mistake that the message names; else that of the
 replica that failed (128+n: killed by signal n). docs/RUNNING.md says more."""
@@ -88,16 +89,16 @@ def _parser() -> Parser:
     local.add_argument("--log-format", choices=FORMATS, help="live on a terminal, else plain, if not given")
     local.add_argument(
         "--max-restarts",
-        type=_count,
+        type=at_least(0),
         metavar="N",
         help="after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)",
     )
     local.add_argument(
-        "--start-timeout-s", type=_seconds, metavar="S", help=f"for a replica to come up ({Limits().start_s:.0f})"
+        "--start-timeout-s", type=positive, metavar="S", help=f"for a replica to come up ({Limits().start_s:.0f})"
     )
     local.add_argument(
         "--silence-timeout-s",
-        type=_seconds,
+        type=positive,
         metavar="S",
         help="without a sign of life, after which a replica is frozen (by what it does: training 300, ...)",
     )
@@ -145,18 +146,6 @@ def _patience(args: argparse.Namespace) -> Patience:
         limits = dataclasses.replace(limits, silence_s=dict.fromkeys(limits.silence_s, args.silence_timeout_s))
     # What has to come back from the chief's host takes longer to clean up than a container.
     return Patience(limits=limits, **({"cleanup_s": 600.0} if args.sync_dst_dir else {}))
-
-
-def _count(text: str) -> int:
-    if (value := int(text)) < 0:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 0")
-    return value
-
-
-def _seconds(text: str) -> float:
-    if not (value := float(text)) > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
-    return value
 
 
 def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:

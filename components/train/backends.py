@@ -16,14 +16,15 @@ import shlex
 import shutil
 from collections.abc import Iterator
 
-from components.train import docker, local, ssh
+from components.train import local
 from components.train.cluster import Cluster
-from components.train.hosts import read_hosts
-from components.train.plan import Plan, trainer_flags
+from components.train.plan import DEFAULT_IMAGE, Plan, trainer_flags
 from components.train.program import Program
-from components.train.resources import divide, usable_cores, usable_gpus
+from components.train.resources import divide, usable_gpus
 from trainer import options
 from trainer.errors import UserError
+from trainer.flags import positive
+from trainer.machine import usable_cores
 
 LOCAL = ("process", "docker", "ssh")
 
@@ -34,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     of_docker.add_argument(
         "--image",
         metavar="REF",
-        help=f"container image, of the docker back end ({docker.DEFAULT_IMAGE} without, what 'make image' builds) or of "
+        help=f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' builds) or of "
         "the vertex back end",
     )
     of_docker.add_argument(
@@ -45,7 +46,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "the job's, the dataset's and --code's anyway",
     )
     of_docker.add_argument(
-        "--memory-gb", type=_positive, metavar="GB", help="that each container may use (all there is without)"
+        "--memory-gb", type=positive, metavar="GB", help="that each container may use (all there is without)"
     )
     of_ssh = parser.add_argument_group("other hosts (--backend ssh)")
     of_ssh.add_argument("--hosts", metavar="FILE", help="hosts, one a line: [user@]name[:port] [slots=N] [address=A]")
@@ -78,7 +79,9 @@ def planned(args: argparse.Namespace, cluster: Cluster, program: Program) -> Ite
 
 
 def _docker_plan(args: argparse.Namespace, cluster: Cluster, program: Program) -> Plan:
-    image = args.image or docker.DEFAULT_IMAGE
+    from components.train import docker  # this and ssh: what a job does not run on, it does not import
+
+    image = args.image or DEFAULT_IMAGE
     mounts = [docker.mount(path, "--mount", writable=True) for path in args.mount or ()]
     if args.command is None:
         opts = options.parse(trainer_flags(cluster, args.flags))
@@ -101,6 +104,9 @@ def _docker_plan(args: argparse.Namespace, cluster: Cluster, program: Program) -
 
 
 def _ssh_plan(args: argparse.Namespace, cluster: Cluster, program: Program) -> Plan:
+    from components.train import ssh
+    from components.train.hosts import read_hosts
+
     if not args.hosts:
         raise UserError("--backend ssh needs hosts; add --hosts FILE with a host on each line")
     if args.sync_dst_dir and not args.sync_dst_dir.startswith("/"):
@@ -122,9 +128,3 @@ def _ssh_plan(args: argparse.Namespace, cluster: Cluster, program: Program) -> P
         rsync=bool(shutil.which("rsync")),
         max_restarts=args.max_restarts,
     )
-
-
-def _positive(text: str) -> float:
-    if not (value := float(text)) > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not greater than 0")
-    return value

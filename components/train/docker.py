@@ -27,12 +27,11 @@ from pathlib import Path
 from components.train import container
 from components.train.cluster import Cluster
 from components.train.environment import members, replica_env
-from components.train.plan import ATTEMPT, Plan, Replica
+from components.train.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica
 from components.train.program import Program
 from components.train.resources import Division
 from trainer.errors import UserError
 
-DEFAULT_IMAGE = "tfrecord-training:dev"
 _PORT = 2222
 _CLIENT = (sys.executable, "-P", "-S", container.__file__)
 _ENGINE_S = 20.0

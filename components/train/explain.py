@@ -20,9 +20,10 @@ from components.train.machines import AS_OF, offered
 from components.train.process import plan_processes, port_count
 from components.train.program import Program
 from components.train.quotas import quota_warnings
-from components.train.resources import divide, usable_cores
+from components.train.resources import divide
 from components.train.source import Source
 from components.train.vertex_env import misnamed, vertex_environments
+from trainer.machine import usable_cores
 
 _MEANING = {
     "one_device": "one replica trains on one device",

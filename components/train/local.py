@@ -17,8 +17,9 @@ from components.train.plan import Plan
 from components.train.ports import reserved
 from components.train.process import plan_processes, port_count
 from components.train.program import Program
-from components.train.resources import divide, usable_cores, usable_gpus
+from components.train.resources import divide, usable_gpus
 from trainer.errors import UserError
+from trainer.machine import usable_cores
 
 
 @contextlib.contextmanager

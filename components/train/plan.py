@@ -24,6 +24,7 @@ from trainer.errors import UserError
 
 # The names are those of `trainer.journal`, whose import would take as long as the rest of the launcher's.
 STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"
+DEFAULT_IMAGE = "tfrecord-training:dev"  # what 'make image' builds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,21 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
     return Program(command=(sys.executable, "-m", "trainer.task", *flags), env={}, job_dir=job_dir, reports=True)
 
 
+def own_command(line: str) -> list[str]:
+    """The words of a command of the user's own, as typed in a shell.
+
+    Raises:
+      UserError: If a quotation is not closed, or there is nothing.
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UserError(f"--command {line!r}: {error}; close the quotation") from None
+    if not words:
+        raise UserError("--command is empty; write for example --command 'python -m mytrainer.task'")
+    return words
+
+
 def own_program(
     command: str, more: Sequence[str] = (), *, code: str | None, job_dir: str | None, threads: int
 ) -> Program:
@@ -68,12 +83,7 @@ def own_program(
     Raises:
       UserError: If the command cannot be understood, or a directory is missing.
     """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UserError(f"--command {command!r}: {error}; close the quotation") from None
-    if not words:
-        raise UserError("--command is empty; write for example --command 'python -m mytrainer.task'")
+    words = own_command(command)
     if not job_dir:
         raise UserError("--command needs a place for logs; add --job-dir DIR before the '--'")
     if words[0] in ("python", "python3"):

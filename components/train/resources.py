@@ -84,11 +84,6 @@ def divide(cluster: Cluster, *, cores: int, gpus: Sequence[str]) -> Division:
     return Division(threads=threads, gpus=shares, notes=tuple(notes))
 
 
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def usable_gpus() -> tuple[str, ...]:
     """Ids of the GPUs that this process may use: what CUDA_VISIBLE_DEVICES names, else all that the driver lists."""
     if _VISIBLE in os.environ:

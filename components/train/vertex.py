@@ -5,7 +5,6 @@ Ignored here: `scheduling`, which stands on the job and not on its pools.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,21 +15,6 @@ from trainer.cluster import POOL_ROLES
 from trainer.errors import UserError
 
 COMMAND = ("python", "-m", "trainer.task")
-
-
-def own_command(line: str) -> list[str]:
-    """The words of a command of the user's own, as typed in a shell.
-
-    Raises:
-      UserError: If a quotation is not closed, or there is nothing.
-    """
-    try:
-        words = shlex.split(line)
-    except ValueError as error:
-        raise UserError(f"--command {line!r}: {error}; close the quotation") from None
-    if not words:
-        raise UserError("--command is empty; write for example --command 'python -m mytrainer.task'")
-    return words
 
 
 def plan_vertex(

@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from components.convert import machine, tfrecord, workers
+from components.convert import tfrecord, workers
 from components.convert.cifar import CIFAR10
 from components.convert.convert import convert
 from components.convert.options import Options
+from trainer.machine import usable_cores
 
 Contestants = Mapping[str, Callable[[], float]]
 
@@ -152,7 +153,7 @@ def _ours(pixels: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callabl
 
     def run() -> float:
         shards = np.array_split(np.arange(EXAMPLES), 8)
-        return sum(n for _, n in workers.run(write, shards, processes=machine.cores(), advance=lambda more: None))
+        return sum(n for _, n in workers.run(write, shards, processes=usable_cores(), advance=lambda more: None))
 
     return run
 

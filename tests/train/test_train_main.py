@@ -75,8 +75,8 @@ def test_vertex_dry_run_prints_the_pools(capsys: pytest.CaptureFixture):
         (["--dry-run", "--", *DATA, "--job-dir", f"{__file__}/a"], f"{__file__} is not a directory; remove it"),
         (["--job-dir", "a", "--", *DATA], "--job-dir here is for --command"),
         (["--code", "a", "--", *DATA], "--code here is for --command"),
-        (["--max-restarts", "-1"], "-1 is not at least 0"),
-        (["--silence-timeout-s", "0"], "0 is not a positive number of seconds"),
+        (["--max-restarts", "-1"], "'-1' is not a whole number of at least 0"),
+        (["--silence-timeout-s", "0"], "'0' is not a number greater than 0"),
         (["--", "--job-dir", "a", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says one_device"),
         (
             ["--backend", "vertex", "--image", "i"],

@@ -18,14 +18,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-import google_crc32c
 import numpy as np
 from etils import epath
 
 from trainer.errors import UserError
+from trainer.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from trainer.manifest import Manifest, Shard
 
-HEADER_BYTES, FOOTER_BYTES = 12, 4  # length and its checksum; the payload's checksum
 _TRIES, _FIRST_WAIT_S = 4, 0.5
 
 
@@ -228,11 +227,10 @@ def take(shards: Shards, blocks: Sequence[Block], indices: np.ndarray) -> np.nda
 def _first_bad(records: np.ndarray) -> int | None:
     """The first of records [N, size] whose length or checksums are not right."""
     length = np.array([records.shape[1] - HEADER_BYTES - FOOTER_BYTES], "<u8").view(np.uint8)
-    header = np.concatenate([length, masked(np.array([google_crc32c.value(length)])).view(np.uint8)])
+    header = np.concatenate([length, checksums([length], 1).view(np.uint8)])
     payloads = records[:, HEADER_BYTES:-FOOTER_BYTES]
-    checksums = masked(np.fromiter(map(google_crc32c.value, payloads), np.uint32, len(records)))
     footers = records[:, -FOOTER_BYTES:].copy().view("<u4")[:, 0]
-    bad = (records[:, :HEADER_BYTES] != header).any(axis=1) | (checksums != footers)
+    bad = (records[:, :HEADER_BYTES] != header).any(axis=1) | (checksums(payloads, len(records)) != footers)
     return int(bad.argmax()) if bad.any() else None
 
 
@@ -240,9 +238,10 @@ def _payload(shards: Shards, block: Block, row: int) -> bytes:
     record = block.data[block.starts[row] : block.starts[row + 1]]
     length, header = record[:8], record[8:HEADER_BYTES]
     payload, footer = record[HEADER_BYTES:-FOOTER_BYTES], record[-FOOTER_BYTES:]
-    found = masked(np.array([google_crc32c.value(length), google_crc32c.value(payload)])).view(np.uint8)
     stated = np.concatenate([length, header, footer])
-    actual = np.concatenate([np.array([len(payload)], "<u8").view(np.uint8), found])
+    actual = np.concatenate(
+        [np.array([len(payload)], "<u8").view(np.uint8), checksums([length, payload], 2).view(np.uint8)]
+    )
     if not np.array_equal(stated, actual):
         raise _broken(shards, block, row)
     return payload.tobytes()
@@ -250,13 +249,6 @@ def _payload(shards: Shards, block: Block, row: int) -> bytes:
 
 def _broken(shards: Shards, block: Block, row: int) -> UserError:
     return damaged(shards.paths[block.shard], f"is damaged: record {block.row + row} does not have its checksum")
-
-
-def masked(checksums: np.ndarray) -> np.ndarray:
-    """CRC-32C [N] as TFRecord stores it, uint32 little-endian."""
-    checksums = checksums.astype(np.uint32)
-    rotated = (checksums >> np.uint32(15)) | (checksums << np.uint32(17))
-    return (rotated + np.uint32(0xA282EAD8)).astype("<u4")
 
 
 @contextlib.contextmanager
