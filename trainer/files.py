@@ -6,7 +6,11 @@ import hashlib
 import os
 from collections.abc import Iterator
 
+import google_crc32c
+import numpy as np
 from etils import epath
+
+_PIECE_BYTES = 1 << 20
 
 
 def write_text(path: epath.PathLike, text: str) -> None:
@@ -31,6 +35,20 @@ def digest_of(path: os.PathLike[str]) -> str:
     """SHA-256 (hexadecimal) of a file."""
     with epath.Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def crc32c(content: bytes | np.ndarray) -> str:
+    """CRC-32C (hexadecimal, 8 digits) of contiguous bytes."""
+    return f"{google_crc32c.value(content):08x}"
+
+
+def crc32c_of(path: os.PathLike[str]) -> str:
+    """CRC-32C (hexadecimal, 8 digits) of a file, which is also what Cloud Storage keeps of an object."""
+    checksum = google_crc32c.Checksum()
+    with epath.Path(path).open("rb") as file:
+        for _ in checksum.consume(file, _PIECE_BYTES):
+            pass
+    return checksum.hexdigest().decode()
 
 
 def tree_digest(directory: epath.PathLike) -> str:

@@ -29,6 +29,7 @@ from trainer.summary import Summary
 
 FILE = "manifest.json"
 FORMAT_VERSION = 1
+HEAD_BYTES = 1 << 16  # of a shard: few to read, and enough to tell it from others
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,18 +124,20 @@ class Shard:
       file: Its name in the dataset directory.
       examples: Records in it.
       bytes: Its size.
-      sha256: SHA-256 of the file, hexadecimal.
+      crc32c: CRC-32C of the file, hexadecimal.
+      head_crc32c: That of its first `HEAD_BYTES`, by which a reader knows the file without reading all of it.
       index: Name of the file beside it that says where records start, if they differ in length: little-endian int64
         [examples + 1], byte offsets of the records and of the end.
-      index_sha256: SHA-256 of that file.
+      index_crc32c: CRC-32C of that file.
     """
 
     file: str
     examples: int
     bytes: int
-    sha256: str
+    crc32c: str
+    head_crc32c: str
     index: str | None = None
-    index_sha256: str | None = None
+    index_crc32c: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from etils import epath
 from trainer import tables
 from trainer.cluster import Member
 from trainer.errors import UserError
-from trainer.files import digest_of
+from trainer.files import crc32c_of
 from trainer.manifest import Feature, Manifest
 from trainer.options import Options
 from trainer.reader import cache, images
@@ -148,7 +148,10 @@ def open_reader(
     if place.choice.mode == "resident":
         storage = Resident(whole)
     elif asynchronous:
-        storage = MappedTensors(Shards(manifest, place.data_dir, "train"), columns)
+        shards = Shards(manifest, place.data_dir, "train")
+        for shard in range(len(shards.paths)):  # at once, for TensorFlow alone reads them then
+            shards.identify(shard, shards.read)
+        storage = MappedTensors(shards, columns)
     else:
         storage = Chunked(_chunks(place, manifest, order), columns, manifest.record_bytes)
     ahead = not asynchronous and (place.choice.mode != "resident" or bool(encoded))
@@ -170,19 +173,19 @@ def _chunks(place: Place, manifest: Manifest, order: Order) -> Chunks:
 
 
 def verify(manifest: Manifest, data_dir: str, split: str) -> None:
-    """Checks size and SHA-256 of every file of a split.
+    """Checks size and CRC-32C of every file of a split.
 
     Raises:
       UserError: Naming the first file that is missing or not what the manifest says.
     """
     shards = manifest.split(split).shards
-    indices = [(shard.index, shard.index_sha256) for shard in shards if shard.index]
-    for name, sha256 in [(shard.file, shard.sha256) for shard in shards] + indices:
+    indices = [(shard.index, shard.index_crc32c) for shard in shards if shard.index]
+    for name, crc32c in [(shard.file, shard.crc32c) for shard in shards] + indices:
         path = epath.Path(data_dir) / name
         with missing_is_told(path):
-            whole = digest_of(path) == sha256
+            whole = crc32c_of(path) == crc32c
         if not whole:
-            raise damaged(path, "is not the file that the manifest lists (SHA-256 differs)")
+            raise damaged(path, "is not the file that the manifest lists (CRC-32C differs)")
 
 
 def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:

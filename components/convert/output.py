@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from trainer.errors import UserError
-from trainer.files import digest_of
+from trainer.files import crc32c_of
 from trainer.manifest import FILE, Manifest
 
 PARTS = ".parts"
@@ -124,23 +124,23 @@ def verify(output: pathlib.Path, manifest: Manifest) -> None:
     Raises:
       UserError: If one is missing or was changed.
     """
-    for name, sha256 in _files(manifest):
-        if not intact(output / name, sha256):
+    for name, crc32c in _files(manifest):
+        if not intact(output / name, crc32c):
             raise UserError(f"{output / name} is missing or damaged; delete the directory and convert again")
 
 
 def _files(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Names and SHA-256 of the shards and their indexes."""
+    """Names and CRC-32C of the shards and their indexes."""
     for shard in (shard for split in manifest.splits.values() for shard in split.shards):
-        yield shard.file, shard.sha256
+        yield shard.file, shard.crc32c
         if shard.index:
-            yield shard.index, shard.index_sha256
+            yield shard.index, shard.index_crc32c
 
 
-def intact(path: pathlib.Path, sha256: str) -> bool:
-    """Whether the file is there and has that SHA-256."""
+def intact(path: pathlib.Path, crc32c: str) -> bool:
+    """Whether the file is there and has that CRC-32C."""
     try:
-        return digest_of(path) == sha256
+        return crc32c_of(path) == crc32c
     except FileNotFoundError:
         return False
 

@@ -184,8 +184,8 @@ def _verify(directory: pathlib.Path, shards: Sequence[Shard], options: Options) 
 
     def intact(shard: Shard, advance: workers.Advance) -> bool:
         advance(shard.bytes)
-        return output.intact(_find(directory, shard.file), shard.sha256) and (
-            not shard.index or output.intact(_find(directory, shard.index), shard.index_sha256)
+        return output.intact(_find(directory, shard.file), shard.crc32c) and (
+            not shard.index or output.intact(_find(directory, shard.index), shard.index_crc32c)
         )
 
     with track("checking", sum(shard.bytes for shard in shards), "bytes") as advance:

@@ -140,9 +140,10 @@ class Plan:
                 file=path,
                 examples=file.examples,
                 bytes=file.bytes,
-                sha256=file.sha256,
+                crc32c=file.crc32c,
+                head_crc32c=file.head_crc32c,
                 index=index if indexed else None,
-                index_sha256=file.index_sha256,
+                index_crc32c=file.index_crc32c,
             ),
             class_histogram=tuple(histogram.tolist()),
         )

@@ -17,16 +17,17 @@ at the same offset in every record, and where each record starts is written to a
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Literal, Protocol
 
+import google_crc32c
 import numpy as np
 
 from components.convert.strings import Strings
 from components.convert.wire import nested, varint_bytes, varints
 from trainer.framing import FOOTER_BYTES, HEADER_BYTES, checksums
+from trainer.manifest import HEAD_BYTES
 
 
 class Column(Protocol):
@@ -65,12 +66,15 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class File:
-    """A file that was written: its records, bytes and SHA-256 (hexadecimal), and that of its index if it has one."""
+    """A file that was written: its records, its bytes, and in hexadecimal the CRC-32C of the file, of its first
+    `HEAD_BYTES`, and of its index if it has one.
+    """
 
     examples: int
     bytes: int
-    sha256: str
-    index_sha256: str | None
+    crc32c: str
+    head_crc32c: str
+    index_crc32c: str | None
 
 
 class Layout:
@@ -221,7 +225,7 @@ def write(
       index: Of the file that says where records start, if they differ in length: little-endian int64 [examples + 1].
       advance: Is told how many records were written, now and then.
     """
-    examples = 0
+    examples, head = 0, google_crc32c.Checksum()
     with open(path, "wb") as file, open(index, "wb") as index_file:
         records, starts = _Hashed(file), _Hashed(index_file)
         starts.write(np.zeros(1, "<i8"))
@@ -229,14 +233,16 @@ def write(
             encoded, ends = layout.encode({name: _take(column, chunk) for name, column in columns.items()})
             if layout.record_bytes is None:
                 starts.write((records.bytes + ends).astype("<i8", copy=False))
+            head.update(encoded[: max(0, HEAD_BYTES - records.bytes)])
             records.write(encoded)
             examples += len(chunk)
             advance(len(chunk))
     return File(
         examples=examples,
         bytes=records.bytes,
-        sha256=records.sha256.hexdigest(),
-        index_sha256=None if layout.record_bytes else starts.sha256.hexdigest(),
+        crc32c=records.crc32c.hexdigest().decode(),
+        head_crc32c=head.hexdigest().decode(),
+        index_crc32c=None if layout.record_bytes else starts.crc32c.hexdigest().decode(),
     )
 
 
@@ -250,11 +256,11 @@ class _Hashed:
     """Counts and hashes what is written to a file."""
 
     def __init__(self, file: IO[bytes]):
-        self._file, self.bytes, self.sha256 = file, 0, hashlib.sha256()
+        self._file, self.bytes, self.crc32c = file, 0, google_crc32c.Checksum()
 
     def write(self, data: np.ndarray) -> None:
         self._file.write(data)
-        self.sha256.update(data)
+        self.crc32c.update(data)
         self.bytes += data.nbytes
 
 

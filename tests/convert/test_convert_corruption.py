@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from components.convert import output
@@ -15,6 +16,7 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.errors import UserError
 from trainer.manifest import FILE, Manifest
+from trainer.reader.shards import Mapping, Shards, take
 
 SEEDS = range(110)
 
@@ -117,12 +119,20 @@ def test_what_is_damaged_is_refused_and_named(dataset):
         for split in manifest.splits:
             records.verify(manifest, str(dataset), split)
 
+    def read_as_it_is_used() -> None:
+        manifest = Manifest.load(dataset)
+        for split in manifest.splits:
+            shards = Shards(manifest, str(dataset), split)
+            fetch = Mapping(shards.paths) if seed % 2 else shards.read
+            blocks = [shards.block(*piece, fetch) for piece in shards.pieces(0, shards.examples)]
+            take(shards, blocks, np.arange(shards.examples))
+
     read()
     whole = Manifest.load(dataset)
     for seed in SEEDS:
         named, before = damage(dataset, seed, (flip, cut, lengthen, swap, delete, edit, scribble))
         try:
-            for check in (read, lambda: output.verify(dataset, Manifest.load(dataset))):
+            for check in (read, read_as_it_is_used, lambda: output.verify(dataset, Manifest.load(dataset))):
                 try:
                     check()
                 except UserError as error:

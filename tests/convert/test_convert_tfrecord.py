@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import hashlib
 import tracemalloc
 
+import google_crc32c
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from components.convert.strings import Strings
 from components.convert.tfrecord import Field, Layout, write
 from components.convert.wire import varint_bytes
+from trainer.manifest import HEAD_BYTES
 
 
 @given(
@@ -35,8 +36,9 @@ def test_protobuf_reads_back_every_record(tmp_path_factory, examples, count, siz
     path = tmp_path_factory.mktemp("records") / "file"
     file = write(path, layout, {"image": images, "label": labels}, rows=[rows])
     data = path.read_bytes()
-    assert (file.bytes, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
-    assert (file.examples, file.bytes, file.index_sha256) == (count, count * layout.record_bytes, None)
+    assert (file.bytes, file.crc32c) == (len(data), google_crc32c.Checksum(data).hexdigest().decode())
+    assert file.head_crc32c == google_crc32c.Checksum(data[:HEAD_BYTES]).hexdigest().decode()
+    assert (file.examples, file.bytes, file.index_crc32c) == (count, count * layout.record_bytes, None)
     for i, (row, example) in enumerate(zip(rows, examples(data), strict=True)):
         assert example == {"image": [images[row].tobytes()], "label": [labels[row]]}
         start = i * layout.record_bytes + layout.offsets["image"]
@@ -78,7 +80,9 @@ def test_protobuf_reads_back_floats_negative_integers_and_strings_of_any_length(
     index = path.with_suffix(".index")
     file = write(path, layout, columns, rows=np.array_split(np.arange(len(rows)), 2), index=index)
     data, starts = path.read_bytes(), np.fromfile(index, "<i8")
-    assert file.index_sha256 == hashlib.sha256(index.read_bytes()).hexdigest() and file.examples == len(rows)
+    assert file.index_crc32c == google_crc32c.Checksum(
+        index.read_bytes()
+    ).hexdigest().decode() and file.examples == len(rows)
     assert layout.record_bytes is None and set(layout.offsets) == {"float", "z"}
     expected = [{"float": [f], "z": [i], "string a": [a], "b": [b]} for f, i, a, b in rows]
     assert examples(data) == expected
@@ -93,8 +97,10 @@ def test_protobuf_reads_back_floats_negative_integers_and_strings_of_any_length(
 def test_a_file_of_several_chunks_holds_every_record_in_order(tmp_path, examples):
     labels = np.arange(50_000)
     layout = Layout([Field(name="label", kind="int64", num_bytes=3)])
-    write(tmp_path / "file", layout, {"label": labels}, rows=np.split(labels[::-1], [7, 30_000]))
-    values = [example["label"][0] for example in examples((tmp_path / "file").read_bytes())]
+    file = write(tmp_path / "file", layout, {"label": labels}, rows=np.split(labels[::-1], [7, 30_000]))
+    data = (tmp_path / "file").read_bytes()
+    assert file.head_crc32c == google_crc32c.Checksum(data[:HEAD_BYTES]).hexdigest().decode()
+    values = [example["label"][0] for example in examples(data)]
     assert values == list(range(49_999, -1, -1))
 
 

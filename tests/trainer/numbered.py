@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import math
 import pathlib
@@ -13,7 +12,8 @@ from PIL import Image
 
 from components.convert.strings import Strings
 from components.convert.tfrecord import Field, Layout
-from trainer.manifest import Feature, Manifest, Shard, Split
+from trainer.files import crc32c
+from trainer.manifest import HEAD_BYTES, Feature, Manifest, Shard, Split
 
 SHAPE = (2, 3, 1)
 
@@ -54,12 +54,13 @@ def dataset(
             file=f"train-{i:05d}-of-{shards:05d}.tfrecord",
             examples=len(rows),
             bytes=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
+            crc32c=crc32c(content),
+            head_crc32c=crc32c(content[:HEAD_BYTES]),
         )
         (directory / shard.file).write_bytes(content)
         if files:
             name = shard.file.replace("tfrecord", "index")
-            shard = dataclasses.replace(shard, index=name, index_sha256=hashlib.sha256(index).hexdigest())
+            shard = dataclasses.replace(shard, index=name, index_crc32c=crc32c(index))
             (directory / name).write_bytes(index)
         written.append(shard)
     split = Split(examples=examples, class_histogram=(examples,), shards=tuple(written))

@@ -62,7 +62,7 @@ TABLE = Manifest(
         "train": Split(
             examples=1,
             class_histogram=(1, 0),
-            shards=(Shard(file="a", examples=1, bytes=99, sha256="f", index="b", index_sha256="e"),),
+            shards=(Shard(file="a", examples=1, bytes=99, crc32c="f", head_crc32c="d", index="b", index_crc32c="e"),),
         )
     },
     arguments={"dataset": "trips", "schema": {"wide": [], "default": None}},
@@ -100,7 +100,7 @@ def test_a_model_of_images_takes_the_image(digits):
         lambda m: m["features"][2]["statistics"].update(mean=2.0),
         lambda m: m["features"][2].update(default=0),
         lambda m: m["features"][2].pop("unit"),
-        lambda m: m["splits"]["train"]["shards"][0].update(index_sha256="f"),
+        lambda m: m["splits"]["train"]["shards"][0].update(index_crc32c="f"),
         lambda m: m["arguments"]["schema"].update(wide=[1]),
     ],
 )

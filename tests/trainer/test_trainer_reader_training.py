@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 
 import pytest
 from numbered import dataset, picture
 from trainer_jobs import Job
 
-from trainer.manifest import Manifest
+from components.convert.convert import convert
+from components.convert.options import Options
+from trainer.manifest import HEAD_BYTES, Manifest
 
 pytestmark = pytest.mark.cluster
 MODES = ("resident", "mapped", "streaming")
@@ -53,13 +54,11 @@ def test_a_streaming_job_that_is_killed_goes_on_in_any_mode_to_the_same_bits(mak
 
 
 @pytest.mark.parametrize("mode", ["mapped", "streaming"])
-def test_a_file_that_is_damaged_is_named_in_one_line_with_exit_code_2_in_the_middle_of_training(
-    make, digits, tmp_path, mode
-):
-    shutil.copytree(digits, tmp_path / "data")
-    path = tmp_path / "data" / Manifest.load(digits).split("train").shards[1].file
+def test_a_file_that_is_damaged_is_named_in_one_line_with_exit_code_2_in_the_middle_of_training(make, tmp_path, mode):
+    manifest = convert(Options(output=str(tmp_path / "data"), shards=1))
+    path = tmp_path / "data" / manifest.split("train").shards[0].file
     content = bytearray(path.read_bytes())
-    content[5000] ^= 1
+    content[HEAD_BYTES + 5000] ^= 1
     path.write_bytes(content)
     job = make(tmp_path / "data")
     job.start("chief", flags=["--train-steps", 500, "--batch-size", 4, "--reader", mode])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import fcntl
-import hashlib
 import os
 import pathlib
 import shutil
@@ -18,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+import google_crc32c
 from etils import epath
 
 from trainer.errors import UserError
@@ -67,13 +67,13 @@ def localize(
     directory, source = pathlib.Path(cache_dir) / manifest.fingerprint, epath.Path(data_dir)
     files = {}
     for shard in manifest.split(split).shards:
-        files[shard.file] = shard.sha256
+        files[shard.file] = shard.crc32c
         if shard.index:
-            files[shard.index] = shard.index_sha256
+            files[shard.index] = shard.index_crc32c
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with _only_one(directory, progress), concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-            missing = {name: sha256 for name, sha256 in files.items() if not (directory / name).exists()}
+            missing = {name: crc32c for name, crc32c in files.items() if not (directory / name).exists()}
             if missing and not fits(missing_bytes(manifest, split, cache_dir), cache_dir):
                 raise UserError(f"--cache-dir {cache_dir}: no room for the {split} split; choose another disk")
             done = [0]
@@ -111,17 +111,17 @@ def _only_one(directory: pathlib.Path, progress: Callable[[int], object]) -> Ite
         yield
 
 
-def _copy(source: epath.Path, target: pathlib.Path, sha256: str) -> Iterator[int]:
+def _copy(source: epath.Path, target: pathlib.Path, crc32c: str) -> Iterator[int]:
     """Copies one file whole or not at all; yields the bytes of each piece."""
-    digest, temporary = hashlib.sha256(), target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    digest, temporary = google_crc32c.Checksum(), target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
         with missing_is_told(source), source.open("rb") as file, open(temporary, "wb") as copy:
             while piece := file.read(_PIECE_BYTES):
                 digest.update(piece)
                 copy.write(piece)
                 yield len(piece)
-        if digest.hexdigest() != sha256:
-            raise damaged(source, "is not the file that the manifest lists (SHA-256 differs)")
+        if digest.hexdigest().decode() != crc32c:
+            raise damaged(source, "is not the file that the manifest lists (CRC-32C differs)")
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)

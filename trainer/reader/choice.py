@@ -3,8 +3,8 @@
     choice = choose(manifest, "train", wish="auto", data_dir=D, cache_dir=None, budget_bytes=4e9, asynchronous=False)
     print(choice)     # reader: mapped (15.4 GB of train would take 46.2 GB in memory; the budget is 4.0 GB)
 
-- `resident`: the whole split in memory; checked by SHA-256 as it is loaded.
-- `mapped`: files on a local disk, mapped into memory; copied to one and checked by SHA-256 if they are remote or a cache
+- `resident`: the whole split in memory; checked by CRC-32C as it is loaded.
+- `mapped`: files on a local disk, mapped into memory; copied to one and checked by CRC-32C if they are remote or a cache
   directory is given. Each record is checked by its CRC-32C when it is used.
 - `streaming`: nothing is kept but the window that training is in and what comes next, read in large pieces from wherever the
   files are (if they are local, by the system's read-ahead); checked record by record.

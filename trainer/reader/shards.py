@@ -4,7 +4,8 @@ shards = Shards(manifest, "data/mnist", "train")
 blocks = shards.blocks(0, 1000, map_file)  # records 0 to 999 of the split, in one piece or in several files'
 records = take(shards, blocks, np.array([7, 400]))
 
-Every record is checked against its own CRC-32C when it is taken, so what was damaged on the way never becomes a batch.
+A file is known by its first bytes before it is used, and every record is checked against its own CRC-32C when it is
+taken, so what was damaged or exchanged on the way never becomes a batch.
 Imports no TensorFlow.
 """
 
@@ -12,18 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+import google_crc32c
 import numpy as np
 from etils import epath
 
 from trainer.errors import UserError
+from trainer.files import crc32c
 from trainer.framing import FOOTER_BYTES, HEADER_BYTES, checksums
-from trainer.manifest import Manifest, Shard
+from trainer.manifest import HEAD_BYTES, Manifest, Shard
 
 _TRIES, _FIRST_WAIT_S = 4, 0.5
 
@@ -79,6 +81,7 @@ class Shards:
         self.paths = [self._directory / shard.file for shard in self._shards]
         self.starts = np.cumsum([0, *(shard.examples for shard in self._shards)])
         self._offsets = [self._where(shard) for shard in self._shards]
+        self._known: set[int] = set()
         if not self._remote:
             for path, shard in zip(self.paths, self._shards, strict=True):
                 with missing_is_told(path):
@@ -92,8 +95,8 @@ class Shards:
         path = self._directory / shard.index
         with missing_is_told(path):
             content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != shard.index_sha256:
-            raise damaged(path, "is not the file that the manifest lists (SHA-256 differs)")
+        if crc32c(content) != shard.index_crc32c:
+            raise damaged(path, "is not the file that the manifest lists (CRC-32C differs)")
         return np.frombuffer(content, "<i8")
 
     @property
@@ -114,14 +117,35 @@ class Shards:
             yield shard, start - int(self.starts[shard]), end - int(self.starts[shard])
             start, shard = end, shard + 1
 
+    def identify(self, shard: int, fetch: Callable[[int, int, int], np.ndarray]) -> None:
+        """Compares the beginning of a file, once, with what the manifest says: it may have another one's name.
+
+        Raises:
+          UserError: If it begins otherwise.
+        """
+        listed = self._shards[shard]
+        if shard not in self._known:
+            head = fetch(shard, 0, min(HEAD_BYTES, listed.bytes))
+            if crc32c(head) != listed.head_crc32c:
+                raise damaged(self.paths[shard], "is not the file that the manifest lists, or is damaged at its start")
+            self._known.add(shard)
+
     def block(self, shard: int, row: int, end: int, fetch: Callable[[int, int, int], np.ndarray]) -> Block:
-        """The records `row` to `end` of a file, as `fetch(shard, first byte, end byte)` gives their bytes."""
+        """The records `row` to `end` of a file, as `fetch(shard, first byte, end byte)` gives their bytes.
+
+        Raises:
+          UserError: If the file is missing, too short or another one.
+        """
+        self.identify(shard, fetch)
+        return self._block(shard, row, end, fetch)
+
+    def _block(self, shard: int, row: int, end: int, fetch: Callable[[int, int, int], np.ndarray]) -> Block:
         starts = self._offsets[shard][row : end + 1]
         data = fetch(shard, int(starts[0]), int(starts[-1]))
         return Block(int(self.starts[shard]) + row, shard, row, data, starts - starts[0])
 
     def in_order(self, batch_size: int) -> Iterator[list[Block]]:
-        """All records in batches. Files are read from end to end, and compared with their SHA-256 when they end.
+        """All records in batches. Files are read from end to end, and compared with their CRC-32C when they end.
 
         Raises:
           UserError: Naming a file that is missing or is not what the manifest says.
@@ -132,9 +156,9 @@ class Shards:
             for shard, row, end in self.pieces(start, min(start + batch_size, self.examples)):
                 if row == 0:
                     passing = _Passing(self.paths[shard])
-                blocks.append(self.block(shard, row, end, passing.read))
+                blocks.append(self._block(shard, row, end, passing.read))
                 if end == self._shards[shard].examples:
-                    passing.finish(self._shards[shard].sha256)
+                    passing.finish(self._shards[shard].crc32c)
             yield blocks
 
     def read(self, shard: int, start: int, end: int) -> np.ndarray:
@@ -155,7 +179,7 @@ class _Passing:
     """A file that is read once, from end to end."""
 
     def __init__(self, path: epath.Path) -> None:
-        self._path, self._digest = path, hashlib.sha256()
+        self._path, self._digest = path, google_crc32c.Checksum()
         with missing_is_told(path):
             self._file = path.open("rb")
 
@@ -167,12 +191,12 @@ class _Passing:
         self._digest.update(content)
         return np.frombuffer(content, np.uint8)
 
-    def finish(self, sha256: str) -> None:
+    def finish(self, listed: str) -> None:
         """Compares what has passed."""
         self._digest.update(self._file.read())
         self._file.close()
-        if self._digest.hexdigest() != sha256:
-            raise damaged(self._path, "is not the file that the manifest lists (SHA-256 differs)")
+        if self._digest.hexdigest().decode() != listed:
+            raise damaged(self._path, "is not the file that the manifest lists (CRC-32C differs)")
 
 
 class Mapping:
