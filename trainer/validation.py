@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -79,6 +79,11 @@ class Validator:
         return tf.stack(loss_and_hits(logits, labels)), logits[:, -1] - logits[:, 0]
 
 
+def _rank(score: Mapping[str, Any]) -> tuple[float, float]:
+    """What makes one score better than another: of two classes the AUC, which no threshold decides; else accuracy."""
+    return score.get("auc", score["accuracy"]), -score["loss"]
+
+
 class Scores:
     """The evaluations of a job."""
 
@@ -109,7 +114,7 @@ class Scores:
         self._writer.flush()
         known, latest = self.load(), {"step": step, **score}
         best = known.get("best")
-        better = best is None or (score["accuracy"], -score["loss"]) > (best["accuracy"], -best["loss"])
+        better = best is None or _rank(score) > _rank(best)
         if better:
             state.checkpoint.write(self._best(step))
         write_text(

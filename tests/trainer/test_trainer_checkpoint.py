@@ -97,6 +97,13 @@ def test_scores_that_are_none_are_told_with_their_file(tmp_path, content):
         Scores(str(tmp_path)).load()
 
 
+def test_of_two_classes_the_best_is_that_of_the_highest_auc(tmp_path, state):
+    scores = Scores(str(tmp_path))
+    for step, (accuracy, auc) in enumerate([(0.9, 0.6), (0.7, 0.8), (0.95, 0.7)], 1):
+        scores.add(step, {"loss": 0.5, "accuracy": accuracy, "auc": auc}, state)
+    assert scores.load()["best"]["step"] == 2
+
+
 def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, state):
     scores = Scores(str(tmp_path))
     assert scores.load() == {}
