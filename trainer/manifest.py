@@ -251,7 +251,7 @@ class Manifest:
         except FileNotFoundError:
             raise UserError(
                 f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert, which also "
-                "reads TFRecord files of TensorFlow Datasets: --dataset tfds:NAME --source DIR)"
+                "reads other TFRecord files: --dataset tfrecord --source DIR, or tfds:NAME)"
             ) from None
         except (OSError, ValueError) as error:
             raise UserError(f"{path}: {error}") from None

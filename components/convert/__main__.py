@@ -35,10 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="PATH",
         nargs="+",
         default=argparse.SUPPRESS,
-        help="files of any other dataset: a directory or an archive; of a table one or more CSV files or a directory; "
+        help="files of any other dataset: a directory or an archive; of csv and tfrecord one or more files or directories; "
         f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
     )
-    add("--schema", metavar="FILE", default=argparse.SUPPRESS, help="what the columns of --dataset csv are")
+    add("--schema", metavar="FILE", default=argparse.SUPPRESS, help="what --dataset csv or tfrecord holds")
     add(
         "--image-size",
         metavar="HEIGHTxWIDTH",

@@ -24,7 +24,7 @@ def convert(
       dataset: Name of the dataset.
       source: Directory of its files; empty for an embedded one.
       source_digest: Of what decides the result beside the other arguments: an edited source is not taken from the cache.
-      schema: Text of the schema file of dataset `csv`; empty for any other.
+      schema: Text of the schema file of dataset `csv` or `tfrecord`; empty for any other.
       image_size: `HEIGHTxWIDTH` that a model gets of image files; empty for their own.
       encoding: How image files are stored, `raw` or `source`; empty to decide by their sizes.
       shards: Files of the training split.

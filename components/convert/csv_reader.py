@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from components.convert.schema import Schema
 from components.convert.store import MEMORY, Store
 from trainer.errors import UserError
 
@@ -53,6 +54,8 @@ class CsvReader:
           UserError: If the schema or a file is not what it should be.
         """
         schema, *paths = self.files(source)
-        from components.convert import schema_file, table
+        from components.convert import csv_file, schema_file, table
 
-        return table.read(paths, schema_file.load(schema), store)
+        if not isinstance(columns := schema_file.load(schema), Schema):
+            raise UserError(f"{schema}: is of images in TFRecord files; dataset {self.name!r} needs one with columns")
+        return table.read({"train": csv_file.read(paths, columns, working_bytes=store.working_bytes)}, columns, store)

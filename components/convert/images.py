@@ -32,6 +32,7 @@ class ImageSource:
         uint8 [N, height, width, channels] of one shape, and `label`, integers [N], both in the source's order.
       class_names: In the order of the labels, which all lie in `range(len(class_names))`.
       value_range: Smallest and largest value that a pixel can have.
+      arguments: What decides the content beside the options.
     """
 
     name: str
@@ -39,11 +40,7 @@ class ImageSource:
     splits: Mapping[str, Mapping[str, np.ndarray]]
     class_names: tuple[str, ...]
     value_range: tuple[float, float]
-
-    @property
-    def arguments(self) -> dict[str, object]:
-        """What decides the content beside the options: nothing."""
-        return {}
+    arguments: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     @property
     def _shape(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ class Options:
     Attributes:
       dataset: A name of `source.READERS`, or `tfds:` and one of TensorFlow Datasets.
       source: The source's directory or file, or several files; None for a dataset that is embedded or downloaded.
-      schema: Schema file of the dataset `csv`.
+      schema: Schema file of the dataset `csv` or `tfrecord`.
       image_size: `HEIGHTxWIDTH` that a model gets of image files; None for their own.
       encoding: How image files are stored, `raw` (pixels) or `source` (as they are); None to decide by their sizes.
       download_dir: Where downloads are kept; None for a folder of the user's cache.

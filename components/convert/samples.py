@@ -77,7 +77,7 @@ def _table(source: Source, rows: np.ndarray, features: tuple[Feature, ...]) -> t
         values = columns[feature.name][rows].tolist()
         if feature.name == "label":
             values = [source.class_names[value] for value in values]
-        missing = getattr(source, "missing", {}).get(feature.name)
+        missing = getattr(source, "missing", {}).get("train", {}).get(feature.name)
         absent = [False] * len(values) if missing is None else missing[rows]
         shown[feature.name] = [None if no else _text(value) for value, no in zip(values, absent, strict=True)]
     return tuple({name: texts[i] for name, texts in shown.items()} for i in range(len(rows)))

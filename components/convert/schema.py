@@ -1,4 +1,4 @@
-"""What a schema file says of a table, checked. The file itself: `schema_file.py`."""
+"""What a schema file says of a table, or of images in records, checked. The file itself: `schema_file.py`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Column:
 
     Attributes:
       name: Of the feature.
-      header: Of the column in the file.
+      header: Of the column in a CSV file; in records, the key of the feature, with an index if it has several values.
       type: `float`, `int` or `string`.
       default: What stands in for a missing value; None if none may be missing.
       unit: In words.
@@ -52,6 +52,31 @@ class Input:
 
     encoding: Encoding
     vocabulary_size: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageSchema:
+    """Where records have an image and its class.
+
+    Attributes:
+      name: Of the dataset.
+      origin: Where it comes from, in words.
+      image: Key of the feature that is an image: a PNG or JPEG file, or its pixels.
+      label: Key of the feature that has the class, by its number or its name.
+      classes: Names, in the order of the numbers.
+      first_label: Number of the first class.
+      shape: Height, width and channels of pixels; None of files.
+      content: The file's content as data.
+    """
+
+    name: str
+    origin: str
+    image: str
+    label: str
+    classes: tuple[str, ...]
+    first_label: int
+    shape: tuple[int, int, int] | None
+    content: Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,16 @@ Such a file:
   In the deep part a category is one-hot, or `embedding: D` numbers.
 
 Columns that are neither an input nor the label are stored all the same.
+
+A schema of images in TFRecord files is another one:
+
+    name: flowers
+    origin: Photographs by the botanic garden
+    image: image/encoded             # the feature that is a PNG or JPEG file, or the pixels
+    label: image/class/label         # the feature that has the class: its number, or as a text its name
+    classes: [rose, lily]            # the names, or how many there are
+    label_offset: 1                  # optional: number of the first class; 0 unless given
+    shape: [32, 32, 3]               # optional: the image is height x width x channels bytes, and no file
 """
 
 from __future__ import annotations
@@ -47,11 +57,12 @@ from typing import Any
 import numpy as np
 
 from components.convert import expression
-from components.convert.schema import LABEL, Column, Input, Label, Schema
+from components.convert.schema import LABEL, Column, ImageSchema, Input, Label, Schema
 from components.train.strict_yaml import parse
 from trainer.errors import UserError, unknown
 from trainer.manifest import Encoding
 
+_OF_IMAGES = frozenset({"image", "classes", "label_offset", "shape"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
 # Which columns make sense where: a string has no order, and the text of a float is hardly ever seen twice.
@@ -63,14 +74,16 @@ _TAKES = {
 }
 
 
-def load(path: pathlib.Path) -> Schema:
+def load(path: pathlib.Path) -> Schema | ImageSchema:
     """Reads a schema file.
 
     Raises:
       UserError: If it is missing or does not make sense; it names the file and the place in it.
     """
     try:
-        return _schema(parse(path.read_bytes()))
+        data = parse(path.read_bytes())
+        of_images = isinstance(data, Mapping) and "columns" not in data and _OF_IMAGES & set(data)
+        return _image_schema(data) if of_images else _schema(data)
     except OSError as error:
         raise UserError(f"--schema {path}: {error.strerror}") from None
     except UserError as error:
@@ -114,6 +127,30 @@ def _schema(data: Any) -> Schema:
     )
 
 
+def _image_schema(data: Mapping[str, Any]) -> ImageSchema:
+    required, optional = {"name", "origin", "image", LABEL, "classes"}, {"label_offset", "shape"}
+    data = _mapping(data, "top level", required=required, optional=optional)
+    classes, first, shape = data["classes"], data.get("label_offset", 0), data.get("shape")
+    if isinstance(first, bool) or not isinstance(first, int):
+        raise UserError(f"label_offset: {first!r} is no whole number")
+    if not isinstance(classes, list):
+        classes = [str(first + i) for i in range(_positive(classes, "classes"))]
+    if shape is not None:
+        shape = tuple(_positive(size, f"shape[{i}]") for i, size in enumerate(_list(shape, "shape")))
+        if len(shape) != 3 or shape[-1] not in (1, 3):
+            raise UserError(f"shape: {list(shape)!r} is not [height, width, channels], with 1 or 3 channels")
+    return ImageSchema(
+        name=_text(data["name"], "name"),
+        origin=_text(data["origin"], "origin"),
+        image=_text(data["image"], "image"),
+        label=_text(data[LABEL], LABEL),
+        classes=_classes(classes, "classes"),
+        first_label=first,
+        shape=shape,
+        content=data,
+    )
+
+
 def _column(name: Any, value: Any) -> Column:
     place = f"columns.{name}"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -146,10 +183,7 @@ def _column(name: Any, value: Any) -> Column:
 
 def _label(value: Any, columns: Mapping[str, Column]) -> Label:
     value = _mapping(value, LABEL, required={"classes"}, optional={"column", "condition"})
-    names = _list(value["classes"], f"{LABEL}.classes")
-    classes = tuple(_text(name, f"{LABEL}.classes[{i}]") for i, name in enumerate(names))
-    if len(set(classes)) < len(classes) or len(classes) < 2:
-        raise UserError(f"{LABEL}.classes: {list(classes)!r} are not at least two different names")
+    classes = _classes(value["classes"], f"{LABEL}.classes")
     if ("column" in value) == ("condition" in value):
         raise UserError(f"{LABEL}: needs either column or condition")
     if "condition" in value:
@@ -161,6 +195,13 @@ def _label(value: Any, columns: Mapping[str, Column]) -> Label:
     if column.type == "float":
         raise UserError(f"{LABEL}.column: {column.name} is a float; a label is a string or an int")
     return Label(classes=classes, column=column.name)
+
+
+def _classes(value: Any, place: str) -> tuple[str, ...]:
+    classes = tuple(_text(name, f"{place}[{i}]") for i, name in enumerate(_list(value, place)))
+    if len(set(classes)) < len(classes) or len(classes) < 2:
+        raise UserError(f"{place}: {list(classes)!r} are not at least two different names")
+    return classes
 
 
 def _input(value: Any, columns: Mapping[str, Column], place: str) -> Input:

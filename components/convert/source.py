@@ -22,6 +22,7 @@ from components.convert.splits import Rows
 from components.convert.store import Store
 from components.convert.tfds import TFDS, TfdsReader
 from components.convert.tfrecord import Column, Layout
+from components.convert.tfrecord_reader import TfrecordReader
 from trainer.errors import UserError, unknown
 from trainer.manifest import Encoding, Feature
 
@@ -95,6 +96,7 @@ _FROM_FILES: Mapping[str, Reader] = {
         CsvReader(name="taxi_cents", schema=_SCHEMAS / "taxi_cents.yaml"),
         CsvReader(name="csv"),
         FolderReader(),
+        TfrecordReader(),
     )
 }
 READERS: Mapping[str, Reader] = {
@@ -115,7 +117,7 @@ def find_reader(
 
     Args:
       dataset: Its name.
-      schema: A schema file for `csv`.
+      schema: A schema file for `csv` or `tfrecord`.
       image_size: Height and width that a model gets, for datasets of image files.
       encoding: How these are stored, `raw` or `source`.
       download_dir: For datasets that can be downloaded.
@@ -131,7 +133,7 @@ def find_reader(
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         if getattr(reader, name, "") is not None:
-            repair = ", or use --dataset csv" if name == "schema" else ""
+            repair = ", or use --dataset csv or tfrecord" if name == "schema" else ""
             shown = "x".join(map(str, value)) if name == "image_size" else value
             flag = f"--{name.replace('_', '-')} {shown}"
             raise UserError(f"{flag} means nothing to dataset {dataset!r}; leave it out{repair}")

@@ -16,6 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 BLOCK = 1 << 16  # examples that are looked at together
+NAMES = {  # that others give to splits
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "val", "valid", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 
 
 class Rows:

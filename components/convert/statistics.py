@@ -74,7 +74,7 @@ def describe(
 
     def read(name: str, native: str, rows: np.ndarray) -> tuple[Any, np.ndarray | None]:
         column = quantities[name].column
-        missing = getattr(source, "missing", {}).get(column)
+        missing = getattr(source, "missing", {}).get(native, {}).get(column)
         return quantities[name].read(source.splits[native][column], rows), None if missing is None else missing[rows]
 
     empty, room = {}, _room(source, features)

@@ -1,6 +1,6 @@
-"""Rows of a table with their labels, from CSV files and a schema.
+"""Rows of a table with their labels, from blocks of its columns and a schema.
 
-    source = read([pathlib.Path("trips.csv")], schema)
+    source = read({"train": csv_file.read([pathlib.Path("trips.csv")], schema)}, schema)
     source.splits["train"]["fare"]            # float32 [N]
 
 Values are stored as the schema says and are not prepared for a model: the manifest tells how to, and the model does.
@@ -10,14 +10,13 @@ What it tells comes from the training examples alone.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.convert import csv_file, vocabulary
+from components.convert import vocabulary
 from components.convert.csv_file import Block
 from components.convert.schema import LABEL, Input, Label, Schema
 from components.convert.splits import Rows
@@ -38,13 +37,13 @@ class TableSource:
     Attributes:
       schema: What the columns are.
       splits: `train`, and others that are given, with a column for each of the schema's and `label`.
-      missing: Of each column with a default, bool [N]: where a value is missing.
+      missing: By split, of each column with a default, bool [N]: where a value is missing.
       working_bytes: Of memory, about, for work on the columns.
     """
 
     schema: Schema
     splits: Mapping[str, Mapping[str, np.ndarray | Strings]]
-    missing: Mapping[str, np.ndarray]
+    missing: Mapping[str, Mapping[str, np.ndarray]]
     working_bytes: float
 
     @property
@@ -126,20 +125,39 @@ class TableSource:
 
     def _present(self, name: str, training: Rows) -> Iterator[np.ndarray]:
         """Which training rows have a value, some at a time."""
-        missing = self.missing.get(name)
+        missing = self.missing["train"].get(name)
         return (rows if missing is None else rows[~missing[rows]] for rows in training.blocks())
 
 
-def read(paths: Sequence[pathlib.Path], schema: Schema, store: Store = MEMORY) -> TableSource:
-    """Reads CSV files, leaves out what the schema's filter does, and finds the labels.
+def read(splits: Mapping[str, Iterable[Block]], schema: Schema, store: Store = MEMORY) -> TableSource:
+    """Leaves out what the schema's filter does, and finds the labels.
+
+    Args:
+      splits: The rows of `train`, and of others that are given.
+      schema: What the columns are.
+      store: Where columns are kept.
 
     Raises:
-      UserError: If a file is not what the schema says; it names file and line. If the filter leaves nothing.
+      UserError: If rows are not what the schema says; it names where they are. If the filter leaves nothing of a split.
     """
+    parts = {split: _part(blocks, schema, store) for split, blocks in splits.items()}
+    pa.default_memory_pool().release_unused()  # what Arrow keeps for more blocks
+    return TableSource(
+        schema=schema,
+        splits={split: columns for split, (columns, _) in parts.items()},
+        missing={split: missing for split, (_, missing) in parts.items()},
+        working_bytes=store.working_bytes,
+    )
+
+
+def _part(
+    blocks: Iterable[Block], schema: Schema, store: Store
+) -> tuple[dict[str, np.ndarray | Strings], dict[str, np.ndarray]]:
+    """The columns of a split, and where they are missing."""
     labels, rows, kept = store.column(np.int64), 0, 0
     columns = {c.name: _Texts(store) if c.type == "string" else store.column(c.dtype) for c in schema.stored}
     missing = {c.name: store.column(bool) for c in schema.stored if c.default is not None}
-    for block in csv_file.read(paths, schema, working_bytes=store.working_bytes):
+    for block in blocks:
         rows += len(block.positions)
         if schema.filter:
             block = block.filtered(schema.filter.evaluate(_operands(block, schema.filter.columns), block.missing))
@@ -152,14 +170,9 @@ def read(paths: Sequence[pathlib.Path], schema: Schema, store: Store = MEMORY) -
     if schema.filter:
         print(f"{rows - kept:,} of {rows:,} rows are left out by the schema's filter", flush=True)
         if not kept:
-            raise UserError(f"{paths[0]}: the schema's filter leaves no row")
-    pa.default_memory_pool().release_unused()  # what Arrow keeps for more blocks
-    return TableSource(
-        schema=schema,
-        splits={"train": {LABEL: labels.finish(), **{name: column.finish() for name, column in columns.items()}}},
-        missing={name: column.finish() for name, column in missing.items()},
-        working_bytes=store.working_bytes,
-    )
+            raise UserError(f"{block.path}: the schema's filter leaves no row")
+    held = {LABEL: labels.finish(), **{name: column.finish() for name, column in columns.items()}}
+    return held, {name: column.finish() for name, column in missing.items()}
 
 
 class _Texts:

@@ -8,27 +8,22 @@ which TFDS has shuffled by a hash of their keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from components.convert.encoded import arrange
+from components.convert.example_images import encoded
+from components.convert.splits import NAMES
 from components.convert.store import Store
-from components.convert.tfds_records import Record, Slices, collect
 from trainer.errors import UserError
 
 if TYPE_CHECKING:
-    from tensorflow_datasets.core import DatasetBuilder, DatasetInfo, SplitInfo
+    from tensorflow_datasets.core import DatasetBuilder, DatasetInfo
     from tensorflow_datasets.core.features import FeatureConnector
 
     from components.convert.source import Source
-
-_SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("validation", "val", "valid", "dev"), "validation"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
 
 
 def read(
@@ -63,7 +58,8 @@ def read(
     return arrange(
         **common,
         pictures={
-            split: _pictures(split, part, image, label, len(class_names), store) for split, part in splits.items()
+            split: encoded(split, paths, image, lambda record: record.class_of(label, class_names), store)
+            for split, paths in splits.items()
         },
         size=size,
         encoding=encoding,
@@ -112,10 +108,11 @@ def _image(name: str, info: DatasetInfo, features: Mapping[str, FeatureConnector
     return images[0] if images else None
 
 
-def _splits(name: str, info: DatasetInfo) -> dict[str, SplitInfo]:
+def _splits(name: str, info: DatasetInfo) -> dict[str, Sequence[str]]:
+    """By split, the paths of its files."""
     splits = {}
     for native, part in info.splits.items():
-        if (split := _SPLITS.get(native)) in splits:
+        if (split := NAMES.get(native)) in splits:
             raise UserError(f"dataset {name!r} has two splits for {split}: {', '.join(info.splits)}")
         if split and part.num_examples:
             splits[split] = part
@@ -125,19 +122,4 @@ def _splits(name: str, info: DatasetInfo) -> dict[str, SplitInfo]:
         )
     if others := sorted(set(info.splits) - {part.name for part in splits.values()}):
         print(f"left out, being none of train, validation and test: {', '.join(others)}")
-    return {split: splits[split] for split in ("train", "validation", "test") if split in splits}
-
-
-def _pictures(
-    split: str, part: SplitInfo, image: str, label: str, classes: int, store: Store
-) -> tuple[Slices, np.ndarray]:
-    """Where the images of a split are, and their classes [N]."""
-
-    def extract(record: Record) -> tuple[int, int, int, int]:
-        data = record.features[image].bytes_list.value[0]
-        start = record.start + record.payload.find(data)
-        return record.file, start, len(data), record.class_of(label, classes)
-
-    files, starts, lengths, labels = collect(split, part, extract, (np.int32, np.int64, np.int64, np.int64), store)
-    paths = [str(path) for path in part.filepaths]
-    return Slices(paths=paths, files=files, starts=starts, lengths=lengths), labels
+    return {s: [str(path) for path in splits[s].filepaths] for s in ("train", "validation", "test") if s in splits}

@@ -6,30 +6,27 @@ element of a vector is a column. For anything else, write the table as CSV files
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from components.convert import example_table, table
+from components.convert.example_records import records
 from components.convert.schema import LABEL, Column, Input, Label, Schema
 from components.convert.store import Store
 from components.convert.table import TableSource
-from components.convert.tfds_records import Record, collect
-from trainer.errors import UserError
 from trainer.manifest import Encoding
 
 if TYPE_CHECKING:
-    from tensorflow_datasets.core import SplitInfo
     from tensorflow_datasets.core.features import FeatureConnector
 
 _TEXT_VOCABULARY, _TEXT_EMBEDDING = 1000, 8
 _MOST_ELEMENTS = 256  # of a vector
 _FEATURES = ("Tensor", "Scalar", "Text", "ClassLabel")
 _TYPES = {"b": "int", "i": "int", "u": "int", "f": "float", "O": "string"}  # by the kind of NumPy's type
-_STORED = {"int": np.int64, "float": np.float32, "string": bytes}
 
 
 def supported(feature: FeatureConnector) -> bool:
@@ -45,45 +42,12 @@ def supported(feature: FeatureConnector) -> bool:
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Element:
-    """A column: one value of a feature.
-
-    Attributes:
-      key: Of the feature in a record.
-      index: Of the value in it.
-      column: What the value is.
-      classes: How many it has, if it is one of some.
-    """
-
-    key: str
-    index: int
-    column: Column
-    classes: int | None
-
-    def of(self, record: Record) -> Any:
-        """Its value in a record."""
-        feature = record.features[self.key]
-        lists = {"int": feature.int64_list, "float": feature.float_list, "string": feature.bytes_list}
-        return lists[self.column.type].value[self.index]
-
-    def input(self) -> Input:
-        """What a model makes of it."""
-        columns = (self.column.name,)
-        if self.classes:
-            return Input(encoding=Encoding(kind="vocabulary", columns=columns), vocabulary_size=self.classes)
-        if self.column.type == "string":
-            encoding = Encoding(kind="vocabulary", columns=columns, embedding=_TEXT_EMBEDDING)
-            return Input(encoding=encoding, vocabulary_size=_TEXT_VOCABULARY)
-        return Input(encoding=Encoding(kind="numeric", columns=columns))
-
-
 def read(
     *,
     name: str,
     origin: str,
     version: str,
-    splits: Mapping[str, SplitInfo],
+    splits: Mapping[str, Sequence[str]],
     features: Mapping[str, FeatureConnector],
     label: str,
     class_names: tuple[str, ...],
@@ -95,7 +59,7 @@ def read(
       name: Of the dataset.
       origin: Where it comes from, in words.
       version: Of the dataset.
-      splits: By name.
+      splits: Paths of the files, by name.
       features: All of them, by their keys in a record; but for the label each is `supported`.
       label: Key of the label.
       class_names: In the order of the label's values.
@@ -104,40 +68,25 @@ def read(
     Raises:
       UserError: If a file is damaged.
     """
-    elements = list(_elements({key: feature for key, feature in features.items() if key != label}))
-
-    def extract(record: Record) -> list[Any]:
-        return [record.class_of(label, len(class_names)), *(element.of(record) for element in elements)]
-
-    dtypes = [np.int64, *(_STORED[element.column.type] for element in elements)]
-    names = [LABEL, *(element.column.name for element in elements)]
-    columns = {
-        split: dict(zip(names, collect(split, part, extract, dtypes, store), strict=True))
-        for split, part in splits.items()
-    }
-    for column in (element.column for element in elements if element.column.type == "float"):
-        for split, values in columns.items():
-            if not (finite := np.isfinite(values[column.name])).all():
-                raise UserError(
-                    f"dataset {name!r}: {column.name} of example {int(finite.argmin())} in {split} is "
-                    f"{values[column.name][finite.argmin()]}, no number; write the table as CSV, with a default for it"
-                )
+    columns = list(_columns({key: feature for key, feature in features.items() if key != label}))
     schema = Schema(
         name=name,
         origin=origin,
-        columns={element.column.name: element.column for element in elements},
-        label=Label(classes=class_names),
+        columns={column.name: column for column in (Column(name=LABEL, header=label, type="int"), *dict(columns))},
+        label=Label(classes=class_names, column=LABEL),
         filter=None,
-        deep=tuple(element.input() for element in elements),
+        deep=tuple(_input(column, classes) for column, classes in columns),
         wide=(),
         missing=(),
-        ignore_others=False,
+        ignore_others=True,
         content={"tfds": version},
     )
-    return TableSource(schema=schema, splits=columns, missing={}, working_bytes=store.working_bytes)
+    rows = {split: example_table.blocks(records(split, paths), schema) for split, paths in splits.items()}
+    return table.read(rows, schema, store)
 
 
-def _elements(features: Mapping[str, FeatureConnector]) -> Iterator[_Element]:
+def _columns(features: Mapping[str, FeatureConnector]) -> Iterator[tuple[Column, int | None]]:
+    """A column for each value of each feature, and how many classes it has if it is one of some."""
     taken = {LABEL}
     for key, feature in sorted(features.items()):
         type_ = _TYPES[np.dtype(feature.np_dtype).kind]
@@ -147,6 +96,16 @@ def _elements(features: Mapping[str, FeatureConnector]) -> Iterator[_Element]:
             while name in taken:
                 name += "_"
             taken.add(name)
-            column = Column(name=name, header=key, type=type_)
-            classes = feature.num_classes if type(feature).__name__ == "ClassLabel" else None
-            yield _Element(key=key, index=index, column=column, classes=classes)
+            header = f"{key}[{index}]" if feature.shape else key
+            yield Column(name=name, header=header, type=type_), getattr(feature, "num_classes", None)
+
+
+def _input(column: Column, classes: int | None) -> Input:
+    """What a model makes of a column."""
+    columns = (column.name,)
+    if classes:
+        return Input(encoding=Encoding(kind="vocabulary", columns=columns), vocabulary_size=classes)
+    if column.type == "string":
+        encoding = Encoding(kind="vocabulary", columns=columns, embedding=_TEXT_EMBEDDING)
+        return Input(encoding=encoding, vocabulary_size=_TEXT_VOCABULARY)
+    return Input(encoding=Encoding(kind="numeric", columns=columns))

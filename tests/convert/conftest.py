@@ -10,14 +10,9 @@ import google_crc32c
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from hypothesis import settings
 
 from components.convert.__main__ import main
 from trainer.errors import run_cli
-
-# A machine that is busy with something else is no failure.
-settings.register_profile("convert", deadline=None)
-settings.load_profile("convert")
 
 
 def _idx_bytes(array: np.ndarray) -> bytes:
@@ -139,3 +134,29 @@ def examples() -> Callable[[bytes], list[dict[str, list[Any]]]]:
         ]
 
     return parse
+
+
+def _feature(values: Any):
+    """An entry of an Example: one value or several, of the kind that their type says; `()` is a feature without values."""
+    values = values if isinstance(values, list | tuple) else [values]
+    kinds = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
+    return {kinds[type(values[0])]: {"value": values}} if values else {}
+
+
+@pytest.fixture(scope="session")
+def write_records() -> Callable[..., pathlib.Path]:
+    """Writes a TFRecord file, packed if its name ends in `.gz`: of bytes, or of the features of Examples by key."""
+
+    def write(path: pathlib.Path, records: list[bytes | dict[str, Any]]) -> pathlib.Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "wb") as file:
+            for record in records:
+                if isinstance(record, dict):
+                    features = {key: _feature(values) for key, values in record.items()}
+                    record = _EXAMPLE(features={"feature": features}).SerializeToString()
+                length = struct.pack("<Q", len(record))
+                file.write(length + struct.pack("<I", _masked(length)) + record + struct.pack("<I", _masked(record)))
+        return path
+
+    return write

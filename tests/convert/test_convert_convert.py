@@ -94,6 +94,7 @@ def test_other_splits_get_shards_in_proportion_and_empty_ones_none(tmp_path, mak
         convert(Options(**source, output=str(tmp_path / "c"), shards=101))
 
 
+@pytest.mark.slow
 def test_real_mnist(tmp_path):
     if not MNIST.is_dir():
         pytest.skip("the MNIST files are not in ../shared/data/mnist")

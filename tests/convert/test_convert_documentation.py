@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.convert import expression
+from components.convert import expression, schema_file
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.source import READERS
@@ -53,8 +53,16 @@ def test_the_documentation_names_every_dataset_and_every_key_of_a_schema():
     assert all(f"`{name}`" in text for name in READERS)
     keys = ("name", "origin", "label.classes", "label.condition", "label.column", "filter", "deep", "wide", "missing")
     assert all(f"`{key}`" in text for key in (*keys, "other_columns"))
+    assert all(f"`{key}`" in text for key in ("image", "label", "classes", "label_offset", "shape"))
     assert all(f"`columns.NAME.{key}`" in text for key in ("type", "header", "default", "unit"))
     assert all(f"{{{operator}: " in text for operator in expression._OPERATORS)
+
+
+def test_the_documented_schema_of_images_is_one(tmp_path):
+    (text,) = re.findall(r"```\n(name: flowers .*?)```", (ROOT / "docs" / "DATASETS.md").read_text(), re.DOTALL)
+    (tmp_path / "records.yaml").write_text(text)
+    schema = schema_file.load(tmp_path / "records.yaml")
+    assert (schema.image, schema.label, schema.first_label) == ("image/encoded", "image/class/label", 1)
 
 
 def blocks(language: str) -> str:

@@ -71,7 +71,7 @@ def field_and_column(name: str, kind: str, values: list):
     return Field(name=name, kind=kind, num_bytes=num_bytes), np.array(values, np.int64)
 
 
-@settings(max_examples=15)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(table=tables(), seed=st.integers(0, 9))
 def test_tensorflow_reads_every_value_of_every_schema(tmp_path_factory, table, seed):
     root = tmp_path_factory.mktemp("interop")

@@ -54,7 +54,7 @@ def test_help_gives_the_defaults(capsys):
     assert stopped.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in (
-        "digits, mnist, fashion_mnist, idx, cifar10, cifar100, taxi, taxi_cents, csv, images, or tfds:NAME",
+        "digits, mnist, fashion_mnist, idx, cifar10, cifar100, taxi, taxi_cents, csv, images, tfrecord, or tfds:NAME",
         "(default: 8)",
         "(default: 0.1)",
         "(default: 0.2)",

@@ -67,6 +67,47 @@ def test_the_documented_example_is_one(tmp_path):
     assert schema.columns["seconds"].header == "Trip Seconds" and schema.missing == ("", "NA")
 
 
+OF_IMAGES = {"name": "flowers", "origin": "a garden", "image": "image/encoded", "label": "y", "classes": ["a", "b"]}
+
+
+def test_a_schema_of_images_is_read(tmp_path):
+    schema = load(tmp_path, OF_IMAGES)
+    assert (schema.image, schema.label, schema.classes) == ("image/encoded", "y", ("a", "b"))
+    assert (schema.first_label, schema.shape, schema.content) == (0, None, OF_IMAGES)
+    counted = load(tmp_path, {**OF_IMAGES, "classes": 3, "label_offset": 1, "shape": [4, 5, 1]})
+    assert (counted.classes, counted.first_label, counted.shape) == (("1", "2", "3"), 1, (4, 5, 1))
+    example = re.sub(r"^    ", "", schema_file.__doc__.split("another one:\n")[1], flags=re.MULTILINE)
+    assert load(tmp_path, example).shape == (32, 32, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"origin": None}, "top level: origin is missing"),
+        ({"label": None}, "top level: label is missing"),
+        ({"lable_offset": 1}, "top level: unknown key 'lable_offset'; did you mean 'label_offset'"),
+        ({"imag": "x", "image": None}, "top level: unknown key 'imag'; did you mean 'image'"),
+        ({"filter": {"greater": ["a", 0]}}, "top level: unknown key 'filter'"),
+        ({"image": 7}, "image: 7 is no text"),
+        ({"label": {"column": "y"}}, "label: {'column': 'y'} is no text"),
+        ({"classes": ["a"]}, r"classes: \['a'\] are not at least two different names"),
+        ({"classes": ["a", "a"]}, "classes: .* are not at least two different names"),
+        ({"classes": ["a", 1]}, r"classes\[1\]: 1 is no text"),
+        ({"classes": 1}, r"classes: \['0'\] are not at least two different names"),
+        ({"classes": "a"}, "classes: 'a' is not a whole number of at least 1"),
+        ({"label_offset": True}, "label_offset: True is no whole number"),
+        ({"label_offset": "1"}, "label_offset: '1' is no whole number"),
+        ({"shape": [4, 5]}, r"shape: \[4, 5\] is not \[height, width, channels\]"),
+        ({"shape": [4, 5, 4]}, "shape: .* with 1 or 3 channels"),
+        ({"shape": [0, 5, 3]}, r"shape\[0\]: 0 is not a whole number of at least 1"),
+        ({"shape": 28}, "shape: 28 is no list"),
+    ],
+)
+def test_a_schema_of_images_that_makes_no_sense_is_refused(tmp_path, given, message):
+    with pytest.raises(UserError, match=rf"schema\.yaml: {message}"):
+        load(tmp_path, {key: value for key, value in {**OF_IMAGES, **given}.items() if value is not None})
+
+
 @pytest.mark.parametrize("name", ["taxi", "taxi_cents"])
 def test_the_shipped_schemas_take_what_the_sample_gives_its_model(name):
     schema = schema_file.load(pathlib.Path(schema_file.__file__).with_name("schemas") / f"{name}.yaml")

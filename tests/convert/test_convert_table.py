@@ -99,7 +99,7 @@ columns = st.sampled_from(list(by_type)).flatmap(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data(), schema=st.dictionaries(names, columns, min_size=1, max_size=5), count=st.integers(2, 12))
 def test_every_value_of_every_schema_is_read_back(tmp_path_factory, examples, data, schema, count):
     table = {

@@ -1,7 +1,7 @@
 """The files of a split as bytes: where each record lies, pieces of files mapped or read, records checked.
 
 shards = Shards(manifest, "data/mnist", "train")
-blocks = shards.blocks(0, 1000, map_file)  # records 0 to 999 of the split, in one piece or in several files'
+blocks = [shards.block(*piece, shards.read) for piece in shards.pieces(0, 1000)]  # records 0 to 999 of the split
 records = take(shards, blocks, np.array([7, 400]))
 
 A file is known by its first bytes before it is used, and every record is checked against its own CRC-32C when it is
