@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import google_crc32c
-import numpy as np
 from etils import epath
+
+if TYPE_CHECKING:  # the library would start threads, and replicas first have to block signals
+    import numpy as np
 
 _PIECE_BYTES = 1 << 20
 

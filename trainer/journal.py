@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import tempfile
+import threading
 import time
 from typing import Any
 
@@ -23,6 +24,7 @@ from trainer.files import write_text
 
 STATUS = "TRAINER_STATUS"
 ATTEMPT = "TRAINER_ATTEMPT"
+_BEAT_S = 2.0
 
 
 def last(job_dir: str, member: Member, event: str) -> dict[str, Any]:
@@ -36,36 +38,20 @@ def last(job_dir: str, member: Member, event: str) -> dict[str, Any]:
     return {}
 
 
-class Journal:
-    """Appends events of one replica and attempt.
+class Status:
+    """The status file of this process, if it is to have one."""
 
-    Object stores cannot append; for a job directory there the lines go to a local file that `flush` uploads.
-    """
-
-    def __init__(self, job_dir: str, member: Member) -> None:
-        attempt = int(os.environ.get(ATTEMPT, 0))
-        directory = epath.Path(job_dir)
-        directory.mkdir(parents=True, exist_ok=True)
-        while (path := directory / f"journal-{member.name}-{attempt}.jsonl").exists():
-            attempt += 1  # a job run again without a launcher that counts
-        self._remote = None if "://" not in job_dir else path
-        self._local = pathlib.Path(tempfile.mkdtemp()) / path.name if self._remote else pathlib.Path(path)
-        self._file = self._local.open("x", encoding="utf-8", buffering=1)
-        self._status = os.environ.get(STATUS)
+    def __init__(self) -> None:
+        self._path = os.environ.get(STATUS)
         self._fields: dict[str, Any] = {"examples_per_s": None}
         self._process = psutil.Process()
 
-    def event(self, event: str, step: int, **fields: Any) -> None:
-        """Appends one line."""
-        line = {"event": event, "step": int(step), "time": round(time.time(), 3), **fields}
-        self._file.write(json.dumps(line) + "\n")
-
-    def status(self, phase: str, step: int, **fields: Any) -> None:
-        """Rewrites the status file: `cpu` is the CPU seconds used so far, `memory` the resident bytes.
+    def tell(self, phase: str, step: int, **fields: Any) -> None:
+        """Rewrites the file: `cpu` is the CPU seconds used so far, `memory` the resident bytes.
 
         `fields`, `examples_per_s` among them, stay until they are given again.
         """
-        if not self._status:
+        if not self._path:
             return
         self._fields.update(fields)
         cpu = self._process.cpu_times()
@@ -77,7 +63,44 @@ class Journal:
             "memory": self._process.memory_info().rss,
             **self._fields,
         }
-        write_text(self._status, json.dumps(state))
+        write_text(self._path, json.dumps(state))
+
+    def keep_telling(self, phase: str) -> None:
+        """Tells it every two seconds from now on, in a thread of its own: for a main thread that stays in C++."""
+
+        def tell() -> None:
+            while True:
+                with contextlib.suppress(OSError):  # a full disk, for now
+                    self.tell(phase, 0)
+                time.sleep(_BEAT_S)
+
+        threading.Thread(target=tell, name="status", daemon=True).start()
+
+
+class Journal:
+    """Appends events of one replica and attempt.
+
+    Object stores cannot append; for a job directory there the lines go to a local file that `flush` uploads.
+
+    Attributes:
+      status: Rewrites the status file, as `Status.tell` does.
+    """
+
+    def __init__(self, job_dir: str, member: Member) -> None:
+        attempt = int(os.environ.get(ATTEMPT, 0))
+        directory = epath.Path(job_dir)
+        directory.mkdir(parents=True, exist_ok=True)
+        while (path := directory / f"journal-{member.name}-{attempt}.jsonl").exists():
+            attempt += 1  # a job run again without a launcher that counts
+        self._remote = None if "://" not in job_dir else path
+        self._local = pathlib.Path(tempfile.mkdtemp()) / path.name if self._remote else pathlib.Path(path)
+        self._file = self._local.open("x", encoding="utf-8", buffering=1)
+        self.status = Status().tell
+
+    def event(self, event: str, step: int, **fields: Any) -> None:
+        """Appends one line."""
+        line = {"event": event, "step": int(step), "time": round(time.time(), 3), **fields}
+        self._file.write(json.dumps(line) + "\n")
 
     def flush(self) -> None:
         """Makes the lines so far visible in the job directory."""

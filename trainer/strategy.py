@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from trainer.cluster import Member
 from trainer.errors import UserError
+from trainer.journal import Status
 from trainer.options import Options
 from trainer.rendezvous import listens
 from trainer.stop import EXIT_CODE, Stop, StopMark
@@ -85,8 +86,9 @@ def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
 def serve(member: Member, stop: Stop, job_dir: str) -> None:
     """Serves as a parameter server or its worker until the process is ended. Never returns.
 
-    On SIGTERM it sets the mark that the chief looks for, stays until the chief has saved and cleared it, and exits
-    143; at once when the chief is gone.
+    Its status file tells that the process runs, though not whether TensorFlow's threads in it do. On SIGTERM it sets the
+    mark that the chief looks for, stays until the chief has saved and cleared it, and exits 143; at once when the chief is
+    gone.
     """
     chief = member.addresses["chief"][0]
 
@@ -105,4 +107,5 @@ def serve(member: Member, stop: Stop, job_dir: str) -> None:
         protocol="grpc",
     )
     stop.call(leave)
+    Status().keep_telling("serving")
     server.join()

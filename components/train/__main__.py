@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from components.train import backends, control, supervisor
 from components.train.cluster import Cluster
-from components.train.job import Patience
 from components.train.notes import refuse_changes, tell
-from components.train.program import Program, own_command, own_program, trainer_program
+from components.train.patience import Patience
+from components.train.program import Program, own_command, own_program, trainer_options, trainer_program
 from components.train.quotas import DEFAULT_REGION, quota_warnings
 from components.train.source import Source, read
 from components.train.strategies import STRATEGIES, job_flags, resolve
@@ -23,8 +23,9 @@ from trainer.errors import Parser, UserError, run_cli
 from trainer.flags import at_least, positive
 from trainer.machine import usable_cores
 
-_EXIT_CODES = """exit codes: 0 done; 143 or 130 saved after SIGTERM or Ctrl-C; 2 a mistake that the message names; else that of the
-replica that failed (128+n: killed by signal n). docs/RUNNING.md says more."""
+_EXIT_CODES = """exit codes: 0 done; 143 or 130 saved after SIGTERM or Ctrl-C; 124 saved at the cluster file's
+scheduling.timeout; 2 a mistake that the message names; else that of the replica that failed (128+n: killed by signal n).
+docs/RUNNING.md says more."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -164,6 +165,8 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
     if not args.image:
         raise UserError("the vertex back end needs a container image; add --image REF")
     specs = plan_vertex(cluster, args.image, args.flags, region=region, command=command)
+    if not command:
+        trainer_options(cluster, args.flags)  # refuses what every replica would, some minutes later
     for warning in quota_warnings(cluster, region):
         print(f"warning: {warning}", file=sys.stderr)
     print(json.dumps(specs, indent=2))

@@ -18,10 +18,9 @@ from collections.abc import Iterator
 
 from components.train import local
 from components.train.cluster import Cluster
-from components.train.plan import DEFAULT_IMAGE, Plan, trainer_flags
-from components.train.program import Program
+from components.train.plan import DEFAULT_IMAGE, Plan
+from components.train.program import Program, trainer_options
 from components.train.resources import divide, usable_gpus
-from trainer import options
 from trainer.errors import UserError
 from trainer.flags import positive
 from trainer.machine import usable_cores
@@ -84,7 +83,7 @@ def _docker_plan(args: argparse.Namespace, cluster: Cluster, program: Program) -
     image = args.image or DEFAULT_IMAGE
     mounts = [docker.mount(path, "--mount", writable=True) for path in args.mount or ()]
     if args.command is None:
-        opts = options.parse(trainer_flags(cluster, args.flags))
+        opts = trainer_options(cluster, args.flags)
         for what, path, writable in (("--data-dir", opts.data_dir, False), ("--cache-dir", opts.cache_dir, True)):
             if path and "://" not in path:
                 mounts.append(docker.mount(path, what, writable=writable))
@@ -112,7 +111,7 @@ def _ssh_plan(args: argparse.Namespace, cluster: Cluster, program: Program) -> P
     if args.sync_dst_dir and not args.sync_dst_dir.startswith("/"):
         raise UserError(f"--sync-dst-dir {args.sync_dst_dir}: not an absolute path; begin it with '/'")
     if args.command is None:
-        opts = options.parse(trainer_flags(cluster, args.flags))
+        opts = trainer_options(cluster, args.flags)
         paths = ssh.Paths(code=ssh.our_code(), data_dir=opts.data_dir, job_dir=opts.job_dir)
     else:
         paths = ssh.Paths(code=(args.code, (".",)) if args.code else None)

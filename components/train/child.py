@@ -130,16 +130,21 @@ class Child:
         """
         if not self.replica.cleanup:
             return False
-        self.cleaner = self._popen(self.replica.cleanup, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.cleaner = self._popen(self.replica.cleanup, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        # Not waited for: what it has started may keep it open.
+        os.set_blocking(self.cleaner.stderr.fileno(), False)
         self._kill_at = time.monotonic() + limit_s
         return True
 
-    def cleaned(self) -> bool:
-        """Reaps the cleanup; returns whether it did its work. If not, the guard tries again at the end of the job."""
-        done = self.cleaner.wait() == 0
-        if done:
+    def cleaned(self) -> str:
+        """Reaps the cleanup; returns why it failed, or nothing. The guard tries again at the end of the job."""
+        code = self.cleaner.wait()
+        with self.cleaner.stderr as stderr:
+            said = (stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()
+        if code == 0:
             self._guard.forget(self.replica)
-        return done
+            return ""
+        return said[-1] if said else f"exit code {code}"
 
     def stop(self, wait_s: float, grace_s: float) -> None:
         """Lets it run for `wait_s`, then asks it to end, then after `grace_s` SIGKILL; an earlier time set stays."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -123,15 +124,19 @@ class Cluster:
         return sum(pool.replicas for pool in self.pools.values())
 
     @classmethod
-    def load(cls, name: str | Path) -> Self:
+    def load(cls, name: str | Path, flags: Sequence[str] = ()) -> Self:
         """Reads a cluster file, a job file of AI Platform, or the name of a scale tier.
 
         What is not as the file says is told on standard error.
 
+        Args:
+          name: Path or tier.
+          flags: The trainer's, which may decide the strategy.
+
         Raises:
           UserError: If it is missing, not YAML, or says something that cannot be; names file, place, value and repair.
         """
-        found = strategies.resolve(source.read(name))
+        found = strategies.resolve(source.read(name), flags)
         cluster = cls.of(found)
         notes.tell(found.name, found.notes)
         if found.args or found.job_dir:

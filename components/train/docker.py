@@ -10,7 +10,7 @@ Synopsis:
 Every container sees the job's directories at the paths that they have here, its own in the same working directory, and
 nothing else of this machine. Replicas reach each other as `worker-1:2222`; no port is published.
 
-Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, scheduling but for `max_restarts`; and
+Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, `scheduling.strategy`; and
 SIGSTOP: a container that is paused is found frozen by its silence alone.
 """
 
@@ -119,6 +119,7 @@ def plan_containers(
         setup=((*_CLIENT, "prepare", network, program.job_dir),),
         teardown=(*_CLIENT, "remove", network),
         max_restarts=cluster.scheduling.max_restarts if max_restarts is None else max_restarts,
+        timeout_s=cluster.scheduling.timeout_s,
         reports=program.reports,
         notes=(f"image: {image}; network: {network}", *division.notes),
     )

@@ -52,7 +52,7 @@ def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]]
     page.say(f"{source.name}: {source.kind}")
     page.say(f"strategy {cluster.strategy}: {_MEANING[cluster.strategy]}")
     schedule = cluster.scheduling
-    limit = f"at most {schedule.timeout_s} s" if schedule.timeout_s else "no time limit of its own"
+    limit = f"told to save and end after {schedule.timeout_s} s" if schedule.timeout_s else "no time limit of its own"
     page.say(f"scheduling {schedule.strategy}, {limit}, at most {schedule.max_restarts} restarts after errors")
     if cluster.disk:
         page.say(f"disk of each replica: {cluster.disk.size_gb} GB {cluster.disk.type}")

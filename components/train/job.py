@@ -6,8 +6,8 @@ The supervisor drives it; everything happens in the callbacks of one selector, i
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
+import math
 import os
 import selectors
 import signal
@@ -20,41 +20,19 @@ from components.train.blame import Blame
 from components.train.child import Child
 from components.train.forks import Forks
 from components.train.guard import Guard, kill_marked
+from components.train.patience import Patience
 from components.train.plan import Plan, Replica
 from components.train.policy import SAVED, Budgets, Kind, Progress, kind_of, restarts_all
 from components.train.record import Record
+from components.train.setup import prepare
 from components.train.signals import STOPPING
 from components.train.template import Forked
 from components.train.view import Live, Plain, Row
-from components.train.vitals import Limits
 from trainer import lifeline
+from trainer.errors import UserError
 
+TIMED_OUT = 124  # As of timeout(1).
 _POLL_S = 0.05  # Where the system cannot tell of a process's end.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long replicas are waited for.
-
-    Attributes:
-      stop_s: From SIGTERM to SIGKILL when the job is told to stop or is preempted: replicas save.
-      failure_s: The same when there is nothing to save: after a failure, or after the chief's success.
-      join_s: What workers of a synchronous job have to end by themselves after the chief's success.
-      evaluator_s: The same for the evaluator, which may be at the last checkpoint.
-      cleanup_s: What a replica's cleanup may take.
-      look_s: Between looks at the replicas.
-      fork_after_s: From the first step until a process is made that replicas are forked from; after a failure at once.
-      limits: To judge whether a replica is frozen.
-    """
-
-    stop_s: float = 25.0
-    failure_s: float = 1.0
-    join_s: float = 30.0
-    evaluator_s: float = 300.0
-    cleanup_s: float = 30.0
-    look_s: float = 0.5
-    fork_after_s: float = 5.0
-    limits: Limits = dataclasses.field(default_factory=Limits)
 
 
 class Job:
@@ -78,28 +56,19 @@ class Job:
         self._lone: dict[str, Blame] = {}
         self._failed: tuple[Blame, str] | None = None
         self._chief_done = False
-        self._signals: list[int] = []
+        self._unclean = False  # The chief's last cleanup failed.
+        self._told: list[tuple[str, int]] = []  # To stop: why, and the exit code that follows.
         self._progress = Progress(told=plan.reports)
         self._look_at = self._began = time.monotonic()
+        self._time_out_at = math.inf
 
     def start(self, guard: Guard, signals: socket.socket) -> None:
         """Starts every replica."""
-        self._guard = guard
+        self._guard, self._signals = guard, signals
+        self._time_out_at = time.monotonic() + (self._plan.timeout_s or math.inf)
         self._forks = Forks(self._plan, guard, self._selector, self._patience.fork_after_s)
-        self._selector.register(signals, selectors.EVENT_READ, functools.partial(self._on_signals, signals))
-        self._tell(
-            "start",
-            pid=os.getpid(),
-            strategy=self._plan.strategy,
-            log_dir=self._plan.log_dir,
-            replicas=[
-                {"replica": r.name, "log": os.path.abspath(r.log), "status": r.status and os.path.abspath(r.status)}
-                for r in self._plan.replicas
-            ],
-            max_restarts=self._plan.max_restarts,
-            reports=self._plan.reports,
-            notes=self._plan.notes,
-        )
+        self._selector.register(signals, selectors.EVENT_READ, self._on_signals)
+        self._tell("start", pid=os.getpid(), **self._plan.facts)
         for replica in self._plan.replicas:
             self._start(replica)
 
@@ -118,6 +87,8 @@ class Job:
             for name in [name for name, due in self._due.items() if due <= now and not self._forks.loading]:
                 del self._due[name]
                 self._start(self._replicas[name])
+            if now >= self._time_out_at:
+                self._time_out()
             if now >= self._look_at:
                 self._look(now)
         self._show()
@@ -133,7 +104,7 @@ class Job:
     @property
     def _over(self) -> bool:
         """Whether nobody is to be started again."""
-        return bool(self._chief_done or self._failed or self._signals)
+        return bool(self._chief_done or self._failed or self._told)
 
     def _start(self, replica: Replica) -> None:
         child = Child(replica, self._starts[replica.name], self._guard, self._forks.template)
@@ -152,21 +123,34 @@ class Job:
 
     def _timeout_s(self) -> float:
         due = [] if self._forks.loading else self._due.values()
-        times = [self._look_at, *due, *(child.next_signal_at for child in self._awaited)]
+        times = [self._look_at, self._time_out_at, *due, *(child.next_signal_at for child in self._awaited)]
         wait_s = min(times) - time.monotonic()
         if None in self._awaited.values():
             wait_s = min(wait_s, _POLL_S)
         return max(0.0, wait_s)
 
-    def _on_signals(self, signals: socket.socket) -> None:
-        for number in signals.recv(64):
-            if number not in STOPPING:
-                continue
-            self._signals.append(number)
-            again = len(self._signals) > 1
-            self._tell("stop", signal=signal.Signals(number).name, again=again)
-            self._due.clear()
-            self._stop(self._children.values(), 0 if again else self._patience.stop_s)
+    def _on_signals(self) -> None:
+        for number in self._signals.recv(64):
+            if number in STOPPING:
+                self._on_signal(number)
+
+    def _on_signal(self, number: int) -> None:
+        name = signal.Signals(number).name
+        self._tell("stop", signal=name, again=bool(self._told))
+        self._stop_all(f"told to stop by {name}", 128 + number)
+
+    def _time_out(self) -> None:
+        self._time_out_at = math.inf
+        if not (self._failed or self._told):
+            self._tell("timeout", timeout_s=self._plan.timeout_s)
+            self._stop_all(f"ended by its time limit (scheduling.timeout: {self._plan.timeout_s} s)", TIMED_OUT)
+
+    def _stop_all(self, why: str, exit_code: int) -> None:
+        """Has all save and end, who are not to start again; at once if they were told before."""
+        grace_s = 0 if self._told else self._patience.stop_s
+        self._told.append((why, exit_code))
+        self._due.clear()
+        self._stop(self._children.values(), grace_s)
 
     def _on_output(self, child: Child) -> None:
         if child.exit_code is not None:
@@ -182,8 +166,9 @@ class Job:
             self._selector.unregister(descriptor)
             os.close(descriptor)
         if child.cleaner:
-            if not child.cleaned():
-                self._tell("dirty", replica=child.replica.name, command=" ".join(child.replica.cleanup))
+            if why := child.cleaned():
+                self._tell("dirty", replica=child.replica.name, command=" ".join(child.replica.cleanup), why=why)
+            self._unclean = bool(why) if child.replica.role == "chief" else self._unclean
             self._gone(child)
             return
         with contextlib.suppress(KeyError):  # It may have closed its output long ago.
@@ -255,6 +240,10 @@ class Job:
         """Starts `names` again, or ends the job."""
         reason = self._budgets.charge(blame.kind, blame.exit_code, new_step=self._progress.new_step())
         self._tell("blame", **blame.fields, kind=blame.kind, step=self._progress.step)
+        if not reason and self._plan.level and "chief/0" in names:
+            reason = self._level()
+        if self._told:
+            return
         if not reason:
             kill_marked(*(self._guard.mark(name, self._starts[name] - 1) for name in names))
             self._forks.make()
@@ -276,6 +265,16 @@ class Job:
             self._failed = blame, reason
             self._due.clear()
             self._stop(self._children.values(), self._patience.failure_s)
+
+    def _level(self) -> str:
+        """Has all machines start from the same checkpoints; returns why they cannot, or nothing."""
+        try:
+            number = prepare([self._plan.level], self._guard.mark("setup", 0), self._signals, self._view)
+        except UserError as error:
+            return str(error)
+        if number:
+            self._on_signal(number)
+        return ""
 
     def _wind_down(self) -> None:
         """The chief is done. Under parameter servers the others only serve it, and would for ever."""
@@ -334,8 +333,11 @@ class Job:
             blame, reason = self._failed
             fields = {**blame.fields, "why": reason}
         elif not self._chief_done:
-            fields = {"why": f"told to stop by {signal.Signals(self._signals[0]).name}"}
-            fields["exit_code"] = 128 + self._signals[0]
+            why, exit_code = self._told[0]
+            fields = {"why": why, "exit_code": exit_code}
+        elif self._plan.level and self._unclean:
+            why = "done, but what it made is still on the chief's host; the same command fetches it"
+            fields = {"why": why, "exit_code": 1}
         seconds = round(time.monotonic() - self._began, 3)
         self._tell("end", **{"exit_code": 0, **fields}, step=self._progress.step, seconds=seconds)
         return int(fields.get("exit_code", 0))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 from collections.abc import Mapping, Sequence
 
 from components.train.cluster import Cluster
@@ -69,8 +70,11 @@ class Plan:
       replicas: What to start.
       setup: Commands to run one after another before that, with the job's lock held. What they write to standard error is
         shown; if one fails, its last line there is the error and the job ends.
+      level: Command that has the replicas' machines start from the same checkpoints, where their disks are their own. It
+        runs before all start again, as those of `setup` do; if it fails, the job ends.
       teardown: Command that undoes them once no replica is left, however the job ended; the guard runs it.
       max_restarts: Bound on restarts after errors and, counted apart, after preemptions.
+      timeout_s: From the start of the replicas, whatever starts again, until all are told to stop; None is for ever.
       reports: Whether the program is known to write status files: one that stays away too long is then judged frozen.
       forks: Whether replicas that start again may be forked from a process that has TensorFlow loaded: all run
         `python -m trainer.task` in this interpreter.
@@ -82,8 +86,10 @@ class Plan:
     log_dir: str
     replicas: tuple[Replica, ...]
     setup: tuple[tuple[str, ...], ...] = ()
+    level: tuple[str, ...] = ()
     teardown: tuple[str, ...] = ()
     max_restarts: int = 5
+    timeout_s: int | None = None
     reports: bool = True
     forks: bool = False
     notes: tuple[str, ...] = ()
@@ -92,6 +98,22 @@ class Plan:
     def records_dir(self) -> str:
         """Local directory of the launcher's own lock and journal."""
         return records_dir(self.job_dir, self.log_dir)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the launcher's record says of it."""
+        return {
+            "strategy": self.strategy,
+            "log_dir": self.log_dir,
+            "replicas": [
+                {"replica": r.name, "log": os.path.abspath(r.log), "status": r.status and os.path.abspath(r.status)}
+                for r in self.replicas
+            ],
+            "max_restarts": self.max_restarts,
+            "timeout_s": self.timeout_s,
+            "reports": self.reports,
+            "notes": self.notes,
+        }
 
     def to_json(self) -> str:
         """The plan for people and golden files."""

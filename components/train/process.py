@@ -5,7 +5,7 @@ Synopsis:
     plan = plan_processes(cluster, program, log_dir="jobs/a/replicas", ports=[10001, 10002], division=division)
     exit_code = supervisor.run(plan)
 
-Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, scheduling but for `max_restarts`.
+Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, `scheduling.strategy`.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def plan_processes(
         log_dir=log_dir,
         replicas=tuple(replicas),
         max_restarts=cluster.scheduling.max_restarts if max_restarts is None else max_restarts,
+        timeout_s=cluster.scheduling.timeout_s,
         reports=program.reports,
         # The driver of a GPU does not bear forks; and only Linux ends children with their parent.
         forks=program.reports and division.gpus is None and len(replicas) > 1 and sys.platform == "linux",

@@ -45,12 +45,21 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
     Raises:
       UserError: If a flag is wrong or missing, or names another strategy than the cluster.
     """
-    flags = trainer_flags(cluster, flags)
+    opts = trainer_options(cluster, flags)
+    command = (sys.executable, "-m", "trainer.task", *trainer_flags(cluster, flags))
+    return Program(command=command, env={}, job_dir=opts.job_dir, reports=True)
+
+
+def trainer_options(cluster: Cluster, flags: Sequence[str]) -> options.Options:
+    """What our trainer makes of these flags.
+
+    Raises:
+      UserError: As `trainer_program` does.
+    """
     try:
-        job_dir = options.parse(flags).job_dir
+        return options.parse(trainer_flags(cluster, flags))
     except UserError as error:
         raise UserError(f"trainer flags, behind the '--': {error}") from None
-    return Program(command=(sys.executable, "-m", "trainer.task", *flags), env={}, job_dir=job_dir, reports=True)
 
 
 def own_command(line: str) -> list[str]:

@@ -2,15 +2,16 @@
 
 One JSON object a line, always with `event` and `time` (seconds since the epoch):
 
-    start    pid, strategy, log_dir, replicas (each `replica`, `log`, `status`), max_restarts, reports, notes
+    start    pid, strategy, log_dir, replicas (each `replica`, `log`, `status`), max_restarts, timeout_s, reports, notes
     up       replica, attempt, pid, forked
     frozen   replica, why
     down     replica, attempt, ending, exit_code, seconds
     blame    replica, kind, ending, exit_code, step, log, tail: who died first
     restart  replicas, after (kind), errors, preemptions, max_restarts, backoff_s
     spent    replica, why: an evaluator that is not started again
-    dirty    replica, command: a cleanup that failed
-    stop     signal
+    dirty    replica, command, why: a cleanup that failed
+    stop     signal, again
+    timeout  timeout_s
     end      exit_code, why, replica, ending, log, tail, step, seconds
 """
 
@@ -87,10 +88,12 @@ def in_words(event: Event) -> list[str]:
             return [_restart(event)]
         case {"event": "spent", "replica": name, "why": why}:
             return [f"{name} is not started again: {why}"]
-        case {"event": "dirty", "replica": name, "command": command}:
-            return [f"{name}: what it left could not be removed with: {command}; will try again at the end"]
+        case {"event": "dirty", "replica": name, "why": why}:
+            return [f"{name}: the cleanup after it failed: {why}; will try again at the end"]
         case {"event": "stop", "signal": name, "again": again}:
             return [f"{name}: {'killing' if again else 'stopping'} the replicas"]
+        case {"event": "timeout", "timeout_s": limit_s}:
+            return [f"the time limit (scheduling.timeout: {limit_s} s) is reached: stopping the replicas"]
         case {"event": "end", "replica": name, "ending": ending, "exit_code": code, "why": why, "log": log}:
             last = [f"  {line}" for line in event["tail"]] or ["  (none)"]
             return [f"{name} {_what(code)} first: {ending}; {why}; log: {log}; its last lines:", *last]

@@ -1,7 +1,8 @@
 """Copies directories to the hosts of a job and back; a process of its own.
 
     python -m components.train.ship out REQUEST     # code, dataset, and the job directory if there is one
-    python -m components.train.ship back REQUEST    # the job directory, from the chief's host to here and to the others
+    python -m components.train.ship back REQUEST    # the job directory, from the chief's host to here
+    python -m components.train.ship level REQUEST   # the same if there is more, and then to all hosts
     python -m components.train.ship clean REQUEST   # the copied code
 
 REQUEST is JSON: `hosts` (name to ssh command line; the chief's is the first), `rsync` (whether it may be used), `send` (list
@@ -19,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +30,7 @@ _HERE_ONLY = ("launcher.lock", "launcher.jsonl", "replicas", ".incoming-*")
 _CHECKPOINT = re.compile(r"ckpt-(\d+)\.index")
 _PRUNE = """cd {place}/checkpoints 2>/dev/null || exit 0
 kept={kept}; for name in *; do case $kept in *" $name "*) ;; *) rm -rf -- "$name" ;; esac; done"""
+_TRY_S, _PAUSE_S = 60.0, 3.0
 _NEWEST = "ls {} 2>/dev/null || true"
 
 
@@ -41,17 +44,30 @@ def out(request: dict[str, Any]) -> None:
             print(f"{each['what']} to {name}", file=sys.stderr, flush=True)
             _send(request, name, each["from"], each["to"], each["names"])
         if job:
-            _send(request, name, job["here"], job["there"], ["."], mirror=True)
+            _send_job(request, name)
 
     _everywhere(one, request["hosts"])
 
 
 def back(request: dict[str, Any]) -> None:
-    """Fetches the job directory from the chief's host and gives the others the same."""
-    chief, *others = request["hosts"]
+    """Fetches the job directory from the chief's host."""
     job = request["job"]
-    _fetch(request, chief, job["there"], job["here"])
-    _everywhere(lambda name: _send(request, name, job["here"], job["there"], ["."], mirror=True), others)
+    _fetch(request, next(iter(request["hosts"])), job["there"], job["here"])
+
+
+def level(request: dict[str, Any]) -> None:
+    """Has all hosts, and this machine, hold the checkpoints that the chief's host has; for a minute it tries again."""
+    job, give_up, said = request["job"], time.monotonic() + _TRY_S, ""
+    while True:
+        try:
+            _fetch_if_newer(request, job)
+            return _everywhere(lambda name: _send_job(request, name), request["hosts"])
+        except OSError as error:
+            if time.monotonic() > give_up:
+                raise OSError(f"{error}; hosts without the newest checkpoints cannot go on") from None
+            if not said:
+                print(said := f"{error}; trying again for {_TRY_S:.0f} s", file=sys.stderr, flush=True)
+            time.sleep(_PAUSE_S)
 
 
 def clean(request: dict[str, Any]) -> None:
@@ -68,6 +84,10 @@ def _fetch_if_newer(request: dict[str, Any], job: dict[str, str]) -> None:
     if _newest(there) > _newest(os.listdir(here) if here.is_dir() else []):
         print(f"newer checkpoints from {chief}", file=sys.stderr, flush=True)
         _fetch(request, chief, job["there"], job["here"])
+
+
+def _send_job(request: dict[str, Any], name: str) -> None:
+    _send(request, name, request["job"]["here"], request["job"]["there"], ["."], mirror=True)
 
 
 def _newest(names: Sequence[str]) -> int:
@@ -165,9 +185,10 @@ def _last(text: bytes) -> str:
     return (text.decode("utf-8", "replace").strip().splitlines() or ["no word of why"])[-1]
 
 
-def _main(verb: str, text: str) -> int:
+def main(verb: str, request: dict[str, Any]) -> int:
+    """Does one of the above; returns 0, or 1 after a line that says why not."""
     try:
-        {"out": out, "back": back, "clean": clean}[verb](json.loads(text))
+        {"out": out, "back": back, "level": level, "clean": clean}[verb](request)
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -175,4 +196,4 @@ def _main(verb: str, text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1], json.loads(sys.argv[2])))

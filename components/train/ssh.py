@@ -10,7 +10,7 @@ and dataset are the same there. Our code, or the user's, is copied to each host 
 the hosts share, `sync_dir` names a directory on their disks: the dataset is copied into it before, checkpoints come back from
 the chief's host whenever the job stops, and go out to all.
 
-Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, scheduling but for `max_restarts`; and
+Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, `scheduling.strategy`; and
 SIGSTOP: a replica that is stopped is found frozen by its silence alone.
 """
 
@@ -178,8 +178,10 @@ def plan_hosts(
         log_dir=log_dir,
         replicas=tuple(sorted(replicas, key=lambda replica: list(cluster.pools).index(replica.role))),
         setup=((*_SHIP, "out", json.dumps(shipping)),) if send or shipping["job"] else (),
+        level=(*_SHIP, "level", json.dumps(shipping)) if shipping["job"] else (),
         teardown=(*_SHIP, "clean", json.dumps(shipping)) if paths.code else (),
         max_restarts=cluster.scheduling.max_restarts if max_restarts is None else max_restarts,
+        timeout_s=cluster.scheduling.timeout_s,
         reports=program.reports,
         notes=(*notes, *more),
     )

@@ -75,14 +75,15 @@ def run(request: dict[str, Any]) -> int:
 
 
 def clean(request: dict[str, Any]) -> int:
-    """Kills what is left of the replica on its host; returns 0 if nothing is."""
+    """Kills what is left of the replica on its host, and brings back what it made; returns 0 if all of that is done."""
     message = remote.message("keeper.py", {"mark": request["mark"]})
     code = subprocess.run(
         request["ssh"], input=message, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ).returncode
-    if request["back"]:
-        ship.back(request["back"])
-    return code
+    if code:
+        print(f"host {request['host']}: cannot end what runs there", file=sys.stderr)
+    fetched = ship.main("back", request["back"]) if request["back"] else 0
+    return code or fetched
 
 
 def _say(process: subprocess.Popen[bytes], **words: Any) -> None:

@@ -18,8 +18,9 @@ import selectors
 import signal
 
 from components.train.guard import guarding
-from components.train.job import Job, Patience
+from components.train.job import Job
 from components.train.job_lock import locked
+from components.train.patience import Patience
 from components.train.plan import Plan
 from components.train.record import Record
 from components.train.setup import prepare

@@ -26,9 +26,11 @@ from components.train.view import Row
 
 # The longest that a phase of ours goes without a word, with room to spare: a first call compiles, reading checks the
 # whole dataset, and replicas wait for each other (--start-timeout-s, 600 s) and then name the missing themselves.
-# Phases that are not here (a server that only waits to be told, the end) may be silent for ever.
+# A server beats by itself, so its silence says that its process does not run at all; one whose TensorFlow hangs is noticed
+# by the chief's silence. Phases that are not here (the end, those of other programs) may be silent for ever.
 _SILENCE_S = {
     "starting": 900.0,
+    "serving": 60.0,
     "training": 300.0,
     "saving": 600.0,
     "evaluating": 1800.0,

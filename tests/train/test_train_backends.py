@@ -37,7 +37,7 @@ def test_a_three_line_program_of_the_users_own_runs(clients: Clients, backend: s
     for role in ("chief", "worker"):
         assert f"{role}/0 | {role} 0 ['a b', \"it's\"]" in out
     assert not list(clients.path.glob("*.pid")) and not list(clients.path.glob("*.network"))
-    assert not re.search(r"could not be removed|lost", out)
+    assert not re.search(r"cleanup after it failed|lost", out)
 
 
 def test_exit_code_and_last_words_of_the_first_failure_come_back(clients: Clients):
@@ -121,6 +121,18 @@ def test_containers_see_only_the_directories_of_the_job(clients: Clients, capsys
     config = json.loads(plan["replicas"][1]["env"]["TF_CONFIG"])
     assert config["cluster"] == {"chief": ["chief-0:2222"], "worker": ["worker-0:2222"]}
     assert not job.exists()
+
+
+@pytest.mark.parametrize("backend", ["process", *ELSEWHERE])
+def test_time_limit_of_the_cluster_file_is_in_every_plan(
+    clients: Clients, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, backend: str
+):
+    use(clients, monkeypatch)
+    with open(clients.path / "sync.yaml", "a") as file:
+        file.write("scheduling: {timeout: 2m}\n")
+    own = ["--command", "true", "--job-dir", str(clients.path / "job")]
+    assert main([*clients.flags(backend), "--dry-run", *own]) == 0
+    assert json.loads(capsys.readouterr().out)["timeout_s"] == 120
 
 
 def test_no_engine_and_no_image_are_told_in_one_line(clients: Clients, refused, monkeypatch: pytest.MonkeyPatch):

@@ -14,7 +14,8 @@ BAD = list(bad_files())
 def launch(directory: Path, text: str) -> None:
     path = directory / "cluster.yaml"
     path.write_text(text)
-    main(["--cluster", str(path), "--dry-run", "--backend", "vertex", "--image", "image", "--", "--job-dir", "job"])
+    flags = ["--data-dir", "data", "--job-dir", "job", "--train-steps", "9"]
+    main(["--cluster", str(path), "--dry-run", "--backend", "vertex", "--image", "image", "--", *flags])
 
 
 @pytest.mark.parametrize("text", GOOD, ids=["ours", "AI Platform's"])

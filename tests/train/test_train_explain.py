@@ -54,11 +54,11 @@ def test_the_cluster_file_that_it_prints_means_the_same(capsys: pytest.CaptureFi
         text = out.partition("The same as a cluster file\n")[2].partition("\n\n")[0]
         (tmp_path / "cluster.yaml").write_text(text)
         sync = ["--strategy", "multi_worker_mirrored"] if "--sync" in path.read_text() else []
-        assert main(["--cluster", str(path), "--backend", "vertex", "--image", "i", "--dry-run", *sync]) == 0
+        vertex = ["--backend", "vertex", "--image", "i", "--dry-run"]
+        flags = ["--", "--data-dir", "gs://b/d", "--job-dir", "gs://b/j", "--train-steps", "9"]
+        assert main(["--cluster", str(path), *vertex, *sync, *flags]) == 0
         pools = [spec["machine_spec"] for spec in json.loads(capsys.readouterr().out)]
-        assert (
-            main(["--cluster", str(tmp_path / "cluster.yaml"), "--backend", "vertex", "--image", "i", "--dry-run"]) == 0
-        )
+        assert main(["--cluster", str(tmp_path / "cluster.yaml"), *vertex, *flags]) == 0
         assert [spec["machine_spec"] for spec in json.loads(capsys.readouterr().out)] == pools
 
 
@@ -98,7 +98,8 @@ def test_vertex_dry_run_prints_json_alone_and_notes_beside_it(capsys: pytest.Cap
     out, err = capsys.readouterr()
     specs = json.loads(out)
     assert [spec["replica_count"] for spec in specs] == [1, 4, 1]  # --sync among its args: no parameter servers
-    flags = ["--train-steps", "1000", "--job-dir", "gs://my-bucket/census", "--strategy", "multi_worker_mirrored"]
+    flags = ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--job-dir", "gs://my-bucket/census"]
+    flags += ["--strategy", "multi_worker_mirrored"]
     assert specs[0]["container_spec"]["args"] == flags
     assert specs[0]["disk_spec"] == {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": 500}
     assert (
@@ -111,7 +112,7 @@ def test_own_program_gets_its_arguments_as_they_are(capsys: pytest.CaptureFixtur
     out = output(capsys, *args, "--command", "python -m mine --x 'a b'")
     container = json.loads(out)[2]["container_spec"]
     assert container["command"] == ["python", "-m", "mine", "--x", "a b"]
-    assert container["args"] == ["--train-steps", "1000", "--sync"]
+    assert container["args"] == ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--sync"]
 
 
 @pytest.mark.parametrize(

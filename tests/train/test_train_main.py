@@ -46,7 +46,8 @@ def test_log_dir_moves_logs_and_status_files(capsys: pytest.CaptureFixture):
 
 
 def test_vertex_dry_run_prints_the_pools(capsys: pytest.CaptureFixture):
-    args = ["--backend", "vertex", "--image", "image", "--", "--job-dir", "gs://bucket/a"]
+    flags = ["--data-dir", "gs://bucket/data", "--job-dir", "gs://bucket/a", "--train-steps", "9"]
+    args = ["--backend", "vertex", "--image", "image", "--", *flags]
     pools = dry_run(capsys, "vertex-sync", *args)
     machine = {"machine_type": "n1-standard-8", "accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 1}
     assert pools == [
@@ -56,7 +57,7 @@ def test_vertex_dry_run_prints_the_pools(capsys: pytest.CaptureFixture):
             "container_spec": {
                 "image_uri": "image",
                 "command": ["python", "-m", "trainer.task"],
-                "args": ["--job-dir", "gs://bucket/a", "--strategy", "multi_worker_mirrored"],
+                "args": [*flags, "--strategy", "multi_worker_mirrored"],
                 "env": [{"name": "TRAINER_POOL_ROLES", "value": "chief,worker"}],
             },
         }
@@ -89,6 +90,28 @@ def test_vertex_dry_run_prints_the_pools(capsys: pytest.CaptureFixture):
 def test_arguments_that_cannot_work_are_user_errors(args: list[str], says: str):
     with pytest.raises(UserError, match=re.escape(says)):
         main(["--cluster", str(CLUSTERS / "local.yaml"), *args])
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "the following arguments are required: --data-dir, --job-dir"),
+        (
+            ["--job-dir", "gs://bucket/a", "--data-dir", "gs://bucket/data"],
+            "give either --train-steps or --train-epochs",
+        ),
+        ([*DATA, "--job-dir", "gs://bucket/a", "--learning-rat", "1"], "unrecognized arguments: --learning-rat 1"),
+        ([*DATA, "--job-dir", "gs://bucket/a", "--learning-rate", "0"], "'0' is not a number greater than 0"),
+        ([*DATA, "--job-dir", "gs://bucket/a", "--model", "cnm"], "unknown --model 'cnm'; did you mean 'cnn'?"),
+    ],
+)
+def test_vertex_refuses_what_the_trainer_would_before_there_is_a_job(
+    capsys: pytest.CaptureFixture, flags: list[str], says: str
+):
+    args = ["--cluster", str(CLUSTERS / "vertex-sync.yaml"), "--backend", "vertex", "--image", "i", "--dry-run"]
+    with pytest.raises(UserError, match=re.escape(says)):
+        main([*args, "--", *flags])
+    assert not capsys.readouterr().out
 
 
 def test_command_line_tells_a_user_error_in_one_line_with_code_2():

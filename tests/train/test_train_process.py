@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+
+import pytest
 
 from components.train.cluster import Accelerator, Cluster, Pool, Scheduling
 from components.train.plan import Plan
@@ -67,6 +70,13 @@ def test_trainer_understands_every_replicas_environment():
         assert (member.role, member.index) == (replica.role, replica.index)
         assert member.default_strategy == "parameter_server"
         assert "evaluator" not in member.addresses
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_trainer_starts_no_thread_before_it_can_block_sigterm():
+    """A library's thread that does not block it lets the signal end the replica before anything is saved."""
+    code = "import os, sys, trainer.task; sys.exit(len(os.listdir('/proc/self/task')))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 1
 
 
 def test_single_replica_has_no_tf_config_and_needs_no_port():

@@ -154,6 +154,27 @@ def test_program_that_writes_no_status_is_not_judged_by_it(bench: Bench):
     assert not bench.events("frozen")
 
 
+def test_time_limit_has_all_save_and_end_with_124_whatever_has_started_again(bench: Bench):
+    works = once(bench, "time.sleep(0.7); sys.exit(7)")
+    plan = bench.plan(SYNC, max_restarts=1, chief_0=ON_TERM + works, worker_0=ON_TERM + "time.sleep(60)")
+    patience = dataclasses.replace(QUICK, stop_s=10, failure_s=0.1)
+    code, lines = bench.run(dataclasses.replace(plan, timeout_s=1), patience)
+    assert code == 124
+    assert "the time limit (scheduling.timeout: 1 s) is reached: stopping the replicas" in of("launcher", lines)
+    (start,), (limit,), (end,) = bench.events("start"), bench.events("timeout"), bench.events("end")
+    assert 0.99 < limit["time"] - start["time"] < 1.6  # A clock that began again would say 1.7.
+    assert {event["exit_code"] for event in bench.events("down")[-3:]} == {143}
+    assert (end["why"], end["exit_code"]) == ("ended by its time limit (scheduling.timeout: 1 s)", 124)
+
+
+def test_chief_that_is_done_before_the_time_limit_has_succeeded_though_the_evaluator_is_stopped_by_it(bench: Bench):
+    patience = dataclasses.replace(QUICK, evaluator_s=60, stop_s=10)
+    plan = bench.plan(EVALUATED, chief_0="", evaluator_0=ON_TERM + "time.sleep(60)")
+    code, _ = bench.run(dataclasses.replace(plan, timeout_s=1), patience)
+    assert code == 0
+    assert [(e["replica"], e["exit_code"]) for e in bench.events("down")] == [("chief/0", 0), ("evaluator/0", 143)]
+
+
 def test_evaluator_starts_again_alone_and_its_end_does_not_end_the_job(bench: Bench):
     log = bench.path / "launcher.jsonl"
     plan = bench.plan(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.train.job import Patience
+from components.train.patience import Patience
 from components.train.vitals import Limits
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +39,7 @@ def test_figures_are_those_of_the_code():
         f"stopped for {limits.stopped_s:.0f} s is frozen",
         f"not up after {limits.start_s:.0f} s",
         f"{limits.silence_s['training']:.0f} s in training, {limits.silence_s['saving']:.0f} s in\n  saving",
+        f"frozen after {limits.silence_s['serving']:.0f} s without",
         f"made {patience.fork_after_s:.0f} s after the first",
     ):
         assert said in TEXT, said

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from train_clients import Clients
 
-from components.train.ship import back, clean, out
+from components.train import ship
+from components.train.ship import back, clean, level, out
 
 
 @pytest.fixture(params=["tar", "rsync"])
@@ -85,6 +86,39 @@ def test_job_comes_back_as_the_chief_has_it_and_the_launchers_files_stay(request
     assert Path(here, "model", "saved_model.pb").read_text() == "m"
     assert Path(here, "launcher.jsonl").read_text() == "mine"
     assert not list(Path(here).glob(".incoming*"))
+
+
+def test_hosts_are_levelled_to_what_the_chief_has(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    Path(here).mkdir()
+    out(request_)
+    checkpoint(there, 200)
+    level(request_)
+    assert steps(here) == steps(there) == ["ckpt-200"]
+
+
+def test_levelling_is_tried_again_until_a_host_is_back(
+    request_: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+):
+    monkeypatch.setattr(ship, "_PAUSE_S", 0.01)
+    here, ssh = Path(request_["job"]["here"]), request_["hosts"]["two"][0]
+    here.mkdir()
+    reboots = here.with_name("reboots")
+    reboots.write_text(
+        f"#!/bin/sh\necho >> '{here}.calls'; [ $(wc -l < '{here}.calls') -gt 2 ] || exit 255\nexec {ssh} \"$@\""
+    )
+    reboots.chmod(0o755)
+    request_["hosts"]["two"][0] = str(reboots)
+    level(request_)
+    assert capfd.readouterr().err == "host two: no word of why; trying again for 60 s\n"
+
+
+def test_host_that_stays_away_from_levelling_is_named(request_: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ship, "_TRY_S", 0.0)
+    request_["hosts"]["dead"] = [request_["hosts"]["one"][0], "-T", "dead"]
+    Path(request_["job"]["here"]).mkdir()
+    with pytest.raises(OSError, match=r"host dead: ssh: .*; hosts without the newest checkpoints cannot go on"):
+        level(request_)
 
 
 def test_a_host_that_lost_its_disk_costs_no_checkpoint(request_: dict[str, Any]):

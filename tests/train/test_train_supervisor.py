@@ -12,7 +12,7 @@ import pytest
 from train_fakes import LIMITS, ONE, PS, SYNC, Bench, of, wait_until
 
 from components.train.cluster import Cluster, Pool
-from components.train.job import Patience
+from components.train.patience import Patience
 from trainer.errors import UserError
 
 SLOW = Patience(stop_s=30, failure_s=30, join_s=30, evaluator_s=30, limits=LIMITS)

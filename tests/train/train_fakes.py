@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from components.train.cluster import Cluster, Pool
-from components.train.job import Patience
+from components.train.patience import Patience
 from components.train.plan import Plan
 from components.train.process import plan_processes
 from components.train.program import Program
