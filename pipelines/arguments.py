@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import pathlib
 from typing import Any
 
@@ -13,7 +14,9 @@ from components.convert.options import Options as ConvertOptions
 from components.convert.source import find_reader, source_digest
 from components.evaluate.gate import thresholds
 from components.train.cluster import Cluster
-from trainer import manifest, models, options
+from components.train.plan import trainer_flags
+from components.train.strategies import SYNC
+from trainer import framing, manifest, models, options
 from trainer import summary as trainer_summary
 from trainer.errors import UserError
 
@@ -27,7 +30,7 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     data = p.add_argument_group("data")
     data.add_argument("--dataset", default=d.dataset, help="name of the dataset")
     data.add_argument("--source", default="", help="its files: a directory, or a table's CSV file (digits is built in)")
-    data.add_argument("--schema", default="", help="file that says what the columns of --dataset csv are")
+    data.add_argument("--schema", default="", help="file that says what --dataset csv or tfrecord holds")
     data.add_argument("--image-size", default="", metavar="HEIGHTxWIDTH", help="that a model gets of image files")
     data.add_argument(
         "--encoding", default="", choices=("raw", "source"), help="of image files (by their sizes without)"
@@ -79,20 +82,22 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
         *("--batch-size", str(args.batch_size)),
         *("--seed", str(args.seed)),
         *(["--deterministic"] if deterministic else []),
-        *args.trainer_flags,
+        *(flag for flag in args.trainer_flags if flag != SYNC),  # the cluster's strategy by now
     ]
     # Read once here so that a mistake is told now, and not by a replica some minutes later.
-    known = ["--data-dir", "-", "--job-dir", "-", "--strategy", cluster.strategy]
-    parsed = options.parse([*known, *trainer_args])
-    if (parsed.data_dir, parsed.job_dir, parsed.strategy) != ("-", "-", cluster.strategy):
-        raise UserError("--data-dir, --job-dir and --strategy come from the pipeline; leave them out behind the --")
+    parsed = options.parse(["--data-dir", "-", "--job-dir", "-", *trainer_flags(cluster, trainer_args)])
+    if (parsed.data_dir, parsed.job_dir) != ("-", "-"):
+        raise UserError("--data-dir and --job-dir come from the pipeline; leave them out behind the --")
     name, schema = args.dataset.replace(":", "-").replace("/", "-"), ""
     if args.schema:
         name = schema_file.load(pathlib.Path(args.schema)).name
         # The text: a file of this machine is not where the steps run.
         schema = pathlib.Path(args.schema).read_text(encoding="utf-8")
-    if getattr(find_reader(args.dataset, schema=args.schema or None), "schema", "") is None:
-        raise UserError(f"--dataset {args.dataset} needs --schema FILE, which says what the columns are")
+    reader = find_reader(args.dataset, schema=args.schema or None)
+    if getattr(reader, "schema", "") is None:
+        if os.path.exists(source):
+            reader.files(source)  # refuses too, and may know what a schema would say
+        raise UserError(f"--dataset {args.dataset} needs --schema FILE, which says what it holds")
     thresholds(args.min_accuracy, args.min_auc)
     convert = ConvertOptions(
         dataset=args.dataset,
@@ -139,8 +144,9 @@ def cache_key(dataset: str, source: str, schema: str = "") -> str:
       UserError: If the dataset is unknown or its files are missing.
     """
     digest = hashlib.sha256(source_digest(dataset, source or None, schema or None).encode())
-    for path in sorted(pathlib.Path(components.convert.__file__).parent.glob("*.py")):
+    code = pathlib.Path(components.convert.__file__).parent
+    for path in sorted([*code.glob("*.py"), *code.glob("templates/*")]):
         digest.update(path.read_bytes())
-    for module in (manifest, trainer_summary):
+    for module in (framing, manifest, trainer_summary):
         digest.update(pathlib.Path(module.__file__).read_bytes())
     return digest.hexdigest()

@@ -15,7 +15,8 @@ import warnings
 
 from kfp import local
 
-from pipelines.record import CACHE, RunRecord
+from pipelines.cache import CACHE
+from pipelines.record import RunRecord
 from pipelines.training import build
 from trainer.lifeline import owner_pid, watch
 

@@ -15,7 +15,6 @@ import psutil
 from trainer.files import write_text
 
 FILE = "run.json"
-CACHE = ".cache"  # beside the runs: results of cached steps are shared by all of them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

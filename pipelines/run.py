@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -19,13 +20,16 @@ from components.register.registry import Registry
 from components.train.cluster import Cluster
 from pipelines import summary
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, cache_key, pipeline_arguments
+from pipelines.cache import forget_damaged
 from pipelines.progress import Progress
 from pipelines.record import RunRecord, new_run_dir, this_process
-from pipelines.steps import FAILED, Steps
+from pipelines.steps import CACHED, FAILED, Steps
 from trainer.errors import Parser, UserError, run_cli
 from trainer.lifeline import OWNER_PID, watch
 
 _STOP_S = 20.0
+# What steps and replicas say of mistakes that are the user's to mend.
+_MEND = re.compile(r"(?:UserError: |^\S+ \| error: )(.*)", re.MULTILINE)
 
 
 def main() -> int:
@@ -42,14 +46,15 @@ def main() -> int:
     seconds = time.monotonic() - started
     if status == "succeeded" and not (run_dir / "job" / "DONE.json").exists():
         status = "failed"  # kfp's DockerRunner takes a container that vanished for one that succeeded
-    result = summary.write(run_dir, record, steps, status, seconds)
+    reason = _reason(steps, run_dir) if status == "failed" else None
+    result = summary.write(run_dir, record, steps, status, seconds, reason)
     if status == "succeeded":
         _tell(result)
         return 0
     if status == "interrupted":
         _say(f"interrupted; what there is so far is in {_shown(run_dir)}", file=sys.stderr)
         return 130
-    return _explain(steps, run_dir)
+    return _explain(reason, steps, run_dir)
 
 
 def _parser() -> Parser:
@@ -73,7 +78,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     """Checks everything, and only then makes the run's directory."""
     if args.runner == "docker" and not args.image:
         raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
-    cluster = Cluster.load(args.cluster)
+    cluster = Cluster.load(args.cluster, args.trainer_flags)
     source = str(pathlib.Path(args.source).resolve()) if args.source else ""
     arguments = pipeline_arguments(args, cluster, source)
     key = cache_key(args.dataset, args.source, args.schema)
@@ -192,21 +197,33 @@ def _reasons(result: dict) -> list[str]:
     return json.loads(path.read_text(encoding="utf-8"))["decision"]["reasons"]
 
 
-def _explain(steps: Steps, run_dir: pathlib.Path) -> int:
+def _reason(steps: Steps, run_dir: pathlib.Path) -> str | None:
+    """What the step that failed says is for the user to mend, if it says so."""
+    if not (failed := steps.failed):
+        return None
+    mend = _MEND.findall(_log(run_dir, failed.name).read_text(encoding="utf-8"))
+    return f"step {failed.name}: {mend[-1]}" if mend else None
+
+
+def _explain(reason: str | None, steps: Steps, run_dir: pathlib.Path) -> int:
     """Says which step failed, in its own last words. Returns the exit code: 2 for what the user can mend."""
-    failed = next((step for step in steps.seen.values() if step.status == FAILED), None)
-    log = run_dir / "logs" / f"{failed.name if failed else 'pipeline'}.log"
-    lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()] if log.exists() else []
-    if mend := [line.split("UserError: ", 1)[1] for line in lines if "UserError: " in line and failed]:
-        _say(f"error: step {failed.name}: {mend[-1]} (all of it: {_shown(log)})", file=sys.stderr)
-        return 2
-    _say(
-        f"step {failed.name} failed; its last lines:" if failed else "the run failed; its last lines:", file=sys.stderr
-    )
-    for line in lines[-12:]:
-        _say(f"  {line}", file=sys.stderr)
-    _say(f"all of it: {_shown(log)}", file=sys.stderr)
-    return 1
+    failed = steps.failed
+    log = _log(run_dir, failed.name if failed else "pipeline")
+    if reason:
+        _say(f"error: {reason} (all of it: {_shown(log)})", file=sys.stderr)
+    else:
+        lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()] if log.exists() else []
+        what = f"step {failed.name}" if failed else "the run"
+        _say("\n  ".join([f"{what} failed; its last lines:", *lines[-12:]]), file=sys.stderr)
+        _say(f"all of it: {_shown(log)}", file=sys.stderr)
+    if any(step.status == CACHED for step in steps.seen.values()):
+        for dataset in forget_damaged(run_dir.parent):
+            _say(f"{_shown(dataset)}, made by an earlier run, is damaged; the next run converts again", file=sys.stderr)
+    return 2 if reason else 1
+
+
+def _log(run_dir: pathlib.Path, name: str) -> pathlib.Path:
+    return run_dir / "logs" / f"{name}.log"
 
 
 def _say(text: str, file=None) -> None:

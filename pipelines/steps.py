@@ -48,6 +48,11 @@ class Steps:
         """The step that is running; kfp.local runs one at a time."""
         return next((s for s in self.seen.values() if s.status == RUNNING), None)
 
+    @property
+    def failed(self) -> Step | None:
+        """The first step that failed, if one did."""
+        return next((s for s in self.seen.values() if s.status == FAILED), None)
+
     def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:
         """Reads to the end; yields a step whenever it starts or ends."""
         part: IO[str] | None = None

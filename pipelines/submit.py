@@ -134,7 +134,7 @@ def prepare(args: argparse.Namespace) -> Submission:
     for flag, (form, meaning) in _FORMS.items():
         if not form.fullmatch(getattr(args, flag) or ""):
             raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}")
-    cluster = Cluster.load(args.cluster)
+    cluster = Cluster.load(args.cluster, args.trainer_flags)
     arguments = pipeline_arguments(args, cluster, source=mounted(args.source) if args.source else "")
     registry = f"vertex://{args.project}/{args.location}"
     spec, image = _spec(args, "" if args.dry_run else _parent_model(registry, arguments["name"]))

@@ -23,7 +23,9 @@ FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
 _TEMPLATES = templates("pipelines")
 
 
-def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, seconds: float) -> dict[str, Any]:
+def write(
+    run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, seconds: float, reason: str | None
+) -> dict[str, Any]:
     """Gathers what the run left and writes `summary.json` and `report.html`. Returns the summary.
 
     Args:
@@ -32,6 +34,7 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
       steps: What became of each step.
       status: `succeeded`, `failed` or `interrupted`.
       seconds: Wall time of the run.
+      reason: Why it failed, if that is the user's to mend.
     """
     evaluation = _evaluation(run_dir)
     journal = _journal(run_dir / "job")
@@ -42,6 +45,7 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
     summary = {
         "run": record.id,
         "status": status,
+        "reason": reason,
         "seconds": round(seconds, 1),
         "steps": [{"name": s.name, "status": s.status, "seconds": round(s.seconds, 1)} for s in steps.seen.values()],
         "metrics": evaluation["metrics"] if evaluation else {},

@@ -123,16 +123,19 @@ def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_eviden
         done = command("pipelines/run.py", *flags(place), "--cluster", "clusters/local.yaml")
     finally:
         shard.write_bytes(good)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "step train failed" in done.stderr
-    assert f"{shard} is not the file that the manifest lists" in done.stderr
+    assert done.returncode == 2, done.stdout + done.stderr
+    reason = f"step train: {shard} is not the file that the manifest lists"
+    assert f"error: {reason}" in done.stderr
+    assert "made by an earlier run, is damaged; the next run converts again" in done.stderr
+    assert not [note for note in (place / "runs/.cache").glob("*.json") if str(dataset) in note.read_text()]
     assert "logs/train.log" in done.stderr
     run = newest(place)
     told = summary(run)
     assert told["status"] == "failed"
     assert {s["name"]: s["status"] for s in told["steps"]}["cleanup"] == "succeeded"
     assert (run / "tmp").exists()
-    assert (run / "report.html").exists()
+    assert told["reason"].startswith(reason)
+    assert told["reason"][:60] in (run / "report.html").read_text()
 
 
 def start(place: pathlib.Path, *more: object, parent: str = "") -> tuple[subprocess.Popen[bytes], int]:

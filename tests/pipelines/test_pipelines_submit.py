@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from google.cloud import aiplatform
@@ -70,6 +71,8 @@ def test_a_second_run_adds_a_version_to_the_model_of_the_first(vertex, in_tmp):
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
         (["--image", IMAGE, "--dataset", "idx"], "needs --source"),
+        (["--image", IMAGE, "--", "--no-such-flag"], "unrecognized arguments: --no-such-flag"),
+        (["--image", IMAGE, "--", "--strategy", "parameter_server"], "the cluster file says"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_sent(vertex, in_tmp, flags, message):
@@ -78,8 +81,19 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(vertex, in_tmp, fla
     assert aiplatform.PipelineJob.list() == []
 
 
-def test_the_dry_run_needs_no_account_and_says_what_stands_in(command, in_tmp):
-    done = command("pipelines/submit.py", "--dry-run", GOOGLE_CLOUD_PROJECT="")
-    assert done.returncode == 0, done.stderr
-    assert "--project, --bucket, --image not given" in done.stderr
-    assert json.loads(done.stdout)["parent"] == "projects/my-project/locations/us-central1"
+def test_synchronous_training_drops_the_parameter_servers_as_everywhere(vertex, in_tmp, capsys):
+    values = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--", "--sync").arguments
+    cluster = json.loads(values["cluster"])
+    assert cluster["strategy"] == "multi_worker_mirrored" and "ps" not in cluster
+    assert "--sync" not in values["trainer_args"] and "--deterministic" in values["trainer_args"]
+    assert "replaced: clusters/vertex-ps.yaml: --sync: the parameter servers are dropped" in capsys.readouterr().err
+
+
+def test_the_dry_run_needs_no_account_and_says_what_stands_in(in_tmp, monkeypatch, capsys):
+    for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "argv", ["pipelines/submit.py", "--dry-run"])
+    assert submit.main() == 0
+    told = capsys.readouterr()
+    assert "--project, --bucket, --image not given" in told.err
+    assert json.loads(told.out)["parent"] == "projects/my-project/locations/us-central1"
