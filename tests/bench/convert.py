@@ -1,6 +1,6 @@
 """Writing TFRecord against the usual ways: a loop over `tf.train.Example`, and the builder of TensorFlow Datasets.
 
-Images are as many and as large as CIFAR-10's, with random pixels; rows are like those of the taxi trips.
+Images are CIFAR-10's if they are at hand, else random ones of that number and size; rows are like those of the taxi trips.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
 
-from components.convert import tfrecord, workers
 from components.convert.cifar import CIFAR10
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.machine import usable_cores
+from tests.bench.race import Child
 
 Contestants = Mapping[str, Callable[[], float]]
 
 EXAMPLES, TESTS, SHAPE = 50_000, 10_000, (32, 32, 3)
-TFDS_EXAMPLES = 200, 1700  # what both have in common, the start, is not counted
+SOURCE = pathlib.Path(__file__).parents[2] / "../shared/data/cifar10/cifar-10-batches-bin.tar.xz"
 ROWS, USUAL_ROWS = 300_000, 15_000
 
 random = np.random.default_rng(0)
@@ -37,13 +36,8 @@ random = np.random.default_rng(0)
 
 def images() -> Contestants:
     """The training images: our writer, and the whole command, which also reads them and 10,000 more for tests."""
-    pixels, labels = _images()
     root = pathlib.Path(tempfile.mkdtemp())
-    for names, count in ((CIFAR10.files_of["train"], EXAMPLES // 5), (CIFAR10.files_of["test"], TESTS)):
-        for name in names:
-            records = random.integers(0, 256, (count, 3073), np.uint8)
-            records[:, 0] %= 10
-            records.tofile(root / name)
+    pixels, labels = _images(root)
 
     def usual() -> float:
         with tf.io.TFRecordWriter(os.fspath(root / "usual.tfrecord")) as writer:
@@ -60,25 +54,24 @@ def images() -> Contestants:
         return EXAMPLES + TESTS
 
     return {
-        "our writer": _ours(pixels, labels, root),
+        "our writer": Child("tests.bench.write", *_saved(pixels, labels, root)),
         "whole command, 60,000 records": command,
         "tf.train.Example loop": usual,
     }
 
 
 def builder() -> Contestants:
-    """The training images: our writer against TensorFlow Datasets, which takes fewer; its start is not counted."""
+    """The training images: our writer against TensorFlow Datasets."""
     import tensorflow_datasets as tfds
 
-    pixels, labels = _images()
     root = pathlib.Path(tempfile.mkdtemp())
+    pixels, labels = _images(root)
 
     class Made(tfds.core.GeneratorBasedBuilder):
         """Images as the set `cifar10` there has them."""
 
         VERSION = tfds.core.Version("1.0.0")
         pkg_dir_path = root
-        examples = 0
 
         def _info(self):
             features = {"image": tfds.features.Image(shape=SHAPE), "label": tfds.features.ClassLabel(num_classes=10)}
@@ -88,24 +81,17 @@ def builder() -> Contestants:
             return {"train": self._generate_examples()}
 
         def _generate_examples(self):
-            for i in range(Made.examples):
+            for i in range(EXAMPLES):
                 yield i, {"image": pixels[i], "label": labels[i]}
 
-    def seconds(examples: int) -> float:
-        shutil.rmtree(root / "tfds", ignore_errors=True)
-        Made.examples = examples
-        start = time.perf_counter()
-        Made(data_dir=root / "tfds").download_and_prepare()
-        return time.perf_counter() - start
-
     def theirs() -> float:
-        start = time.perf_counter()
-        few, many = map(seconds, TFDS_EXAMPLES)
-        rate = (TFDS_EXAMPLES[1] - TFDS_EXAMPLES[0]) / (many - few)
-        return rate * (time.perf_counter() - start)
+        shutil.rmtree(root / "tfds", ignore_errors=True)
+        Made(data_dir=root / "tfds").download_and_prepare()
+        return EXAMPLES
 
     tfds.disable_progress_bar()
-    return {"our writer": _ours(pixels, labels, root), "TensorFlow Datasets' builder": theirs}
+    ours = Child("tests.bench.write", *_saved(pixels, labels, root))
+    return {"our writer": ours, "TensorFlow Datasets' builder": theirs}
 
 
 def rows() -> Contestants:
@@ -138,24 +124,32 @@ def rows() -> Contestants:
     }
 
 
-def _images() -> tuple[np.ndarray, np.ndarray]:
-    return random.integers(0, 256, (EXAMPLES, *SHAPE), np.uint8), random.integers(0, 10, EXAMPLES)
+def _images(root: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
+    """Puts the original files into a directory; returns the training images, uint8 [N, 32, 32, 3], and labels [N]."""
+    if SOURCE.exists():
+        with tarfile.open(SOURCE) as archive:
+            for member in archive:
+                if member.name.endswith(".bin"):
+                    (root / os.path.basename(member.name)).write_bytes(archive.extractfile(member).read())
+    else:
+        for names, count in ((CIFAR10.files_of["train"], EXAMPLES // 5), (CIFAR10.files_of["test"], TESTS)):
+            for name in names:
+                records = random.integers(0, 256, (count, 3073), np.uint8)
+                records[:, 0] %= 10
+                records.tofile(root / name)
+    records = np.concatenate([np.fromfile(root / name, np.uint8) for name in CIFAR10.files_of["train"]]).reshape(
+        -1, 3073
+    )
+    pixels = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(pixels), records[:, 0].astype(np.int64)
 
 
-def _ours(pixels: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callable[[], float]:
-    """Eight shards with their CRC-32C, on all cores; TensorFlow is in this process, so by threads."""
-    image = tfrecord.Field(name="image", kind="bytes", num_bytes=int(np.prod(SHAPE)))
-    layout = tfrecord.Layout([image, tfrecord.Field(name="label", kind="int64", num_bytes=1)])
-
-    def write(rows: np.ndarray, advance: workers.Advance) -> int:
-        columns = {"image": pixels, "label": labels}
-        return tfrecord.write(root / f"{rows[0]}.tfrecord", layout, columns, rows=[rows]).examples
-
-    def run() -> float:
-        shards = np.array_split(np.arange(EXAMPLES), 8)
-        return sum(n for _, n in workers.run(write, shards, processes=usable_cores(), advance=lambda more: None))
-
-    return run
+def _saved(pixels: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> tuple[str, str, str]:
+    """Arguments of the contestant that writes them."""
+    images, classes = os.fspath(root / "images.npy"), os.fspath(root / "labels.npy")
+    np.save(images, pixels)
+    np.save(classes, labels)
+    return images, classes, os.fspath(root)
 
 
 def _run(*flags: object, output: pathlib.Path) -> None:

@@ -46,8 +46,8 @@ class Child:
         raise RuntimeError(f"{' '.join(self._process.args)} ended with exit code {self._process.wait()}")
 
     def cpu_s(self) -> float:
-        """Processor time so far."""
-        return sum(psutil.Process(self._process.pid).cpu_times()[:2])
+        """Processor time so far, with processes that it waited for."""
+        return sum(psutil.Process(self._process.pid).cpu_times()[:4])
 
     def close(self) -> None:
         """Ends the process."""
