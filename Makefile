@@ -7,7 +7,7 @@ ARGS ?=
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-slow test-docker chaos lint format compile image bench lock clean
+.PHONY: help setup run check test test-slow test-docker chaos lint format compile image bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -32,8 +32,9 @@ check: lint  ## lint and the fast tests, under a minute
 test: check  ## lint, fast tests, real clusters, the whole pipeline once; under ten minutes
 	@$(PY) -m pytest -q -m "(cluster or pipeline) and not slow" tests
 
-test-slow: setup  ## the longer tests
+test-slow: setup  ## the longer tests, and many examples of each property
 	@$(PY) -m pytest -q -m slow tests
+	@$(PY) -m pytest -q -n auto --dist loadfile --hypothesis-profile many -m "hypothesis and not slow" tests
 
 test-docker: setup  ## the pipeline in containers; says so when there is no engine
 	@IMAGE=$(IMAGE) sh tests/docker/run.sh $(PY)
@@ -66,6 +67,9 @@ lock: setup  ## resolve the locks again for all platforms and Pythons
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu -o requirements.lock
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu --extra dev -c requirements.lock -o requirements-dev.lock
 
-clean:  ## delete what was made here: environment, runs, registry, jobs, compiled specs
-	@rm -rf $(VENV) build runs registry jobs data eval .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean:  ## delete what can be made again: environment, compiled specs, caches of tools
+	@rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+clean-all: clean  ## and what was made by running it: runs, registry, jobs, datasets, evaluations
+	@rm -rf runs registry jobs data eval

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import os
+from collections.abc import Callable, Generator
 
 import pytest
+from hypothesis import settings
 
 from trainer.errors import run_cli
 
 pytest_plugins = ["saved_models", "vertex.fixtures"]
+
+# A machine that is busy with something else is no failure, hence no deadline. `make test-slow` takes many examples.
+settings.register_profile("check", max_examples=25, deadline=None)
+settings.register_profile("many", max_examples=500, deadline=None)
+settings.load_profile("check")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leaves what the imports made, all to stay, out of each later search for garbage: a tenth of the time of all."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests wait a good part of their time."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 from components.cleanup.__main__ import main
 from components.cleanup.cleanup import Candidate, delete, temporary, unneeded
-from pipelines.record import CACHE, this_process
+from pipelines.cache import CACHE
+from pipelines.record import this_process
 from trainer.errors import UserError
 
 KEPT = {

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from train_fakes import ONE, PS, QUICK, SYNC, Bench, wait_until
+from train_fakes import ONE, PS, QUICK, SYNC, Bench, wait_until, waits
 
 from components.train.plan import Plan
 
@@ -78,8 +78,9 @@ def test_stop_command_stands_in_for_sigterm(bench: Bench):
 
 
 def test_client_that_tells_of_a_kill_later_than_its_peers_failed_is_to_blame(bench: Bench):
-    peer = "time.sleep(0.1); sys.exit(0 if attempt else 1)"
-    client = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(0.3); sys.exit(0 if attempt else 137)"
+    peer = waits(bench, "worker-0") + "sys.exit(0 if attempt else 1)"
+    client = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True)\n"
+    client += "time.sleep(0.3); sys.exit(0 if attempt else 137)"
     plan = bench.plan(SYNC, max_restarts=1, chief_0=peer, worker_0=client, worker_1="sys.exit(0)")
     code, _ = bench.run(plan, dataclasses.replace(QUICK, failure_s=5))
     assert code == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from components.train.cluster import STRATEGIES, Accelerator, Cluster, Disk, Pool, Scheduling
@@ -232,7 +232,6 @@ SECTIONS = st.dictionaries(POOL_KEYS, SCALARS | st.dictionaries(POOL_KEYS, SCALA
 GOOD_POOLS = st.fixed_dictionaries({}, optional={"machine": st.just("n1-standard-4"), "replicas": st.integers(1, 3)})
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(TOP_KEYS | SCALARS, SCALARS | SECTIONS | GOOD_POOLS, max_size=6)
     | st.fixed_dictionaries(
@@ -251,7 +250,6 @@ def test_any_mapping_loads_and_round_trips_or_is_a_user_error(tmp_path_factory: 
         assert Cluster.from_json(cluster.to_json()) == cluster
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_loads_or_is_a_user_error(tmp_path_factory: pytest.TempPathFactory, text: str):
     path = tmp_path_factory.getbasetemp() / "text.yaml"

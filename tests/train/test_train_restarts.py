@@ -7,19 +7,13 @@ import signal
 import time
 
 import pytest
-from train_fakes import LIMITS, ONE, PS, QUICK, SYNC, Bench, of
+from train_fakes import LIMITS, ONE, PS, QUICK, SYNC, Bench, of, waits
 
 from components.train.cluster import Cluster, Pool
 from components.train.vitals import Limits
 
 EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
 ON_TERM = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True)\n"
-
-
-def waits(bench: Bench, *names: str) -> str:
-    """A script's beginning that waits until the named replicas have printed something."""
-    logs = [str(bench.path / "logs" / f"{name}.log") for name in names]
-    return f"while not all(os.path.exists(log) and os.path.getsize(log) for log in {logs}): time.sleep(0.01)\n"
 
 
 def once(bench: Bench, what: str, then: str = "time.sleep(60)") -> str:
@@ -136,7 +130,7 @@ def test_peer_that_gives_up_on_a_stopped_replica_is_not_to_blame(bench: Bench):
 
 def test_silent_replica_is_frozen_and_one_that_never_came_up_too(bench: Bench):
     patience = dataclasses.replace(QUICK, limits=Limits(start_s=0.5, silence_s={"training": 0.3}, stopped_s=60))
-    talks = "for i in range(100): tell('training', i); time.sleep(0.02)"
+    talks = "for i in range(50): tell('training', i); time.sleep(0.02)"
     silent = "tell('training', 3)\nif attempt == 0: time.sleep(60)\n" + talks
     code, lines = bench.run(bench.plan(ONE, max_restarts=1, reports=True, chief_0=silent), patience)
     assert code == 0
@@ -155,14 +149,15 @@ def test_program_that_writes_no_status_is_not_judged_by_it(bench: Bench):
 
 
 def test_time_limit_has_all_save_and_end_with_124_whatever_has_started_again(bench: Bench):
-    works = once(bench, "time.sleep(0.7); sys.exit(7)")
+    works = once(bench, "time.sleep(0.4); sys.exit(7)")
     plan = bench.plan(SYNC, max_restarts=1, chief_0=ON_TERM + works, worker_0=ON_TERM + "time.sleep(60)")
     patience = dataclasses.replace(QUICK, stop_s=10, failure_s=0.1)
     code, lines = bench.run(dataclasses.replace(plan, timeout_s=1), patience)
     assert code == 124
     assert "the time limit (scheduling.timeout: 1 s) is reached: stopping the replicas" in of("launcher", lines)
     (start,), (limit,), (end,) = bench.events("start"), bench.events("timeout"), bench.events("end")
-    assert 0.99 < limit["time"] - start["time"] < 1.6  # A clock that began again would say 1.7.
+    again = [event for event in bench.events("up") if event["replica"] == "chief/0"][-1]
+    assert limit["time"] - start["time"] > 0.99 > limit["time"] - again["time"]  # The clock did not begin again.
     assert {event["exit_code"] for event in bench.events("down")[-3:]} == {143}
     assert (end["why"], end["exit_code"]) == ("ended by its time limit (scheduling.timeout: 1 s)", 124)
 
@@ -191,11 +186,15 @@ def test_evaluator_starts_again_alone_and_its_end_does_not_end_the_job(bench: Be
 def test_descendants_of_a_dead_replica_are_gone_before_it_starts_again(bench: Bench):
     pid = str(bench.path / "pid")
     leaves = f"""
+import subprocess
 if attempt == 0:
     open({pid!r}, "w").write(str(subprocess.Popen(["sleep", "60"], start_new_session=True).pid))
     sys.exit(7)
-stat = "/proc/" + open({pid!r}).read() + "/stat"
-sys.exit(9 if os.path.exists(stat) and " Z " not in open(stat).read() else 0)
+try:
+    alive = " Z " not in open("/proc/" + open({pid!r}).read() + "/stat").read()
+except OSError:
+    alive = False
+sys.exit(9 if alive else 0)
 """
     code, _ = bench.run(bench.plan(ONE, max_restarts=1, chief_0=leaves))
     assert code == 0

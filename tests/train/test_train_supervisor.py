@@ -30,7 +30,7 @@ def test_merged_lines_are_whole_and_carry_their_replica(bench: Bench):
     script = (
         "for i in range(400):\n  os.write(1, b'%d-' % i); os.write(2, b'x' * 300 + b'\\n')\nos.write(1, b'no newline')"
     )
-    code, lines = bench.run(bench.plan(SYNC, chief_0=script, worker_0=script, worker_1=script))
+    code, lines = bench.run(bench.plan(SYNC, chief_0=script, worker_0=script, worker_1=script), SLOW)
     expected = [f"{i}-{'x' * 300}" for i in range(400)] + ["no newline"]
     assert code == 0
     for name in ("chief/0", "worker/0", "worker/1"):
@@ -177,6 +177,7 @@ def test_second_signal_kills_at_once(bench: Bench):
 
 
 FAMILY = (
+    "import subprocess;"
     "subprocess.Popen(['sleep', '60']);"
     "subprocess.Popen(['timeout', '60', 'sleep', '60']);"  # a process group of its own
     "subprocess.Popen(['sleep', '60'], start_new_session=True);"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 import pickle
 import signal
@@ -28,17 +27,18 @@ from components.train.supervisor import run
 from components.train.view import Plain
 from components.train.vitals import Limits
 
-# Each replica runs the piece of Python that is its own. `tell` writes its status file.
+# Each replica runs the piece of Python that is its own. `tell` writes its status file. Importing json, or subprocess,
+# would be most of a replica's time.
 FAKE = """
-import json, os, signal, subprocess, sys, time
-task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief", "index": 0})
+import os, signal, sys, time
+task = eval(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief", "index": 0})
 attempt = int(os.environ["TRAINER_ATTEMPT"])
 def tell(phase, step):
     path = os.environ["TRAINER_STATUS"]
     with open(path + ".new", "w") as file:
-        json.dump({"phase": phase, "step": step}, file)
+        file.write(f'{{"phase": "{phase}", "step": {step}}}')
     os.replace(path + ".new", path)
-exec(json.loads(sys.argv[1]).get(f"{task['type']}/{task['index']}", "time.sleep(60)"))
+exec(eval(sys.argv[1]).get(f"{task['type']}/{task['index']}", "time.sleep(60)"))
 """
 LAUNCH = """
 import pickle, sys
@@ -63,7 +63,7 @@ class Bench:
     def plan(self, cluster: Cluster, max_restarts: int = 0, reports: bool = False, **scripts: str) -> Plan:
         """A plan in which `chief_0="..."` is what chief/0 runs; who is not named sleeps for a minute."""
         scripts = {name.replace("_", "/"): script for name, script in scripts.items()}
-        command = (sys.executable, "-S", "-c", FAKE, json.dumps(scripts))
+        command = (sys.executable, "-S", "-c", FAKE, repr(scripts))
         return plan_processes(
             cluster,
             Program(command=command, env={}, job_dir=str(self.path), reports=reports),
@@ -114,12 +114,18 @@ class Bench:
             return False
 
 
-def wait_until(condition: Callable[[], object], limit_s: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
     """Polls until `condition` holds; fails after `limit_s`."""
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
+
+
+def waits(bench: Bench, *names: str) -> str:
+    """A script's beginning that waits until the named replicas have printed something."""
+    logs = [str(bench.path / "logs" / f"{name}.log") for name in names]
+    return f"while not all(os.path.exists(log) and os.path.getsize(log) for log in {logs}): time.sleep(0.01)\n"
 
 
 def of(name: str, lines: list[str]) -> list[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 tf = pytest.importorskip("tensorflow")
@@ -31,7 +31,6 @@ def random_images(count: int, height: int, width: int, channels: int) -> np.ndar
     return np.random.default_rng(0).integers(0, 256, (count, height, width, channels), dtype=np.uint8)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     height=st.integers(5, 9),
     width=st.integers(5, 9),

@@ -33,7 +33,7 @@ def whole(layer: embedding.Embedding) -> np.ndarray:
     return table
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(rows=st.integers(1, 40), size=st.integers(1, 3), piece_rows=st.integers(1, 40), seed=st.integers(0, 99))
 def test_pieces_look_up_and_learn_as_one_table_does(rows, size, piece_rows, seed):
     with pytest.MonkeyPatch.context() as patch:

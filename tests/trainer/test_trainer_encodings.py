@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 import trips
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.manifest import Encoding, Feature, Manifest, Statistics
@@ -35,21 +35,18 @@ def category(encoding: Encoding, **columns) -> list[int]:
     return found.numpy().tolist()
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(words, min_size=1, unique=True), st.lists(words, min_size=1))
 def test_a_text_is_its_place_in_the_vocabulary_or_unknown(vocabulary, values):
     found = category(Encoding(kind="vocabulary", columns=("x",), vocabulary=tuple(vocabulary)), x=(values, "string"))
     assert found == [vocabulary.index(v) if v in vocabulary else len(vocabulary) for v in values]
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(-5, 5) | int64, min_size=1, unique=True), st.lists(st.integers(-5, 5) | int64, min_size=1))
 def test_an_integer_is_its_place_in_the_vocabulary_or_unknown(vocabulary, values):
     found = category(Encoding(kind="vocabulary", columns=("x",), vocabulary=tuple(vocabulary)), x=(values, "int64"))
     assert found == [vocabulary.index(v) if v in vocabulary else len(vocabulary) for v in values]
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.floats(-9, 9, width=32, allow_subnormal=False), min_size=1, unique=True),
     st.lists(st.integers(-9, 9), min_size=1),
@@ -67,7 +64,6 @@ def test_a_decimal_reaches_the_boundary_that_is_written_like_it():
     assert category(encoding, x=(tenths, "float32")) == list(range(1, 50))
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(words, st.integers(-9, 9), st.floats(-9, 9, width=32)), min_size=1))
 def test_hashes_and_crosses_are_tensorflows_of_the_texts(rows):
     text, whole, real = (list(column) for column in zip(*rows, strict=True))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer import done, identity
@@ -29,7 +29,6 @@ def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from(["a", "b", "c/d", "c/e"]), st.binary(max_size=8), min_size=1))
 def test_the_digest_of_a_tree_follows_names_and_contents(tmp_path_factory, files):
     def write(directory):

@@ -46,7 +46,7 @@ def programs(tmp_path_factory) -> dict[str, dict[str, np.ndarray]]:
     return {**files, "workers": files["worker-0"] | files["worker-1"]}
 
 
-@pytest.fixture(params=["mirrored", "workers"])
+@pytest.fixture(params=[pytest.param(strategy, marks=pytest.mark.cluster) for strategy in ("mirrored", "workers")])
 def replicas(request, programs) -> dict[str, np.ndarray]:
     return programs[request.param]
 
@@ -132,6 +132,7 @@ def test_a_network_on_two_replicas_learns_what_it_does_on_one(replicas):
     np.testing.assert_allclose(first, one["weights"], atol=1e-4)
 
 
+@pytest.mark.cluster
 def test_the_worker_of_a_parameter_server_job_uses_and_leaves_its_own_statistics(programs):
     values, x = programs["parameter_server"], inputs((BATCH, 5))
     np.testing.assert_allclose(values["y"], (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), atol=1e-5)

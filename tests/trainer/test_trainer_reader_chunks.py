@@ -50,7 +50,7 @@ def storages(directory, order: Order):
         yield MappedTensors(shards, decode)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(
     steps=st.lists(st.integers(0, 10**6), min_size=1, max_size=4), batch=st.integers(1, 50), window=st.integers(1, 9)
 )

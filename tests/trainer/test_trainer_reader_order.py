@@ -23,7 +23,7 @@ def steps(order: Order, count: int, batch: int) -> np.ndarray:
     return np.concatenate([order(step, global_batch=batch, first=0, count=batch).numpy() for step in range(count)])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(order=ORDERS, batch=st.integers(1, 70), epochs=st.integers(1, 3))
 def test_every_epoch_is_a_permutation_of_the_split(order, batch, epochs):
     seen = steps(order, -(-order.examples * epochs // batch), batch)
@@ -32,7 +32,7 @@ def test_every_epoch_is_a_permutation_of_the_split(order, batch, epochs):
         assert sorted(part) == list(range(order.examples))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(order=ORDERS)
 def test_the_examples_of_a_window_are_those_of_its_chunks(order):
     seen = steps(order, 2, order.examples)
@@ -74,7 +74,7 @@ def test_epochs_and_seeds_differ_in_order():
         assert not np.array_equal(a, c)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(replicas=st.integers(1, 7), batch=st.integers(7, 64), step=st.integers(0, 10**6), chunk=st.integers(20, 1000))
 def test_the_order_does_not_depend_on_the_number_of_replicas(replicas, batch, step, chunk):
     order = Order(examples=1000, seed=0, chunk=chunk, window=4)

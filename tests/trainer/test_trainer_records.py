@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numbered import dataset, picture
 
@@ -71,7 +71,6 @@ def test_a_wrong_or_missing_shard_is_named(digits, tmp_path):
         records.verify(manifest, str(copy), "train")
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_flipped_byte_is_found_in_passing_and_the_file_is_named(numbered, tmp_path_factory, data):
     copy = tmp_path_factory.mktemp("flipped") / "data"
