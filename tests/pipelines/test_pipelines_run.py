@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -145,7 +146,16 @@ def start(place: pathlib.Path, *more: object, parent: str = "") -> tuple[subproc
     if parent:
         line = [parent, "-c", " ".join(line) + " --die-with-parent; true"]
     terminal, inner = pty.openpty()
-    process = subprocess.Popen(line, cwd=ROOT, stdin=inner, stdout=inner, stderr=inner, start_new_session=True)
+    process = subprocess.Popen(
+        line,
+        cwd=ROOT,
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        start_new_session=True,
+        # Who runs tests in the background of a shell has them ignore Ctrl-C, and a child inherits that.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler),
+    )
     os.close(inner)
     return process, terminal
 
