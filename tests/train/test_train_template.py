@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def template() -> Iterator[Template]:
     template = Template(os.environ, ["trainer.task", "--job-dir", "jobs/a"])
-    while not template.ready:
+    while not template.ready:  # as the launcher waits for it: however long that takes
+        select.select([template], [], [])
+        template.read_waiting()
         assert not template.gone
-        template.read()
     yield template
     template.close()
 
