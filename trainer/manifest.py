@@ -139,6 +139,11 @@ class Shard:
     index: str | None = None
     index_crc32c: str | None = None
 
+    @property
+    def checksums(self) -> dict[str, str]:
+        """CRC-32C of the file, and of its index if it has one, by name."""
+        return {self.file: self.crc32c, **({self.index: self.index_crc32c} if self.index else {})}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
@@ -148,7 +153,7 @@ class Split:
       examples: In all its files.
       class_histogram: Examples of each class, in the order of the class names.
       shards: Its files, in order.
-      summaries: By feature, what its examples say; None in a manifest of an earlier version.
+      summaries: By feature, what its examples say; None if nobody has looked at them.
       drift: By feature and for the label, how far it is from the training split, from 0 to 1: of numbers the
         Jensen-Shannon divergence of the histograms, of categories and labels the largest difference of a share. None of
         the training split itself and where there are no examples; what has very many categories is left out.
@@ -159,6 +164,11 @@ class Split:
     shards: tuple[Shard, ...]
     summaries: Mapping[str, Summary] | None = None
     drift: Mapping[str, float] | None = None
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """Those of all its shards."""
+        return {name: crc32c for shard in self.shards for name, crc32c in shard.checksums.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

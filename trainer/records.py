@@ -178,9 +178,7 @@ def verify(manifest: Manifest, data_dir: str, split: str) -> None:
     Raises:
       UserError: Naming the first file that is missing or not what the manifest says.
     """
-    shards = manifest.split(split).shards
-    indices = [(shard.index, shard.index_crc32c) for shard in shards if shard.index]
-    for name, crc32c in [(shard.file, shard.crc32c) for shard in shards] + indices:
+    for name, crc32c in manifest.split(split).checksums.items():
         path = epath.Path(data_dir) / name
         with missing_is_told(path):
             whole = crc32c_of(path) == crc32c

@@ -131,10 +131,8 @@ def verify(output: pathlib.Path, manifest: Manifest) -> None:
 
 def _files(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Names and CRC-32C of the shards and their indexes."""
-    for shard in (shard for split in manifest.splits.values() for shard in split.shards):
-        yield shard.file, shard.crc32c
-        if shard.index:
-            yield shard.index, shard.index_crc32c
+    for split in manifest.splits.values():
+        yield from split.checksums.items()
 
 
 def intact(path: pathlib.Path, crc32c: str) -> bool:

@@ -184,9 +184,7 @@ def _verify(directory: pathlib.Path, shards: Sequence[Shard], options: Options) 
 
     def intact(shard: Shard, advance: workers.Advance) -> bool:
         advance(shard.bytes)
-        return output.intact(_find(directory, shard.file), shard.crc32c) and (
-            not shard.index or output.intact(_find(directory, shard.index), shard.index_crc32c)
-        )
+        return all(output.intact(_find(directory, name), crc32c) for name, crc32c in shard.checksums.items())
 
     with track("checking", sum(shard.bytes for shard in shards), "bytes") as advance:
         for i, fine in workers.run(intact, shards, processes=options.processes or 1, advance=advance):

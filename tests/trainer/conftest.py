@@ -5,9 +5,11 @@ import io
 import pathlib
 
 import pytest
+import trips
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from trainer.manifest import Manifest
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +19,15 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     with contextlib.redirect_stdout(io.StringIO()):
         convert(Options(output=str(directory), shards=3))
     return directory
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The made-up trips, converted."""
+    return trips.make(tmp_path_factory.mktemp("trips"))
+
+
+@pytest.fixture
+def table(data: pathlib.Path) -> Manifest:
+    """Their manifest."""
+    return Manifest.load(data)

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import pathlib
 
 import numpy as np
 import pytest
-import trips
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,16 +15,6 @@ from trainer import encodings, records  # noqa: E402
 
 words = st.sampled_from(["", "a", "b", "ab", "Łódź", "a_X_b"])
 int64 = st.integers(-(2**63), 2**63 - 1)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> pathlib.Path:
-    return trips.make(tmp_path_factory.mktemp("trips"))
-
-
-@pytest.fixture
-def table(data) -> Manifest:
-    return Manifest.load(data)
 
 
 def category(encoding: Encoding, **columns) -> list[int]:

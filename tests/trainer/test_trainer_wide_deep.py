@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 
 import numpy as np
 import pytest
-import trips
 from bench import wide_deep_peer
 
 from trainer import models, options
@@ -19,16 +17,6 @@ from trainer import encodings, export, records  # noqa: E402
 from trainer.models import wide_deep  # noqa: E402
 
 UNITS = (5, 3)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> pathlib.Path:
-    return trips.make(tmp_path_factory.mktemp("trips"))
-
-
-@pytest.fixture
-def table(data) -> Manifest:
-    return Manifest.load(data)
 
 
 @pytest.fixture

@@ -65,11 +65,7 @@ def localize(
       UserError: If a file is missing or is not what the manifest says, or the disk cannot take it.
     """
     directory, source = pathlib.Path(cache_dir) / manifest.fingerprint, epath.Path(data_dir)
-    files = {}
-    for shard in manifest.split(split).shards:
-        files[shard.file] = shard.crc32c
-        if shard.index:
-            files[shard.index] = shard.index_crc32c
+    files = manifest.split(split).checksums
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with _only_one(directory, progress), concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
