@@ -111,6 +111,8 @@ class CifarReader:
                 raise self._pickled(place, pickles[0])
             others = sorted(name for name in present if name.endswith(".bin"))
             found = f" (found {', '.join(others[:9])})" if others else ""
+            if archives := sorted(name for name in present if ".tar" in name or name.endswith(".tgz")):
+                found = f"; {archives[0]} is there: give it as --source if it is the binary version"
             raise UserError(f"{place}: missing {', '.join(missing)}{found}")
 
     def _pickled(self, place: str, name: str) -> UserError:

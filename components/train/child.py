@@ -33,6 +33,8 @@ _FLAGS = 3  # What is before them: python -m trainer.task.
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SIGKILL = ctypes.c_ulong(signal.SIGKILL)
+# Of a death that says nothing else and that nobody would guess.
+_CAUSE = {signal.SIGBUS: " (a file that it had mapped into memory was cut short meanwhile, a dataset's shard say)"}
 
 
 class Child:
@@ -190,7 +192,7 @@ class Child:
         if self.frozen:
             return f"frozen ({self.frozen})"
         code = self.process.returncode
-        return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+        return f"exit code {code}" if code >= 0 else signal.Signals(-code).name + _CAUSE.get(-code, "")
 
     def _signal(self, number: int) -> None:
         self._signalled.add(number)

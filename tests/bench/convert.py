@@ -5,6 +5,7 @@ Images are CIFAR-10's if they are at hand, else random ones of that number and s
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import csv
 import io
@@ -36,27 +37,17 @@ random = np.random.default_rng(0)
 
 def images() -> Contestants:
     """The training images: our writer, and the whole command, which also reads them and 10,000 more for tests."""
-    root = pathlib.Path(tempfile.mkdtemp())
-    pixels, labels = _images(root)
-
-    def usual() -> float:
-        with tf.io.TFRecordWriter(os.fspath(root / "usual.tfrecord")) as writer:
-            for image, label in zip(pixels, labels, strict=True):
-                feature = {
-                    "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()])),
-                    "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-                }
-                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
-        return EXAMPLES
+    root = _scratch()
 
     def command() -> float:
         _run("--dataset", "cifar10", "--source", root, output=root / "out")
         return EXAMPLES + TESTS
 
+    saved = _saved(*_images(root), root)
     return {
-        "our writer": Child("tests.bench.write", *_saved(pixels, labels, root)),
+        "our writer": Child("tests.bench.write", *saved),
         "whole command, 60,000 records": command,
-        "tf.train.Example loop": usual,
+        "tf.train.Example loop": Child("tests.bench.example_loop", *saved),
     }
 
 
@@ -64,7 +55,7 @@ def builder() -> Contestants:
     """The training images: our writer against TensorFlow Datasets."""
     import tensorflow_datasets as tfds
 
-    root = pathlib.Path(tempfile.mkdtemp())
+    root = _scratch()
     pixels, labels = _images(root)
 
     class Made(tfds.core.GeneratorBasedBuilder):
@@ -96,7 +87,7 @@ def builder() -> Contestants:
 
 def rows() -> Contestants:
     """The taxi's columns from CSV: a conversion, and the command with its start, against a loop that takes fewer rows."""
-    root = pathlib.Path(tempfile.mkdtemp())
+    root = _scratch()
     with open(root / "trips.csv", "w", newline="") as file:
         file.write(_trips())
 
@@ -122,6 +113,13 @@ def rows() -> Contestants:
         "whole command, 300,000 rows": command,
         "csv.DictReader and Example loop": usual,
     }
+
+
+def _scratch() -> pathlib.Path:
+    """A directory that ends with the program."""
+    root = pathlib.Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root
 
 
 def _images(root: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:

@@ -105,6 +105,13 @@ def test_a_broken_file_is_named(tmp_path, reader, archive, damage, message):
         assert str(path) in str(error.value) and name in str(error.value)
 
 
+def test_a_directory_with_only_the_archive_names_it(tmp_path, reader):
+    (tmp_path / "d").mkdir()
+    pack(tmp_path / "d" / "cifar-binary.tar.gz", contents(reader))
+    with pytest.raises(UserError, match=r"missing .*; cifar-binary.tar.gz is there: give it as --source"):
+        reader.read(str(tmp_path / "d"))
+
+
 def test_the_fine_label_is_the_class(tmp_path):
     record = bytes([19, 99]) + bytes(3072)
     source = CIFAR100.read(str(unpack(tmp_path / "a", {"train.bin": record, "test.bin": record})))

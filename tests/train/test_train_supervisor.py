@@ -65,6 +65,15 @@ def test_death_by_signal_is_named_and_gives_128_plus_its_number(bench: Bench):
     assert any("worker/0 failed first: SIGSEGV" in line for line in lines)
 
 
+def test_death_by_a_file_that_was_cut_short_under_its_map_says_so(bench: Bench):
+    shard = bench.path / "shard"
+    shard.write_bytes(bytes(8192))
+    reading = f"import mmap; file = open({str(shard)!r}, 'r+b'); data = mmap.mmap(file.fileno(), 0); "
+    code, lines = bench.run(bench.plan(ONE, chief_0=reading + "file.truncate(0); data[5000]"))
+    assert code == 128 + signal.SIGBUS
+    assert any("chief/0 failed first: SIGBUS (a file that it had mapped" in line for line in lines)
+
+
 def test_replica_that_ignores_sigterm_is_killed_after_the_grace(bench: Bench):
     plan = bench.plan(SYNC, chief_0=STUBBORN, worker_1=ready(bench, "chief-0") + "sys.exit(5)")
     begin = time.monotonic()
