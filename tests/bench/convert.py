@@ -5,7 +5,6 @@ Images are CIFAR-10's if they are at hand, else random ones of that number and s
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import csv
 import io
@@ -15,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -25,6 +23,7 @@ from components.convert.cifar import CIFAR10
 from components.convert.convert import convert
 from components.convert.options import Options
 from tests.bench.race import Child
+from tests.bench.scratch import scratch
 
 Contestants = Mapping[str, Callable[[], float]]
 
@@ -37,7 +36,7 @@ random = np.random.default_rng(0)
 
 def images() -> Contestants:
     """The training images: our writer, and the whole command, which also reads them and 10,000 more for tests."""
-    root = _scratch()
+    root = scratch()
 
     def command() -> float:
         _run("--dataset", "cifar10", "--source", root, output=root / "out")
@@ -55,7 +54,7 @@ def builder() -> Contestants:
     """The training images: our writer against TensorFlow Datasets."""
     import tensorflow_datasets as tfds
 
-    root = _scratch()
+    root = scratch()
     pixels, labels = _images(root)
 
     class Made(tfds.core.GeneratorBasedBuilder):
@@ -87,7 +86,7 @@ def builder() -> Contestants:
 
 def rows() -> Contestants:
     """The taxi's columns from CSV: a conversion, and the command with its start, against a loop that takes fewer rows."""
-    root = _scratch()
+    root = scratch()
     with open(root / "trips.csv", "w", newline="") as file:
         file.write(_trips())
 
@@ -113,13 +112,6 @@ def rows() -> Contestants:
         "whole command, 300,000 rows": command,
         "csv.DictReader and Example loop": usual,
     }
-
-
-def _scratch() -> pathlib.Path:
-    """A directory that ends with the program."""
-    root = pathlib.Path(tempfile.mkdtemp())
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
-    return root
 
 
 def _images(root: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import pathlib
-import tempfile
 from collections.abc import Callable, Mapping
 
 import keras
@@ -16,6 +15,7 @@ import tensorflow as tf
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from tests.bench.scratch import scratch
 from trainer import options, records
 from trainer.cluster import Member
 from trainer.manifest import Manifest
@@ -31,7 +31,7 @@ _AHEAD = tf.data.AUTOTUNE
 @functools.cache
 def _dataset() -> tuple[Manifest, str]:
     """CIFAR-10 if it is at hand, else its shape: smooth pictures with a little noise."""
-    directory = pathlib.Path(tempfile.mkdtemp())
+    directory = scratch()
     if not _CIFAR10.exists():
         random = np.random.default_rng(0)
         for i, count in enumerate([10_000] * 5 + [1_000]):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from components.convert.convert import convert
 from components.convert.options import Options
 from tests.bench.race import Child
+from tests.bench.scratch import scratch
 from trainer import records
 from trainer.manifest import Manifest
 
@@ -27,7 +27,7 @@ _STEPS = {"cnn": 150, "resnet": 10, "wide_deep": 1500}
 
 @functools.cache
 def _dataset(name: str) -> str:
-    source, output = _DATA / _SOURCES[name], f"{tempfile.mkdtemp()}/{name}"
+    source, output = _DATA / _SOURCES[name], str(scratch() / name)
     convert(Options(dataset=name, source=str(source) if source.exists() else None, output=output))
     return output
 
