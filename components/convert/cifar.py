@@ -102,18 +102,18 @@ class CifarReader:
     def _find(self, directory: pathlib.Path) -> dict[str, pathlib.Path]:
         inner = directory / self.folder
         present = {path.name: path for path in (inner if inner.is_dir() else directory).iterdir()}
-        self._refuse_incomplete(str(directory), set(present))
+        archives = sorted(name for name in present if ".tar" in name or name.endswith(".tgz"))
+        hint = f"; {archives[0]} is there: give it as --source if it is the binary version" if archives else ""
+        self._refuse_incomplete(str(directory), set(present), hint)
         return {file: present[file] for file in self._originals}
 
-    def _refuse_incomplete(self, place: str, present: set[str]) -> None:
+    def _refuse_incomplete(self, place: str, present: set[str], hint: str = "") -> None:
         if missing := [file for file in self._originals if file not in present]:
             if pickles := sorted(self.pickled & present):
                 raise self._pickled(place, pickles[0])
             others = sorted(name for name in present if name.endswith(".bin"))
             found = f" (found {', '.join(others[:9])})" if others else ""
-            if archives := sorted(name for name in present if ".tar" in name or name.endswith(".tgz")):
-                found = f"; {archives[0]} is there: give it as --source if it is the binary version"
-            raise UserError(f"{place}: missing {', '.join(missing)}{found}")
+            raise UserError(f"{place}: missing {', '.join(missing)}{found}{hint}")
 
     def _pickled(self, place: str, name: str) -> UserError:
         return UserError(

@@ -34,7 +34,7 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SIGKILL = ctypes.c_ulong(signal.SIGKILL)
 # Of a death that says nothing else and that nobody would guess.
-_CAUSE = {signal.SIGBUS: " (a file that it had mapped into memory was cut short meanwhile, a dataset's shard say)"}
+_CAUSE = {signal.SIGBUS: " (a file that it had mapped into memory was cut short, or its disk is full)"}
 
 
 class Child:

@@ -110,6 +110,8 @@ def test_a_directory_with_only_the_archive_names_it(tmp_path, reader):
     pack(tmp_path / "d" / "cifar-binary.tar.gz", contents(reader))
     with pytest.raises(UserError, match=r"missing .*; cifar-binary.tar.gz is there: give it as --source"):
         reader.read(str(tmp_path / "d"))
+    with pytest.raises(UserError, match=r"missing [^;]*$"):  # inside an archive nothing can be given
+        reader.read(str(pack(tmp_path / "outer", {"cifar-binary.tar.gz": b"any"})))
 
 
 def test_the_fine_label_is_the_class(tmp_path):
