@@ -91,6 +91,7 @@ def rows() -> Contestants:
         file.write(_trips())
 
     def usual() -> float:
+        (root / "usual").unlink(missing_ok=True)
         with open(root / "trips.csv", newline="") as file, tf.io.TFRecordWriter(os.fspath(root / "usual")) as writer:
             for row, _ in zip(csv.DictReader(file), range(USUAL_ROWS), strict=False):
                 feature = {name: _feature(name, text) for name, text in row.items()}

@@ -26,15 +26,14 @@ def main(images: str, labels: str, directory: str) -> None:
     layout = tfrecord.Layout([image, tfrecord.Field(name="label", kind="int64", num_bytes=1)])
 
     def write(rows: np.ndarray, advance: workers.Advance) -> int:
-        return tfrecord.write(root / f"{rows[0]}.tfrecord", layout, columns, rows=[rows]).examples
+        path = root / f"{rows[0]}.tfrecord"
+        path.unlink(missing_ok=True)
+        return tfrecord.write(path, layout, columns, rows=[rows]).examples
 
     def lap() -> float:
-        shards, done = np.array_split(np.arange(len(columns["label"])), 8), 0
-        for _ in range(_ROUNDS):
-            for path in root.glob("*.tfrecord"):
-                path.unlink()
-            done += sum(n for _, n in workers.run(write, shards, processes=usable_cores(), advance=lambda more: None))
-        return done
+        shards, processes = np.array_split(np.arange(len(columns["label"])), 8), usable_cores()
+        rounds = (workers.run(write, shards, processes=processes, advance=lambda more: None) for _ in range(_ROUNDS))
+        return sum(examples for results in rounds for _, examples in results)
 
     serve(lap)
 
