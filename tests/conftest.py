@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import pathlib
 from collections.abc import Callable, Generator
 
+import memory_store
 import pytest
+from etils import epath
 from hypothesis import settings
 
 from trainer.errors import run_cli
@@ -49,3 +52,12 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return err
 
     return run
+
+
+@pytest.fixture
+def store(tmp_path: pathlib.Path) -> Generator[epath.Path, None, None]:
+    """An empty directory in an object store."""
+    with memory_store.mounted() as root:
+        directory = epath.Path(f"{root}bucket{tmp_path}")
+        directory.mkdir(parents=True)
+        yield directory

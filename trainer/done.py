@@ -10,7 +10,7 @@ from typing import Any
 from etils import epath
 
 from trainer.errors import reading
-from trainer.files import write_text
+from trainer.files import store_errors, write_text
 
 FILE = "DONE.json"
 
@@ -53,7 +53,7 @@ def load(job_dir: str) -> Done | None:
       UserError: If it is no such record.
     """
     path = epath.Path(job_dir) / FILE
-    if not path.exists():
-        return None
-    with reading(path):
+    with reading(path), store_errors():
+        if not path.exists():
+            return None
         return Done(**json.loads(path.read_text()))

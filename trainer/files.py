@@ -1,9 +1,16 @@
-"""Small files, whole or not at all, in a directory or an object store."""
+"""Small files, whole or not at all, in a directory or an object store.
+
+A store's files come from TensorFlow: they open as context managers only, give bytes to `read` and nothing else, and fail
+with errors of TensorFlow's own, which `store_errors` makes the usual ones.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,7 +27,9 @@ def write_text(path: epath.PathLike, text: str) -> None:
     """Writes a file so that a reader sees the old content or the new, never a part, even after a crash."""
     path = epath.Path(path)
     if "://" in os.fspath(path):
-        path.write_text(text)  # an object appears when its upload is complete
+        content = text.encode()  # first: an object that was opened and got nothing is an empty one
+        with store_errors():
+            path.write_bytes(content)  # an object appears when its upload is complete
         return
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
@@ -34,10 +43,36 @@ def write_text(path: epath.PathLike, text: str) -> None:
         raise
 
 
+@contextlib.contextmanager
+def store_errors() -> Iterator[None]:
+    """Around what is done with a path that may be in an object store.
+
+    Raises:
+      FileNotFoundError: If it is not there.
+      EOFError: If it ends before the place that was asked for.
+      OSError: If the store refuses or fails.
+    """
+    try:
+        yield
+    except Exception as error:
+        library = sys.modules.get("tensorflow")  # where it was not needed yet, the error is not its
+        if library is None or not isinstance(error, library.errors.OpError):
+            raise
+        message = " ".join(error.message.split())
+        if isinstance(error, library.errors.NotFoundError):
+            raise FileNotFoundError(errno.ENOENT, message) from None
+        if isinstance(error, library.errors.OutOfRangeError):
+            raise EOFError(message) from None
+        raise OSError(errno.EIO, message) from None
+
+
 def digest_of(path: os.PathLike[str]) -> str:
     """SHA-256 (hexadecimal) of a file."""
-    with epath.Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    with store_errors(), epath.Path(path).open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def crc32c(content: bytes | np.ndarray) -> str:
@@ -48,7 +83,7 @@ def crc32c(content: bytes | np.ndarray) -> str:
 def crc32c_of(path: os.PathLike[str]) -> str:
     """CRC-32C (hexadecimal, 8 digits) of a file, which is also what Cloud Storage keeps of an object."""
     checksum = google_crc32c.Checksum()
-    with epath.Path(path).open("rb") as file:
+    with store_errors(), epath.Path(path).open("rb") as file:
         for _ in checksum.consume(file, _PIECE_BYTES):
             pass
     return checksum.hexdigest().decode()
@@ -58,9 +93,20 @@ def tree_digest(directory: epath.PathLike) -> str:
     """SHA-256 (hexadecimal) over the names and contents of all files below a directory."""
     root = epath.Path(directory)
     digest = hashlib.sha256()
-    for path in sorted(_files(root), key=str):
-        digest.update(f"{path.relative_to(root)}\0{digest_of(path)}\n".encode())
+    with store_errors():
+        for path in sorted(_files(root), key=str):
+            digest.update(f"{path.relative_to(root)}\0{digest_of(path)}\n".encode())
     return digest.hexdigest()
+
+
+def copy_tree(source: epath.PathLike, target: epath.PathLike) -> None:
+    """Copies all files below a directory to below another one."""
+    root = epath.Path(source)
+    with store_errors():
+        for path in _files(root):
+            copied = epath.Path(target) / path.relative_to(root)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            path.copy(copied)
 
 
 def _files(directory: epath.Path) -> Iterator[epath.Path]:

@@ -11,7 +11,7 @@ from typing import Any
 from etils import epath
 
 from trainer.errors import UserError, reading
-from trainer.files import write_text
+from trainer.files import store_errors, write_text
 
 FILE = "job.json"
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
@@ -24,9 +24,9 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
       UserError: Listing every difference.
     """
     path = epath.Path(job_dir) / FILE
-    if not path.exists():
-        return
-    with reading(path):
+    with reading(path), store_errors():
+        if not path.exists():
+            return
         before = dict(json.loads(path.read_text())["identity"])
     identity = json.loads(json.dumps(dict(identity)))
     keys = sorted(before.keys() | identity.keys())
@@ -47,9 +47,10 @@ def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
     versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
     content = json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            write_text(path, content + "\n")
+        with store_errors():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                write_text(path, content + "\n")
     except OSError as error:
         raise UserError(f"cannot write to --job-dir {job_dir}: {error.strerror}; use another") from None
 
@@ -57,7 +58,7 @@ def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
 def settle(job_dir: str, name: str, value: Any, *, write: bool) -> Any:
     """A value that follows from the first start and holds for all: what was written then, or `value` from now on."""
     path = epath.Path(job_dir) / FILE
-    with reading(path):
+    with reading(path), store_errors():
         content = dict(json.loads(path.read_text()))
     if name not in content and write:
         write_text(path, json.dumps({**content, name: value}, indent=1, sort_keys=True) + "\n")

@@ -105,4 +105,4 @@ class Journal:
     def flush(self) -> None:
         """Makes the lines so far visible in the job directory."""
         if self._remote:
-            self._remote.write_text(self._local.read_text(encoding="utf-8"))
+            write_text(self._remote, self._local.read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ from typing import Any
 from etils import epath
 
 from trainer.errors import UserError
-from trainer.files import write_text
+from trainer.files import store_errors, write_text
 from trainer.summary import Summary
 
 FILE = "manifest.json"
@@ -257,7 +257,8 @@ class Manifest:
         """
         path = epath.Path(directory) / FILE
         try:
-            raw = json.loads(path.read_text())
+            with store_errors():
+                raw = json.loads(path.read_text())
         except FileNotFoundError:
             raise UserError(
                 f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert, which also "

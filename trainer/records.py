@@ -33,7 +33,7 @@ from trainer.reader.choice import Choice, budget, choose
 from trainer.reader.chunks import Chunks
 from trainer.reader.order import CHUNK_BYTES, Order
 from trainer.reader.reader import Finish, Reader, encoded_images
-from trainer.reader.shards import Mapping, Shards, damaged, is_remote, missing_is_told, take
+from trainer.reader.shards import Mapping, Shards, damaged, is_remote, readable, take
 from trainer.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
 
 _TOLD_S = 5.0
@@ -180,7 +180,7 @@ def verify(manifest: Manifest, data_dir: str, split: str) -> None:
     """
     for name, crc32c in manifest.split(split).checksums.items():
         path = epath.Path(data_dir) / name
-        with missing_is_told(path):
+        with readable(path):
             whole = crc32c_of(path) == crc32c
         if not whole:
             raise damaged(path, "is not the file that the manifest lists (CRC-32C differs)")

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 
 from etils import epath
 
+from trainer.files import write_text
+
 EXIT_CODE = 143  # 128 + SIGTERM: saved and yielding
 
 
@@ -73,7 +75,7 @@ class StopMark:
     def set(self, who: str) -> None:
         """Asks."""
         with contextlib.suppress(OSError):  # a full disk: it leaves without being heard
-            self._path.write_text(who)
+            write_text(self._path, who)
 
     def is_set(self) -> bool:
         """Whether somebody asks."""

@@ -18,7 +18,7 @@ from etils import epath
 
 from trainer import records
 from trainer.errors import reading
-from trainer.files import write_text
+from trainer.files import store_errors, write_text
 from trainer.learning import loss_and_hits
 from trainer.manifest import Manifest
 from trainer.models import Builder
@@ -94,9 +94,9 @@ class Scores:
     def load(self) -> dict[str, dict[str, Any]]:
         """`latest` and `best`; empty before the first."""
         path = epath.Path(self._job_dir) / FILE
-        if not path.exists():
-            return {}
-        with reading(path):
+        with reading(path), store_errors():
+            if not path.exists():
+                return {}
             scores = json.loads(path.read_text())
             return {which: {**scores[which], "step": int(scores[which]["step"])} for which in ("latest", "best")}
 

@@ -49,9 +49,13 @@ def _trains(process: psutil.Process, job_dir: str) -> bool:
     try:
         command = process.cmdline()
         place = _job_dir(command) if "trainer.task" in command else None
-        return place is not None and os.path.realpath(os.path.join(process.cwd(), place)) == os.path.realpath(job_dir)
+        return place is not None and _where(place, process.cwd()) == _where(job_dir, os.getcwd())
     except psutil.Error:
         return False  # it is gone, or another user's
+
+
+def _where(directory: str, cwd: str) -> str:
+    return directory.rstrip("/") if "://" in directory else os.path.realpath(os.path.join(cwd, directory))
 
 
 def _job_dir(command: list[str]) -> str | None:

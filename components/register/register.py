@@ -11,10 +11,12 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
+from etils import epath
+
 from components.register.open import open_registry
 from components.register.registry import CHAMPION, Registry
 from trainer.errors import UserError
-from trainer.files import tree_digest
+from trainer.files import store_errors, tree_digest
 
 _VERSION_FACTS = ("metrics", "baseline", "dataset", "fingerprint", "split", "class_names", "decision", "model_digest")
 
@@ -26,13 +28,14 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
       UserError: If it is missing, no evaluation, or of another model.
     """
     try:
-        evaluation = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        with store_errors():
+            evaluation = json.loads(epath.Path(path).read_text())
         digest = {key: evaluation[key] for key in _VERSION_FACTS}["model_digest"]
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}); make it with components.evaluate") from None
     except (KeyError, TypeError) as error:
         raise UserError(f"{path} is no evaluation (no {error}); make it with components.evaluate") from None
-    if not pathlib.Path(model_dir).is_dir():
+    if not epath.Path(model_dir).is_dir():
         raise UserError(f"{model_dir}: no such directory")
     if tree_digest(model_dir) != digest:
         raise UserError(f"{path} is of another model than the one in {model_dir}; evaluate that one")

@@ -22,8 +22,10 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from etils import epath
+
 from trainer.errors import UserError, unknown
-from trainer.files import write_text
+from trainer.files import copy_tree, store_errors, write_text
 
 CHAMPION, PREVIOUS = "champion", "previous"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -80,14 +82,16 @@ class Registry:
         Raises:
           UserError: If there is no model in `model_dir`, or the registry cannot be written.
         """
-        if not (pathlib.Path(model_dir) / "saved_model.pb").is_file():
-            raise UserError(f"{model_dir}: no SavedModel here")
         model = self._model(name)
         with self._writing():
+            with store_errors():
+                if not (epath.Path(model_dir) / "saved_model.pb").exists():
+                    raise UserError(f"{model_dir}: no SavedModel here")
             model.mkdir(parents=True, exist_ok=True)
             _sweep(model)
             with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=model) as partial:
-                copy = pathlib.Path(shutil.copytree(model_dir, pathlib.Path(partial) / "model"))
+                copy = pathlib.Path(partial) / "model"
+                copy_tree(model_dir, copy)
                 with _locked(model):
                     if facts.get("run") and (own := self.version_of(name, facts["run"])):
                         return own
@@ -152,7 +156,7 @@ class Registry:
         try:
             yield
         except OSError as error:
-            raise UserError(f"cannot write to the registry {self._root}: {error.strerror or error}") from error
+            raise UserError(f"cannot write to the registry {self._root}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -50,6 +50,14 @@ def test_a_replica_of_this_job_is_stopped(replica, tmp_path, flags):
     assert not psutil.pid_exists(process.pid)
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_replica_of_a_job_in_a_bucket_is_stopped_wherever_it_was_started(replica, end):
+    process = replica("--job-dir", f"gs://bucket/jobs/a{end}")
+    other = replica("--job-dir", "gs://bucket/jobs/b")
+    assert stop_replicas("gs://bucket/jobs/a") == [process.pid]
+    assert other.poll() is None
+
+
 def test_no_other_process_is_stopped(replica, tmp_path):
     job = tmp_path / "jobs" / "a"
     (tmp_path / "elsewhere").mkdir()

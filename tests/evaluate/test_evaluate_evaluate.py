@@ -8,7 +8,9 @@ import pytest
 
 from components.evaluate import report
 from components.evaluate.__main__ import main
+from components.register.__main__ import main as register
 from components.register.registry import Registry
+from trainer.files import copy_tree, tree_digest
 
 CONFIDENCE = 0.91
 
@@ -51,6 +53,19 @@ def test_accuracy_loss_and_confusion_are_those_of_a_hand_computation(scored, mak
         confusion[label][(label + 1) % 10 if i < 30 else label] += 1
     assert found["confusion"] == confusion
     assert found["class_names"] == list("0123456789")
+
+
+def test_what_lies_in_a_store_is_scored_written_and_registered_as_what_lies_here(
+    scored, make_model, evaluation, store, tmp_path
+):
+    copy_tree(model := make_model(wrong=30), store / "model")
+    copy_tree(scored.path, store / "data")
+    found = evaluation(store / "model", output=store / "evaluation", data=store / "data")
+    assert {**found, "model_dir": str(model)} == evaluation(model)
+    flags = ["--model-dir", store / "model", "--evaluation", store / "evaluation" / "evaluation.json"]
+    assert register([*map(str, flags), "--registry", str(tmp_path / "registry"), "--name", "m"]) == 0
+    (tmp_path / "registry" / "m" / "1" / "version.json").unlink()
+    assert tree_digest(tmp_path / "registry" / "m" / "1") == tree_digest(model)
 
 
 def test_the_baseline_is_the_majority_class_of_training_scored_on_test(scored, make_model, evaluation):

@@ -21,6 +21,7 @@ import google_crc32c
 from etils import epath
 
 from trainer.errors import UserError
+from trainer.files import store_errors
 from trainer.manifest import Manifest
 from trainer.reader.shards import damaged, missing_is_told
 
@@ -111,7 +112,7 @@ def _copy(source: epath.Path, target: pathlib.Path, crc32c: str) -> Iterator[int
     """Copies one file whole or not at all; yields the bytes of each piece."""
     digest, temporary = google_crc32c.Checksum(), target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        with missing_is_told(source), source.open("rb") as file, open(temporary, "wb") as copy:
+        with missing_is_told(source), store_errors(), source.open("rb") as file, open(temporary, "wb") as copy:
             while piece := file.read(_PIECE_BYTES):
                 digest.update(piece)
                 copy.write(piece)

@@ -23,7 +23,7 @@ import numpy as np
 from etils import epath
 
 from trainer.errors import UserError
-from trainer.files import crc32c
+from trainer.files import crc32c, store_errors
 from trainer.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from trainer.manifest import HEAD_BYTES, Manifest, Shard
 
@@ -93,8 +93,8 @@ class Shards:
         if self._record_bytes:
             return np.arange(shard.examples + 1) * self._record_bytes
         path = self._directory / shard.index
-        with missing_is_told(path):
-            content = path.read_bytes()
+        with readable(path):
+            content = _insist(path, 0, -1)
         if crc32c(content) != shard.index_crc32c:
             raise damaged(path, "is not the file that the manifest lists (CRC-32C differs)")
         return np.frombuffer(content, "<i8")
@@ -168,7 +168,7 @@ class Shards:
           UserError: If the file is missing or too short, or cannot be read.
         """
         path = self.paths[shard]
-        with missing_is_told(path):
+        with readable(path):
             content = _insist(path, start, end - start)
         if len(content) != end - start:
             raise damaged(path, f"ends before byte {end:,}")
@@ -179,13 +179,13 @@ class _Passing:
     """A file that is read once, from end to end."""
 
     def __init__(self, path: epath.Path) -> None:
-        self._path, self._digest = path, google_crc32c.Checksum()
-        with missing_is_told(path):
-            self._file = path.open("rb")
+        self._path, self._digest, self._opened = path, google_crc32c.Checksum(), contextlib.ExitStack()
+        with readable(path):
+            self._file = self._opened.enter_context(path.open("rb"))
 
     def read(self, shard: int, start: int, end: int) -> np.ndarray:
         """The next bytes."""
-        content = self._file.read(end - start)
+        content = self._next(end - start)
         if len(content) != end - start:
             raise damaged(self._path, f"ends before byte {end:,}")
         self._digest.update(content)
@@ -193,10 +193,14 @@ class _Passing:
 
     def finish(self, listed: str) -> None:
         """Compares what has passed."""
-        self._digest.update(self._file.read())
-        self._file.close()
+        self._digest.update(self._next(-1))
+        self._opened.close()
         if self._digest.hexdigest().decode() != listed:
             raise damaged(self._path, "is not the file that the manifest lists (CRC-32C differs)")
+
+    def _next(self, size: int) -> bytes:
+        with readable(self._path):  # a store's file is looked for when it is read
+            return self._file.read(size)
 
 
 class Mapping:
@@ -284,16 +288,31 @@ def missing_is_told(path: os.PathLike[str]) -> Iterator[None]:
         raise UserError(f"{path} is missing; copy it there, or convert the dataset again") from None
 
 
+@contextlib.contextmanager
+def readable(path: os.PathLike[str]) -> Iterator[None]:
+    """Names the file that is missing or cannot be read."""
+    with missing_is_told(path):
+        try:
+            with store_errors():
+                yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error}); see whether the storage is up") from None
+
+
 def _insist(path: epath.Path, start: int, size: int) -> bytes:
     for attempt in range(_TRIES):
         try:
-            with path.open("rb") as file:
+            with store_errors(), path.open("rb") as file:
                 file.seek(start)
                 return file.read(size)
         except FileNotFoundError:
             raise
-        except OSError as error:
+        except EOFError:
+            return b""
+        except OSError:
             if attempt == _TRIES - 1:
-                raise UserError(f"{path} cannot be read ({error}); see whether the storage is up") from None
+                raise
             time.sleep(_FIRST_WAIT_S * 2**attempt)
     raise AssertionError

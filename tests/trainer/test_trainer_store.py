@@ -1,0 +1,156 @@
+"""Whatever is read and written may lie in an object store, whose files are TensorFlow's."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+
+import memory_store
+import numpy as np
+import pytest
+from etils import epath
+from hypothesis import given
+from hypothesis import strategies as st
+from numbered import dataset, picture
+
+from trainer import done, identity
+from trainer.cluster import Member
+from trainer.errors import UserError
+from trainer.files import copy_tree, crc32c_of, digest_of, tree_digest, write_text
+from trainer.journal import Journal, last
+from trainer.manifest import Manifest
+from trainer.reader import shards as shards_module
+from trainer.reader.cache import localize
+from trainer.reader.shards import Shards
+from trainer.stop import StopMark
+
+tf = pytest.importorskip("tensorflow")
+from trainer import records  # noqa: E402
+
+READS = {
+    "verified": lambda manifest, place, _: records.verify(manifest, place, "train"),
+    "in order": lambda manifest, place, _: list(records.batches(manifest, place, "train", 7)),
+    "ranges": lambda manifest, place, _: ranges(manifest, place),
+    "copied": lambda manifest, place, cache: localize(manifest, place, "train", cache),
+}
+
+
+def ranges(manifest, place):
+    shards = Shards(manifest, place, "train")
+    pieces = [shards.block(*piece, shards.read) for piece in shards.pieces(3, 39)]
+    return shards_module.take(shards, pieces, np.arange(3, 39)).tolist()
+
+
+@pytest.fixture(params=["equal records", "records that differ"])
+def data(request, tmp_path, store):
+    """A dataset here, and a copy of it in the store."""
+    files = [picture(4 + i, 30 - i, seed=i) for i in range(20)] * 2 if request.param == "records that differ" else None
+    dataset(tmp_path / "data", 40, files=files)
+    copy_tree(tmp_path / "data", store / "data")
+    return tmp_path / "data", store / "data"
+
+
+@given(files=st.dictionaries(st.sampled_from(["a", "b", "c/d", "c/e/f"]), st.binary(max_size=3000), min_size=1))
+def test_a_tree_in_a_store_has_the_digests_that_it_has_here(files):
+    with memory_store.mounted() as root, tempfile.TemporaryDirectory() as directory:
+        here, there = pathlib.Path(directory, "tree"), epath.Path(f"{root}bucket{directory}")
+        for name, content in files.items():
+            (here / name).parent.mkdir(parents=True, exist_ok=True)
+            (here / name).write_bytes(content)
+        copy_tree(here, there)
+        assert tree_digest(there) == tree_digest(here)
+        for name in files:
+            for checksum in (digest_of, crc32c_of):
+                assert checksum(there / name) == checksum(here / name)
+
+
+def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
+    here, there = data
+    manifest = Manifest.load(there)
+    assert manifest == Manifest.load(here)
+    assert ranges(manifest, str(there)) == ranges(manifest, str(here))
+    records.verify(manifest, str(there), "train")
+    one, other = (list(records.batches(manifest, str(place), "train", 7)) for place in data)
+    for a, b in zip(one, other, strict=True):
+        assert all(np.array_equal(a[name], b[name]) for name in a)
+    copies = pathlib.Path(localize(manifest, str(there), "train", str(tmp_path / "cache")))
+    assert all((copies / name).read_bytes() == (here / name).read_bytes() for name in manifest.split("train").checksums)
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("change", ["cut", "emptied", "removed", "no file", "other bytes"])
+def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, monkeypatch, read, change):
+    monkeypatch.setattr(shards_module, "_FIRST_WAIT_S", 0)
+    here, there = data
+    manifest = Manifest.load(there)
+    shard = manifest.split("train").shards[1].file
+    content = (here / shard).read_bytes()
+    (there / shard).unlink()
+    if change == "no file":
+        (there / shard).mkdir()  # TensorFlow cannot read it, as a store that is down
+    elif change != "removed":
+        changed = {"cut": content[:-1], "emptied": b"", "other bytes": content[:-1] + bytes([content[-1] ^ 1])}[change]
+        (there / shard).write_bytes(changed)
+    if (read, change) == ("ranges", "cut") and manifest.record_bytes is None:
+        pytest.skip("its last record is not in the range that is read")
+    with pytest.raises(UserError, match=shard):
+        READS[read](manifest, str(there), str(tmp_path / "cache"))
+
+
+def test_a_store_that_fails_is_asked_again(data, monkeypatch):
+    here, there = data
+    manifest = Manifest.load(there)
+    shard = manifest.split("train").shards[0]
+    shards = Shards(manifest, str(there), "train")
+    (there / shard.file).unlink()
+    (there / shard.file).mkdir()
+    slept = []
+
+    def mended(seconds):
+        slept.append(seconds)
+        if len(slept) == 3:
+            (there / shard.file).rmdir()
+            (there / shard.file).write_bytes((here / shard.file).read_bytes())
+
+    monkeypatch.setattr(shards_module.time, "sleep", mended)
+    assert shards.read(0, 0, shard.bytes).tobytes() == (here / shard.file).read_bytes()
+    assert slept == [0.5, 1, 2]
+
+
+def test_a_failed_write_to_a_store_leaves_the_old_content(store):
+    write_text(store / "a.json", "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(store / "a.json", "new \ud800")
+    assert (store / "a.json").read_text() == "old"
+
+
+def test_a_place_in_a_store_that_cannot_be_used_is_told_in_one_line(store):
+    (store / "file").write_text("")
+    for path in ("manifest.json", identity.FILE, done.FILE):
+        (store / path).mkdir()
+    for use in (
+        lambda: Manifest.load(store),
+        lambda: identity.claim(str(store / "file"), {}),
+        lambda: identity.check(str(store), {}),
+        lambda: done.load(str(store)),
+    ):
+        with pytest.raises(UserError, match=r"ram://.*: \S"):
+            use()
+
+
+def test_a_job_directory_in_a_store_keeps_what_is_told(store):
+    identity.claim(str(store / "job"), {"seed": 1})
+    identity.check(str(store / "job"), {"seed": 1})
+    assert identity.settle(str(store / "job"), "horizon_steps", 7, write=True) == 7
+    assert identity.settle(str(store / "job"), "horizon_steps", 8, write=True) == 7
+    chief = Member(role="chief", index=0, addresses={})
+    for step in (7, 9):
+        journal = Journal(str(store / "job"), chief)
+        journal.event("step", step)
+        journal.flush()
+        assert last(str(store / "job"), chief, "step")["step"] == step
+    mark = StopMark(str(store / "job"))
+    mark.set("worker 1")
+    assert mark.is_set()
+    mark.clear()
+    assert not mark.is_set()
