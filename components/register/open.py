@@ -19,9 +19,6 @@ class ModelRegistry(Protocol):
     def version_of(self, name: str, run: str) -> str | None:
         """The version that a run registered, or None."""
 
-    def metrics(self, name: str, version: str, fingerprint: str, split: str) -> dict[str, float] | None:
-        """What a version scored when it was registered, if on these records."""
-
     def promote(self, name: str, version: str, *, instead_of: str | None) -> bool:
         """Makes a version the champion if the champion is still `instead_of`. Returns whether it did."""
 

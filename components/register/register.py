@@ -18,7 +18,17 @@ from components.register.registry import CHAMPION, Registry
 from trainer.errors import UserError
 from trainer.files import store_errors, tree_digest
 
-_VERSION_FACTS = ("metrics", "baseline", "dataset", "fingerprint", "split", "class_names", "decision", "model_digest")
+_VERSION_FACTS = (
+    "metrics",
+    "metric",
+    "baseline",
+    "dataset",
+    "fingerprint",
+    "split",
+    "class_names",
+    "decision",
+    "model_digest",
+)
 
 
 def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
@@ -30,7 +40,7 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
     try:
         with store_errors():
             evaluation = json.loads(epath.Path(path).read_text())
-        digest = {key: evaluation[key] for key in _VERSION_FACTS}["model_digest"]
+        digest = {key: evaluation[key] for key in (*_VERSION_FACTS, "champion")}["model_digest"]
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}); make it with components.evaluate") from None
     except (KeyError, TypeError) as error:
@@ -69,10 +79,10 @@ def register(*, model_dir: str, evaluation: Mapping[str, Any], registry: str, na
 
 
 def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None) -> str:
-    """Makes `version` the champion if it is better than the one there is. Returns what happened, in words.
+    """Makes `version` the champion if its evaluation says so. Returns what happened, in words.
 
-    The champion's figures come from the evaluation, which scored it on the same records, or from its registration
-    when that was on the same records.
+    Nothing is judged here. An evaluation speaks of the champion that it compared with: where another one is the champion
+    by now, it says nothing.
 
     Raises:
       UserError: If there is no such version.
@@ -80,27 +90,18 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")
     store = open_registry(registry)
-    current = store.alias(name, CHAMPION)
-    if current == version:
+    if store.alias(name, CHAMPION) == version:
         return f"version {version} is the champion already"
-    if current is not None:
-        compared = evaluation.get("champion") or {}
-        same_records = (evaluation["fingerprint"], evaluation["split"])
-        same_champion = compared.get("version") == current
-        known = compared["metrics"] if same_champion else store.metrics(name, current, *same_records)
-        if known is None:
-            why = (
-                compared["incomparable"]
-                if same_champion
-                else "not scored on the same records; evaluate with --registry"
-            )
-            return f"not promoted: the champion, version {current}, cannot be compared: {why}"
-        ours, theirs = evaluation["metrics"]["accuracy"], known["accuracy"]
-        if ours <= theirs:
-            return f"not promoted: accuracy {ours:.4f} does not beat {theirs:.4f} of the champion, version {current}"
-    if not store.promote(name, version, instead_of=current):
-        return "not promoted: another version became the champion meanwhile; evaluate again"
-    return f"version {version} is the champion now" + (f", version {current} the previous one" if current else "")
+    if evaluation["decision"]["verdict"] != "promote":
+        return f"not promoted: {'; '.join(evaluation['decision']['reasons'])}"
+    compared = (evaluation["champion"] or {}).get("version")
+    if not store.promote(name, version, instead_of=compared):
+        current = store.alias(name, CHAMPION)
+        return (
+            f"not promoted: the champion was {compared or 'none'} when the model was evaluated, and is {current or 'none'} "
+            "now; evaluate again with --registry"
+        )
+    return f"version {version} is the champion now" + (f", version {compared} the previous one" if compared else "")
 
 
 def code_version() -> str:

@@ -105,15 +105,10 @@ class Registry:
         """The version that a run registered, or None."""
         return next((v for v in reversed(self.versions(name)) if self.facts(name, v).get("run") == run), None)
 
-    def metrics(self, name: str, version: str, fingerprint: str, split: str) -> dict[str, float] | None:
-        """What a version scored when it was registered, if on these records."""
-        facts = self.facts(name, version)
-        return facts["metrics"] if (facts["fingerprint"], facts["split"]) == (fingerprint, split) else None
-
     def promote(self, name: str, version: str, *, instead_of: str | None) -> bool:
         """Makes a version the champion if the champion is still `instead_of`. Returns whether it did.
 
-        A model is better than the champion that it was compared with; if another was promoted since, nothing is known.
+        A model was compared with one champion; if another was promoted since, nothing is known.
 
         Raises:
           UserError: If there is no such model or version, or the registry cannot be written.

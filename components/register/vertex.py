@@ -62,9 +62,6 @@ class VertexRegistry:
         versions = self._versions(name, f'labels.run="{run}"')
         return max((v.version_id for v in versions), key=int, default=None)
 
-    def metrics(self, name: str, version: str, fingerprint: str, split: str) -> None:
-        """Vertex keeps none of ours: the champion is always scored again."""
-
     def promote(self, name: str, version: str, *, instead_of: str | None) -> bool:
         """Moves the alias if it is still where the comparison found it. Returns whether it did.
 

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import tempfile
 
 import pytest
+from evaluations import evaluate, make_job, scored
+from hypothesis import example, given
+from hypothesis import strategies as st
 from kfp import dsl
 
 from components.register import component
@@ -34,7 +39,7 @@ def champion(registered, place):
     """Version 1, the champion, with accuracy 0.9."""
     version, evaluation = registered("champion", 0.9)
     promote(evaluation=evaluation, registry=place, name="m", version=version)
-    return {"version": "1", "metrics": evaluation["metrics"], "incomparable": ""}
+    return scored("1", **evaluation["metrics"])
 
 
 def current(place):
@@ -45,7 +50,17 @@ def test_a_version_knows_what_it_scored_on_what_and_why(registered, place, monke
     monkeypatch.setenv("CODE_VERSION", "abc123")
     version, evaluation = registered()
     facts = Registry.open(place).facts("m", version)
-    told = ("metrics", "baseline", "dataset", "fingerprint", "split", "class_names", "decision", "model_digest")
+    told = [
+        "metrics",
+        "metric",
+        "baseline",
+        "dataset",
+        "fingerprint",
+        "split",
+        "class_names",
+        "decision",
+        "model_digest",
+    ]
     assert {key: facts[key] for key in told} == {key: evaluation[key] for key in told}
     assert (facts["version"], facts["name"], facts["code_version"]) == ("1", "m", "abc123")
 
@@ -57,30 +72,35 @@ def test_the_code_version_is_the_commit_of_the_checkout(registered, place, monke
 
 
 def test_a_model_that_the_evaluation_rejects_is_not_registered(registered, place, tmp_path):
-    with pytest.raises(UserError, match=r"the evaluation rejects .*: accuracy is below something"):
-        registered(verdict="reject")
+    with pytest.raises(UserError, match=r"the evaluation rejects .*: accuracy 0.9000 is below the threshold 0.9500"):
+        registered(least=0.95)
     assert not (tmp_path / "registry").exists()
 
 
-@pytest.mark.parametrize(("accuracy", "moves"), [(0.91, True), (0.9, False), (0.89, False)])
-@pytest.mark.parametrize("compared", [True, False])
-def test_the_champion_moves_only_to_a_better_model(champion, registered, place, accuracy, moves, compared):
-    # Without a comparison in the evaluation, what the champion scored on the same records when it was registered counts.
-    version, evaluation = registered("candidate", accuracy, champion=champion if compared else None)
-    told = promote(evaluation=evaluation, registry=place, name="m", version=version)
-    assert current(place) == ("2" if moves else "1")
-    if moves:
-        assert told == "version 2 is the champion now, version 1 the previous one"
-    else:
-        assert told == f"not promoted: accuracy {accuracy:.4f} does not beat 0.9000 of the champion, version 1"
+shares = st.sampled_from([0.0, 0.8, 0.82, 0.9, 0.95, 1.0]) | st.floats(0, 1)
+metrics = st.fixed_dictionaries({"accuracy": shares, "auc": shares})
 
 
-def test_a_champion_with_accuracy_zero_is_still_compared_with(registered, place):
-    version, evaluation = registered("zero", 0.0)
-    promote(evaluation=evaluation, registry=place, name="m", version=version)
-    version, evaluation = registered("also zero", 0.0)
-    promote(evaluation=evaluation, registry=place, name="m", version=version)
-    assert current(place) == "1"
+@given(metric=st.sampled_from(["accuracy", "auc"]), ours=metrics, theirs=metrics)
+@example(metric="auc", ours={"accuracy": 0.80, "auc": 0.95}, theirs={"accuracy": 0.82, "auc": 0.90})
+@example(metric="auc", ours={"accuracy": 0.82, "auc": 0.90}, theirs={"accuracy": 0.80, "auc": 0.95})
+@example(metric="accuracy", ours={"accuracy": 0.80, "auc": 0.95}, theirs={"accuracy": 0.82, "auc": 0.90})
+def test_the_champion_moves_only_to_a_model_that_is_better_by_the_metric_of_the_evaluation(metric, ours, theirs):
+    with tempfile.TemporaryDirectory() as directory:
+        place, champion = f"{directory}/registry", None
+        for name, figures in (("first", theirs), ("second", ours)):
+            job = make_job(pathlib.Path(directory), name)
+            evaluation = evaluate(job, champion=champion, metric=metric, **figures)
+            version = register(model_dir=str(job / "model"), evaluation=evaluation, registry=place, name="m")
+            told = promote(evaluation=evaluation, registry=place, name="m", version=version)
+            champion = scored("1", **figures)
+        assert Registry.open(place).facts("m", "2")["metric"] == metric
+        if ours[metric] > theirs[metric]:
+            assert (current(place), told) == ("2", "version 2 is the champion now, version 1 the previous one")
+        else:
+            assert current(place) == "1"
+            assert told.startswith("not promoted: ")
+            assert told.endswith(f"does not beat the champion, {theirs[metric]:.4f}")
 
 
 def test_promoting_the_champion_again_changes_nothing(champion, registered, place):
@@ -89,12 +109,16 @@ def test_promoting_the_champion_again_changes_nothing(champion, registered, plac
     assert told == "version 1 is the champion already"
 
 
-def test_a_comparison_with_a_former_champion_on_other_records_is_stale(champion, registered, place):
-    second, evaluation = registered("second", 0.95, champion=champion, fingerprint="other records")
+@pytest.mark.parametrize("compared", [True, False])
+def test_an_evaluation_that_knows_another_champion_or_none_is_stale(champion, registered, place, compared):
+    second, evaluation = registered("second", 0.95, champion=champion)
     promote(evaluation=evaluation, registry=place, name="m", version=second)
-    third, evaluation = registered("third", 0.99, champion=champion)
+    third, evaluation = registered("third", 0.99, champion=champion if compared else None)
     told = promote(evaluation=evaluation, registry=place, name="m", version=third)
-    assert "the champion, version 2, cannot be compared: not scored on the same records; evaluate with" in told
+    before = "1" if compared else "none"
+    assert told == (
+        f"not promoted: the champion was {before} when the model was evaluated, and is 2 now; evaluate again with --registry"
+    )
     assert current(place) == "2"
 
 
@@ -109,21 +133,21 @@ def test_a_promotion_that_another_one_overtook_is_refused(champion, registered, 
 
     monkeypatch.setattr(Registry, "promote", overtaken)
     told = promote(evaluation=evaluation, registry=place, name="m", version=third)
-    assert told == "not promoted: another version became the champion meanwhile; evaluate again"
+    assert "the champion was 1 when the model was evaluated, and is 2 now" in told
     assert current(place) == "2"
 
 
 def test_a_champion_that_cannot_be_compared_stays(champion, registered, place):
     unknown = {"version": "1", "metrics": None, "incomparable": "it takes other images"}
-    version, evaluation = registered("candidate", 0.99, champion=unknown, verdict="register")
+    version, evaluation = registered("candidate", 0.99, champion=unknown)
     told = promote(evaluation=evaluation, registry=place, name="m", version=version)
-    assert told == "not promoted: the champion, version 1, cannot be compared: it takes other images"
+    assert told.endswith("cannot be compared with the champion: it takes other images")
     assert current(place) == "1"
 
 
 def test_the_command_registers_promotes_and_goes_back(evaluated, place, capsys):
-    for name, accuracy in (("a", 0.8), ("b", 0.9)):
-        directory, _ = evaluated(name, accuracy)
+    for name, accuracy, champion in (("a", 0.8, None), ("b", 0.9, scored("1", accuracy=0.8))):
+        directory, _ = evaluated(name, accuracy, champion=champion)
         flags = ["--model-dir", str(directory / "model"), "--evaluation", str(directory / "evaluation.json")]
         assert main(["--registry", place, "--name", "m", *flags]) == 0
     assert main(["--registry", place, "--name", "m", "--rollback"]) == 0
@@ -161,8 +185,8 @@ def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, 
 
 
 def test_the_steps_register_and_promote_what_this_run_made(evaluated, place, tmp_path):
-    for run, accuracy in (("r1", 0.8), ("r2", 0.9)):
-        directory, _ = evaluated(run, accuracy)
+    for run, accuracy, champion in (("r1", 0.8, None), ("r2", 0.9, scored("1", accuracy=0.8))):
+        directory, _ = evaluated(run, accuracy, champion=champion)
         evaluation = dsl.Artifact(name="evaluation", uri=str(directory / "evaluation.json"))
         said = {"registry": place, "name": "m", "run_id": run, "evaluation": evaluation}
         first = component.register(job_dir=f"{directory}/", **said)

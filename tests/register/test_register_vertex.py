@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import evaluations as judgements
 import pytest
 
 from components.evaluate.__main__ import main as evaluate
@@ -114,9 +115,20 @@ def test_the_champion_is_loaded_from_where_the_registry_has_it_and_scored_again(
     unaware, evaluation = evaluation, judged(wrong=5)
     assert evaluation["champion"]["metrics"]["accuracy"] == pytest.approx(1 - 10 / len(scored.labels))
     assert evaluation["decision"]["verdict"] == "promote"
-    assert "not scored on the same records" in promote(evaluation=unaware, registry=place, name="m", version="2")
+    assert "the champion was none when the model was evaluated, and is 1 now" in promote(
+        evaluation=unaware, registry=place, name="m", version="2"
+    )
     told = promote(evaluation=evaluation, registry=place, name="m", version="2")
     assert told == "version 2 is the champion now, version 1 the previous one"
+
+
+@pytest.mark.parametrize(("metric", "champion"), [("auc", "2"), ("accuracy", "1")])
+def test_the_metric_of_the_evaluation_decides_here_too(registry, versions, place, tmp_path, metric, champion):
+    registry.promote("m", "1", instead_of=None)
+    theirs, job = judgements.scored("1", accuracy=0.82, auc=0.90), judgements.make_job(tmp_path, "job")
+    evaluation = judgements.evaluate(job, champion=theirs, metric=metric, accuracy=0.80, auc=0.95)
+    promote(evaluation=evaluation, registry=place, name="m", version="2")
+    assert registry.alias("m", CHAMPION) == champion
 
 
 def test_what_google_refuses_is_one_line(vertex, refused, place, tmp_path):
