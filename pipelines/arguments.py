@@ -40,6 +40,7 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
         "--validation-fraction", type=float, default=d.validation_fraction, help="of the training examples"
     )
     data.add_argument("--test-fraction", type=float, default=d.test_fraction, help="where the source has no test split")
+    data.add_argument("--split-seed", type=int, default=d.split_seed, help="decides which examples these are")
     data.add_argument(
         "--max-drift",
         type=float,
@@ -55,7 +56,7 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     train.add_argument("--train-steps", type=int, help=f"global step to reach (without: {DEFAULT_STEPS})")
     train.add_argument("--train-epochs", type=float, help="the same in passes over the training split")
     train.add_argument("--batch-size", type=int, default=128, help="examples of one step over all replicas")
-    train.add_argument("--seed", type=int, default=0, help="of splits, initial weights and sample order")
+    train.add_argument("--seed", type=int, default=0, help="of initial weights and sample order")
     train.add_argument(
         "--deterministic",
         action=argparse.BooleanOptionalAction,
@@ -110,7 +111,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
         validation_fraction=args.validation_fraction,
         max_drift=args.max_drift,
         test_fraction=args.test_fraction,
-        seed=args.seed,
+        split_seed=args.split_seed,
     )
     return {
         "cluster": cluster.to_json(),
@@ -123,7 +124,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
         "shards": convert.shards,
         "validation_fraction": convert.validation_fraction,
         "test_fraction": convert.test_fraction,
-        "seed": convert.seed,
+        "split_seed": convert.split_seed,
         "max_drift": convert.max_drift,
         "min_accuracy": args.min_accuracy,
         "min_auc": args.min_auc,

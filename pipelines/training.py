@@ -60,7 +60,7 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
         shards: int = 8,
         validation_fraction: float = 0.1,
         test_fraction: float = 0.2,
-        seed: int = 0,
+        split_seed: int = 0,
         max_drift: float = 1.0,
         min_accuracy: float = 0.0,
         min_auc: float = 0.0,
@@ -86,7 +86,7 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
                 shards=shards,
                 validation_fraction=validation_fraction,
                 test_fraction=test_fraction,
-                seed=seed,
+                split_seed=split_seed,
                 max_drift=max_drift,
             )
             data = converted.outputs["output"]

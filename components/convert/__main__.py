@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=Options.validation_fraction,
         help="part of the remaining training examples that becomes the validation split",
     )
-    add("--seed", type=int, metavar="N", default=Options.seed, help="decides which examples these are")
+    add("--split-seed", type=int, metavar="N", default=Options.split_seed, help="decides which examples these are")
     add(
         "--max-drift",
         type=float,

@@ -13,7 +13,7 @@ def convert(
     shards: int,
     validation_fraction: float,
     test_fraction: float,
-    seed: int,
+    split_seed: int,
     max_drift: float,
     output: dsl.Output[dsl.Dataset],
     page: dsl.Output[dsl.HTML],
@@ -30,7 +30,7 @@ def convert(
       shards: Files of the training split.
       validation_fraction: Of the training examples that are left for it.
       test_fraction: Of all examples, where the source has no test split.
-      seed: Of the splits.
+      split_seed: Decides which examples these are.
       max_drift: How far a feature may be from the training split in another one, from 0 to 1.
       output: The dataset's directory.
       page: Its `dataset.html`, where a console shows it.
@@ -59,7 +59,7 @@ def convert(
             shards=shards,
             validation_fraction=validation_fraction,
             test_fraction=test_fraction,
-            seed=seed,
+            split_seed=split_seed,
             max_drift=max_drift,
         )
         manifest = convert(options)

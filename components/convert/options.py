@@ -25,7 +25,7 @@ class Options:
       shards: Files of the training split; the other splits get as many in proportion, at least one.
       test_fraction: Part of the training examples that becomes the test split, if the source has none.
       validation_fraction: Part of the rest that becomes the validation split, if the source has none.
-      seed: Decides which examples these are.
+      split_seed: Decides which examples these are, and nothing else.
       max_drift: How far a feature or the label may be from the training split in another one, from 0 to 1 (see `drift`).
       processes: That write shards; None for as many as the machine has cores for and the data is worth.
       memory_gb: Gigabytes for the data and all working space, beside what the programs need themselves (about 0.1 for
@@ -45,7 +45,7 @@ class Options:
     shards: int = 8
     validation_fraction: float = 0.1
     test_fraction: float = 0.2
-    seed: int = 0
+    split_seed: int = 0
     max_drift: float = 1.0
     processes: int | None = None
     memory_gb: float | None = None
@@ -62,8 +62,8 @@ class Options:
         for flag in ("validation_fraction", "test_fraction"):
             if not 0 <= (fraction := getattr(self, flag)) < 1:
                 raise UserError(f"--{flag.replace('_', '-')} {fraction}: must be at least 0 and less than 1")
-        if not 0 <= self.seed < 2**64:
-            raise UserError(f"--seed {self.seed}: must be at least 0 and less than 2**64")
+        if not 0 <= self.split_seed < 2**64:
+            raise UserError(f"--split-seed {self.split_seed}: must be at least 0 and less than 2**64")
         if not 0 <= self.max_drift <= 1:
             raise UserError(f"--max-drift {self.max_drift}: must be from 0 to 1; 1 allows any")
         if self.processes is not None and self.processes < 1:
@@ -96,5 +96,5 @@ class Options:
             "shards": self.shards,
             "validation_fraction": float(self.validation_fraction),
             "test_fraction": float(self.test_fraction),
-            "seed": self.seed,
+            "split_seed": self.split_seed,
         }

@@ -79,7 +79,7 @@ class Plan:
             {native: len(columns["label"]) for native, columns in source.splits.items()},
             validation_fraction=options.validation_fraction,
             test_fraction=options.test_fraction,
-            seed=options.seed,
+            seed=options.split_seed,
         )
         training = len(self._parts["train"][1])
         if options.shards > training:

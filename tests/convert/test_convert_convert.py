@@ -39,7 +39,7 @@ def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options)
         {split: len(columns["label"]) for split, columns in source.splits.items()},
         validation_fraction=options.validation_fraction,
         test_fraction=options.test_fraction,
-        seed=options.seed,
+        seed=options.split_seed,
     )
     for name, split in manifest.splits.items():
         native, rows = parts[name]
@@ -68,7 +68,7 @@ def test_same_input_and_arguments_give_the_same_bytes(tmp_path, make_idx, conten
         make_idx(tmp_path / name, packed=packed, train=500, test=90)
         convert(Options(dataset="idx", source=str(tmp_path / name), output=str(tmp_path / name / "out")))
     assert content(tmp_path / "a" / "out") == content(tmp_path / "b" / "out")
-    other = convert(Options(dataset="idx", source=str(tmp_path / "a"), output=str(tmp_path / "seed"), seed=1))
+    other = convert(Options(dataset="idx", source=str(tmp_path / "a"), output=str(tmp_path / "seed"), split_seed=1))
     assert other.fingerprint != Manifest.load(tmp_path / "a" / "out").fingerprint
 
 

@@ -80,7 +80,8 @@ def test_help_gives_the_defaults(capsys):
         (("--validation-fraction", "nan"), "--validation-fraction nan"),
         (("--test-fraction", "-0.1"), "--test-fraction -0.1"),
         (("--test-fraction", "0.99999999"), "there are only 0 training examples"),
-        (("--seed", "-1"), "--seed -1"),
+        (("--split-seed", "-1"), "--split-seed -1"),
+        (("--seed", "1"), "unrecognized arguments: --seed 1"),
         (("--shard", "4"), "unrecognized arguments"),
     ],
 )

@@ -42,8 +42,8 @@ def test_another_dataset_is_never_overwritten(tmp_path, make_idx, fails):
     out = tmp_path / "out"
     convert(Options(dataset="idx", source=str(tmp_path / "a"), output=str(out)))
     before = _stamps(out)
-    line = fails("--output", out, "--dataset", "digits", "--seed", 3)
-    assert "dataset=idx" in line and "dataset=digits" in line and "seed=0" in line and "seed=3" in line
+    line = fails("--output", out, "--dataset", "digits", "--split-seed", 3)
+    assert "dataset=idx" in line and "dataset=digits" in line and "split_seed=0" in line and "split_seed=3" in line
     line = fails("--output", out, "--dataset", "idx", "--source", tmp_path / "b")
     assert line.count("fingerprint=") == 2
     assert _stamps(out) == before

@@ -94,7 +94,7 @@ def test_what_is_there_is_not_written_again(options, capsys):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (("--seed", 1), "seed=0; asked for is dataset=digits seed=1"),
+        (("--split-seed", 1), "split_seed=0; asked for is dataset=digits split_seed=1"),
         (("--test-fraction", 0.1), "test_fraction=0.2; asked for is dataset=digits test_fraction=0.1"),
     ],
 )
@@ -131,7 +131,9 @@ def test_a_finished_dataset_is_left_as_it_is(options, clean, content, fails, cap
     write(options, "0:2")
     finish(options)
     assert capsys.readouterr().out.count("nothing is changed") == 2
-    assert "seed=0; asked for" in fails("--output", options.output, "--shards", 6, "--shard-range", "0:2", "--seed", 1)
+    assert "split_seed=0; asked for" in fails(
+        "--output", options.output, "--shards", 6, "--shard-range", "0:2", "--split-seed", 1
+    )
     assert content(pathlib.Path(options.output)) == clean
 
 

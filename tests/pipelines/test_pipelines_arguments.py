@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import argparse
 import gzip
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipelines.arguments import cache_key
+from components.train.cluster import Cluster
+from pipelines.arguments import DEFAULT_CLUSTER, add_flags, cache_key, pipeline_arguments
+
+CLUSTER = Cluster.load(DEFAULT_CLUSTER)
+seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.fixture
@@ -27,6 +34,24 @@ def test_an_edited_source_is_not_taken_from_the_cache(idx_source):
     assert cache_key("idx", str(idx_source)) != before
 
 
+@given(st.tuples(seeds, seeds), st.tuples(seeds, seeds))
+def test_the_seed_is_the_trainers_alone_and_the_split_seed_the_converters(seed, split_seed):
+    parser = argparse.ArgumentParser()
+    add_flags(parser, cluster=DEFAULT_CLUSTER)
+
+    def arguments(seed=0, split_seed=0):
+        args = parser.parse_args(["--seed", str(seed), "--split-seed", str(split_seed)])
+        return pipeline_arguments(args, CLUSTER, "")
+
+    def different(one, other):
+        return {name for name in one if one[name] != other[name]}
+
+    assert different(*map(arguments, seed)) == ({"trainer_args"} if seed[0] != seed[1] else set())
+    one, other = (arguments(split_seed=value) for value in split_seed)
+    assert different(one, other) == ({"split_seed"} if split_seed[0] != split_seed[1] else set())
+    assert (one["split_seed"], arguments()["split_seed"]) == (split_seed[0], 0)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -35,6 +60,7 @@ def test_an_edited_source_is_not_taken_from_the_cache(idx_source):
         (["--dataset", "mnist", "--source", "EMPTY"], "train-images-idx3-ubyte"),
         (["--cluster", "clusters/local-sink.yaml"], "did you mean 'clusters/local-sync.yaml'?"),
         (["--min-accuracy", "97"], "not between 0 and 1"),
+        (["--split-seed", "-1"], "--split-seed -1"),
         (["--shards", "0"], "--shards 0"),
         (["--validation-fraction", "1"], "--validation-fraction 1"),
         (["--model", "cnm"], "unknown --model 'cnm'; did you mean 'cnn'?"),
