@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer import provenance
 from trainer.manifest import Manifest
 from trainer.models import Builder
 
@@ -50,6 +51,7 @@ def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, direct
     if tf.io.gfile.exists(partial):
         tf.io.gfile.rmtree(partial)
     archive.write_out(partial, verbose=False)
+    provenance.write(manifest, partial)
     if tf.io.gfile.exists(directory):
         tf.io.gfile.rmtree(directory)
     tf.io.gfile.rename(partial, directory)

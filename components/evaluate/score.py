@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from trainer import records, roc
+from trainer import provenance, records, roc
 from trainer.errors import UserError
 from trainer.manifest import Manifest
 
@@ -39,9 +39,10 @@ def score_model(model_dir: str, data_dir: str, split: str = "test") -> Score:
     """Loads the SavedModel and scores a split of the dataset.
 
     Raises:
-      UserError: If there is no such model or split, or the model is made for other data.
+      UserError: If there is no such model or split, or the model is made for other data or may have seen this split.
     """
     manifest = Manifest.load(data_dir)
+    provenance.check_unseen(manifest, split, model_dir)
     predict = load_predictor(model_dir, manifest)
     parts, labels = [], []
     for columns in records.batches(manifest, data_dir, split, _BATCH):

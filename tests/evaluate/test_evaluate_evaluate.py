@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import shutil
+import tempfile
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.evaluate import report
 from components.evaluate.__main__ import main
 from components.register.__main__ import main as register
 from components.register.registry import Registry
+from trainer import provenance
+from trainer.errors import UserError
 from trainer.files import copy_tree, tree_digest
 
 CONFIDENCE = 0.91
@@ -122,6 +129,45 @@ def test_a_champion_made_for_other_data_is_told_of_and_stays(make_model, evaluat
     assert "the champion, version 1, cannot be compared: " in capsys.readouterr().out
     assert "cannot be compared" in report.page(found)
     assert "champion (version" not in report.summary(found)
+
+
+splits = st.fixed_dictionaries(
+    {
+        "split_seed": st.sampled_from([0, 1, 2**64 - 1]),
+        "test_fraction": st.sampled_from([0.2, 0.3]),
+        "validation_fraction": st.sampled_from([0.1, 0.0]),
+    }
+)
+
+
+@given(trained=splits, split=st.sampled_from(["test", "validation"]))
+def test_a_model_is_not_scored_on_a_split_of_which_it_may_have_learnt(scored, trained, split):
+    with tempfile.TemporaryDirectory() as model:
+        provenance.check_unseen(scored.manifest, split, model)  # it tells nothing
+        arguments = {**scored.manifest.arguments, **trained, "shards": 99}
+        provenance.write(dataclasses.replace(scored.manifest, arguments=arguments), model)
+        different = {name for name, value in trained.items() if value != scored.manifest.arguments[name]}
+        if split == "test":
+            different.discard("validation_fraction")  # of what the test split has left
+        if not different:
+            provenance.check_unseen(scored.manifest, split, model)
+            return
+        with pytest.raises(UserError) as told:
+            provenance.check_unseen(scored.manifest, split, model)
+        assert different == {name for name in trained if f"{name} {trained[name]} and not" in str(told.value)}
+
+
+def test_neither_a_candidate_nor_a_champion_is_judged_by_what_it_may_know(
+    scored, make_model, evaluation, champion, tmp_path, refused
+):
+    other = dataclasses.replace(scored.manifest, arguments={**scored.manifest.arguments, "split_seed": 1})
+    model = shutil.copytree(make_model(), tmp_path / "model")
+    provenance.write(other, str(model))
+    flags = ["--model-dir", model, "--data-dir", scored.path, "--output", tmp_path / "x"]
+    assert "split_seed 1 and not 0, so it may know records of test here" in refused(main, *flags)
+    found = evaluation(make_model(), *champion(model))
+    assert "split_seed 1 and not 0" in found["champion"]["incomparable"]
+    assert found["decision"]["verdict"] == "register"
 
 
 def test_a_registry_without_a_champion_is_no_obstacle(make_model, evaluation, tmp_path):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -126,6 +127,8 @@ def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns,
     build = models.builder(ask("--model", "wide_deep"), table)
     model = randomised(build())
     export.export(model.get_weights(), build, table, str(tmp_path / "model"))
+    told = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
+    assert told == {"dataset": "trips", "fingerprint": table.fingerprint, "arguments": dict(table.arguments)}
     served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
     raw = {feature.name: columns[feature.name] for feature in table.inputs}
     assert set(served.structured_input_signature[1]) == set(raw)
