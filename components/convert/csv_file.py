@@ -4,20 +4,19 @@
         block.columns["fare"]                     # float64 [N]
         raise block.error(row, "tips: ...")       # trips.csv: line 17: tips: ...
 
-Arrow reads a file fast but tells little of what is wrong with it. So when it fails, or a value is missing or not
-finite, the file is read once more line by line, to say where and what.
+Arrow reads records fast but tells little of what is wrong with them. So when it fails, or a value is missing or not
+finite, they are read once more one by one, to say where and what.
 """
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import dataclasses
-import math
-import os
+import decimal
+import functools
+import itertools
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +24,15 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from components.convert.progress import track
+from components.convert.quoting import Chunk, chunks
 from components.convert.schema import Column, Schema
 from trainer.errors import UserError, unknown
 
 _ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
-_LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 24  # read at once; no row may be longer
-_AHEAD = 64  # blocks' worth of memory: Arrow reads up to 32 in advance
+# All that Arrow takes for a number that is finite, but for a whole one in hexadecimal digits.
+_WHOLE = re.compile(r"[ \t]*-?[0-9]+[ \t]*")
+_NUMBER = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,13 +43,15 @@ class Block:
       columns: By feature name: float64 or int64 [N], or an Arrow array of strings; the default where a value is missing.
       missing: Of each column that has a default, bool [N]: where a value is missing.
       path: Of the file.
-      positions: Of each row among those of the file, int64 [N].
+      positions: Of each row, int64 [N]: what `locate` takes.
+      locate: Tells where in the file a row is.
     """
 
     columns: Mapping[str, np.ndarray | pa.LargeStringArray]
     missing: Mapping[str, np.ndarray]
     path: pathlib.Path
     positions: np.ndarray
+    locate: Callable[[int], str]
 
     def filtered(self, keep: np.ndarray) -> Block:
         """The rows for which `keep`, bool [N], is true."""
@@ -63,19 +66,16 @@ class Block:
         )
 
     def error(self, row: int, message: str) -> UserError:
-        """An error that names the file and the line of a row."""
-        header_and_rows = enumerate(_lines(self.path), -1)
-        line = next(line for i, (line, _) in header_and_rows if i == self.positions[row])
-        return UserError(f"{self.path}: line {line}: {message}")
+        """An error that names the file and the place of a row."""
+        return UserError(f"{self.path}: {self.locate(int(self.positions[row]))}: {message}")
 
 
-def read(paths: Sequence[pathlib.Path], schema: Schema, *, working_bytes: float = math.inf) -> Iterator[Block]:
+def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
     """Reads files that all have the columns of the schema, in any order.
 
     Args:
       paths: Of the files.
       schema: Theirs.
-      working_bytes: Of memory, about.
 
     Raises:
       UserError: If a file is no such table or a value is not what the schema says; it names file and line.
@@ -83,11 +83,10 @@ def read(paths: Sequence[pathlib.Path], schema: Schema, *, working_bytes: float 
     for path in paths:
         if paths.count(path) > 1:
             raise UserError(f"{path}: is given more than once")
-    block_bytes = int(min(_MOST_BLOCK_BYTES, max(_LEAST_BLOCK_BYTES, working_bytes / _AHEAD)))
     names = f"{paths[0].name}{f' and {len(paths) - 1} more' * (len(paths) > 1)}"
     with track(f"reading {names}", sum(map(_size, paths)), "bytes") as advance:
         for path in paths:
-            yield from _read(path, schema, block_bytes, advance)
+            yield from _read(path, schema, advance)
 
 
 def _size(path: pathlib.Path) -> int:
@@ -97,53 +96,94 @@ def _size(path: pathlib.Path) -> int:
         raise UserError(f"{path}: {error.strerror}") from None
 
 
-def _read(path: pathlib.Path, schema: Schema, block_bytes: int, advance: Callable[[int], object]) -> Iterator[Block]:
-    positions, rows = _positions(path, schema), 0
+def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) -> Iterator[Block]:
+    header, rows, at = None, 0, 0
     try:
-        with pa.OSFile(os.fspath(path)) as file:
-            at = 0
-            for batch in _batches(file, schema, block_bytes):
-                if not all(_fits(batch[column.header], column) for column in schema.columns.values()):
-                    _explain(path, schema, positions)
-                    raise UserError(f"{path}: a value is missing or not finite")
-                yield _block(batch, schema, path, rows)
-                rows += batch.num_rows
+        with open(path, "rb") as file:
+            for chunk in chunks(path, file, ","):
+                if header is None:
+                    _, header = next(chunk.rows(), (0, None))
+                    if header is None:
+                        continue
+                    positions, chunk = _positions(path, header, schema), chunk.without_first()
+                if chunk.text.strip(b"\r\n"):
+                    block = _block(path, chunk, schema, header, positions)
+                    rows += len(block.positions)
+                    yield block
                 advance(-at + (at := file.tell()))
-    except pa.ArrowMemoryError:
-        raise  # which is no fault of the file
-    except (pa.ArrowException, OSError) as error:
-        _explain(path, schema, positions)
-        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    if header is None:
+        raise UserError(f"{path}: empty; it needs a header and rows")
     if not rows:
         raise UserError(f"{path}: has a header and no rows")
-    if _odd_quotes(path):
-        _explain(path, schema, positions)
 
 
-def _batches(file: pa.NativeFile, schema: Schema, block_bytes: int) -> pyarrow.csv.CSVStreamingReader:
-    return pyarrow.csv.open_csv(
-        file,
-        # By one thread: with quoted line ends another gains nothing.
-        pyarrow.csv.ReadOptions(use_threads=False, block_size=block_bytes),
-        pyarrow.csv.ParseOptions(newlines_in_values=True),
-        pyarrow.csv.ConvertOptions(
-            include_columns=[column.header for column in schema.columns.values()],
-            column_types={column.header: _ARROW[column.type] for column in schema.columns.values()},
-            null_values=list(schema.missing),
-            strings_can_be_null=True,
-        ),
+def _block(
+    path: pathlib.Path, chunk: Chunk, schema: Schema, header: Sequence[str], positions: Mapping[str, int]
+) -> Block:
+    types = {positions[name]: _ARROW[column.type] for name, column in schema.columns.items()}
+    whole = [positions[name] for name, column in schema.columns.items() if column.type == "int"]
+    parse = functools.partial(_parse, chunk, len(header), schema.missing)
+    try:
+        if whole and _has_hexadecimal(chunk.text):
+            texts = parse(dict.fromkeys(whole, pa.large_string()))
+            if any(pc.any(pc.match_substring(texts[str(i)], "x", ignore_case=True)).as_py() for i in whole):
+                _explain(path, chunk, schema, len(header), positions)
+        batch = parse(types)
+    except pa.ArrowMemoryError:
+        raise  # which is no fault of the file
+    except pa.ArrowException as error:
+        _explain(path, chunk, schema, len(header), positions)
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+    columns, missing = {}, {}
+    for name, column in schema.columns.items():
+        array = batch[str(positions[name])]
+        if not _fits(array, column):
+            _explain(path, chunk, schema, len(header), positions)
+            raise UserError(f"{path}: {name}: a value is missing or not finite")
+        if column.default is not None:
+            missing[name] = array.is_null().to_numpy(zero_copy_only=False)
+            array = array.fill_null(column.default)
+        columns[name] = array if column.type == "string" else array.to_numpy()
+    return Block(
+        columns=columns,
+        missing=missing,
+        path=path,
+        positions=np.arange(batch.num_rows),
+        locate=functools.partial(_locate, chunk),
     )
 
 
-def _block(batch: pa.RecordBatch, schema: Schema, path: pathlib.Path, first: int) -> Block:
-    columns, missing = {}, {}
-    for column in schema.columns.values():
-        array = batch[column.header]
-        if column.default is not None:
-            missing[column.name] = array.is_null().to_numpy(zero_copy_only=False)
-            array = array.fill_null(column.default)
-        columns[column.name] = array if column.type == "string" else array.to_numpy()
-    return Block(columns=columns, missing=missing, path=path, positions=np.arange(first, first + batch.num_rows))
+def _parse(chunk: Chunk, width: int, missing: Sequence[str], types: Mapping[int, pa.DataType]) -> pa.RecordBatch:
+    """Some columns of a chunk, by their positions."""
+    quoted = b'"' in chunk.text
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(chunk.text),
+        pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=len(chunk.text) + 1, column_names=[str(i) for i in range(width)]
+        ),
+        pyarrow.csv.ParseOptions(delimiter=chunk.delimiter, quote_char=quoted and '"', newlines_in_values=quoted),
+        pyarrow.csv.ConvertOptions(
+            include_columns=[str(i) for i in types],
+            column_types={str(i): kind for i, kind in types.items()},
+            null_values=list(missing),
+            strings_can_be_null=True,
+        ),
+    )
+    (batch,) = table.to_batches()
+    return batch
+
+
+def _locate(chunk: Chunk, position: int) -> str:
+    line, _ = next(itertools.islice(chunk.rows(), position, None))
+    return f"line {line}"
+
+
+def _has_hexadecimal(text: bytes) -> bool:
+    """Whether 0x or 0X stands anywhere, which Arrow takes for the start of a whole number."""
+    data = np.frombuffer(text, np.uint8)
+    return bool(((data[:-1] == ord("0")) & (data[1:] | 0x20 == ord("x"))).any())
 
 
 def _fits(values: pa.Array, column: Column) -> bool:
@@ -153,17 +193,8 @@ def _fits(values: pa.Array, column: Column) -> bool:
     return column.type != "float" or pc.all(pc.less_equal(pc.abs(values), _FLOAT32_MAX)).as_py() is not False
 
 
-def _odd_quotes(path: pathlib.Path) -> bool:
-    """Whether a quote may be open at the end: Arrow takes all from there for one value, and says nothing."""
-    with open(path, "rb") as file:
-        return sum(block.count(b'"') for block in iter(lambda: file.read(_LEAST_BLOCK_BYTES), b"")) % 2 == 1
-
-
-def _positions(path: pathlib.Path, schema: Schema) -> dict[str, int]:
+def _positions(path: pathlib.Path, header: Sequence[str], schema: Schema) -> dict[str, int]:
     """Where each column of the schema stands in the file, by the file's header."""
-    _, header = next(_lines(path), (0, None))
-    if header is None:
-        raise UserError(f"{path}: empty; it needs a header and rows")
     wanted = {column.header: column.name for column in schema.columns.values()}
     for name in header:
         if not name.isprintable():
@@ -182,13 +213,9 @@ def _positions(path: pathlib.Path, schema: Schema) -> dict[str, int]:
     return {wanted[name]: i for i, name in enumerate(header) if name in wanted}
 
 
-def _explain(path: pathlib.Path, schema: Schema, positions: Mapping[str, int]) -> None:
+def _explain(path: pathlib.Path, chunk: Chunk, schema: Schema, width: int, positions: Mapping[str, int]) -> None:
     """Raises for the first line that is not what the schema says."""
-    width = None
-    for line, cells in _lines(path):
-        if width is None:
-            width = len(cells)
-            continue
+    for line, cells in chunk.rows():
         if len(cells) != width:
             raise UserError(f"{path}: line {line}: {len(cells)} values; the header has {width}")
         for name, i in positions.items():
@@ -201,39 +228,11 @@ def _fault(text: str, column: Column, missing: Sequence[str]) -> str | None:
         return "is missing, and the schema has no default for it" if column.default is None else None
     if any("\udc80" <= character <= "\udcff" for character in text):
         return f"{text.encode('utf-8', 'surrogateescape')[:40]!r} is not UTF-8"
-    with contextlib.suppress(ValueError):
-        if (
-            column.type == "string"
-            or (column.type == "float" and abs(float(text)) <= _FLOAT32_MAX)
-            or (column.type == "int" and _INT64.min <= int(text) <= _INT64.max)
-        ):
-            return None
+    fits = {
+        "string": lambda: True,
+        "float": lambda: _NUMBER.fullmatch(text) and abs(float(text)) <= _FLOAT32_MAX,
+        "int": lambda: _WHOLE.fullmatch(text) and _INT64.min <= decimal.Decimal(text.strip()) <= _INT64.max,
+    }
+    if fits[column.type]():
+        return None
     return f"{text[:40]!r} is no {'finite 32-bit number' if column.type == 'float' else '64-bit whole number'}"
-
-
-def _lines(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    """Of each row, the header first, the line that it starts on and its cells; blank lines are no rows.
-
-    Bytes that are not UTF-8 become surrogates.
-    """
-    csv.field_size_limit(_MOST_BLOCK_BYTES)
-    try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader, line = csv.reader(_bounded(file), strict=True), 1
-            try:
-                for cells in reader:
-                    if cells:
-                        yield line, cells
-                    line = reader.line_num + 1
-            except csv.Error as error:
-                raise UserError(f"{path}: line {line}: {error}") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-
-
-def _bounded(file: IO[str]) -> Iterator[str]:
-    """The lines of a file, none of which may fill the memory."""
-    while line := file.readline(_MOST_BLOCK_BYTES):
-        if len(line) == _MOST_BLOCK_BYTES:
-            raise csv.Error(f"no line end in {_MOST_BLOCK_BYTES:,} characters; is it a CSV file?")
-        yield line

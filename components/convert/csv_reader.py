@@ -58,4 +58,4 @@ class CsvReader:
 
         if not isinstance(columns := schema_file.load(schema), Schema):
             raise UserError(f"{schema}: is of images in TFRecord files; dataset {self.name!r} needs one with columns")
-        return table.read({"train": csv_file.read(paths, columns, working_bytes=store.working_bytes)}, columns, store)
+        return table.read({"train": csv_file.read(paths, columns)}, columns, store)

@@ -17,17 +17,9 @@ import pyarrow as pa
 from components.convert.csv_file import Block
 from components.convert.example_records import Record, groups
 from components.convert.schema import Column, Schema
-from trainer.errors import UserError, unknown
+from trainer.errors import unknown
 
 _ELEMENT = re.compile(r"(?P<key>.+)\[(?P<index>[0-9]+)\]")
-
-
-class _Records(Block):
-    """Some records; `positions` are the bytes at which they start."""
-
-    def error(self, row: int, message: str) -> UserError:
-        """An error that names the file and the start of a record."""
-        return UserError(f"{self.path}: record at byte {self.positions[row]:,}: {message}")
 
 
 def place(header: str) -> tuple[str, int | None]:
@@ -55,8 +47,12 @@ def blocks(found: Iterable[Record], schema: Schema) -> Iterator[Block]:
             if column.default is not None:
                 missing[name] = gone
             columns[name] = values
-        yield _Records(
-            columns=columns, missing=missing, path=group[0].path, positions=np.array([r.start for r in group])
+        yield Block(
+            columns=columns,
+            missing=missing,
+            path=group[0].path,
+            positions=np.array([record.start for record in group]),
+            locate="record at byte {:,}".format,
         )
 
 

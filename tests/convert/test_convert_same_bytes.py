@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from components.convert import convert as module
-from components.convert import csv_file, store, tfrecord, workers
+from components.convert import quoting, store, tfrecord, workers
 from components.convert.convert import convert
 from components.convert.options import Options
 
@@ -82,8 +82,7 @@ def test_in_little_memory(tmp_path, monkeypatch, options, expected, content, bud
     monkeypatch.setattr(
         module, "Store", lambda **kwargs: made.append(store.Store(**{**kwargs, "budget_bytes": budget})) or made[0]
     )
-    monkeypatch.setattr(csv_file, "_LEAST_BLOCK_BYTES", 4096)
-    monkeypatch.setattr(csv_file, "_MOST_BLOCK_BYTES", 4096)
+    monkeypatch.setattr(quoting, "BLOCK_BYTES", 4096)
     monkeypatch.setattr(tfrecord, "_CHUNK_BYTES", 1000)
     convert(dataclasses.replace(options, output=str(tmp_path), processes=processes))
     assert content(tmp_path) == expected and made
