@@ -78,15 +78,20 @@ def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
       schema: Theirs.
 
     Raises:
-      UserError: If a file is no such table or a value is not what the schema says; it names file and line.
+      UserError: If a file is no such table or a value is not what the schema says; it names file and line. If there is
+        no row in any of them.
     """
     for path in paths:
         if paths.count(path) > 1:
             raise UserError(f"{path}: is given more than once")
-    names = f"{paths[0].name}{f' and {len(paths) - 1} more' * (len(paths) > 1)}"
-    with track(f"reading {names}", sum(map(_size, paths)), "bytes") as advance:
+    more, rows = f" and {len(paths) - 1} more" * (len(paths) > 1), 0
+    with track(f"reading {paths[0].name}{more}", sum(map(_size, paths)), "bytes") as advance:
         for path in paths:
-            yield from _read(path, schema, advance)
+            for block in _read(path, schema, advance):
+                rows += len(block.positions)
+                yield block
+    if not rows:
+        raise UserError(f"{paths[0]}{more}: a header and no rows")
 
 
 def _size(path: pathlib.Path) -> int:
@@ -97,7 +102,7 @@ def _size(path: pathlib.Path) -> int:
 
 
 def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) -> Iterator[Block]:
-    header, rows, at = None, 0, 0
+    header, at = None, 0
     try:
         with open(path, "rb") as file:
             for chunk in chunks(path, file, ","):
@@ -107,16 +112,12 @@ def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) 
                         continue
                     positions, chunk = _positions(path, header, schema), chunk.without_first()
                 if chunk.text.strip(b"\r\n"):
-                    block = _block(path, chunk, schema, header, positions)
-                    rows += len(block.positions)
-                    yield block
+                    yield _block(path, chunk, schema, header, positions)
                 advance(-at + (at := file.tell()))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     if header is None:
-        raise UserError(f"{path}: empty; it needs a header and rows")
-    if not rows:
-        raise UserError(f"{path}: has a header and no rows")
+        raise UserError(f"{path}: empty; it needs a header")
 
 
 def _block(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import itertools
 import re
 
 import numpy as np
@@ -102,6 +103,20 @@ def test_files_follow_each_other_whatever_the_order_of_their_columns(tmp_path):
         list(csv_file.read([*paths, paths[1]], SCHEMA))
 
 
+@given(counts=st.lists(st.integers(0, 3), min_size=1, max_size=5), end=st.sampled_from(["", "\n", "\n\n"]))
+def test_files_may_have_no_rows_but_not_all_of_them(tmp_path_factory, counts, end):
+    directory, rows = tmp_path_factory.mktemp("csv"), iter(range(99))
+    paths = [directory / f"{i}.csv" for i in range(len(counts))]
+    for path, count in zip(paths, counts, strict=True):
+        path.write_text("\n".join(["f,An int,s", *(f"{i},{i},x" for i in itertools.islice(rows, count))]) + end)
+    if any(counts):
+        assert values(*csv_file.read(paths, SCHEMA))["i"] == list(range(sum(counts)))
+    else:
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        with pytest.raises(UserError, match=rf"0\.csv{more}: a header and no rows"):
+            list(csv_file.read(paths, SCHEMA))
+
+
 def test_a_row_is_named_by_its_line_behind_quoted_line_ends_and_blank_lines(tmp_path):
     table = read(tmp_path, 'f,An int,s\r\n1,2,"a\nb\nc"\r\n\r\n3,4,x\r\n')
     assert str(table.error(1, "oh")).endswith("t.csv: line 6: oh")
@@ -121,7 +136,7 @@ HEADER = b"f,An int,s\n"
     [
         (b"", r"empty; it needs a header"),
         (b"\n\n", r"empty; it needs a header"),
-        (HEADER, r"has a header and no rows"),
+        (HEADER, r"a header and no rows"),
         (b"f,s\n1,x\n", r"has no column 'An int' \(it has f, s\)"),
         (b"f,An int,s,t\n1,2,x,y\n", r"unknown column 't'.*add it to the schema, or 'other_columns: ignore'"),
         (b"f,f,An int,s\n1,1,2,x\n", r"column 'f' stands in the header more than once"),
