@@ -10,13 +10,16 @@ finite, they are read once more one by one, to say where and what.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import decimal
 import functools
 import itertools
+import json
 import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +28,11 @@ import pyarrow.csv
 
 from components.convert.progress import track
 from components.convert.quoting import Chunk, chunks
-from components.convert.schema import Column, Schema
+from components.convert.schema import DELIMITERS, Column, Schema
 from trainer.errors import UserError, unknown
 
 _ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
+_HEADER_BYTES = 1 << 16  # that are looked at to tell which delimiter fits
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
 # All that Arrow takes for a number that is finite, but for a whole one in hexadecimal digits.
 _WHOLE = re.compile(r"[ \t]*-?[0-9]+[ \t]*")
@@ -105,7 +109,8 @@ def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) 
     header, at = None, 0
     try:
         with open(path, "rb") as file:
-            for chunk in chunks(path, file, ","):
+            delimiter = _delimiter(path, file, schema)
+            for chunk in chunks(path, file, delimiter):
                 if header is None:
                     _, header = next(chunk.rows(), (0, None))
                     if header is None:
@@ -194,6 +199,26 @@ def _fits(values: pa.Array, column: Column) -> bool:
     return column.type != "float" or pc.all(pc.less_equal(pc.abs(values), _FLOAT32_MAX)).as_py() is not False
 
 
+def _delimiter(path: pathlib.Path, file: IO[bytes], schema: Schema) -> str:
+    """What stands between values, by the schema or else the file's name; refused if only another one fits the header."""
+    delimiter = schema.delimiter or ("\t" if path.name.lower().endswith(".tsv") else ",")
+    start = file.read(_HEADER_BYTES).decode("utf-8-sig", "replace")
+    file.seek(0)
+    fitting = [other for other in DELIMITERS if _fits_header(start, other, schema)]
+    if fitting and delimiter not in fitting:
+        raise UserError(
+            f"{path}: the header's names stand between {fitting[0]!r}, not {delimiter!r}; write "
+            f"'delimiter: {json.dumps(fitting[0])}' into the schema"
+        )
+    return delimiter
+
+
+def _fits_header(start: str, delimiter: str, schema: Schema) -> bool:
+    """Whether the first line of a text names all columns of the schema."""
+    names = next(csv.reader(start.lstrip("\r\n").splitlines()[:1], delimiter=delimiter), [])
+    return {column.header.strip() for column in schema.columns.values()} <= {name.strip() for name in names}
+
+
 def _positions(path: pathlib.Path, header: Sequence[str], schema: Schema) -> dict[str, int]:
     """Where each column of the schema stands in the file, by the file's header."""
     wanted = {column.header: column.name for column in schema.columns.values()}
@@ -204,10 +229,19 @@ def _positions(path: pathlib.Path, header: Sequence[str], schema: Schema) -> dic
             )
         if name in wanted and header.count(name) > 1:
             raise UserError(f"{path}: column {name!r} stands in the header more than once")
-        if name not in wanted and not schema.ignore_others:
+        if name not in wanted and (bare := name.strip()) in wanted and bare not in header:
             raise UserError(
-                f"{path}: {unknown('column', name, wanted)}; add it to the schema, or 'other_columns: ignore'"
+                f"{path}: {name!r} in the header has spaces around it; take them away, or write 'header: "
+                f"{json.dumps(name)}' for {wanted[bare]} into the schema"
             )
+    if not wanted.keys() & set(header):
+        raise UserError(
+            f"{path}: its first line names no column of the schema ({', '.join(wanted)}); it needs a header"
+        )
+    for i, name in enumerate(header, 1):
+        if name not in wanted and not schema.ignore_others:
+            what = unknown("column", name, wanted) if name else f"column {i} of the header has no name"
+            raise UserError(f"{path}: {what}; add it to the schema, or 'other_columns: ignore'")
     for name in wanted:
         if name not in header:
             raise UserError(f"{path}: has no column {name!r} (it has {', '.join(header)})")

@@ -48,7 +48,7 @@ class Chunk:
 
         Bytes that are not UTF-8 become surrogates.
         """
-        csv.field_size_limit(len(self.text) + 1)
+        csv.field_size_limit(2 * MOST_BYTES)  # of this whole process
         file = io.StringIO(self.text.decode("utf-8", "surrogateescape"), newline="")
         reader, line = csv.reader(file, delimiter=self.delimiter, strict=True), self.line
         for cells in reader:

@@ -10,6 +10,7 @@ from components.convert.expression import Expression
 from trainer.manifest import Encoding
 
 LABEL = "label"
+DELIMITERS = (",", ";", "\t", "|")
 _DTYPES = {"float": "float32", "int": "int64", "string": "string"}
 
 
@@ -94,6 +95,7 @@ class Schema:
       missing: Texts that stand for a missing value.
       ignore_others: Whether the file may have more columns.
       content: The file's content as data.
+      delimiter: Between the values of a CSV file; None if its name decides.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Schema:
     missing: tuple[str, ...]
     ignore_others: bool
     content: Mapping[str, Any]
+    delimiter: str | None = None
 
     @property
     def stored(self) -> list[Column]:

@@ -23,6 +23,7 @@ Such a file:
       - {columns: [company, seconds], hash_buckets: 10000}
     missing: ["", NA]                # optional: texts that stand for a missing value; only "" unless given
     other_columns: ignore            # optional: of columns that are not listed here; `refuse` unless given
+    delimiter: ";"                   # optional: between values; unless given a tab in .tsv files, else a comma
 
 - A column is a `float` (stored with 32 bits), an `int` (64 bits) or a `string`. Without a `default` it must have a value
   in every row. `header` is its name in the file, where that is another; `unit` is for people.
@@ -57,7 +58,7 @@ from typing import Any
 import numpy as np
 
 from components.convert import expression
-from components.convert.schema import LABEL, Column, ImageSchema, Input, Label, Schema
+from components.convert.schema import DELIMITERS, LABEL, Column, ImageSchema, Input, Label, Schema
 from components.train.strict_yaml import parse
 from trainer.errors import UserError, unknown
 from trainer.manifest import Encoding
@@ -91,7 +92,7 @@ def load(path: pathlib.Path) -> Schema | ImageSchema:
 
 
 def _schema(data: Any) -> Schema:
-    optional = {"filter", "deep", "wide", "missing", "other_columns"}
+    optional = {"filter", "deep", "wide", "missing", "other_columns", "delimiter"}
     data = _mapping(data, "top level", required={"name", "origin", "columns", LABEL}, optional=optional)
     if not isinstance(data["columns"], Mapping) or not data["columns"]:
         raise UserError(f"columns: {data['columns']!r} is no mapping; write for example 'fare: {{type: float}}'")
@@ -113,6 +114,9 @@ def _schema(data: Any) -> Schema:
     others = data.get("other_columns", "refuse")
     if others not in ("refuse", "ignore"):
         raise UserError(f"other_columns: {unknown('value', str(others), ('refuse', 'ignore'))}")
+    delimiter = data.get("delimiter")
+    if "delimiter" in data and delimiter not in DELIMITERS:
+        raise UserError(f"delimiter: {delimiter!r} is none of {', '.join(map(repr, DELIMITERS))}; write it in quotes")
     return Schema(
         name=_text(data["name"], "name"),
         origin=_text(data["origin"], "origin"),
@@ -124,6 +128,7 @@ def _schema(data: Any) -> Schema:
         missing=tuple(_text(text, f"missing[{i}]", empty=True) for i, text in enumerate(missing)),
         ignore_others=others == "ignore",
         content=data,
+        delimiter=delimiter,
     )
 
 

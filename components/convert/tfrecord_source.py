@@ -80,6 +80,8 @@ def read(
 def _table(schema: Schema, splits: Mapping[str, Sequence[str]], store: Store) -> Source:
     from components.convert import example_table, table
 
+    if schema.delimiter:
+        raise UserError(f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema")
     rows = {split: example_table.blocks(records(split, paths), schema) for split, paths in splits.items()}
     source = table.read(rows, schema, store)
     for name, missing in source.missing["train"].items():

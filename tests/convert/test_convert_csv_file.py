@@ -160,7 +160,17 @@ HEADER = b"f,An int,s\n"
         (HEADER + '1,2,"ä\r\r\nö"x\n'.encode(), r"line 4, column 2: text follows .* from line 2, column 5"),
         (HEADER + b"1,2,x\n\r1,2,\0\n", r"line 4, column 5: a zero byte; is it a CSV file in UTF-8"),
         (HEADER.decode().encode("utf-16"), r"line 1, column 4: a zero byte; is it a CSV file in UTF-8"),
-        (b"%PDF-1.7\n\x80\x01\n", r"unknown column '%PDF-1\.7'"),
+        (b"%PDF-1.7\n\x80\x01\n", r"its first line names no column of the schema \(f, An int, s\); it needs a header"),
+        (b"1.5,2,x\n", r"its first line names no column"),
+        (
+            b'"f";"An int";"s"\n1;2;x\n',
+            r"the header's names stand between ';', not ','; write 'delimiter: \";\"' into the",
+        ),
+        (b"\nf\tAn int\ts,t\ts\n", r"the header's names stand between '\\t', not ','; write 'delimiter: \"\\t\"' into"),
+        (b"f, An int ,s\n", r"' An int ' in the header has spaces around it; .* 'header: \" An int \"' for i into"),
+        (b"f,An int,s,\n", r"column 4 of the header has no name; add it"),
+        (b"f,,An int,,s\n", r"column 2 of the header has no name; add it"),
+        (b"\xef\xbb\xbf\xef\xbb\xbff,An int,s\n", r"'\\ufefff' is no column's name"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line_with_its_place(tmp_path, content, message):
@@ -228,10 +238,15 @@ def in_blocks(directory, text: str, block_bytes: int) -> list[list[str]]:
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quoting, "BLOCK_BYTES", block_bytes)
-        blocks = list(csv_file.read([path], WORDS))
+        return rows_of(csv_file.read([path], WORDS))
+
+
+def rows_of(blocks) -> list[list[str]]:
+    rows = []
     for block in blocks:
-        assert len({len(block.positions), *map(len, block.columns.values())}) == 1
-    return [list(row) for block in blocks for row in zip(*(block.columns[n].to_pylist() for n in "abc"), strict=True)]
+        columns = [block.columns[name].to_pylist() for name in "abc"]
+        rows += map(list, zip(block.positions, *columns, strict=True))
+    return [row[1:] for row in rows]
 
 
 @given(table=tables(), block_bytes=st.integers(1, 40), mark=st.booleans())
@@ -240,6 +255,15 @@ def test_blocks_of_any_size_give_what_python_wrote_and_reads(tmp_path_factory, t
     assert list(csv.reader(io.StringIO(text, newline=""), strict=True)) == rows
     assert [cells for _, cells in tokenised(text)[0]] == rows
     assert in_blocks(tmp_path_factory.mktemp("csv"), "\ufeff" * mark + "a,b,c\n" + text, block_bytes) == rows
+
+
+@given(table=tables(), other=st.sampled_from(";\t|"), told=st.booleans())
+def test_any_delimiter_is_as_good_as_a_comma(tmp_path_factory, table, other, told):
+    swap = str.maketrans({",": other, other: ","})
+    schema = dataclasses.replace(WORDS, delimiter=other if told or other != "\t" else None)
+    path = tmp_path_factory.mktemp("csv") / ("t.csv" if told else "t.TSV")
+    path.write_bytes(("a,b,c\n" + table[1]).translate(swap).encode())
+    assert rows_of(csv_file.read([path], schema)) == [[cell.translate(swap) for cell in row] for row in table[0]]
 
 
 @settings(max_examples=150)

@@ -58,6 +58,7 @@ def test_everything_is_read(tmp_path):
         (Encoding(kind="hash", columns=("company",), hash_buckets=10), None),
         (Encoding(kind="cross", columns=("fare", "seconds"), hash_buckets=99), None),
     ]
+    assert load(tmp_path, {**GOOD, "delimiter": "\t"}).delimiter == "\t" and load(tmp_path, GOOD).delimiter is None
     assert not load(tmp_path, GOOD).ignore_others and load(tmp_path, GOOD).missing == ("",)
 
 
@@ -211,6 +212,8 @@ def change(place: str, value) -> dict:
         ("missing", "NA", r"missing: 'NA' is no list"),
         ("missing", [0], r"missing\[0\]: 0 is no text"),
         ("other_columns", "skip", r"other_columns: unknown value 'skip'"),
+        ("delimiter", "::", r"delimiter: '::' is none of ',', ';', '\\t', '\|'; write it in quotes"),
+        ("delimiter", [","], r"delimiter: .* is none of"),
     ],
 )
 def test_what_makes_no_sense_is_told_with_file_and_place(tmp_path, place, value, message):

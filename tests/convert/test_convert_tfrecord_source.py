@@ -131,6 +131,9 @@ def test_rows_from_records_and_from_csv_make_the_same_files(tmp_path, write_reco
         for kind in ("tfrecord", "csv")
     )
     assert ours == theirs and len(ours) > 3
+    schema.write_text(schema.read_text()[:-1] + ', delimiter: ";"}')
+    with pytest.raises(UserError, match="dataset 't' is no CSV files; leave delimiter out of its schema"):
+        find_reader("tfrecord", schema=str(schema)).read(str(tmp_path / "rows.tfrecord"), Store())
 
 
 def test_native_splits_of_a_table_keep_their_rows_and_where_these_are_missing(tmp_path, write_records, options, held):
