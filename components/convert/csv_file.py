@@ -14,10 +14,12 @@ import csv
 import dataclasses
 import decimal
 import functools
+import gzip
 import itertools
 import json
 import pathlib
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO
 
@@ -32,6 +34,7 @@ from components.convert.schema import DELIMITERS, Column, Schema
 from trainer.errors import UserError, unknown
 
 _ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
+_GZIP = b"\x1f\x8b"
 _HEADER_BYTES = 1 << 16  # that are looked at to tell which delimiter fits
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
 # All that Arrow takes for a number that is finite, but for a whole one in hexadecimal digits.
@@ -108,7 +111,10 @@ def _size(path: pathlib.Path) -> int:
 def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) -> Iterator[Block]:
     header, at = None, 0
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb") as raw:
+            packed = raw.read(len(_GZIP)) == _GZIP
+            raw.seek(0)
+            file = gzip.GzipFile(fileobj=raw) if packed else raw
             delimiter = _delimiter(path, file, schema)
             for chunk in chunks(path, file, delimiter):
                 if header is None:
@@ -118,7 +124,9 @@ def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) 
                     positions, chunk = _positions(path, header, schema), chunk.without_first()
                 if chunk.text.strip(b"\r\n"):
                     yield _block(path, chunk, schema, header, positions)
-                advance(-at + (at := file.tell()))
+                advance(-at + (at := raw.tell()))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     if header is None:
@@ -201,7 +209,7 @@ def _fits(values: pa.Array, column: Column) -> bool:
 
 def _delimiter(path: pathlib.Path, file: IO[bytes], schema: Schema) -> str:
     """What stands between values, by the schema or else the file's name; refused if only another one fits the header."""
-    delimiter = schema.delimiter or ("\t" if path.name.lower().endswith(".tsv") else ",")
+    delimiter = schema.delimiter or ("\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
     start = file.read(_HEADER_BYTES).decode("utf-8-sig", "replace")
     file.seek(0)
     fitting = [other for other in DELIMITERS if _fits_header(start, other, schema)]

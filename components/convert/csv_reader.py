@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from trainer.errors import UserError
 
 if TYPE_CHECKING:
     from components.convert.table import TableSource
+
+_NAME = re.compile(r".*\.[ct]sv(\.gz)?", re.IGNORECASE | re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,7 @@ class CsvReader:
     schema: str | pathlib.Path | None = None
 
     def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
-        """The schema and the files of the table; a directory stands for its `*.csv` files in the order of their names.
+        """The schema and the files of the table; a directory stands for those in it, in the order of their names.
 
         Raises:
           UserError: If there are none.
@@ -39,10 +42,7 @@ class CsvReader:
             raise UserError(f"dataset {self.name!r} needs --source FILE..., its CSV files or a directory of them")
         paths = []
         for path in map(pathlib.Path, [source] if isinstance(source, str) else source):
-            found = sorted(path.glob("*.csv")) if path.is_dir() else [path]
-            if not found:
-                raise UserError(f"{path}: holds no *.csv files")
-            paths += found
+            paths += _inside(path) if path.is_dir() else [path]
         if absent := [path for path in paths if not path.is_file()]:
             raise UserError(f"{absent[0]}: no such file")
         return [pathlib.Path(self.schema), *paths]
@@ -59,3 +59,13 @@ class CsvReader:
         if not isinstance(columns := schema_file.load(schema), Schema):
             raise UserError(f"{schema}: is of images in TFRecord files; dataset {self.name!r} needs one with columns")
         return table.read({"train": csv_file.read(paths, columns)}, columns, store)
+
+
+def _inside(directory: pathlib.Path) -> list[pathlib.Path]:
+    found = sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name) and not path.is_dir())
+    if not found:
+        raise UserError(f"{directory}: holds no *.csv or *.tsv files, or such with .gz behind")
+    for path in found:
+        if path.suffix.lower() == ".gz" and path.with_suffix("") in found:
+            raise UserError(f"{path}: is packed, and {path.with_suffix('').name} beside it is not; delete one of them")
+    return found

@@ -39,7 +39,7 @@ def make_idx() -> Callable[..., dict[str, tuple[np.ndarray, np.ndarray]]]:
             for kind, array in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels)):
                 name = {"train": "train-", "test": "t10k-"}[split] + (kind.replace("-idx", ".idx") if dots else kind)
                 data = _idx_bytes(array)
-                (directory / (name + ".gz" * packed)).write_bytes(gzip.compress(data) if packed else data)
+                (directory / (name + ".gz" * packed)).write_bytes(gzip.compress(data, mtime=0) if packed else data)
             made[split] = (images, labels)
         return made
 

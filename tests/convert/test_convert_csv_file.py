@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import gzip
 import io
 import itertools
 import re
@@ -140,7 +141,10 @@ HEADER = b"f,An int,s\n"
         (b"f,s\n1,x\n", r"has no column 'An int' \(it has f, s\)"),
         (b"f,An int,s,t\n1,2,x,y\n", r"unknown column 't'.*add it to the schema, or 'other_columns: ignore'"),
         (b"f,f,An int,s\n1,1,2,x\n", r"column 'f' stands in the header more than once"),
-        (b"\x1f\x8b\x08\xff\xfe\n1,2,x\n", r"is no column's name in UTF-8; is it a CSV file, and not compressed"),
+        (b"BZh9\xff\xfe\n1,2,x\n", r"is no column's name in UTF-8; is it a CSV file, and not compressed"),
+        (b"\x1f\x8b\x08\xff\xfe\n1,2,x\n", r"damaged: cannot be unpacked"),
+        (gzip.compress(HEADER, mtime=0), r"a header and no rows"),
+        (gzip.compress(HEADER + b'1,2,"a"b', mtime=0), r"line 2, column 7: text follows"),
         (b'f,"An\nint",s\n1,2,x\n', r"'An\\nint' is no column's name"),
         (HEADER + b"1,2,x\n1,2\n", r"line 3: 2 values; the header has 3"),
         (HEADER + b"1,2,x\n\n1,2,x,y\n", r"line 4: 4 values; the header has 3"),
@@ -261,8 +265,9 @@ def test_blocks_of_any_size_give_what_python_wrote_and_reads(tmp_path_factory, t
 def test_any_delimiter_is_as_good_as_a_comma(tmp_path_factory, table, other, told):
     swap = str.maketrans({",": other, other: ","})
     schema = dataclasses.replace(WORDS, delimiter=other if told or other != "\t" else None)
-    path = tmp_path_factory.mktemp("csv") / ("t.csv" if told else "t.TSV")
-    path.write_bytes(("a,b,c\n" + table[1]).translate(swap).encode())
+    path = tmp_path_factory.mktemp("csv") / ("t.csv" if told else "t.TSV.gz")
+    content = ("a,b,c\n" + table[1]).translate(swap).encode()
+    path.write_bytes(content if told else gzip.compress(content))
     assert rows_of(csv_file.read([path], schema)) == [[cell.translate(swap) for cell in row] for row in table[0]]
 
 
@@ -322,6 +327,18 @@ def test_a_number_is_plain_decimal_or_refused(tmp_path_factory, text, kind, quot
         assert not right and f"line 3: {kind}: " in str(error)
     else:
         assert right and block.columns[kind][1] == ({"i": int, "f": float}[kind](text) if text else -1)
+
+
+@given(data=st.data())
+def test_a_packed_file_is_read_whole_or_refused(tmp_path_factory, data):
+    path, lines = tmp_path_factory.mktemp("csv") / "t.csv", [f"{i},{i},{i % 7}" for i in range(3000)]
+    packed = gzip.compress("\n".join(["f,An int,s", *lines[:1000], ""]).encode())
+    path.write_bytes(packed + gzip.compress("\n".join(lines[1000:]).encode()))  # as `cat a.gz b.gz` makes it
+    assert values(*csv_file.read([path], SCHEMA))["i"] == list(range(3000))
+    with open(path, "r+b") as file:
+        file.truncate(data.draw(st.integers(3, path.stat().st_size - 1).filter(lambda size: size != len(packed))))
+    with pytest.raises(UserError, match=r"t\.csv: damaged: cannot be unpacked"):
+        list(csv_file.read([path], SCHEMA))
 
 
 def test_a_directory_or_nothing_is_no_file(tmp_path):

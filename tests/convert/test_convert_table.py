@@ -3,6 +3,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import csv
+import gzip
 import io
 import itertools
 import pathlib
@@ -239,14 +240,20 @@ def test_several_files_a_directory_of_them_and_one_file_of_all_give_the_same_byt
     whole = write(tmp_path / "whole", rows)
     for i in range(3):
         write(tmp_path / "parts", rows[20 * i : 20 * i + 20])
-        (tmp_path / "parts" / "rows.csv").rename(tmp_path / "parts" / f"part{i}.csv")
-    parts = tuple(str(tmp_path / "parts" / f"part{i}.csv") for i in range(3))
+        (tmp_path / "parts" / "rows.csv").rename(tmp_path / "parts" / f"part{i}{('.csv', '.CSV', '.csv.gz')[i]}")
+    packed = tmp_path / "parts" / "part2.csv.gz"
+    packed.write_bytes(gzip.compress(packed.read_bytes()))
+    (tmp_path / "parts" / "part4.csv.d").mkdir()
+    parts = tuple(str(tmp_path / "parts" / name) for name in ("part0.csv", "part1.CSV", "part2.csv.gz"))
     quietly(**whole, output=str(tmp_path / "a"))
     quietly(**{**whole, "source": parts}, output=str(tmp_path / "b"))
     quietly(**{**whole, "source": str(tmp_path / "parts")}, output=str(tmp_path / "c"))
     assert content(tmp_path / "a") == content(tmp_path / "b") == content(tmp_path / "c")
     files = find_reader("csv", schema=whole["schema"]).files(str(tmp_path / "parts"))
-    assert [path.name for path in files] == ["schema.yaml", "part0.csv", "part1.csv", "part2.csv"]
+    assert [path.name for path in files] == ["schema.yaml", "part0.csv", "part1.CSV", "part2.csv.gz"]
+    (tmp_path / "parts" / "part2.csv").write_bytes(gzip.decompress(packed.read_bytes()))
+    with pytest.raises(UserError, match=r"part2\.csv\.gz: is packed, and part2\.csv beside it is not; delete one of"):
+        find_reader("csv", schema=whole["schema"]).files(str(tmp_path / "parts"))
     before = source_digest("csv", parts, whole["schema"])
     pathlib.Path(whole["schema"]).write_text(pathlib.Path(whole["schema"]).read_text() + "missing: ['']\n")
     assert source_digest("csv", parts, whole["schema"]) != before
@@ -321,7 +328,7 @@ def test_a_column_without_values_in_training_cannot_be_normalised(tmp_path, fail
         (("--dataset", "csv", "--schema", "x.yaml"), "dataset 'csv' needs --source FILE..."),
         (("--dataset", "taxi_cents"), "dataset 'taxi_cents' needs --source FILE..."),
         (("--dataset", "taxi", "--source", "nothing.csv"), "nothing.csv: no such file"),
-        (("--dataset", "taxi", "--source", "components/convert"), "components/convert: holds no *.csv files"),
+        (("--dataset", "taxi", "--source", "components/convert"), "components/convert: holds no *.csv or *.tsv files"),
         (
             ("--dataset", "taxi", "--source", "a", "--schema", "x.yaml"),
             "--schema x.yaml means nothing to dataset 'taxi'",
