@@ -2,7 +2,7 @@
 
     python -m components.train.ship out REQUEST     # code, dataset, and the job directory if there is one
     python -m components.train.ship back REQUEST    # the job directory, from the chief's host to here
-    python -m components.train.ship level REQUEST   # the same if there is more, and then to all hosts
+    python -m components.train.ship level REQUEST   # the newest checkpoint, wherever it is, to here and to all hosts
     python -m components.train.ship clean REQUEST   # the copied code
 
 REQUEST is JSON: `hosts` (name to ssh command line; the chief's is the first), `rsync` (whether it may be used), `send` (list
@@ -21,47 +21,52 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 _HERE_ONLY = ("launcher.lock", "launcher.jsonl", "replicas", ".incoming-*")
-_CHECKPOINT = re.compile(r"ckpt-(\d+)\.index")
-_PRUNE = """cd {place}/checkpoints 2>/dev/null || exit 0
-kept={kept}; for name in *; do case $kept in *" $name "*) ;; *) rm -rf -- "$name" ;; esac; done"""
+_OF_STEP = re.compile(r"ckpt-(\d+)\D.*")
+_SHARD = re.compile(r"ckpt-(\d+)\.data-\d{5}-of-(\d{5})")
 _TRY_S, _PAUSE_S = 60.0, 3.0
-_NEWEST = "ls {} 2>/dev/null || true"
+# What is there and cannot be read, on a disk that is not mounted perhaps, is an error: nobody knows what it holds.
+_LIST = "if [ -e {place} ] || [ -L {place} ]; then ls {place}/; fi"
 
 
 def out(request: dict[str, Any]) -> None:
     """Sends what the job needs to every host."""
-    if job := request["job"]:
-        _fetch_if_newer(request, job)
+    job = request["job"]
+    there = _gather(request) if job else {}
 
     def one(name: str) -> None:
         for each in request["send"]:
             print(f"{each['what']} to {name}", file=sys.stderr, flush=True)
             _send(request, name, each["from"], each["to"], each["names"])
         if job:
-            _send_job(request, name)
+            _send_job(request, name, there[name])
 
     _everywhere(one, request["hosts"])
 
 
 def back(request: dict[str, Any]) -> None:
-    """Fetches the job directory from the chief's host."""
-    job = request["job"]
-    _fetch(request, next(iter(request["hosts"])), job["there"], job["here"])
+    """Fetches the job directory from the chief's host; what that has removed of older checkpoints goes here too."""
+    job, chief = request["job"], next(iter(request["hosts"]))
+    there = _list(request, chief)
+    _fetch(request, chief, job["there"], job["here"])
+    here = Path(job["here"], "checkpoints")
+    for name in _outdated(_names(here), there):
+        old = here / name
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 def level(request: dict[str, Any]) -> None:
-    """Has all hosts, and this machine, hold the checkpoints that the chief's host has; for a minute it tries again."""
-    job, give_up, said = request["job"], time.monotonic() + _TRY_S, ""
+    """Has all hosts, and this machine, hold the newest checkpoint that any of them has; for a minute it tries again."""
+    give_up, said = time.monotonic() + _TRY_S, ""
     while True:
         try:
-            _fetch_if_newer(request, job)
-            return _everywhere(lambda name: _send_job(request, name), request["hosts"])
+            return out({**request, "send": []})
         except OSError as error:
             if time.monotonic() > give_up:
                 raise OSError(f"{error}; hosts without the newest checkpoints cannot go on") from None
@@ -76,40 +81,63 @@ def clean(request: dict[str, Any]) -> None:
     _everywhere(lambda name: _on_host(request, name, f"rm -rf -- {words}"), request["hosts"])
 
 
-def _fetch_if_newer(request: dict[str, Any], job: dict[str, str]) -> None:
-    """A launcher that was killed may have left its newest checkpoints on the chief's host."""
-    chief = next(iter(request["hosts"]))
-    there = _on_host(request, chief, _NEWEST.format(shlex.quote(f"{job['there']}/checkpoints"))).decode().split()
-    here = Path(job["here"], "checkpoints")
-    if _newest(there) > _newest(os.listdir(here) if here.is_dir() else []):
-        print(f"newer checkpoints from {chief}", file=sys.stderr, flush=True)
-        _fetch(request, chief, job["there"], job["here"])
+def _gather(request: dict[str, Any]) -> dict[str, list[str]]:
+    """Asks every host for its checkpoints, and fetches the newest complete one if it is not here; what each host has.
+
+    A launcher that was killed may have left the newest on the chief's host, and that may have been another host then.
+    """
+    job = request["job"]
+    there = dict(zip(request["hosts"], _everywhere(lambda name: _list(request, name), request["hosts"]), strict=True))
+    newest = max(there, key=lambda name: _newest(there[name]))  # The first of several, so the chief's before others.
+    if _newest(there[newest]) > _newest(_names(Path(job["here"], "checkpoints"))):
+        print(f"newer checkpoints from {newest}", file=sys.stderr, flush=True)
+        _fetch(request, newest, job["there"], job["here"])
+    return there
 
 
-def _send_job(request: dict[str, Any], name: str) -> None:
-    _send(request, name, request["job"]["here"], request["job"]["there"], ["."], mirror=True)
+def _list(request: dict[str, Any], host: str) -> list[str]:
+    place = shlex.quote(f"{request['job']['there']}/checkpoints")
+    return _on_host(request, host, _LIST.format(place=place)).decode("utf-8", "replace").split()
+
+
+def _names(directory: Path) -> list[str]:
+    return os.listdir(directory) if directory.is_dir() else []
 
 
 def _newest(names: Sequence[str]) -> int:
-    return max((int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name))), default=-1)
+    """Step of the newest checkpoint that has its index and all its data, or -1."""
+    shards = Counter(match.groups() for name in names if (match := _SHARD.fullmatch(name)))
+    whole = [step for (step, number), found in shards.items() if found == int(number) and f"ckpt-{step}.index" in names]
+    return max(map(int, whole), default=-1)
+
+
+def _outdated(names: Sequence[str], source: Sequence[str]) -> list[str]:
+    """Files of checkpoints that `source` no longer has; nothing newer than the newest whole one that it has."""
+    newest = _newest(source)
+    steps = {name: int(match[1]) for name in names if (match := _OF_STEP.fullmatch(name))}
+    return [name for name, step in steps.items() if step <= newest and name not in source]
+
+
+def _send_job(request: dict[str, Any], name: str, there: Sequence[str]) -> None:
+    """Sends the job directory to a host that has the checkpoints `there`; older ones that are not here go, afterwards."""
+    job = request["job"]
+    _send(request, name, job["here"], job["there"], ["."], job=True)
+    if old := _outdated(there, _names(Path(job["here"], "checkpoints"))):
+        words = shlex.join(f"{job['there']}/checkpoints/{each}" for each in old)
+        _on_host(request, name, f"rm -rf -- {words}")
 
 
 def _send(
-    request: dict[str, Any], host: str, source: str, target: str, names: Sequence[str], *, mirror: bool = False
+    request: dict[str, Any], host: str, source: str, target: str, names: Sequence[str], *, job: bool = False
 ) -> None:
-    """Copies `names` below `source` into `target` on a host; `mirror`: checkpoints that are not here go there."""
+    """Copies `names` below `source` into `target` on a host; of a `job` without what is the launcher's alone."""
     place = shlex.quote(target)
-    prepare = f"mkdir -p -- {place}"
-    if mirror:
-        here = Path(source, "checkpoints")
-        kept = " ".join(os.listdir(here)) if here.is_dir() else ""
-        prepare += " && " + _PRUNE.format(place=place, kept=shlex.quote(f" {kept} "))
-    _on_host(request, host, prepare)
+    _on_host(request, host, f"mkdir -p -- {place}")
     if request["rsync"]:
-        _rsync(request, host, [f"./{name}" for name in names], f":{target}/", cwd=source, job=mirror)
+        _rsync(request, host, [f"./{name}" for name in names], f":{target}/", cwd=source, job=job)
         return
     unpack = f"tar -xf - -C {place}"
-    excluded = [f"--exclude=./{name}" for name in _HERE_ONLY if mirror]
+    excluded = [f"--exclude=./{name}" for name in _HERE_ONLY if job]
     pack = ["tar", "-cf", "-", "-C", source, "--exclude=__pycache__", *excluded, "--", *(f"./{n}" for n in names)]
     with subprocess.Popen(pack, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as packer:
         _on_host(request, host, unpack, stdin=packer.stdout)
@@ -131,17 +159,10 @@ def _fetch(request: dict[str, Any], host: str, source: str, target: str) -> None
             subprocess.run(["tar", "-xf", archive, "-C", incoming], check=True)
             os.unlink(archive)
         root = Path(incoming)
-        files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
-        for name in files:
+        for name in sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file()):
             place = Path(target, name)
             place.parent.mkdir(parents=True, exist_ok=True)
             os.replace(root / name, place)
-        kept = {str(name) for name in files}
-        # A host that has lost its disk is no reason to lose what is here.
-        saved = any(_CHECKPOINT.fullmatch(name.name) for name in files)
-        for old in Path(target, "checkpoints").glob("ckpt-*") if saved else ():
-            if str(old.relative_to(target)) not in kept:
-                shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 def _rsync(
@@ -176,9 +197,9 @@ def _on_host(
     return done.stdout or b""
 
 
-def _everywhere(work: Callable[[str], object], hosts: Sequence[str]) -> None:
+def _everywhere(work: Callable[[str], Any], hosts: Sequence[str]) -> list[Any]:
     with ThreadPoolExecutor(max_workers=min(16, len(hosts) or 1)) as pool:
-        list(pool.map(work, hosts))
+        return list(pool.map(work, hosts))
 
 
 def _last(text: bytes) -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from train_clients import Clients
 
 from components.train import ship
 from components.train.ship import back, clean, level, out
 
+NO_RSYNC = pytest.mark.skipif(not shutil.which("rsync"), reason="rsync is not installed")
 
-@pytest.fixture(params=["tar", "rsync"])
+
+@pytest.fixture(params=["tar", pytest.param("rsync", marks=NO_RSYNC)])
 def request_(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    if request.param == "rsync" and not shutil.which("rsync"):
-        pytest.skip("rsync is not installed")
     clients = Clients.install(tmp_path)
     ssh = str(clients.path / "ssh")
     (tmp_path / "code" / "pkg").mkdir(parents=True)
@@ -128,6 +131,92 @@ def test_a_host_that_lost_its_disk_costs_no_checkpoint(request_: dict[str, Any])
     Path(there, "job.json").write_text("{}")
     back(request_)
     assert steps(here) == ["ckpt-100"]
+
+
+STEPS = st.sets(st.integers(1, 5), max_size=4)
+
+
+class Disks:
+    """Hosts with a disk each, on which `/disk` is the host's own directory."""
+
+    def __init__(self, path: Path, *, rsync: bool):
+        self.path = path
+        ssh = path / "ssh"
+        swap = f'line=$(printf %s "$*" | sed "s|/disk|{path}/$host|g")'
+        ssh.write_text(
+            f'#!/bin/sh\nhost=$1; shift\n[ ! -e "{path}/$host/off" ] || exit 255\n{swap}\nexec sh -c "$line"'
+        )
+        ssh.chmod(0o755)
+        self.here = path / "here"
+        self.request = {
+            "hosts": {name: [str(ssh), name] for name in ("one", "two", "three")},
+            "rsync": rsync,
+            "send": [],
+            "job": {"here": str(self.here), "there": "/disk/job"},
+        }
+
+    def job(self, name: str) -> Path:
+        return self.here if name == "here" else self.path / name / "job"
+
+    def whole(self, name: str) -> set[int]:
+        files = self.job(name) / "checkpoints"
+        return {int(path.stem[5:]) for path in files.glob("*.index") if list(files.glob(f"{path.stem}.data-*"))}
+
+
+@pytest.mark.parametrize("rsync", [False, pytest.param(True, marks=NO_RSYNC)])
+@settings(max_examples=10, deadline=None)
+@given(
+    whole=st.tuples(STEPS, STEPS, STEPS, STEPS),
+    torn=st.tuples(STEPS, STEPS, STEPS, STEPS),
+    off=st.sampled_from((*[None] * 3, "two")),
+)
+def test_newest_whole_checkpoint_of_any_host_is_everywhere_afterwards_and_nothing_newer_is_lost(
+    rsync: bool, whole: tuple[set[int], ...], torn: tuple[set[int], ...], off: str | None
+):
+    with tempfile.TemporaryDirectory() as path, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ship, "_TRY_S", 0.0)
+        disks = Disks(Path(path), rsync=rsync)
+        names = ("here", *disks.request["hosts"])
+        for name, steps_, halves in zip(names, whole, torn, strict=True):
+            for step in steps_ | halves:
+                checkpoint(str(disks.job(name)), step)
+            for step in halves - steps_:
+                for data in disks.job(name).glob(f"checkpoints/ckpt-{step}.data*"):
+                    data.unlink()
+            disks.job(name).mkdir(parents=True, exist_ok=True)
+        files = {name: set(disks.job(name).rglob("ckpt-*")) for name in names}
+        if off:
+            (disks.path / off / "off").touch()
+            with pytest.raises(OSError, match="host two"):
+                level(disks.request)
+            assert {name: set(disks.job(name).rglob("ckpt-*")) for name in names} == files
+            return
+        level(disks.request)
+        newest = max(set().union(*whole), default=0)
+        for name in names:
+            newer = {path for path in files[name] if int(path.name[5:].split(".")[0]) > newest}
+            assert newer <= set(disks.job(name).rglob("ckpt-*"))
+            assert not newest or newest == max(disks.whole(name))
+        assert disks.whole("here") >= whole[0]
+
+
+@pytest.mark.parametrize("newest", [100, 300])
+def test_what_is_newer_here_than_on_the_chiefs_host_stays(request_: dict[str, Any], newest: int):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    for step in (100, 200, newest):
+        checkpoint(here, step)
+    checkpoint(there, 250)
+    back(request_)
+    assert steps(here) == ["ckpt-250", "ckpt-300"][: 1 + (newest == 300)]
+
+
+def test_host_whose_checkpoints_cannot_be_listed_is_an_error_and_loses_nothing(request_: dict[str, Any]):
+    there = Path(request_["job"]["there"])
+    there.mkdir(parents=True)
+    (there / "checkpoints").symlink_to("unmounted")
+    checkpoint(request_["job"]["here"], 100)
+    with pytest.raises(OSError, match=r"host (one|two): "):
+        out(request_)
 
 
 def test_a_host_that_fails_is_named(request_: dict[str, Any]):
