@@ -1,16 +1,15 @@
-"""`run.json`: what a run was asked to do, and by which process."""
+"""`run.json`: what a run was asked to do; locked as long as the process that drives it lives."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import fcntl
 import json
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
-
-import psutil
 
 from trainer.files import write_text
 
@@ -27,7 +26,6 @@ class RunRecord:
       image: Container image of the steps.
       cache: Whether results of earlier runs may be taken.
       arguments: Of the pipeline.
-      owner: `pid` and `create_time` of the process that drives it.
     """
 
     label: ClassVar[str] = "tfrecord-training.run"
@@ -37,7 +35,6 @@ class RunRecord:
     image: str
     cache: bool
     arguments: Mapping[str, Any]
-    owner: Mapping[str, float]
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike[str]) -> RunRecord:
@@ -49,9 +46,14 @@ class RunRecord:
         write_text(run_dir / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
 
-def this_process() -> dict[str, float]:
-    """The owner that this process is."""
-    return {"pid": os.getpid(), "create_time": psutil.Process().create_time()}
+def hold(run_dir: pathlib.Path) -> int:
+    """Locks the run's record until this process ends, however it does, or the descriptor that is returned is closed.
+
+    So other containers, and other machines that share the directory, see as well that the run goes on.
+    """
+    descriptor = os.open(run_dir / FILE, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
 
 
 def new_run_dir(runs: pathlib.Path) -> pathlib.Path:

@@ -22,7 +22,7 @@ from pipelines import summary
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, cache_key, pipeline_arguments
 from pipelines.cache import forget_damaged
 from pipelines.progress import Progress
-from pipelines.record import RunRecord, new_run_dir, this_process
+from pipelines.record import RunRecord, hold, new_run_dir
 from pipelines.steps import CACHED, FAILED, Steps
 from trainer.errors import Parser, UserError, run_cli
 from trainer.lifeline import OWNER_PID, watch
@@ -103,9 +103,9 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
             "job_dir": str(run_dir / "job"),
             "log_dir": str(run_dir / "logs"),
         },
-        owner=this_process(),
     )
     record.save(run_dir)
+    hold(run_dir)
     return record, run_dir
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import pathlib
+import shutil
+import subprocess
 from collections.abc import Callable, Generator
 
 import memory_store
@@ -61,3 +63,12 @@ def store(tmp_path: pathlib.Path) -> Generator[epath.Path, None, None]:
         directory = epath.Path(f"{root}bucket{tmp_path}")
         directory.mkdir(parents=True)
         yield directory
+
+
+@pytest.fixture(scope="session")
+def container() -> list[str]:
+    """What to put before a command to have it run in a pid namespace of its own, as in a container."""
+    words = ["unshare", "--pid", "--fork", "--kill-child"]
+    if not shutil.which("unshare") or subprocess.call([*words, "true"], stderr=subprocess.DEVNULL):
+        pytest.skip("pid namespaces cannot be made here")
+    return words

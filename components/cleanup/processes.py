@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -12,24 +13,24 @@ import psutil
 from trainer.errors import UserError
 
 _TERMINATE_S = 5.0
-_CLOCK_S = 5.0  # the time at which a process started is computed from the wall clock, which may be set
 
 
 def running(run_dir: str | os.PathLike[str]) -> bool:
-    """Whether the process that drives a run is alive.
+    """Whether the process that drives a run is alive: it holds the lock of `run.json`.
 
     Raises:
       UserError: If this is no run's directory.
     """
     try:
-        record = json.loads((pathlib.Path(run_dir) / "run.json").read_text(encoding="utf-8"))
-        pid, create_time = int(record["owner"]["pid"]), float(record["owner"]["create_time"])
+        with (pathlib.Path(run_dir) / "run.json").open(encoding="utf-8") as file:
+            dict(json.load(file)["arguments"])
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{run_dir}: not the directory of a pipeline run (it has no run.json of ours)") from None
-    try:
-        return abs(psutil.Process(pid).create_time() - create_time) < _CLOCK_S
-    except psutil.NoSuchProcess:
-        return False
+    return False
 
 
 def stop_replicas(job_dir: str) -> list[int]:
@@ -47,6 +48,8 @@ def stop_replicas(job_dir: str) -> list[int]:
 
 def _trains(process: psutil.Process, job_dir: str) -> bool:
     try:
+        if _pid_namespace(process.pid) != _pid_namespace("self"):
+            return False  # it is a container's, and its path is another place than ours
         command = process.cmdline()
         place = _job_dir(command) if "trainer.task" in command else None
         return place is not None and _where(place, process.cwd()) == _where(job_dir, os.getcwd())
@@ -56,6 +59,12 @@ def _trains(process: psutil.Process, job_dir: str) -> bool:
 
 def _where(directory: str, cwd: str) -> str:
     return directory.rstrip("/") if "://" in directory else os.path.realpath(os.path.join(cwd, directory))
+
+
+def _pid_namespace(pid: int | str) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    return ""  # a system without them, or another user's process
 
 
 def _job_dir(command: list[str]) -> str | None:

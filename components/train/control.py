@@ -6,15 +6,14 @@ replicas' status files how they are.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
-import signal
 import time
 from typing import Any
 
 from components.train import job_lock
+from components.train.guard import LIMIT_S
+from components.train.job_lock import Fate
 from components.train.record import Event, in_words, last_run
 from components.train.view import Row, table
 from components.train.vitals import Vitals
@@ -30,6 +29,7 @@ class Status:
     Attributes:
       state: `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
       pid: Of the launcher, while it runs.
+      host: That this is a process of.
       since: Its start, in seconds since the epoch.
       ended: Its end likewise; None while it runs or when it was killed.
       exit_code: Of the launcher, once it ended.
@@ -40,6 +40,7 @@ class Status:
 
     state: str
     pid: int | None
+    host: str | None
     since: float
     ended: float | None
     exit_code: int | None
@@ -60,18 +61,20 @@ def status(job_dir: str) -> Status:
     start, last = events[0], events[-1]
     ended = last["event"] == "end"
     state = _outcome(last) if ended else "running" if holder else "killed"
-    if holder and holder["since"] > start["time"]:
+    if holder and holder.since > start["time"]:
         state = "starting"  # Another that has not written anything yet.
     restarts = next((e for e in reversed(events) if e["event"] == "restart"), {"errors": 0, "preemptions": 0})
     words = next((words for event in reversed(events) if (words := in_words(event))), [])
+    known = holder is not None and holder.fate is not Fate.UNKNOWN
     return Status(
         state=state,
-        pid=holder["pid"] if holder else None,
+        pid=holder.pid if holder else None,
+        host=holder.host if holder else None,
         since=start["time"],
         ended=last["time"] if ended else None,
         exit_code=last["exit_code"] if ended else None,
         restarts={kind: restarts[kind] for kind in ("errors", "preemptions")},
-        rows=tuple(_row(replica, events, running=bool(holder)) for replica in start["replicas"]),
+        rows=tuple(_row(replica, events, running=bool(holder), known=known) for replica in start["replicas"]),
         last=tuple(words),
     )
 
@@ -85,7 +88,7 @@ def show(job_dir: str, form: str | None) -> int:
     from rich.console import Console
 
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
-    text = f"{found.state}, process {found.pid}" if found.pid else found.state
+    text = f"{found.state}, process {found.pid} of {found.host}" if found.pid else found.state
     text += f", started {since}"
     if found.ended is not None:
         text += f", took {found.ended - found.since:.1f} s, exit code {found.exit_code}"
@@ -99,15 +102,23 @@ def stop(job_dir: str) -> int:
     """Tells the launcher to stop, waits until nothing of the job is left, and says what happened. Returns 0.
 
     Raises:
-      UserError: If no job is running there.
+      UserError: If no job is running there, or its launcher cannot be known from here or does not go.
     """
     holder = job_lock.holder(job_dir)
     if not holder:
         raise UserError(f"{job_dir}: nothing is running here; the last that did is {status(job_dir).state}")
-    print(f"stopping process {holder['pid']}; its replicas save first", flush=True)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(holder["pid"], signal.SIGTERM)
-    while (now := job_lock.holder(job_dir)) and now["pid"] == holder["pid"]:
+    if holder.fate is Fate.UNKNOWN:
+        raise UserError(
+            f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from here; run the same command there"
+        )
+    print(f"stopping {holder.name}; its replicas save first", flush=True)
+    holder.terminate()
+    gone_at = None
+    while job_lock.holder(job_dir) == holder:
+        if holder.fate is Fate.GONE:
+            gone_at = gone_at or time.monotonic()
+            if time.monotonic() > gone_at + LIMIT_S:
+                raise UserError(f"{job_dir}: {holder.name} has ended, and its guard holds the job still; end that")
         time.sleep(_POLL_S)
     found = status(job_dir)
     steps = [row.step for row in found.rows if row.step is not None]
@@ -122,12 +133,12 @@ def _outcome(end: Event) -> str:
     return "failed" if "replica" in end or end["exit_code"] == 2 else "stopped"
 
 
-def _row(replica: dict[str, Any], events: list[Event], *, running: bool) -> Row:
+def _row(replica: dict[str, Any], events: list[Event], *, running: bool, known: bool) -> Row:
     name = replica["replica"]
     own = [event for event in events if event.get("replica") == name and event["event"] in ("up", "down")]
     up = next((event for event in reversed(own) if event["event"] == "up"), {"attempt": 0, "pid": 0})
     runs = running and bool(own) and own[-1]["event"] == "up"
-    vitals = Vitals(replica["status"], up["pid"], 0.0)
+    vitals = Vitals(replica["status"], up["pid"] if known else 0, 0.0)
     vitals.look(0.0)
     if runs:
         return vitals.row(name, vitals.phase or "running", up["attempt"])

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MARK = "TRAINER_RUN"
 CLEANUP_S = 30.0
 _KILL_S = 10.0
+LIMIT_S = _KILL_S + 2 * CLEANUP_S + 5.0  # Of all that a guard does: killing, cleanups, the job's own, and its files.
 _JOB = ""
 
 

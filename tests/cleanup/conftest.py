@@ -6,16 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.record import RunRecord, this_process
-
-ENDED = {"pid": this_process()["pid"], "create_time": 1.0}  # the number belongs to another process now
+from pipelines.record import RunRecord
 
 
 @pytest.fixture
 def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     """Makes a run's directory as the pipeline leaves it."""
 
-    def make(name: str = "r1", *, owner: dict[str, float] = ENDED, done: bool = True) -> pathlib.Path:
+    def make(name: str = "r1", *, done: bool = True) -> pathlib.Path:
         run = tmp_path / "runs" / name
         for file in (
             "tmp/scratch",
@@ -34,7 +32,7 @@ def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
             path = run / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("12345")
-        record = RunRecord(id=name, runner="subprocess", image="python", cache=True, arguments={}, owner=owner)
+        record = RunRecord(id=name, runner="subprocess", image="python", cache=True, arguments={})
         record.save(run)
         (run / "summary.json").write_text(json.dumps({"paths": {"dataset": None}}))
         if done:

@@ -3,13 +3,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from components.cleanup.__main__ import main
 from components.cleanup.cleanup import Candidate, delete, temporary, unneeded
 from pipelines.cache import CACHE
-from pipelines.record import this_process
 from trainer.errors import UserError
 
 KEPT = {
@@ -80,6 +81,15 @@ def test_checkpoints_of_an_unfinished_job_stay_for_the_resume(make_run):
     assert "job/checkpoints/half.tmp" in found
 
 
+DRIVE = """
+import pathlib, sys
+from pipelines.record import hold
+hold(pathlib.Path(sys.argv[1]))
+print(flush=True)
+sys.stdin.read()
+"""
+
+
 @pytest.mark.parametrize("user", ["another run", "this run", "the cache"])
 def test_a_dataset_in_use_stays_and_other_results_go(make_run, tmp_path, user):
     run = make_run()
@@ -126,22 +136,21 @@ def test_where_it_cannot_be_known_what_is_in_use_nothing_goes(make_run, tmp_path
     assert files(run) == before
 
 
-def test_a_run_that_is_running_is_refused(make_run, refused, files):
-    run = make_run(owner=this_process())
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_run_is_running_until_its_driver_has_ended_in_whatever_container(
+    make_run, refused, files, elsewhere, request
+):
+    where, run = request.getfixturevalue("container") if elsewhere else [], make_run()
     before = files(run)
-    assert "is still running; stop it first" in refused(main, "--run", run, "--delete")
-    assert files(run) == before
+    with subprocess.Popen([*where, sys.executable, "-c", DRIVE, run], stdin=-1, stdout=-1) as driver:
+        driver.stdout.readline()
+        assert "is still running; stop it first" in refused(main, "--run", run, "--delete")
+        assert files(run) == before
+        driver.stdin.close()
+    assert main(["--run", str(run)]) == 0
 
 
-def test_a_clock_that_was_set_does_not_make_a_running_run_look_dead(make_run, refused):
-    owner = this_process()
-    run = make_run(owner={**owner, "create_time": owner["create_time"] + 1.5})
-    assert "is still running" in refused(main, "--run", run)
-
-
-@pytest.mark.parametrize(
-    "content", [None, "{", "[]", "{}", '{"owner": 3}', '{"owner": {"pid": "x", "create_time": 1}}']
-)
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"arguments": 3}', '{"id": "r1"}'])
 def test_a_directory_that_is_no_run_is_refused(tmp_path, refused, files, content):
     (tmp_path / "mine" / "tmp").mkdir(parents=True)
     (tmp_path / "mine" / "tmp" / "precious").touch()

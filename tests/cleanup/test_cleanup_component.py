@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 from kfp import dsl
 
 from components.cleanup.component import cleanup
-from pipelines.record import this_process
+from pipelines.record import hold
 
 
 @pytest.fixture
@@ -16,7 +17,8 @@ def end(make_run):
     """Runs the exit handler in a run that is still going on, with a replica left behind; returns the run."""
 
     def handle(state):
-        run = make_run(owner=this_process())
+        run = make_run()
+        driver = hold(run)
         line = [
             sys.executable,
             "-S",
@@ -32,6 +34,7 @@ def end(make_run):
             )
             cleanup(run_id=run.name, run_dir=str(run), job_dir=str(run / "job"), project="", location="", status=status)
             assert not psutil.pid_exists(replica.pid)
+        os.close(driver)
         return run
 
     return handle

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -73,6 +74,17 @@ def test_no_other_process_is_stopped(replica, tmp_path):
     ]
     assert stop_replicas(str(job)) == []
     assert [process.poll() for process in others] == [None] * len(others)
+
+
+def test_a_process_of_another_container_is_not_stopped(container, tmp_path):
+    line = [sys.executable, "-S", "-c", WAIT.format("pass"), "trainer.task", "--job-dir", str(tmp_path)]
+    (tmp_path / "line").write_text(f"exec {shlex.join(line)}")
+    with subprocess.Popen([*container, "sh", tmp_path / "line"], stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        (inner,) = psutil.Process(other.pid).children()
+        assert inner.pid not in stop_replicas(str(tmp_path))
+        assert inner.is_running()
+        inner.kill()
 
 
 def test_a_replica_that_does_not_listen_is_killed(replica, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_status_of_a_running_job(bench: Bench, capsys: pytest.CaptureFixture):
     assert (worker["state"], worker["restarts"]) == ("running", 1)
     assert ps["memory"] > 0
     assert main(["--status", str(bench.path)]) == 0
-    assert f"running, process {launcher.pid}, started" in capsys.readouterr().out
+    assert f"running, process {launcher.pid} of {socket.gethostname()}, started" in capsys.readouterr().out
     launcher.send_signal(signal.SIGTERM)
     launcher.communicate()
 
