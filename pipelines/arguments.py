@@ -9,16 +9,18 @@ import pathlib
 from typing import Any
 
 import components.convert
-from components.convert import schema_file
 from components.convert.options import Options as ConvertOptions
-from components.convert.source import find_reader, source_digest
+from components.convert.sources.registry import find_reader, source_digest
+from components.convert.tables import yaml_loader
 from components.evaluate.gate import thresholds
-from components.train.cluster import Cluster
-from components.train.plan import trainer_flags
-from components.train.strategies import SYNC
-from trainer import framing, manifest, models, options
-from trainer import summary as trainer_summary
-from trainer.errors import UserError
+from components.train.backends.plan import trainer_flags
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.strategies import SYNC
+from trainer import options
+from trainer.base import feature_summary as trainer_summary
+from trainer.base import framing, manifest
+from trainer.base.errors import UserError
+from trainer.nn import models
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
@@ -91,7 +93,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
         raise UserError("--data-dir and --job-dir come from the pipeline; leave them out behind the --")
     name, schema = args.dataset.replace(":", "-").replace("/", "-"), ""
     if args.schema:
-        name = schema_file.load(pathlib.Path(args.schema)).name
+        name = yaml_loader.load(pathlib.Path(args.schema)).name
         # The text: a file of this machine is not where the steps run.
         schema = pathlib.Path(args.schema).read_text(encoding="utf-8")
     reader = find_reader(args.dataset, schema=args.schema or None)
@@ -146,7 +148,7 @@ def cache_key(dataset: str, source: str, schema: str = "") -> str:
     """
     digest = hashlib.sha256(source_digest(dataset, source or None, schema or None).encode())
     code = pathlib.Path(components.convert.__file__).parent
-    for path in sorted([*code.glob("*.py"), *code.glob("templates/*")]):
+    for path in sorted([*code.rglob("*.py"), *code.rglob("templates/*")]):
         digest.update(path.read_bytes())
     for module in (framing, manifest, trainer_summary):
         digest.update(pathlib.Path(module.__file__).read_bytes())

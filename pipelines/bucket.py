@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 _SOURCE = re.compile(r"gs://(?P<bucket>[^/]+)/(?P<prefix>.*?)/?")
 

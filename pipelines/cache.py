@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import pathlib
 
-from components.convert import output
-from trainer.errors import UserError
-from trainer.manifest import Manifest
+from components.convert.writing import output
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
 
 CACHE = ".cache"  # beside the runs, and shared by all of them
 

@@ -9,7 +9,7 @@ import warnings
 from kfp import compiler
 
 from pipelines.training import BACKENDS, NAME, build
-from trainer.errors import Parser, UserError, run_cli
+from trainer.base.errors import Parser, UserError, run_cli
 
 _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 

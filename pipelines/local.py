@@ -18,7 +18,7 @@ from kfp import local
 from pipelines.cache import CACHE
 from pipelines.record import RunRecord
 from pipelines.training import build
-from trainer.lifeline import owner_pid, watch
+from trainer.base.lifeline import owner_pid, watch
 
 
 def main(run_dir: str) -> int:

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from trainer.files import write_text
+from trainer.base.files import write_text
 
 FILE = "run.json"
 

@@ -17,15 +17,15 @@ import sys
 import time
 
 from components.register.registry import Registry
-from components.train.cluster import Cluster
+from components.train.cluster.cluster_file import Cluster
 from pipelines import summary
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, cache_key, pipeline_arguments
 from pipelines.cache import forget_damaged
 from pipelines.progress import Progress
 from pipelines.record import RunRecord, hold, new_run_dir
 from pipelines.steps import CACHED, FAILED, Steps
-from trainer.errors import Parser, UserError, run_cli
-from trainer.lifeline import OWNER_PID, watch
+from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.lifeline import OWNER_PID, watch
 
 _STOP_S = 20.0
 # What steps and replicas say of mistakes that are the user's to mend.

@@ -15,13 +15,13 @@ import re
 import sys
 from typing import Any
 
-from components.train.cluster import Cluster
-from components.train.quotas import quota_warnings
-from components.train.vertex import plan_vertex
+from components.train.backends.worker_pools import plan_vertex
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.quotas import quota_warnings
 from pipelines.arguments import add_flags, cache_key, pipeline_arguments
 from pipelines.bucket import bucket_digest, mounted
 from pipelines.compile import compile_specs
-from trainer.errors import Parser, UserError, run_cli
+from trainer.base.errors import Parser, UserError, run_cli
 
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
 _DIGEST = re.compile(r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}")

@@ -11,13 +11,13 @@ from typing import Any
 
 import markupsafe
 
-from components.convert.output import PAGE
+from components.convert.writing.output import PAGE
 from components.evaluate.report import render_page, section, templates
 from components.register.registry import CHAMPION, Registry
 from pipelines.record import RunRecord
 from pipelines.steps import Steps
-from trainer import done
-from trainer.files import write_text
+from trainer.base.files import write_text
+from trainer.job_dir import done
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
 _TEMPLATES = templates("pipelines")

@@ -33,8 +33,8 @@ import psutil
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.train.record import last_run
-from trainer.lifeline import OWNER_PID
+from components.train.supervision.launcher_log import last_run
+from trainer.base.lifeline import OWNER_PID
 
 ROOT = pathlib.Path(__file__).parents[1]
 MNIST = ROOT.parent / "shared" / "data" / "mnist"

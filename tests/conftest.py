@@ -14,7 +14,7 @@ import pytest
 from etils import epath
 from hypothesis import settings
 
-from trainer.errors import run_cli
+from trainer.base.errors import run_cli
 
 pytest_plugins = ["saved_models", "vertex.fixtures"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.manifest import Manifest
+from trainer.base.manifest import Manifest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ import yaml
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.manifest import Manifest
+from trainer.base.manifest import Manifest
 
 SCHEMA = {
     "name": "trips",

@@ -8,14 +8,15 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from trainer import done, learning, models
-from trainer.checkpoint import Checkpoints
-from trainer.cluster import POOL_ROLES
-from trainer.journal import Journal
-from trainer.manifest import Manifest
+from trainer.base.manifest import Manifest
+from trainer.job_dir import done
+from trainer.job_dir.checkpoint import Checkpoints
+from trainer.job_dir.journal import Journal
+from trainer.job_dir.state import State
+from trainer.nn import learning, models
 from trainer.options import Options
-from trainer.state import State
-from trainer.stop import EXIT_CODE, Stop
+from trainer.replicas.member import POOL_ROLES
+from trainer.replicas.stop import EXIT_CODE, Stop
 from trainer.validation import Scores, Validator
 
 _POLL_S = 0.5

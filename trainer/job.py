@@ -5,13 +5,14 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from trainer import records, rendezvous, strategy
-from trainer.cluster import Member
+from trainer.base.manifest import Manifest
+from trainer.data import records
 from trainer.evaluator import follow
-from trainer.journal import Journal
-from trainer.manifest import Manifest
+from trainer.job_dir.journal import Journal
 from trainer.options import Options
-from trainer.stop import Stop
+from trainer.replicas import rendezvous, strategy
+from trainer.replicas.member import Member
+from trainer.replicas.stop import Stop
 from trainer.training import Training
 
 _PEER_DIES_S = 2.0

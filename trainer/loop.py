@@ -7,13 +7,13 @@ import math
 import time
 from collections.abc import Callable
 
-from trainer.checkpoint import Checkpoints, Saved
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 from trainer.evaluator import evaluate
-from trainer.journal import Journal
+from trainer.job_dir.checkpoint import Checkpoints, Saved
+from trainer.job_dir.journal import Journal
+from trainer.job_dir.state import State
 from trainer.meter import Meter
 from trainer.options import Options
-from trainer.state import State
 from trainer.steps import AsyncSteps, SyncSteps
 from trainer.validation import Scores, Validator
 

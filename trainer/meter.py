@@ -8,7 +8,7 @@ import time
 import keras
 import tensorflow as tf
 
-from trainer.journal import Journal
+from trainer.job_dir.journal import Journal
 from trainer.steps import Window
 
 _LINE_S = 2.0

@@ -1,6 +1,6 @@
 """The trainer's flags.
 
-One command line serves every replica; what differs between replicas comes from the environment (`trainer.cluster`).
+One command line serves every replica; what differs between replicas comes from the environment (`trainer.replicas.member`).
 A new flag goes into `Options` and `parser`, and either into `CHANGEABLE` or it becomes part of the job's identity.
 """
 
@@ -12,9 +12,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from trainer import models
-from trainer.errors import Parser, UserError
-from trainer.flags import at_least, not_negative, positive, share
+from trainer.base.errors import Parser, UserError
+from trainer.base.flags import at_least, not_negative, positive, share
+from trainer.nn import models
 
 STRATEGIES = ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server")
 OPTIMIZERS = ("adam", "sgd")

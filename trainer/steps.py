@@ -20,11 +20,11 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from trainer import stepping
-from trainer.learning import loss_and_hits
-from trainer.reader.order import share
-from trainer.reader.reader import Reader
-from trainer.reader.storage import Columns
+from trainer.data.reader.batches import Reader
+from trainer.data.reader.order import share
+from trainer.data.reader.storage import Columns
+from trainer.nn.learning import loss_and_hits
+from trainer.replicas import step_context
 
 _CALL_S = 0.5
 # Only the loops over steps are written for AutoGraph; rewriting all the rest as well took half of the time of tracing.
@@ -84,7 +84,7 @@ class TrainStep:
         """
         features = dict(batch)
         labels = features.pop(self.label)
-        with tf.GradientTape() as tape, stepping.at(seed=self.seed, step=step, first=first):
+        with tf.GradientTape() as tape, step_context.at(seed=self.seed, step=step, first=first):
             logits = self.model(features, training=True)
             loss, correct = loss_and_hits(logits, labels)
             loss = objective = loss / self.global_batch

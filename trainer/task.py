@@ -14,9 +14,13 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from trainer import cluster, done, identity, models, options, quiet, stop
-from trainer.errors import UserError, run_cli
-from trainer.manifest import Manifest
+from trainer import options
+from trainer.base import quiet
+from trainer.base.errors import UserError, run_cli
+from trainer.base.manifest import Manifest
+from trainer.job_dir import done, identity
+from trainer.nn import models
+from trainer.replicas import member, stop
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,14 +29,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal = stop.Stop.install()
     quiet.open_streams()
     opts = options.parse(sys.argv[1:] if argv is None else argv)
-    member = cluster.from_environment(os.environ)
+    me = member.from_environment(os.environ)
     if opts.sync:
-        if member.role == "ps":
-            print(f"{member.name}: --sync needs no parameter servers; this one ends", flush=True)
+        if me.role == "ps":
+            print(f"{me.name}: --sync needs no parameter servers; this one ends", flush=True)
             return 0
-        member = _without_servers(member)
+        me = _without_servers(me)
         opts = dataclasses.replace(opts, strategy=None if opts.strategy == "parameter_server" else opts.strategy)
-    opts = dataclasses.replace(opts, strategy=opts.strategy or member.default_strategy)
+    opts = dataclasses.replace(opts, strategy=opts.strategy or me.default_strategy)
     manifest = Manifest.load(opts.data_dir)
     opts = models.fit(opts, manifest)
     facts = {**opts.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
@@ -43,13 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{opts.job_dir}: already done at step {record.step}", flush=True)
             return 0
         print(f"{opts.job_dir}: done at step {record.step}, but its model is gone and is exported again", flush=True)
-    if member.is_chief:
+    if me.is_chief:
         identity.claim(opts.job_dir, facts)
-    with quiet.without_advice(peers=bool(member.addresses)):
+    with quiet.without_advice(peers=bool(me.addresses)):
         from trainer import job
     quiet.lost_replicas()
     try:
-        code = job.run(opts, member, manifest, signal)
+        code = job.run(opts, me, manifest, signal)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         code = 2
@@ -67,9 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     os._exit(code)
 
 
-def _without_servers(member: cluster.Member) -> cluster.Member:
-    addresses = {role: hosts for role, hosts in member.addresses.items() if role != "ps"}
-    return dataclasses.replace(member, addresses=addresses if sum(map(len, addresses.values())) > 1 else {})
+def _without_servers(me: member.Member) -> member.Member:
+    addresses = {role: hosts for role, hosts in me.addresses.items() if role != "ps"}
+    return dataclasses.replace(me, addresses=addresses if sum(map(len, addresses.values())) > 1 else {})
 
 
 if __name__ == "__main__":

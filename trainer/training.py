@@ -16,20 +16,23 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from trainer import done, identity, learning, models, records, rendezvous, strategy
-from trainer.checkpoint import Checkpoints
-from trainer.cluster import Member
-from trainer.errors import UserError
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+from trainer.data import records
 from trainer.evaluator import await_evaluator, has_evaluator
-from trainer.export import export
-from trainer.journal import Journal, last
+from trainer.job_dir import done, identity
+from trainer.job_dir.checkpoint import Checkpoints
+from trainer.job_dir.export import export
+from trainer.job_dir.journal import Journal, last
+from trainer.job_dir.state import State
 from trainer.loop import Loop
-from trainer.manifest import Manifest
 from trainer.meter import Meter
+from trainer.nn import learning, models
 from trainer.options import Options
-from trainer.state import State
+from trainer.replicas import rendezvous, strategy
+from trainer.replicas.member import Member
+from trainer.replicas.stop import EXIT_CODE, Stop, StopMark
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
-from trainer.stop import EXIT_CODE, Stop, StopMark
 from trainer.validation import SPLIT, Scores, Validator
 
 # A preempted machine leaves little time; an export, or an evaluator that the chief waits for, takes as long as it takes.

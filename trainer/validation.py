@@ -16,14 +16,14 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from trainer import records
-from trainer.errors import reading
-from trainer.files import store_errors, write_text
-from trainer.learning import loss_and_hits
-from trainer.manifest import Manifest
-from trainer.models import Builder
-from trainer.roc import auc
-from trainer.state import State
+from trainer.base.errors import reading
+from trainer.base.files import store_errors, write_text
+from trainer.base.manifest import Manifest
+from trainer.base.roc import auc
+from trainer.data import records
+from trainer.job_dir.state import State
+from trainer.nn.learning import loss_and_hits
+from trainer.nn.models import Builder
 
 SPLIT = "validation"
 FILE = "validation.json"

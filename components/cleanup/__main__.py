@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from components.cleanup.cleanup import delete, unneeded
-from trainer.errors import Parser, run_cli
+from trainer.base.errors import Parser, run_cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:

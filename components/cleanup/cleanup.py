@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from components.cleanup.processes import running
-from trainer import done
-from trainer.errors import UserError
+from trainer.base.errors import UserError
+from trainer.job_dir import done
 
 JOURNAL = "cleanup.jsonl"
 

@@ -10,7 +10,7 @@ import pathlib
 
 import psutil
 
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 _TERMINATE_S = 5.0
 

@@ -11,10 +11,10 @@ from typing import NoReturn
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.parts import PartRange, finish, write_part
-from components.convert.published import OFFERED
-from components.convert.source import READERS
-from components.convert.tfds import TFDS
-from trainer.errors import Parser, run_cli
+from components.convert.sources.downloads.catalog import OFFERED
+from components.convert.sources.registry import READERS
+from components.convert.sources.tfds.builder import TFDS
+from trainer.base.errors import Parser, run_cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -41,8 +41,8 @@ def convert(
 
     from components.convert.convert import convert
     from components.convert.options import Options
-    from components.convert.output import PAGE
-    from components.convert.publish import publish
+    from components.convert.writing.output import PAGE
+    from components.convert.writing.publish import publish
 
     # Vertex AI mounts the bucket that the path lies in; anywhere else the dataset is written in its place.
     in_bucket = output.path.startswith("/gcs/")

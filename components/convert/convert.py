@@ -12,16 +12,18 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 
-from components.convert import drift, machine, output, workers
+from components.convert import machine
 from components.convert.options import Options
 from components.convert.plan import Plan, Planned, Written
-from components.convert.progress import track
-from components.convert.source import find_reader
-from components.convert.statistics import Described
-from components.convert.store import Store
-from trainer.errors import UserError
-from trainer.machine import usable_cores
-from trainer.manifest import Manifest
+from components.convert.report import drift
+from components.convert.report.statistics import Described
+from components.convert.sources.registry import find_reader
+from components.convert.writing import output, workers
+from components.convert.writing.column_store import Store
+from components.convert.writing.progress import track
+from trainer.base.errors import UserError
+from trainer.base.machine import usable_cores
+from trainer.base.manifest import Manifest
 
 _PROCESS_BYTES = 1 << 26  # to write, that make up for the start of a process
 _MEMORY_SHARE = 0.5  # of what the machine has, unless options say more
@@ -87,7 +89,7 @@ def describe(plan: Plan, options: Options) -> dict[str, Described]:
 
 def write_page(plan: Plan, manifest: Manifest, options: Options, directory: pathlib.Path) -> None:
     """Writes the page of the dataset into the directory."""
-    from components.convert import page  # what it needs is slow to import
+    from components.convert.report import page  # what it needs is slow to import
 
     text = page.render(manifest, plan.samples(), max_drift=options.max_drift)
     (directory / output.PAGE).write_text(text, encoding="utf-8")

@@ -6,7 +6,7 @@ import contextlib
 import os
 import resource
 
-from trainer.machine import control_groups
+from trainer.base.machine import control_groups
 
 
 def memory_bytes(root: str = "/") -> int:

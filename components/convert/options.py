@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 

@@ -21,14 +21,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.convert import convert as whole
-from components.convert import output, workers
 from components.convert.options import Options
 from components.convert.plan import Plan, Planned, Written
-from components.convert.progress import track
-from components.convert.source import source_digest
-from trainer.errors import UserError
-from trainer.files import write_text
-from trainer.manifest import Manifest, Shard
+from components.convert.sources.registry import source_digest
+from components.convert.writing import output, workers
+from components.convert.writing.progress import track
+from trainer.base.errors import UserError
+from trainer.base.files import write_text
+from trainer.base.manifest import Manifest, Shard
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

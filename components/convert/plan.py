@@ -17,12 +17,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from components.convert import samples, splits, statistics, tfrecord
 from components.convert.options import Options
-from components.convert.source import Source
-from trainer.errors import UserError
-from trainer.manifest import Encoding, Feature, Manifest, Shard, Split, Statistics
-from trainer.summary import Summary
+from components.convert.report import samples, statistics
+from components.convert.sources.registry import Source
+from components.convert.writing import splits, tfrecord
+from trainer.base.errors import UserError
+from trainer.base.feature_summary import Summary
+from trainer.base.manifest import Encoding, Feature, Manifest, Shard, Split, Statistics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

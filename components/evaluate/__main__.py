@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from trainer.errors import Parser, UserError, run_cli
-from trainer.quiet import without_advice
+from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.quiet import without_advice
 
 
 def main(argv: Sequence[str] | None = None) -> int:

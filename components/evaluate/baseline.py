@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from components.evaluate.score import load_columns, measure
-from trainer.manifest import Manifest
+from trainer.base.manifest import Manifest
 
 MAJORITY = "majority class"
 # Of a column with more values, numbers are cut into equally many training examples each, and the rarest texts are one.

@@ -17,9 +17,9 @@ from components.evaluate.baseline import baseline, decisive
 from components.evaluate.score import Score, score_model
 from components.register.open import open_registry
 from components.register.registry import CHAMPION
-from trainer.errors import UserError
-from trainer.files import tree_digest, write_text
-from trainer.manifest import Manifest
+from trainer.base.errors import UserError
+from trainer.base.files import tree_digest, write_text
+from trainer.base.manifest import Manifest
 
 FILE = "evaluation.json"
 REPORT = "report.html"

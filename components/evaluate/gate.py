@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 REJECT, REGISTER, PROMOTE = "reject", "register", "promote"
 

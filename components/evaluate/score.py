@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from trainer import provenance, records, roc
-from trainer.errors import UserError
-from trainer.manifest import Manifest
+from trainer.base import provenance, roc
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+from trainer.data import records
 
 _BATCH = 512
 _SMALLEST = 1e-7  # log loss of a probability that float32 rounds to zero is bounded

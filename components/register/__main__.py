@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from components.register.open import open_registry
 from components.register.register import load_evaluation, promote, register
-from trainer.errors import Parser, run_cli
+from trainer.base.errors import Parser, run_cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:

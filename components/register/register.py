@@ -15,8 +15,8 @@ from etils import epath
 
 from components.register.open import open_registry
 from components.register.registry import CHAMPION, Registry
-from trainer.errors import UserError
-from trainer.files import store_errors, tree_digest
+from trainer.base.errors import UserError
+from trainer.base.files import store_errors, tree_digest
 
 _VERSION_FACTS = (
     "metrics",

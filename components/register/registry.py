@@ -24,8 +24,8 @@ from typing import Any
 
 from etils import epath
 
-from trainer.errors import UserError, unknown
-from trainer.files import copy_tree, store_errors, write_text
+from trainer.base.errors import UserError, unknown
+from trainer.base.files import copy_tree, store_errors, write_text
 
 CHAMPION, PREVIOUS = "champion", "previous"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")

@@ -17,7 +17,7 @@ from google.cloud import aiplatform
 from google.cloud.aiplatform.models import ModelRegistry, VersionInfo
 
 from components.register.registry import CHAMPION, PREVIOUS, check_name
-from trainer.errors import UserError, unknown
+from trainer.base.errors import UserError, unknown
 
 _PLACE = re.compile(r"vertex://(?P<project>[a-z][a-z0-9:.-]+)/(?P<location>[a-z0-9-]+)")
 

@@ -8,20 +8,22 @@ import json
 import sys
 from collections.abc import Sequence
 
-from components.train import backends, control, supervisor
-from components.train.cluster import Cluster
-from components.train.notes import refuse_changes, tell
-from components.train.patience import Patience
-from components.train.program import Program, own_command, own_program, trainer_options, trainer_program
-from components.train.quotas import DEFAULT_REGION, quota_warnings
-from components.train.source import Source, read
-from components.train.strategies import STRATEGIES, job_flags, resolve
-from components.train.vertex import plan_vertex
-from components.train.view import FORMATS, view_for
-from components.train.vitals import Limits
-from trainer.errors import Parser, UserError, run_cli
-from trainer.flags import at_least, positive
-from trainer.machine import usable_cores
+from components.train.backends import registry
+from components.train.backends.program import Program, own_command, own_program, trainer_options, trainer_program
+from components.train.backends.worker_pools import plan_vertex
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import Source, read
+from components.train.cluster.notes import refuse_changes, tell
+from components.train.cluster.quotas import DEFAULT_REGION, quota_warnings
+from components.train.cluster.strategies import STRATEGIES, job_flags, resolve
+from components.train.console import job_control
+from components.train.console.view import FORMATS, view_for
+from components.train.supervision import supervisor
+from components.train.supervision.health import Limits
+from components.train.supervision.timeouts import Patience
+from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.flags import at_least, positive
+from trainer.base.machine import usable_cores
 
 _EXIT_CODES = """exit codes: 0 done; 143 or 130 saved after SIGTERM or Ctrl-C; 124 saved at the cluster file's
 scheduling.timeout; 2 a mistake that the message names; else that of the replica that failed (128+n: killed by signal n).
@@ -32,16 +34,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the job's exit code."""
     args = _parser().parse_args(argv)
     if args.status:
-        return control.show(args.status, args.log_format)
+        return job_control.show(args.status, args.log_format)
     if args.stop:
-        return control.stop(args.stop)
+        return job_control.stop(args.stop)
     if not args.cluster:
         raise UserError("--cluster is missing; add for example --cluster clusters/local.yaml")
     source, cluster = _cluster(args)
     if args.explain or args.backend == "vertex":
         return _vertex(source, cluster, args)
     program = _program(cluster, args)
-    with backends.planned(args, cluster, program) as plan:
+    with registry.planned(args, cluster, program) as plan:
         if not args.dry_run:
             with view_for(args.log_format) as view:
                 return supervisor.run(plan, view, _patience(args))
@@ -70,7 +72,7 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--backend",
-        choices=(*backends.LOCAL, "vertex"),
+        choices=(*registry.LOCAL, "vertex"),
         default="process",
         help="process: one process per replica on this machine; docker: one container; ssh: processes on other hosts; "
         "vertex: prints the worker pools",
@@ -103,7 +105,7 @@ def _parser() -> Parser:
         metavar="S",
         help="without a sign of life, after which a replica is frozen (by what it does: training 300, ...)",
     )
-    backends.add_flags(parser)
+    registry.add_flags(parser)
     running = parser.add_argument_group("a job that runs or ran on this machine")
     running.add_argument("--status", metavar="JOB_DIR", help="print how it is; no cluster is needed")
     running.add_argument("--stop", metavar="JOB_DIR", help="have it save and end, and wait for that")
@@ -156,7 +158,7 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
         specs = []
         if all(pool.machine for pool in cluster.pools.values()):
             specs = plan_vertex(cluster, args.image or "IMAGE", args.flags, region=region, command=command)
-        from components.train.explain import explain  # it draws tables: not for every start
+        from components.train.console.explain import explain  # it draws tables: not for every start
 
         explain(source, cluster, specs, region)
         return 0

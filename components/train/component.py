@@ -24,8 +24,8 @@ def plan(
     Returns:
       `worker_pool_specs` as a custom job takes them.
     """
-    from components.train.cluster import Cluster
-    from components.train.vertex import plan_vertex
+    from components.train.backends.worker_pools import plan_vertex
+    from components.train.cluster.cluster_file import Cluster
 
     args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]
     return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex")
@@ -39,11 +39,11 @@ def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
       worker_pool_specs: As planned.
       log_dir: Directory for a log and a status file of each replica.
     """
-    from components.train import supervisor
-    from components.train.cluster import Cluster
-    from components.train.local import planned
-    from components.train.program import trainer_program
-    from components.train.view import view_for
+    from components.train.backends.local_job import planned
+    from components.train.backends.program import trainer_program
+    from components.train.cluster.cluster_file import Cluster
+    from components.train.console.view import view_for
+    from components.train.supervision import supervisor
 
     flags = worker_pool_specs[0]["container_spec"]["args"]  # all pools run one command
     pools = Cluster.from_json(cluster)

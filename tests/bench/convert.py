@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from components.convert.cifar import CIFAR10
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.sources.cifar import CIFAR10
 from tests.bench.race import Child
 from tests.bench.scratch import scratch
 

@@ -13,9 +13,11 @@ import numpy as np
 
 from tests.bench.serve import serve
 from tests.bench.wide_deep_peer import ordinary_columns, ordinary_model
-from trainer import job, learning, models, options, records
-from trainer.manifest import Manifest
-from trainer.models import resnet
+from trainer import job, options
+from trainer.base.manifest import Manifest
+from trainer.data import records
+from trainer.nn import learning, models
+from trainer.nn.models import resnet
 
 
 def _batch_norm(*, decay: float, epsilon: float, synchronized: bool) -> keras.layers.Layer:

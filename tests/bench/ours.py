@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 
 from tests.bench.serve import serve
-from trainer import job, learning, models, options, records
-from trainer.cluster import Member
-from trainer.manifest import Manifest
+from trainer import job, options
+from trainer.base.manifest import Manifest
+from trainer.data import records
+from trainer.nn import learning, models
+from trainer.replicas.member import Member
 from trainer.steps import SyncSteps, TrainStep
 
 

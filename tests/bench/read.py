@@ -16,11 +16,12 @@ import tensorflow as tf
 from components.convert.convert import convert
 from components.convert.options import Options
 from tests.bench.scratch import scratch
-from trainer import options, records
-from trainer.cluster import Member
-from trainer.manifest import Manifest
-from trainer.models import cnn
-from trainer.reader.reader import Reader
+from trainer import options
+from trainer.base.manifest import Manifest
+from trainer.data import records
+from trainer.data.reader.batches import Reader
+from trainer.nn.models import cnn
+from trainer.replicas.member import Member
 from trainer.steps import SyncSteps, TrainStep
 
 BATCH, STEPS = 128, 150

@@ -16,8 +16,8 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from tests.bench.race import Child
 from tests.bench.scratch import scratch
-from trainer import records
-from trainer.manifest import Manifest
+from trainer.base.manifest import Manifest
+from trainer.data import records
 
 _DATA = pathlib.Path(__file__).parents[2] / "../shared/data"
 # Where a file of that name is not at hand, the converter downloads it.

@@ -16,8 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer import encodings
-from trainer.manifest import Encoding, Manifest
+from trainer.base.manifest import Encoding, Manifest
+from trainer.data import column_encodings
 
 
 def ordinary_columns(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
@@ -29,12 +29,12 @@ def ordinary_columns(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> di
             statistics = manifest.feature(encoding.columns[0]).statistics
             taken[name] = ((values - statistics.mean) / (statistics.std or np.inf)).astype(np.float32)
         else:
-            taken[name] = encodings.category(encoding, columns).numpy().astype(np.int32)
+            taken[name] = column_encodings.category(encoding, columns).numpy().astype(np.int32)
     return taken
 
 
 def ordinary_model(manifest: Manifest, *, hidden_units: tuple[int, ...]) -> keras.Model:
-    """The network of `trainer.models.wide_deep`; logits [N, classes]."""
+    """The network of `trainer.nn.models.wide_deep`; logits [N, classes]."""
     layers, classes = keras.layers, len(manifest.class_names)
     inputs: dict[str, keras.KerasTensor] = {}
     deep: list[keras.KerasTensor] = []

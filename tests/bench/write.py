@@ -11,9 +11,9 @@ import sys
 
 import numpy as np
 
-from components.convert import tfrecord, workers
+from components.convert.writing import tfrecord, workers
 from tests.bench.serve import serve
-from trainer.machine import usable_cores
+from trainer.base.machine import usable_cores
 
 _ROUNDS = 5  # a lap: one takes a tenth of a second, of which chance has too large a part
 

@@ -11,7 +11,7 @@ import pytest
 from components.cleanup.__main__ import main
 from components.cleanup.cleanup import Candidate, delete, temporary, unneeded
 from pipelines.cache import CACHE
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 KEPT = {
     "run.json",

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from components.convert.__main__ import main
-from trainer.errors import run_cli
+from trainer.base.errors import run_cli
 
 
 def _idx_bytes(array: np.ndarray) -> bytes:

@@ -7,11 +7,11 @@ import pytest
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.source import find_reader
-from components.convert.splits import carve
-from components.convert.store import MEMORY
-from trainer.errors import UserError
-from trainer.manifest import Manifest
+from components.convert.sources.registry import find_reader
+from components.convert.writing.column_store import MEMORY
+from components.convert.writing.splits import carve
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
 
 MNIST = pathlib.Path(__file__).parents[3] / "shared" / "data" / "mnist"
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.convert import expression, schema_file
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.source import READERS
+from components.convert.sources.registry import READERS
+from components.convert.tables import expressions, yaml_loader
 
 tf = pytest.importorskip("tensorflow")
 
@@ -55,13 +55,13 @@ def test_the_documentation_names_every_dataset_and_every_key_of_a_schema():
     assert all(f"`{key}`" in text for key in (*keys, "other_columns"))
     assert all(f"`{key}`" in text for key in ("image", "label", "classes", "label_offset", "shape"))
     assert all(f"`columns.NAME.{key}`" in text for key in ("type", "header", "default", "unit"))
-    assert all(f"{{{operator}: " in text for operator in expression._OPERATORS)
+    assert all(f"{{{operator}: " in text for operator in expressions._OPERATORS)
 
 
 def test_the_documented_schema_of_images_is_one(tmp_path):
     (text,) = re.findall(r"```\n(name: flowers .*?)```", (ROOT / "docs" / "DATASETS.md").read_text(), re.DOTALL)
     (tmp_path / "records.yaml").write_text(text)
-    schema = schema_file.load(tmp_path / "records.yaml")
+    schema = yaml_loader.load(tmp_path / "records.yaml")
     assert (schema.image, schema.label, schema.first_label) == ("image/encoded", "image/class/label", 1)
 
 

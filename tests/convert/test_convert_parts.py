@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert import output, plan, tfrecord
+from components.convert import plan
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.parts import PartRange, finish, write_part
 from components.convert.plan import Planned
-from trainer.errors import UserError
-from trainer.manifest import Manifest
+from components.convert.writing import output, tfrecord
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
 
 ROOT = pathlib.Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "components.convert")

@@ -31,7 +31,7 @@ def containers(job: Path) -> list[str]:
 
 
 def network(job: Path) -> str:
-    from components.train.docker import network_name
+    from components.train.backends.containers import network_name
 
     return network_name(str(job))
 

@@ -12,11 +12,12 @@ import trips
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.manifest import Manifest
+from trainer.base.manifest import Manifest
 
 tf = pytest.importorskip("tensorflow")
 from components.evaluate.baseline import baseline, decisive  # noqa: E402
-from trainer import records, roc  # noqa: E402
+from trainer.base import roc  # noqa: E402
+from trainer.data import records  # noqa: E402
 
 TAXI = pathlib.Path(__file__).parents[3] / "shared" / "data" / "taxi" / "data.csv"
 

@@ -15,9 +15,9 @@ from components.evaluate import report
 from components.evaluate.__main__ import main
 from components.register.__main__ import main as register
 from components.register.registry import Registry
-from trainer import provenance
-from trainer.errors import UserError
-from trainer.files import copy_tree, tree_digest
+from trainer.base import provenance
+from trainer.base.errors import UserError
+from trainer.base.files import copy_tree, tree_digest
 
 CONFIDENCE = 0.91
 

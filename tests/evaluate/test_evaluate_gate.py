@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.evaluate.gate import PROMOTE, REGISTER, REJECT, decide, thresholds
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 shares = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5001, 0.75, 0.9, 1.0]) | st.floats(0, 1)
 

@@ -13,10 +13,11 @@ from kfp import dsl
 
 from components.evaluate import component
 from components.evaluate.__main__ import main
-from trainer.manifest import Manifest
+from trainer.base.manifest import Manifest
 
 tf = pytest.importorskip("tensorflow")
-from trainer import records, roc  # noqa: E402
+from trainer.base import roc  # noqa: E402
+from trainer.data import records  # noqa: E402
 
 BEST = {"Blue": 3.0, "Green": 0.0}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from pipelines import run
-from trainer.errors import run_cli
+from trainer.base.errors import run_cli
 
 ROOT = pathlib.Path(__file__).parents[2]
 

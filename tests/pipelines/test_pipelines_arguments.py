@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.train.cluster import Cluster
+from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, cache_key, pipeline_arguments
 
 CLUSTER = Cluster.load(DEFAULT_CLUSTER)

@@ -13,7 +13,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from pipelines.compile import compile_specs
 from pipelines.lint import lint
 from pipelines.training import BACKENDS
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
 

@@ -7,7 +7,7 @@ import pytest
 from google.cloud import aiplatform
 
 from pipelines import submit
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
 

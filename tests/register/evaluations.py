@@ -8,7 +8,7 @@ import pathlib
 from typing import Any
 
 from components.evaluate.gate import decide
-from trainer.files import tree_digest
+from trainer.base.files import tree_digest
 
 
 def make_job(directory: pathlib.Path, name: str) -> pathlib.Path:

@@ -14,7 +14,7 @@ from components.register import component
 from components.register.__main__ import main
 from components.register.register import promote, register
 from components.register.registry import CHAMPION, Registry
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from components.register.registry import CHAMPION, PREVIOUS, Registry
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 ADD = """
 import pathlib, sys, time

@@ -10,7 +10,7 @@ from components.register.__main__ import main
 from components.register.open import open_registry
 from components.register.register import promote
 from components.register.registry import CHAMPION, PREVIOUS
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import psutil
 import pytest
 from train_fakes import Bench
 
-from components.train import policy
+from components.train.supervision import restart_policy
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr(policy, "_BACKOFF_S", 0.05)  # of jobs run in this process
+    monkeypatch.setattr(restart_policy, "_BACKOFF_S", 0.05)  # of jobs run in this process
     bench = Bench(path=tmp_path)
     children = set(psutil.Process().children(recursive=True))
     yield bench

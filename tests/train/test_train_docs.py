@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from components.train.__main__ import main
-from components.train.cluster import Cluster
-from components.train.keys import Key, keys
-from components.train.machines import substitute
-from components.train.tiers import LEGACY_MACHINES, LEGACY_TPU, TIERS
-from components.train.training_input import _CONFIG_KEYS, _KEYS
+from components.train.cluster.ai_platform import _CONFIG_KEYS, _KEYS
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Key, keys
+from components.train.cluster.machines import substitute
+from components.train.cluster.scale_tiers import LEGACY_MACHINES, LEGACY_TPU, TIERS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "CLUSTERS.md").read_text()

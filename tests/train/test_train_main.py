@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.train.__main__ import main
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"
 DATA = ["--data-dir", "data", "--train-steps", "9"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from components.train.patience import Patience
-from components.train.vitals import Limits
+from components.train.supervision.health import Limits
+from components.train.supervision.timeouts import Patience
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "RUNNING.md").read_text()

@@ -16,16 +16,16 @@ from typing import Any
 
 import psutil
 
-from components.train.cluster import Cluster, Pool
-from components.train.patience import Patience
-from components.train.plan import Plan
-from components.train.process import plan_processes
-from components.train.program import Program
-from components.train.record import last_run
-from components.train.resources import Division
-from components.train.supervisor import run
-from components.train.view import Plain
-from components.train.vitals import Limits
+from components.train.backends.plan import Plan
+from components.train.backends.processes import plan_processes
+from components.train.backends.program import Program
+from components.train.backends.resources import Division
+from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.console.view import Plain
+from components.train.supervision.health import Limits
+from components.train.supervision.launcher_log import last_run
+from components.train.supervision.supervisor import run
+from components.train.supervision.timeouts import Patience
 
 # Each replica runs the piece of Python that is its own. `tell` writes its status file. Importing json, or subprocess,
 # would be most of a replica's time.
@@ -42,8 +42,8 @@ exec(eval(sys.argv[1]).get(f"{task['type']}/{task['index']}", "time.sleep(60)"))
 """
 LAUNCH = """
 import pickle, sys
-from components.train.supervisor import run
-from components.train.view import Plain
+from components.train.supervision.supervisor import run
+from components.train.console.view import Plain
 plan, patience = pickle.load(open(sys.argv[1], "rb"))
 sys.exit(run(plan, Plain(1), patience))
 """

@@ -9,14 +9,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from components.train.cluster import Cluster
-from components.train.process import plan_processes, port_count
-from components.train.program import Program
-from components.train.resources import divide
-from components.train.source import read
-from components.train.strategies import resolve
-from components.train.vertex import plan_vertex
-from components.train.vertex_env import vertex_environments
+from components.train.backends.cluster_spec import vertex_environments
+from components.train.backends.processes import plan_processes, port_count
+from components.train.backends.program import Program
+from components.train.backends.resources import divide
+from components.train.backends.worker_pools import plan_vertex
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import read
+from components.train.cluster.strategies import resolve
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"

@@ -9,7 +9,7 @@ import trips
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.manifest import Manifest
+from trainer.base.manifest import Manifest
 
 
 @pytest.fixture(scope="session")

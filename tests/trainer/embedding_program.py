@@ -11,9 +11,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components.train.ports import reserved
-from trainer import embedding, strategy
-from trainer.optimizers import Adam
+from components.train.backends.ports import reserved
+from trainer.nn import embedding
+from trainer.nn.optimizers import Adam
+from trainer.replicas import strategy
 
 ROWS, SIZE, PIECES = 40, 4, 8
 

@@ -20,9 +20,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer import stepping
-from trainer.layers import BatchNormalization, Dropout
-from trainer.reader.order import share
+from trainer.data.reader.order import share
+from trainer.nn.layers import BatchNormalization, Dropout
+from trainer.replicas import step_context
 
 BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in size
 LAYERS = {
@@ -87,7 +87,7 @@ def dropout(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.nd
     def body(first: Any, count: Any) -> dict[str, Any]:
         kept = {}
         for step in (7, 8):
-            with stepping.at(seed=1, step=tf.constant(step, tf.int64), first=first):
+            with step_context.at(seed=1, step=tf.constant(step, tf.int64), first=first):
                 for i, layer in enumerate(layers):
                     kept[f"step {step} layer {i}"] = layer(tf.ones([count, 3, 7]), training=True)
         return kept
@@ -111,7 +111,7 @@ def network(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.nd
 
     def body(first: Any, count: Any) -> dict[str, Any]:
         part = slice(first, first + count)
-        with tf.GradientTape() as tape, stepping.at(seed=0, step=optimizer.iterations.value, first=first):
+        with tf.GradientTape() as tape, step_context.at(seed=0, step=optimizer.iterations.value, first=first):
             logits = model(tf.constant(images)[part], training=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.constant(labels)[part], logits=logits)
             loss = tf.reduce_sum(losses) / BATCH

@@ -10,10 +10,10 @@ import pathlib
 import numpy as np
 from PIL import Image
 
-from components.convert.strings import Strings
-from components.convert.tfrecord import Field, Layout
-from trainer.files import crc32c
-from trainer.manifest import HEAD_BYTES, Feature, Manifest, Shard, Split
+from components.convert.writing.byte_strings import Strings
+from components.convert.writing.tfrecord import Field, Layout
+from trainer.base.files import crc32c
+from trainer.base.manifest import HEAD_BYTES, Feature, Manifest, Shard, Split
 
 SHAPE = (2, 3, 1)
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from trainer import options as options_module
-from trainer.errors import UserError
+from trainer.base.errors import UserError
 from trainer.options import CHANGEABLE, Options, parse
 
 NEEDED = ("--data-dir", "d", "--job-dir", "j", "--train-steps", "10")

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numbered import dataset, picture
 
-from trainer import done, identity
-from trainer.cluster import Member
-from trainer.errors import UserError
-from trainer.files import copy_tree, crc32c_of, digest_of, tree_digest, write_text
-from trainer.journal import Journal, last
-from trainer.manifest import Manifest
-from trainer.reader import shards as shards_module
-from trainer.reader.cache import localize
-from trainer.reader.shards import Shards
-from trainer.stop import StopMark
+from trainer.base.errors import UserError
+from trainer.base.files import copy_tree, crc32c_of, digest_of, tree_digest, write_text
+from trainer.base.manifest import Manifest
+from trainer.data.reader import shards as shards_module
+from trainer.data.reader.cache import localize
+from trainer.data.reader.shards import Shards
+from trainer.job_dir import done, identity
+from trainer.job_dir.journal import Journal, last
+from trainer.replicas.member import Member
+from trainer.replicas.stop import StopMark
 
 tf = pytest.importorskip("tensorflow")
-from trainer import records  # noqa: E402
+from trainer.data import records  # noqa: E402
 
 READS = {
     "verified": lambda manifest, place, _: records.verify(manifest, place, "train"),

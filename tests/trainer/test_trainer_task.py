@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
-from trainer import done, identity, options
-from trainer.manifest import Manifest
+from trainer import options
+from trainer.base.manifest import Manifest
+from trainer.job_dir import done, identity
 
 ROOT = pathlib.Path(__file__).parents[2]
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}

@@ -25,8 +25,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from components.train.ports import reserved
-from trainer.cluster import POOL_ROLES
+from components.train.backends.ports import reserved
+from trainer.replicas.member import POOL_ROLES
 
 ROOT = pathlib.Path(__file__).parents[2]
 _FORKS = multiprocessing.get_context("forkserver")
@@ -46,7 +46,7 @@ def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
         os.environ.pop(name, None)
     os.environ.update(environ)
     from trainer import task
-    from trainer.errors import run_cli
+    from trainer.base.errors import run_cli
 
     run_cli(lambda: task.main(flags))
 

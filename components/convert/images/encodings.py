@@ -1,0 +1,246 @@
+"""Images that come as PNG or JPEG files: stored as pixels if they are small and of one size, else as they are.
+
+source = arrange(name="images", origin="DIR", class_names=("cat", "dog"), pictures={"train": (files, labels)})
+source.splits["train"]["image"][np.array([0, 7])]     # uint8 [2, height, width, channels], or Strings
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import IO, Protocol
+
+import numpy as np
+
+from components.convert.images import headers
+from components.convert.writing import progress
+from components.convert.writing.byte_strings import Strings
+from components.convert.writing.tfrecord import Field, Layout
+from components.convert.writing.wire_format import varint_bytes
+from trainer.base.errors import UserError
+from trainer.base.manifest import Feature
+
+RAW, SOURCE = "raw", "source"
+MOST_RAW_BYTES = 1 << 16  # of an image that is stored as pixels without being asked for
+DEFAULT_SIZE = (224, 224)  # that a model gets of images that differ in size
+
+
+class Pictures(Protocol):
+    """Image files, wherever they lie.
+
+    Attributes:
+      lengths: Bytes of each, int64 [N].
+    """
+
+    lengths: np.ndarray
+
+    def open(self, i: int) -> IO[bytes]:
+        """The content of one."""
+
+    def place(self, i: int) -> str:
+        """Where it is, for errors."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pixels:
+    """A column of images of one shape, decoded when asked for: uint8 [N, height, width, channels]."""
+
+    pictures: Pictures
+    size: tuple[int, int]
+    channels: int
+    dtype = np.dtype(np.uint8)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """With the number of images."""
+        return (len(self), *self.size, self.channels)
+
+    def __len__(self) -> int:
+        return len(self.pictures.lengths)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        images = np.empty((len(rows), *self.shape[1:]), np.uint8)
+        for image, i in zip(images, rows.tolist(), strict=True):
+            with _opened(self.pictures, i) as (stream, place):
+                image[:] = headers.decode(stream, place, channels=self.channels, size=self.size)
+        return images
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageFiles:
+    """A column of whole image files, read when asked for, and refused if they cannot be decoded.
+
+    Attributes:
+      pictures: The files.
+      sizes: Height and width of each, int32 [N, 2].
+    """
+
+    pictures: Pictures
+    sizes: np.ndarray
+    dtype = np.dtype(np.object_)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Bytes of each, int64 [N]."""
+        return self.pictures.lengths
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, rows: np.ndarray) -> Strings:
+        return Strings.of([self._read(i) for i in rows.tolist()])
+
+    def _read(self, i: int) -> bytes:
+        with _opened(self.pictures, i) as (stream, place):
+            data = stream.read()
+        if len(data) != self.lengths[i]:
+            raise UserError(f"{place}: changed while it was read")
+        headers.require_whole(data, place)
+        return data
+
+
+@contextlib.contextmanager
+def _opened(pictures: Pictures, i: int) -> Iterator[tuple[IO[bytes], str]]:
+    place = pictures.place(i)
+    try:
+        with pictures.open(i) as stream:
+            yield stream, place
+    except OSError as error:
+        raise UserError(f"{place}: {error.strerror}") from None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PictureSource:
+    """A dataset of image files with their labels.
+
+    Attributes:
+      name: Of the dataset.
+      origin: Where it comes from, in words.
+      class_names: In the order of the labels.
+      splits: By name, `image` and `label`, integers [N].
+      shape: Height, width and channels that a model gets.
+      arguments: What decides the content beside the options.
+    """
+
+    name: str
+    origin: str
+    class_names: tuple[str, ...]
+    splits: Mapping[str, Mapping[str, Pixels | ImageFiles | np.ndarray]]
+    shape: tuple[int, int, int]
+    arguments: Mapping[str, object]
+
+    @property
+    def _encoded(self) -> bool:
+        return isinstance(self.splits["train"]["image"], ImageFiles)
+
+    def layout(self) -> Layout:
+        """How a record is laid out."""
+        if self._encoded:
+            longest = max(int(columns["image"].lengths.max()) for columns in self.splits.values())
+            image = Field(name="image", kind="string", num_bytes=longest)
+        else:
+            image = Field(name="image", kind="bytes", num_bytes=math.prod(self.shape))
+        return Layout([image, Field(name="label", kind="int64", num_bytes=varint_bytes(len(self.class_names) - 1))])
+
+    def features(self) -> tuple[Feature, ...]:
+        """The manifest's, without statistics."""
+        encoding = "image" if self._encoded else None
+        return (
+            Feature(name="image", dtype="uint8", shape=self.shape, encoding=encoding, value_range=(0.0, 255.0)),
+            Feature(name="label", dtype="int64", value_range=(0.0, len(self.class_names) - 1.0)),
+        )
+
+    def encodings(self, training: object) -> dict[str, tuple]:
+        """None: a model takes an image as it is."""
+        return {}
+
+
+def arrange(
+    *,
+    name: str,
+    origin: str,
+    class_names: tuple[str, ...],
+    pictures: Mapping[str, tuple[Pictures, np.ndarray]],
+    size: tuple[int, int] | None = None,
+    encoding: str | None = None,
+    channels: int | None = None,
+    arguments: Mapping[str, object] | None = None,
+) -> PictureSource:
+    """Looks at all images, and decides and tells how they are stored.
+
+    Args:
+      name: Of the dataset.
+      origin: Where it comes from, in words.
+      class_names: In the order of the labels.
+      pictures: By split, the images and their labels [N].
+      size: Height and width that a model gets; None for the images' own, or `DEFAULT_SIZE` if these differ.
+      encoding: `raw` for pixels, `source` for whole files; None for pixels if a size is given, or if all have one size
+        of at most `MOST_RAW_BYTES`.
+      channels: 1 or 3; None for 1 if all images are grey, else 3.
+      arguments: What decides the content beside the options.
+
+    Raises:
+      UserError: If an image is broken; if pixels are asked for of images that differ in size.
+    """
+    sizes, all_sizes = {}, {}
+    gray, rotated, first_rotated = True, 0, ""
+    for split, (images, _) in pictures.items():
+        all_sizes[split] = np.empty((len(images.lengths), 2), np.int32)
+        with progress.track(f"looking at {split}", len(images.lengths), "images") as advance:
+            for i in range(len(images.lengths)):
+                with _opened(images, i) as (stream, place):
+                    head = headers.head(stream, place)
+                all_sizes[split][i] = head.size
+                sizes.setdefault(head.size, place)
+                gray &= head.gray
+                rotated += head.rotated
+                first_rotated = first_rotated or (place if head.rotated else "")
+                advance(1)
+    channels = channels or (1 if gray else 3)
+    own = next(iter(sizes)) if len(sizes) == 1 else None
+    if encoding is None:
+        encoding = RAW if size or (own and math.prod(own) * channels <= MOST_RAW_BYTES) else SOURCE
+    if encoding == RAW and not (size or own):
+        (one, a), (other, b) = list(sizes.items())[:2]
+        raise UserError(
+            f"--encoding raw: images differ in size ({a} is {_shown(one)}, {b} is {_shown(other)}); "
+            "give --image-size HEIGHTxWIDTH too"
+        )
+    shape = (*(size or own or DEFAULT_SIZE), channels)
+    _tell(sizes, encoding, shape)
+    if rotated:
+        print(f"the EXIF orientation of {rotated:,} images is not applied, first of {first_rotated}")
+
+    def column(split: str) -> Pixels | ImageFiles:
+        images, _ = pictures[split]
+        if encoding == RAW:
+            return Pixels(pictures=images, size=shape[:2], channels=channels)
+        return ImageFiles(pictures=images, sizes=all_sizes[split])
+
+    return PictureSource(
+        name=name,
+        origin=origin,
+        class_names=class_names,
+        splits={split: {"image": column(split), "label": labels} for split, (_, labels) in pictures.items()},
+        shape=shape,
+        arguments=arguments or {},
+    )
+
+
+def _tell(sizes: Mapping[tuple[int, int], str], encoding: str, shape: tuple[int, int, int]) -> None:
+    smallest, *_, largest = sorted([*sizes, *sizes], key=lambda size: (math.prod(size), size))
+    had = _shown(smallest) if len(sizes) == 1 else f"{len(sizes):,} sizes from {_shown(smallest)} to {_shown(largest)}"
+    given = " x ".join(map(str, shape))
+    if encoding == RAW:
+        print(f"images of {had} pixels are stored as pixels, {given}")
+    else:
+        print(
+            f"images of {had} pixels are stored as the files that they are; a model gets {given} "
+            "(--encoding source --image-size HEIGHTxWIDTH for another size)"
+        )
+
+
+def _shown(size: tuple[int, int]) -> str:
+    return f"{size[0]} x {size[1]}"

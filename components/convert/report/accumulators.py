@@ -1,0 +1,261 @@
+"""Statistics of one feature, gathered block by block, by several processes, and put together in any order.
+
+    tally = Numbers.like(sample)      # the sample, of training examples, says where the histogram has its edges
+    part = tally.empty()
+    part.add(values, missing)
+    tally.merge(part)
+    tally.summary()
+
+All that is kept are counts and exact sums, so the result is a function of the values alone.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from components.convert.report.exact_sum import Sums
+from components.convert.writing.byte_strings import Strings
+from trainer.base.feature_summary import Summary
+
+_BINS = 20
+_TAIL = 100  # one in so many of the sample lies below the lowest edge, and one above the highest
+_MOST_CATEGORIES, _MOST_CATEGORY_BYTES = 1 << 16, 1 << 24  # that are counted
+_FREQUENT, _LONGEST = 10, 80  # categories that a summary names, and characters of a name
+_EXACT_ROWS, _EXACT_BYTES = 256, 1 << 16  # of 8 bits, whose sums of squares and sums are exact in float32
+_CHUNK_BYTES = 1 << 18  # of images at once, to stay in the cache
+
+
+class Tally(Protocol):
+    """What is known of a feature in a number of examples."""
+
+    def empty(self) -> Tally:
+        """One of the same kind, that knows of no example."""
+
+    def add(self, values: Any, missing: np.ndarray | None) -> None:
+        """Takes in values [N], and which of them, bool [N], the source does not have."""
+
+    def merge(self, other: Any) -> None:
+        """Takes in what another one, of the same kind, knows."""
+
+    def distribution(self) -> Mapping[Any, int] | None:
+        """Examples by value or by range of values, a missing one being a value too; None if there are too many."""
+
+    def summary(self) -> Summary:
+        """All of it."""
+
+
+class Numbers:
+    """Of float32 or int64 values."""
+
+    def __init__(self, dtype: np.typing.DTypeLike, edges: tuple[float, ...]):
+        self._edges, self._missing, self._sums = edges, 0, Sums.of(dtype)
+        self._least, self._most = math.inf, -math.inf
+        self._histogram = np.zeros(len(edges) + 1, np.int64)
+
+    @classmethod
+    def like(cls, sample: np.ndarray) -> Numbers:
+        """Empty, for values such as these."""
+        return cls(sample.dtype, _edges(np.sort(sample)))
+
+    def empty(self) -> Numbers:
+        """One of the same kind, that knows of no example."""
+        return Numbers(np.float32 if self._sums.bits else np.int64, self._edges)
+
+    def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
+        """Takes in values [N], and which of them, bool [N], the source does not have."""
+        if missing is not None:
+            values = values[~missing]
+            self._missing += int(missing.sum())
+        if len(values):
+            self._sums.add(values)
+            self._least, self._most = min(self._least, values.min().item()), max(self._most, values.max().item())
+            above = [len(values), *(int(np.count_nonzero(values >= edge)) for edge in self._edges), 0]
+            self._histogram += [more - less for more, less in itertools.pairwise(above)]
+
+    def merge(self, other: Numbers) -> None:
+        """Takes in what another one, of the same kind, knows."""
+        self._missing += other._missing
+        self._sums.merge(other._sums)
+        self._least, self._most = min(self._least, other._least), max(self._most, other._most)
+        self._histogram += other._histogram
+
+    def distribution(self) -> Mapping[Any, int]:
+        """Examples by bin of the histogram; missing ones are a bin too."""
+        return {**dict(enumerate(self._histogram.tolist())), None: self._missing}
+
+    def summary(self) -> Summary:
+        """All of it."""
+        # Adding 0 makes 0.0 of -0.0, which of them NumPy finds being a matter of chance.
+        found = {"min": self._least + 0, "max": self._most + 0} if self._sums.count else {}
+        return Summary(
+            missing=self._missing,
+            mean=self._sums.mean,
+            std=self._sums.std,
+            histogram=tuple(self._histogram.tolist()),
+            edges=self._edges,
+            **found,
+        )
+
+
+class Pixels:
+    """Of images of one shape, uint8 [N, height, width, channels]: the pixels by channel, and brightness by image."""
+
+    def __init__(self, channels: int, brightness: Numbers):
+        self._brightness, self._sums = brightness, [Sums.of(np.uint8) for _ in range(channels)]
+
+    @classmethod
+    def like(cls, sample: np.ndarray) -> Pixels:
+        """Empty, for images such as these."""
+        flat = sample.reshape(len(sample), -1)
+        return cls(
+            sample.shape[-1], Numbers.like((flat.sum(axis=1, dtype=np.int64) / flat.shape[1]).astype(np.float32))
+        )
+
+    def empty(self) -> Pixels:
+        """One of the same kind, that knows of no example."""
+        return Pixels(len(self._sums), self._brightness.empty())
+
+    def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
+        """Takes in images [N, height, width, channels]."""
+        # As they lie in memory: to put the channels last, where they are stored first, would take longer than the sums.
+        axes = sorted((1, 2, 3), key=lambda axis: -values.strides[axis])
+        flat = values.transpose(0, *axes).reshape(len(values), -1)
+        channels = np.broadcast_to(np.arange(len(self._sums)), values.shape[1:])
+        channels, size = channels.transpose([axis - 1 for axis in axes]).ravel(), flat.shape[1]
+        rows = max(1, min(_EXACT_ROWS, _CHUNK_BYTES // size))
+        images, totals, squares = [], np.zeros(size, np.int64), np.zeros(size, np.int64)
+        for start in range(0, len(flat), rows):
+            # In float32 because that is fast; whole numbers this small add up exactly, in whatever order.
+            pixels = flat[start : start + rows].astype(np.float32)
+            totals += np.add.reduce(pixels, axis=0).astype(np.int64)
+            squares += np.einsum("ij,ij->j", pixels, pixels).astype(np.int64)
+            parts = (pixels[:, i : i + _EXACT_BYTES].sum(axis=1) for i in range(0, size, _EXACT_BYTES))
+            images.append(sum(part.astype(np.int64) for part in parts))
+        self._brightness.add((np.concatenate([np.empty(0), *images]) / size).astype(np.float32))
+        for channel, known in enumerate(self._sums):
+            known.count += len(flat) * size // len(self._sums)
+            known.total += int(totals[channels == channel].sum())
+            known.squares += int(squares[channels == channel].sum())
+
+    def merge(self, other: Pixels) -> None:
+        """Takes in what another one, of the same kind, knows."""
+        self._brightness.merge(other._brightness)
+        for mine, theirs in zip(self._sums, other._sums, strict=True):
+            mine.merge(theirs)
+
+    def distribution(self) -> Mapping[Any, int]:
+        """Images by brightness."""
+        return self._brightness.distribution()
+
+    def summary(self) -> Summary:
+        """All of it."""
+        summary = self._brightness.summary()
+        if not self._sums[0].count:
+            return summary
+        mean, std = (tuple(getattr(sums, what) for sums in self._sums) for what in ("mean", "std"))
+        return dataclasses.replace(summary, channel_mean=mean, channel_std=std)
+
+
+class Categories:
+    """Of strings, or of integers, which are numbers all the same."""
+
+    def __init__(self, vocabulary: frozenset[bytes] | frozenset[int] | None, numbers: Numbers | None = None):
+        self._vocabulary, self._numbers, self._missing, self._all = vocabulary, numbers, 0, True
+        self._counts: collections.Counter[bytes | int] = collections.Counter()
+
+    @classmethod
+    def like(cls, sample: Strings | np.ndarray, vocabulary: tuple[str | int, ...] | None) -> Categories:
+        """Empty, for values such as these, with the vocabulary of their encoding if it has one."""
+        known = None
+        if vocabulary is not None:
+            known = frozenset(value.encode() if isinstance(value, str) else value for value in vocabulary)
+        return cls(known, None if isinstance(sample, Strings) else Numbers.like(sample))
+
+    def empty(self) -> Categories:
+        """One of the same kind, that knows of no example."""
+        return Categories(self._vocabulary, self._numbers and self._numbers.empty())
+
+    def add(self, values: Strings | np.ndarray, missing: np.ndarray | None = None) -> None:
+        """Takes in values [N], and which of them, bool [N], are a default."""
+        self._missing += 0 if missing is None else int(missing.sum())
+        self._count(dict(_counts(values)))
+        if self._numbers:
+            self._numbers.add(values, missing)
+
+    def merge(self, other: Categories) -> None:
+        """Takes in what another one, of the same kind, knows."""
+        self._missing += other._missing
+        self._all &= other._all
+        self._count(other._counts)
+        if self._numbers:
+            self._numbers.merge(other._numbers)
+
+    def _count(self, counts: Mapping[bytes | int, int]) -> None:
+        self._counts.update(counts)
+        room = sum(len(value) for value in self._counts if isinstance(value, bytes))
+        self._all = self._all and len(self._counts) <= _MOST_CATEGORIES and room <= _MOST_CATEGORY_BYTES
+        if not self._all:  # those of the vocabulary are counted all the same
+            kept = self._vocabulary or ()
+            self._counts = collections.Counter({value: n for value, n in self._counts.items() if value in kept})
+
+    def distribution(self) -> Mapping[Any, int] | None:
+        """Examples by category; None if there are too many."""
+        return self._counts if self._all else None
+
+    def summary(self) -> Summary:
+        """All of it."""
+        known, summary = self._vocabulary, self._numbers.summary() if self._numbers else Summary(missing=self._missing)
+        if known is not None:
+            covered = sum(n for value, n in self._counts.items() if value in known)
+            summary = dataclasses.replace(summary, in_vocabulary=covered)
+        if not self._all:
+            return summary
+        frequent = heapq.nsmallest(_FREQUENT, self._counts.items(), key=lambda item: (-item[1], item[0]))
+        return dataclasses.replace(
+            summary,
+            unique=len(self._counts),
+            frequent=tuple(_shown(value) for value, _ in frequent),
+            counts=tuple(count for _, count in frequent),
+        )
+
+
+def _edges(ordered: np.ndarray) -> tuple[float, ...]:
+    """Where the histogram of such values has its edges: about equally far apart, but for the lowest and highest."""
+    if not len(ordered):
+        return ()
+    low, high = ordered[len(ordered) // _TAIL].item(), ordered[-1 - len(ordered) // _TAIL].item()
+    if ordered.dtype == np.float32:
+        inner = [float(np.float32(low + (high - low) * (i / _BINS))) for i in range(_BINS)]
+        most = np.finfo(np.float32).max
+        last = float(np.nextafter(np.float32(high), most))  # so that the highest is below it, like the others
+        return tuple(sorted({*inner, last}))
+    width = -(-(high + 1 - low) // _BINS)  # of as many integers in each
+    return tuple(range(low, high + 1 + width, width))
+
+
+def _counts(values: Strings | np.ndarray) -> Iterator[tuple[bytes | int, int]]:
+    """Each different value with how many there are."""
+    if not isinstance(values, Strings):
+        found = np.unique(values, return_counts=True)
+        return zip(*(part.tolist() for part in found), strict=True)
+    import pyarrow as pa  # tables are read with it, so it is here already
+
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(values.lengths)])
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(values.data))]
+    counted = pa.Array.from_buffers(pa.large_binary(), len(values), buffers).value_counts()
+    return zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True)
+
+
+def _shown(value: bytes | int) -> str | int:
+    if isinstance(value, int):
+        return value
+    text = value.decode(errors="backslashreplace")
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,97 @@
+"""How far a split is from the training split, feature by feature, and what is too far.
+
+    distance(train, test)                 # two tallies of one feature
+    require({"test": Split(examples=500, distances={"fare": 0.2})}, 0.1)
+
+The measures are those of TensorFlow Data Validation (https://www.tensorflow.org/tfx/data_validation/get_started): the
+L-infinity distance of categories, labels among them, and the Jensen-Shannon divergence (base 2) of the histograms of
+numbers. Both lie between 0 and 1. Missing values count as one value more, so that more of them are drift too.
+
+They measure what is there, chance included: in a split of n examples a category that is a half of all drifts by about
+0.5 / sqrt(n), and a histogram of 22 bins by about 4 / n.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from components.convert.report.accumulators import Categories, Tally
+from trainer.base.errors import UserError
+
+# The threshold that BigQuery's ML.VALIDATE_DATA_DRIFT has by default for either measure
+# (https://cloud.google.com/bigquery/docs/reference/standard-sql/bigqueryml-syntax-validate-data-drift).
+NOTABLE = 0.3
+NEVER = 1.0  # as a threshold: nothing is further away than that
+_MANY = 100  # examples, below which chance alone is notable
+_DECIMALS = 6  # of a distance: the last digits of a logarithm are not the same on every machine
+
+
+def distance(train: Tally, other: Tally) -> float | None:
+    """From 0 to 1; None if one of them has no examples, or too many categories to compare."""
+    p, q = train.distribution(), other.distribution()
+    if p is None or q is None:
+        return None
+    return categorical(p, q) if isinstance(train, Categories) else numeric(p, q)
+
+
+def categorical(p: Mapping[Any, int], q: Mapping[Any, int]) -> float | None:
+    """The largest difference between the shares of a value; None without examples."""
+    return _compare(p, q, lambda shares: max(abs(a - b) for a, b in shares))
+
+
+def numeric(p: Mapping[Any, int], q: Mapping[Any, int]) -> float | None:
+    """The Jensen-Shannon divergence, base 2, of two histograms with the same bins; None without examples."""
+    return _compare(p, q, lambda shares: math.fsum(_surprise(a, b) + _surprise(b, a) for a, b in shares) / 2)
+
+
+def _compare(
+    p: Mapping[Any, int], q: Mapping[Any, int], measure: Callable[[Sequence[tuple[float, float]]], float]
+) -> float | None:
+    """Measures the pairs of shares of all keys."""
+    everything, others = sum(p.values()), sum(q.values())
+    if not everything or not others:
+        return None
+    return round(measure([(p.get(key, 0) / everything, q.get(key, 0) / others) for key in {**p, **q}]), _DECIMALS)
+
+
+def _surprise(a: float, b: float) -> float:
+    """What a share adds to the divergence of its distribution from the mean of both."""
+    return a * math.log2(2 * a / (a + b)) if a else 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Split:
+    """How far a split is from the training split: the number of its examples, and by feature the distance."""
+
+    examples: int
+    distances: Mapping[str, float]
+
+
+def require(splits: Mapping[str, Split], threshold: float) -> None:
+    """Checks the distances, and tells of what is `NOTABLE` in splits that are not small.
+
+    Args:
+      splits: By name.
+      threshold: From 0 to 1.
+
+    Raises:
+      UserError: If anything is further away than the threshold.
+    """
+    if far := _further(splits, threshold):
+        raise UserError(f"--max-drift {threshold:g}: {far}; see what changed in the source, or allow more")
+    if far := _further({name: split for name, split in splits.items() if split.examples >= _MANY}, NOTABLE):
+        print(f"drift above {NOTABLE}: {far}", flush=True)
+
+
+def _further(splits: Mapping[str, Split], threshold: float) -> str:
+    """What is furthest away, if further than the threshold."""
+    found = [
+        (distance, f"{feature!r} is {distance:.3f} from train in the {split.examples:,} examples of {name}")
+        for name, split in splits.items()
+        for feature, distance in split.distances.items()
+        if distance > threshold
+    ]
+    return max(found)[1] + (f", and {len(found) - 1} more" if found[1:] else "") if found else ""

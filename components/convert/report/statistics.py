@@ -1,0 +1,167 @@
+"""What the splits of a source say of every feature, and how far they are from the training split.
+
+    found = describe(source, parts, source.features(), source.encodings(training), processes=2)
+    found["test"].summaries["fare"].mean
+    found["test"].drift.distances["fare"]
+
+The columns are read once for it, a piece at a time, by several processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from components.convert.report import drift
+from components.convert.report.accumulators import Categories, Numbers, Pixels, Tally
+from components.convert.sources.registry import Source
+from components.convert.writing import workers
+from components.convert.writing.progress import track
+from components.convert.writing.splits import BLOCK, Rows
+from trainer.base.feature_summary import Summary
+from trainer.base.manifest import Encoding, Feature
+
+_SAMPLE = 1024  # training examples that say where histograms have their edges
+_PIECE_BYTES = 1 << 24  # of a column that are read at once
+_LABEL = "label"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Described:
+    """A split: by feature its summary, and its distance from the training split, for the label too; None of that."""
+
+    summaries: Mapping[str, Summary]
+    drift: drift.Split | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Quantity:
+    """What is tallied: a column, or something that is known of its values.
+
+    Attributes:
+      column: Where it comes from.
+      read: Its values, given the column and rows.
+      like: An empty tally for it, given values of training examples.
+    """
+
+    column: str
+    read: Callable[[Any, np.ndarray], Any] = lambda column, rows: column[rows]
+    like: Callable[[Any], Tally] = Numbers.like
+
+
+def describe(
+    source: Source,
+    parts: Mapping[str, tuple[str, Rows]],
+    features: tuple[Feature, ...],
+    encodings: Mapping[str, tuple[Encoding, ...]],
+    *,
+    processes: int,
+) -> dict[str, Described]:
+    """Reads every example of every split.
+
+    Args:
+      source: The examples.
+      parts: By split, the native split and the rows in it; `train` is among them.
+      features: The manifest's.
+      encodings: The manifest's `deep` and `wide`, if any.
+      processes: At once.
+    """
+    quantities = _quantities(features, encodings)
+
+    def read(name: str, native: str, rows: np.ndarray) -> tuple[Any, np.ndarray | None]:
+        column = quantities[name].column
+        missing = getattr(source, "missing", {}).get(native, {}).get(column)
+        return quantities[name].read(source.splits[native][column], rows), None if missing is None else missing[rows]
+
+    empty, room = {}, _room(source, features)
+    native, training = parts["train"]
+    sample = _sample(training, min(_SAMPLE, room))
+    for name, quantity in quantities.items():
+        values, missing = read(name, native, sample)
+        empty[name] = quantity.like(values if missing is None else values[~missing])
+
+    def work(piece: tuple[str, int, int], advance: workers.Advance) -> dict[str, Tally]:
+        split, start, stop = piece
+        native, rows = parts[split]
+        tallies, rows = {name: tally.empty() for name, tally in empty.items()}, rows[start:stop]
+        for name, tally in tallies.items():
+            tally.add(*read(name, native, rows))
+        advance(len(rows))
+        return tallies
+
+    size = min(BLOCK, room)
+    pieces = [
+        (split, i, min(i + size, len(rows))) for split, (_, rows) in parts.items() for i in range(0, len(rows), size)
+    ]
+    whole = {split: {name: tally.empty() for name, tally in empty.items()} for split in parts}
+    with track("statistics", sum(len(rows) for _, rows in parts.values()), "examples") as advance:
+        for i, tallies in workers.run(work, pieces, processes=processes, advance=advance):
+            for name, tally in tallies.items():
+                whole[pieces[i][0]][name].merge(tally)
+    return {
+        split: _described(tallies, None if split == "train" else whole["train"], len(parts[split][1]))
+        for split, tallies in whole.items()
+    }
+
+
+def _described(tallies: Mapping[str, Tally], training: Mapping[str, Tally] | None, examples: int) -> Described:
+    """Puts together what is known of a split; `training` is None if it is the training split."""
+    summaries = {name: tally.summary() for name, tally in tallies.items() if name != _LABEL}
+    if training is None:
+        return Described(summaries=summaries, drift=None)
+    distances = {name: drift.distance(training[name], tally) for name, tally in tallies.items()}
+    return Described(
+        summaries={name: dataclasses.replace(summary, edges=None) for name, summary in summaries.items()},
+        drift=drift.Split(
+            examples=examples,
+            distances={name: distance for name, distance in distances.items() if distance is not None},
+        ),
+    )
+
+
+def _quantities(features: tuple[Feature, ...], encodings: Mapping[str, tuple[Encoding, ...]]) -> dict[str, _Quantity]:
+    """By the name of the summary."""
+    single = [e for part in encodings.values() for e in part if e.kind in ("vocabulary", "hash")]
+    vocabularies = {e.columns[0]: e.vocabulary for e in sorted(single, key=lambda e: len(e.vocabulary or ()))}
+    found = {}
+    for feature in features:
+        name = feature.name
+        if feature.encoding == "image":
+            found[f"{name}.height"] = _Quantity(column=name, read=lambda column, rows: column.sizes[rows, 0])
+            found[f"{name}.width"] = _Quantity(column=name, read=lambda column, rows: column.sizes[rows, 1])
+            found[f"{name}.bytes"] = _Quantity(column=name, read=lambda column, rows: column.lengths[rows])
+        elif feature.shape:
+            found[name] = _Quantity(column=name, like=Pixels.like)
+        elif feature.dtype == "string" or name in (_LABEL, *vocabularies):
+            like = functools.partial(Categories.like, vocabulary=vocabularies.get(name))
+            found[name] = _Quantity(column=name, like=like)
+        else:
+            found[name] = _Quantity(column=name)
+    return found
+
+
+def _sample(rows: Rows, most: int) -> np.ndarray:
+    """At most so many of the rows, evenly spread."""
+    count = min(len(rows), most)
+    chosen = np.arange(count) * len(rows) // count
+    found, start = [], 0
+    for block in rows.blocks():
+        found.append(block[chosen[(chosen >= start) & (chosen < start + len(block))] - start])
+        start += len(block)
+    return np.concatenate(found)
+
+
+def _room(source: Source, features: tuple[Feature, ...]) -> int:
+    """Examples of which the widest column has `_PIECE_BYTES`."""
+    widths = [1]
+    for feature in features:
+        if feature.dtype == "string":
+            widths.append(int(source.splits["train"][feature.name].lengths.mean()))
+        elif feature.encoding is None:
+            widths.append(math.prod(feature.shape))
+    return max(1, _PIECE_BYTES // max(widths))

@@ -1,0 +1,97 @@
+"""What TFRecord files hold, as a source: images, or rows of a table, with a class.
+
+    source = read(schema, {"train": ["train-00000-of-00002", "train-00001-of-00002"]}, store)
+
+Records are taken in the order of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from components.convert.images.encodings import arrange
+from components.convert.images.pixels import ImageSource
+from components.convert.sources.examples import image_features
+from components.convert.sources.examples.parser import Record, describe_value, records
+from components.convert.tables.schema import ImageSchema, Schema
+from components.convert.writing.column_store import Store
+from trainer.base.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from components.convert.sources.registry import Source
+
+_MOST_LISTED = 40
+
+
+def describe(path: str) -> str:
+    """The features of the first record of a file, in words.
+
+    Raises:
+      UserError: If it is no TFRecord file, or has no record.
+    """
+    features = _first([path]).features
+    listed = [f"{key} ({describe_value(feature)})" for key, feature in sorted(features.items())]
+    return ", ".join(listed[:_MOST_LISTED]) + f", and {len(listed) - _MOST_LISTED} more" * (len(listed) > _MOST_LISTED)
+
+
+def read(
+    schema: Schema | ImageSchema,
+    splits: Mapping[str, Sequence[str]],
+    store: Store,
+    *,
+    size: tuple[int, int] | None = None,
+    encoding: str | None = None,
+) -> Source:
+    """Reads tables and pixels, or finds image files.
+
+    Args:
+      schema: What the records hold.
+      splits: Paths of the files of `train`, and of others that are given.
+      store: Where columns are kept.
+      size: Height and width that a model gets of image files.
+      encoding: How these are stored, `raw` or `source`.
+
+    Raises:
+      UserError: If a file is damaged, or a record is not what the schema says.
+    """
+    if (size or encoding) and (isinstance(schema, Schema) or schema.shape):
+        raise UserError(f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding")
+    if isinstance(schema, Schema):
+        return _table(schema, splits, store)
+    if others := sorted(set(_first(splits["train"]).features) - {schema.image, schema.label}):
+        print(f"left out of the records: {', '.join(others)}", flush=True)
+
+    def class_of(record: Record) -> int:
+        return record.class_of(schema.label, schema.classes, schema.first_label)
+
+    common = {"name": schema.name, "origin": schema.origin, "class_names": schema.classes}
+    common["arguments"] = {"schema": schema.content}
+    if schema.shape is None:
+        found = {s: image_features.encoded(s, paths, schema.image, class_of, store) for s, paths in splits.items()}
+        return arrange(**common, pictures=found, size=size, encoding=encoding)
+    columns = {
+        s: image_features.pixels(s, paths, schema.image, schema.shape, class_of, store) for s, paths in splits.items()
+    }
+    held = {split: dict(zip(("image", "label"), pair, strict=True)) for split, pair in columns.items()}
+    return ImageSource(**common, splits=held, value_range=(0.0, 255.0))
+
+
+def _table(schema: Schema, splits: Mapping[str, Sequence[str]], store: Store) -> Source:
+    from components.convert.sources.examples import example_columns
+    from components.convert.tables import rows
+
+    if schema.delimiter:
+        raise UserError(f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema")
+    blocks = {split: example_columns.blocks(records(split, paths), schema) for split, paths in splits.items()}
+    source = rows.read(blocks, schema, store)
+    for name, missing in source.missing["train"].items():
+        if missing.all():  # perhaps because the schema misspells its key
+            key, first = example_columns.place(schema.columns[name].header)[0], _first(splits["train"])
+            if key not in first.features:
+                raise UserError(f"no record for training has {unknown('feature', key, first.features)}")
+    return source
+
+
+def _first(paths: Sequence[str]) -> Record:
+    return next(records("train", paths))

@@ -1,0 +1,136 @@
+"""TFRecord files that other programs wrote: where they are, and by their names which split they belong to.
+
+source = TfrecordReader(schema=pathlib.Path("flowers.yaml")).read("downloads/flowers", store)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from components.convert.sources import digests
+from components.convert.writing.column_store import MEMORY, Store
+from components.convert.writing.splits import NAMES
+from trainer.base.errors import UserError
+from trainer.base.files import digest_of
+
+if TYPE_CHECKING:
+    from components.convert.sources.registry import Source
+
+_SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
+_MARK = ".tfrec"  # in the names of most such files, whatever follows
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfrecordReader:
+    """Reads TFRecord files of `tf.train.Example` records.
+
+    Attributes:
+      name: As given with `--dataset`.
+      schema: The schema file, of a table or of images.
+      image_size: Height and width that a model gets of image files; None for their own.
+      encoding: How these are stored, `raw` or `source`; None to decide by their sizes.
+    """
+
+    name: str = "tfrecord"
+    schema: str | pathlib.Path | None = None
+    image_size: tuple[int, int] | None = None
+    encoding: str | None = None
+
+    def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
+        """The schema and the files.
+
+        Raises:
+          UserError: If there are none; without a schema, with what the first record holds.
+        """
+        found = self._find(source)
+        return [pathlib.Path(self.schema), *found.values()]
+
+    def digest(self, source: str | Sequence[str] | None) -> str:
+        """SHA-256 (hexadecimal) over the schema, and the names and contents of the files."""
+        found = self._find(source)
+        return digests.of((name, digest_of(path)) for name, path in [("", self.schema), *found.items()])
+
+    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> Source:
+        """Reads the files.
+
+        Raises:
+          UserError: If there are none, if one is damaged, or if the schema is not theirs.
+        """
+        from components.convert.sources.examples import contents
+        from components.convert.tables import yaml_loader
+
+        files, splits = self._find(source), {}
+        for name, split in _split(files).items():
+            splits.setdefault(split, []).append(str(files[name]))
+        schema = yaml_loader.load(pathlib.Path(self.schema))
+        return contents.read(schema, splits, store, size=self.image_size, encoding=self.encoding)
+
+    def _find(self, source: str | Sequence[str] | None) -> dict[str, pathlib.Path]:
+        """The files, in order, by their paths from the folder that they all are in."""
+        if not source:
+            raise UserError(f"dataset {self.name!r} needs --source FILE..., its TFRecord files or a directory of them")
+        paths = []
+        for path in map(pathlib.Path, [source] if isinstance(source, str) else source):
+            paths += _inside(path) if path.is_dir() else [path]
+        if absent := [path for path in paths if not path.is_file()]:
+            raise UserError(f"{absent[0]}: no such file")
+        if self.schema is None:
+            from components.convert.sources.examples import contents
+
+            raise UserError(
+                f"dataset {self.name!r} needs --schema FILE, which says what the features are; the first record of "
+                f"{paths[0]} has {contents.describe(str(paths[0]))}"
+            )
+        root, found = os.path.commonpath([path.absolute().parent for path in paths]), {}
+        for path in paths:
+            if (name := os.path.relpath(path, root)) in found:
+                raise UserError(f"{path}: is given more than once")
+            found[name] = path
+        return found
+
+
+def _inside(directory: pathlib.Path) -> list[pathlib.Path]:
+    """Files in a directory and its folders; hidden ones and those that only mark success are passed over."""
+    found = sorted(
+        path
+        for path in directory.rglob("*")
+        if path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(directory).parts)
+    )
+    if not found:
+        raise UserError(f"{directory}: holds no files")
+    marked = [path for path in found if _MARK in path.name]
+    if marked and (others := sorted(set(found) - set(marked))):
+        more = f" and {len(others) - 1:,} more" * (len(others) > 1)
+        print(f"left out: {others[0]}{more} (other names have {_MARK})", flush=True)
+    return marked or found
+
+
+def _split(files: Mapping[str, pathlib.Path]) -> dict[str, str]:
+    """By name, the split: what the file's name says, else what its folders' do, or `train` if nobody's does."""
+    said = {}
+    for name in files:
+        if split := next(filter(None, map(_says, reversed(pathlib.Path(name).parts))), None):
+            said[name] = split
+    if not said:
+        return dict.fromkeys(files, "train")
+    one, split = next(iter(said.items()))
+    if silent := [name for name in files if name not in said]:
+        raise UserError(
+            f"{files[silent[0]]}: its name says no split, and that of {one} does ({split}); rename it, or give --source "
+            "the files to take"
+        )
+    if "train" not in said.values():
+        raise UserError(f"{files[one]}: is for {split} by its name, and no file is for train; rename it, or add others")
+    return said
+
+
+def _says(name: str) -> str | None:
+    found = {_SPLITS[word] for word in re.findall("[a-z]+", name.lower()) if word in _SPLITS}
+    if len(found) > 1:
+        raise UserError(f"{name}: its name says {' and '.join(sorted(found))}; rename it")
+    return next(iter(found), None)

@@ -1,0 +1,250 @@
+"""Records of TFRecord files that others wrote, each a `tf.train.Example`, read without TensorFlow.
+
+    for record in records("train", ["train-00000-of-00002", "train-00001-of-00002.gz"]):
+        record.needed("image/class/label", "int")
+
+Every record is compared with its checksums. Of a file that is packed with gzip, bytes are counted as they are unpacked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import gzip
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from components.convert.writing import progress
+from components.convert.writing.byte_strings import Strings
+from components.convert.writing.column_store import Store
+from trainer.base.errors import UserError, unknown
+from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
+
+_HEADER = struct.Struct("<QI")
+_GZIP = b"\x1f\x8b\x08"
+_GROUP, _GROUP_BYTES = 1 << 14, 1 << 22  # records that are held together, and their bytes
+_LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
+_NOTHING = "no value"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Record:
+    """A record and where it is.
+
+    Attributes:
+      path: Of its file.
+      file: Position of that file among those that are read.
+      start: Of the record in the file, in bytes.
+      payload: Its bytes.
+      features: Its values, as `tf.train.Feature`, by key.
+    """
+
+    path: str
+    file: int
+    start: int
+    payload: bytes
+    features: Mapping[str, Any]
+
+    def error(self, message: str) -> UserError:
+        """An error that names the record."""
+        return UserError(f"{self.path}: record at byte {self.start:,}: {message}")
+
+    def value(self, key: str, kind: str, index: int | None = None) -> Any:
+        """The only value of a feature, or one of several; None if there is no value.
+
+        Args:
+          key: Of the feature.
+          kind: `int`, `float` or `string`, which is bytes.
+          index: Position among several values.
+
+        Raises:
+          UserError: If values are of another kind, or of another number.
+        """
+        if (feature := self.features.get(key)) is None:
+            return None
+        values = getattr(feature, _LISTS[kind]).value
+        if len(values) == 1 and not index:
+            return values[0]
+        if values and index is not None and index < len(values):
+            return values[index]
+        if (held := describe_value(feature)) == _NOTHING:
+            return None
+        wanted = f"not one {_LISTS[kind].removesuffix('_list')}" if index is None else f"none at [{index}]"
+        raise self.error(f"{key} holds {held}, {wanted}")
+
+    def needed(self, key: str, kind: str) -> Any:
+        """The only value of a feature, as `value` gives it.
+
+        Raises:
+          UserError: Also if there is none.
+        """
+        if (value := self.value(key, kind)) is None:
+            raise self.lacks(key)
+        return value
+
+    def lacks(self, key: str) -> UserError:
+        """An error that says so, and names the nearest feature."""
+        there = key in self.features
+        return self.error(f"{key} holds {_NOTHING}" if there else str(unknown("feature", key, self.features)))
+
+    def class_of(self, key: str, class_names: Sequence[str], first: int = 0) -> int:
+        """The class of the example, by its name or its number.
+
+        Args:
+          key: Of the feature that has it.
+          class_names: In the order of the numbers.
+          first: The first number.
+
+        Raises:
+          UserError: If it is none.
+        """
+        if key in self.features and self.features[key].HasField("bytes_list"):
+            if (name := self.needed(key, "string").decode(errors="backslashreplace")) in class_names:
+                return class_names.index(name)
+            raise self.error(f"{key}: {unknown('class', name, class_names)}")
+        if 0 <= (label := self.needed(key, "int") - first) < len(class_names):
+            return label
+        raise self.error(f"{key} is {label + first}, no class of {first} to {first + len(class_names) - 1}")
+
+
+def describe_value(feature: Any) -> str:
+    """What a `tf.train.Feature` holds, in words."""
+    held = feature.WhichOneof("kind")
+    values = getattr(feature, held).value if held else ()
+    if held == "bytes_list" and len(values) == 1:
+        return f"{len(values[0]):,} bytes"
+    return f"{len(values):,} {held.removesuffix('_list')} value{'s' * (len(values) > 1)}" if values else _NOTHING
+
+
+def records(what: str, paths: Sequence[str]) -> Iterator[Record]:
+    """All records of the files, in order.
+
+    Args:
+      what: For those who see how far it has come.
+      paths: Of the files.
+
+    Raises:
+      UserError: If a file is missing, damaged, no TFRecord file, or has other records; if there is no record at all.
+    """
+    from google.protobuf.message import DecodeError
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    record = None
+    with progress.track(f"looking at {what}", sum(map(_size, paths)), "bytes") as advance:
+        for i, path in enumerate(paths):
+            with _told(path), open(path, "rb") as file:
+                at = 0
+                for start, payload in _payloads(path, gzip.GzipFile(fileobj=file) if _packed(file) else file):
+                    try:
+                        features = tf_example_pb2.Example.FromString(payload).features.feature
+                    except DecodeError:
+                        features = {}
+                    record = Record(path=path, file=i, start=start, payload=payload, features=features)
+                    if not features:
+                        raise record.error("is no tf.train.Example with features")
+                    yield record
+                    advance(-at + (at := file.tell()))
+    if record is None:
+        raise UserError(f"{paths[0]}{f' and {len(paths) - 1} more' * (len(paths) > 1)}: no records")
+
+
+def any_packed(paths: Sequence[str]) -> bool:
+    """Whether one of the files is packed with gzip.
+
+    Raises:
+      UserError: If a file cannot be read.
+    """
+
+    def look(path: str) -> bool:
+        with _told(path), open(path, "rb") as file:
+            return _packed(file)
+
+    return any(map(look, paths))
+
+
+def collect(
+    found: Iterable[Record],
+    extract: Callable[[Record], Sequence[Any]],
+    dtypes: Sequence[np.typing.DTypeLike],
+    store: Store,
+) -> list[np.ndarray | Strings]:
+    """Columns of what `extract` takes from each record; the type `bytes` gives `Strings`."""
+    columns = [_Texts(store) if dtype is bytes else store.column(dtype) for dtype in dtypes]
+    for group in groups(found):
+        for column, values in zip(columns, zip(*map(extract, group), strict=True), strict=True):
+            column.append(values)
+    return [column.finish() for column in columns]
+
+
+def groups(found: Iterable[Record]) -> Iterator[list[Record]]:
+    """Neighbouring records of one file, as many as may be held together."""
+    group, size = [], 0
+    for record in found:
+        if group and (len(group) == _GROUP or size > _GROUP_BYTES or record.file != group[0].file):
+            yield group
+            group, size = [], 0
+        group.append(record)
+        size += len(record.payload)
+    if group:
+        yield group
+
+
+class _Texts:
+    """A column of byte strings that grows."""
+
+    def __init__(self, store: Store):
+        self._data, self._lengths = store.column(np.uint8), store.column(np.int64)
+
+    def append(self, values: Sequence[bytes]) -> None:
+        self._data.append(np.frombuffer(b"".join(values), np.uint8))
+        self._lengths.append([len(value) for value in values])
+
+    def finish(self) -> Strings:
+        return Strings(data=self._data.finish(), lengths=self._lengths.finish())
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+
+
+def _size(path: str) -> int:
+    with _told(path):
+        return os.stat(path).st_size
+
+
+def _packed(file: IO[bytes]) -> bool:
+    """Whether a file is packed; the first length of one that is not may begin with the same bytes."""
+    head = file.read(HEADER_BYTES)
+    file.seek(0)
+    return head.startswith(_GZIP) and not _is_header(head)
+
+
+@functools.lru_cache  # lengths repeat
+def _is_header(head: bytes) -> bool:
+    return len(head) == HEADER_BYTES and head[8:] == checksums([head[:8]], 1).tobytes()
+
+
+def _payloads(path: str, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Each record's start and payload, checked."""
+    start = 0
+    while head := file.read(HEADER_BYTES):
+        if not _is_header(head):
+            raise UserError(f"{path}: damaged, or no TFRecord file: wrong length of the record at byte {start:,}")
+        length, _ = _HEADER.unpack(head)
+        payload = file.read(length)
+        if file.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
+            raise UserError(f"{path}: damaged: wrong checksum of the record at byte {start:,}")
+        yield start, payload
+        start += HEADER_BYTES + length + FOOTER_BYTES

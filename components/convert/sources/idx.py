@@ -1,0 +1,118 @@
+"""The IDX files in which MNIST and its relatives are published, gzip-compressed or not.
+
+    pairs = find(pathlib.Path("mnist"), {"train": "train-", "test": "t10k-"}, required={"train"})
+    images, labels = read_pair(*pairs["train"])
+
+Format: two zero bytes, an element type, the number of dimensions, each dimension as a big-endian 32-bit number, then
+the elements (http://yann.lecun.com/exdb/mnist). The header says how many bytes are due, and not one more is unpacked.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import pathlib
+import struct
+import zlib
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from components.convert.writing.column_store import MEMORY, Store, fill
+from components.convert.writing.progress import track
+from trainer.base.errors import UserError
+
+_IMAGES, _LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
+_UINT8 = 8
+_GZIP_MAGIC = b"\x1f\x8b"
+_DEFLATE_RATIO = 1032  # the most that deflate can shrink anything
+
+
+def find(
+    directory: pathlib.Path, prefixes: Mapping[str, str], *, required: Collection[str]
+) -> dict[str, tuple[pathlib.Path, pathlib.Path]]:
+    """The image file and the label file of each split.
+
+    Args:
+      directory: Where to look: for the original names, with `.` for the last `-` too, each with or without `.gz`.
+      prefixes: By split, what its file names start with.
+      required: Splits that must be there; of the others both files or neither.
+
+    Raises:
+      UserError: If the directory is missing, or files; it names them.
+    """
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such directory; give --source the directory of the IDX files")
+    pairs, missing = {}, []
+    for split, prefix in prefixes.items():
+        pair = [_variant(directory, prefix + name) for name in (_IMAGES, _LABELS)]
+        if split in required or any(pair):
+            missing += [prefix + name for name, path in zip((_IMAGES, _LABELS), pair, strict=True) if path is None]
+            pairs[split] = tuple(pair)
+    if missing:
+        raise UserError(f"{directory}: missing {', '.join(missing)} (each may end in .gz)")
+    return pairs
+
+
+def _variant(directory: pathlib.Path, name: str) -> pathlib.Path | None:
+    dotted = name.replace("-idx", ".idx")
+    paths = (directory / variant for variant in (name, f"{name}.gz", dotted, f"{dotted}.gz"))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def read_pair(images: pathlib.Path, labels: pathlib.Path, store: Store = MEMORY) -> tuple[np.ndarray, np.ndarray]:
+    """Images as uint8 [N, height, width, 1] and labels as uint8 [N], with N, height and width at least 1.
+
+    Raises:
+      UserError: If a file is not what its name says or their numbers differ; it names the file.
+    """
+    pixels, classes = (read(path, dimensions=n, store=store) for path, n in ((images, 3), (labels, 1)))
+    if len(pixels) != len(classes):
+        raise UserError(f"{labels}: {len(classes)} labels for the {len(pixels)} images of {images.name}")
+    return pixels[..., np.newaxis], classes
+
+
+def read(path: pathlib.Path, *, dimensions: int, store: Store = MEMORY) -> np.ndarray:
+    """The uint8 array of that many dimensions in an IDX file; it has at least one element.
+
+    Raises:
+      UserError: If the file is no such array, is cut short, has bytes to spare or, unpacked, fits nowhere.
+    """
+    try:
+        with open(path, "rb") as raw:
+            packed = raw.read(2) == _GZIP_MAGIC
+            raw.seek(0)
+            with gzip.open(raw) if packed else raw as file:
+                shape = _shape(path, file.read(4), file.read(4 * dimensions), dimensions)
+                due, size = math.prod(shape), os.path.getsize(path)
+                # Reading sets aside what the header claims, so the claim is weighed first.
+                if due > size * (_DEFLATE_RATIO if packed else 1):
+                    raise UserError(f"{path}: cut short; its header promises {due} bytes of data")
+                if packed:
+                    array = store.empty(shape, path)
+                    with track(f"unpacking {path.name}", due, "bytes") as advance:
+                        missing = fill(array, file, advance)
+                    spare = len(file.read(1)) - missing
+                else:
+                    spare = size - file.tell() - due
+                    array = None if spare else store.map(path, shape, offset=file.tell())
+                if spare < 0:
+                    raise UserError(f"{path}: cut short; {due + spare} bytes of data where its header promises {due}")
+                if spare:
+                    raise UserError(f"{path}: more data than the {due} bytes that its header promises")
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    return array
+
+
+def _shape(path: pathlib.Path, magic: bytes, sizes: bytes, dimensions: int) -> tuple[int, ...]:
+    if magic != bytes((0, 0, _UINT8, dimensions)):
+        wanted = f"0000{_UINT8:02x}{dimensions:02x}, unsigned bytes in {dimensions} dimension(s)"
+        raise UserError(f"{path}: starts with {magic.hex() or 'nothing'} instead of the IDX magic number {wanted}")
+    if len(sizes) < 4 * dimensions:
+        raise UserError(f"{path}: cut short in its header")
+    shape = struct.unpack(f">{dimensions}I", sizes)
+    if not all(shape):
+        raise UserError(f"{path}: empty; its dimensions are {' x '.join(map(str, shape))}")
+    return shape

@@ -1,0 +1,152 @@
+"""A folder of images with a folder for each class.
+
+    source = FolderReader().read("flowers")      # flowers/rose/1.jpg, or flowers/{train,validation,test}/rose/1.jpg
+
+Classes are the folders' names in their order. Images are taken in the order of a hash of class and file name: then
+every part of the result has all classes, and an image stays where it is when others come and go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from components.convert.images.pixels import one_path
+from components.convert.sources import digests
+from components.convert.writing.column_store import MEMORY, Store
+from trainer.base.errors import UserError
+from trainer.base.files import digest_of
+
+if TYPE_CHECKING:
+    from components.convert.images.encodings import PictureSource
+
+_SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+_SUFFIXES = (".png", ".jpg", ".jpeg")
+_LAYOUT = "DIR/class/name.png, or DIR/{train,validation,test}/class/name.png"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Files:
+    """Image files below a directory, by their paths from there, and the bytes of each, int64 [N]."""
+
+    root: str
+    names: Sequence[str]
+    lengths: np.ndarray
+
+    def open(self, i: int) -> IO[bytes]:
+        """The content of one."""
+        return open(self.place(i), "rb")
+
+    def place(self, i: int) -> str:
+        """The path of one."""
+        return os.path.join(self.root, self.names[i])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FolderReader:
+    """Reads a folder of images.
+
+    Attributes:
+      name: As given with `--dataset`.
+      image_size: Height and width that a model gets; None for the images' own.
+      encoding: How they are stored, `raw` or `source`; None to decide by their sizes.
+    """
+
+    name: str = "images"
+    image_size: tuple[int, int] | None = None
+    encoding: str | None = None
+
+    def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
+        """The images."""
+        root, found, _ = self._find(source)
+        return [root / name for names in found.values() for name in names]
+
+    def digest(self, source: str | Sequence[str] | None) -> str:
+        """SHA-256 (hexadecimal) over the paths, from the folder, and the contents of the images."""
+        root, found, _ = self._find(source)
+        return digests.of((name, digest_of(root / name)) for names in found.values() for name in names)
+
+    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> PictureSource:
+        """Finds the images, which are read when they are asked for.
+
+        Raises:
+          UserError: If there are none, classes do not fit, or an image is broken.
+        """
+        from components.convert.images.encodings import arrange
+
+        root, found, strays = self._find(source)
+        if strays:
+            others = f" and {len(strays) - 1:,} more" if len(strays) > 1 else ""
+            print(f"left out: {strays[0]}{others} (only PNG and JPEG files in the classes' folders are read)")
+        class_names = tuple(sorted({_class(name) for names in found.values() for name in names}))
+        if absent := set(class_names) - {_class(name) for name in found["train"]}:
+            raise UserError(f"{root}: class {min(absent)!r} has no images for training")
+        if len(class_names) < 2:
+            raise UserError(f"{root}: has one class, {class_names[0]!r}; needed are {_LAYOUT}")
+        labels = {class_name: label for label, class_name in enumerate(class_names)}
+        return arrange(
+            name=self.name,
+            origin="PNG and JPEG files in a folder for each class",
+            class_names=class_names,
+            pictures={
+                split: (_files(root, names), np.array([labels[_class(name)] for name in names]))
+                for split, names in found.items()
+            },
+            size=self.image_size,
+            encoding=self.encoding,
+        )
+
+    def _find(self, source: str | Sequence[str] | None) -> tuple[pathlib.Path, dict[str, list[str]], list[str]]:
+        """The folder, by split the images' paths from there in their order, and what was left out."""
+        if source is None:
+            raise UserError(f"dataset {self.name!r} needs --source DIR, with {_LAYOUT}")
+        root = one_path(self.name, source)
+        if not root.is_dir():
+            raise UserError(f"{root}: no such directory; give --source the folder of {_LAYOUT}")
+        folders, strays = _entries(root)
+        parts = {folder: _SPLITS[folder] for folder in folders if folder in _SPLITS}
+        if "train" in parts and _entries(root, "train")[0]:
+            strays += [f"{folder}/" for folder in folders if folder not in parts]
+            if {"val", "validation"} <= set(parts):
+                raise UserError(f"{root}: has both val and validation; keep one")
+        else:
+            parts = {"": "train"}  # a class may be called so, too
+        found = {}
+        for folder, split in parts.items():
+            classes, others = _entries(root, folder)
+            names, strays = [], strays + others * bool(folder)
+            for inner, files in (_entries(root, name) for name in classes):
+                strays += [f"{name}/" for name in inner]
+                for name in files:
+                    (names if name.lower().endswith(_SUFFIXES) else strays).append(name)
+            if not names:
+                raise UserError(f"{root / folder}: no PNG or JPEG files in folders of it; needed are {_LAYOUT}")
+            found[split] = sorted(names, key=_order)
+        return root, found, sorted(strays)
+
+
+def _entries(root: pathlib.Path, folder: str = "") -> tuple[list[str], list[str]]:
+    """Folders and files in a folder, by their paths from the root, in order; hidden ones are passed over."""
+    with os.scandir(root / folder) as entries:
+        shown = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+        paths = [(os.path.join(folder, entry.name), entry.is_dir()) for entry in shown]
+    return [path for path, is_dir in paths if is_dir], [path for path, is_dir in paths if not is_dir]
+
+
+def _order(name: str) -> bytes:
+    return hashlib.sha256(os.fsencode("/".join(name.split(os.sep)[-2:]))).digest()
+
+
+def _class(name: str) -> str:
+    return name.split(os.sep)[-2]
+
+
+def _files(root: pathlib.Path, names: Sequence[str]) -> Files:
+    lengths = np.fromiter((os.stat(root / name).st_size for name in names), np.int64, len(names))
+    return Files(root=str(root), names=names, lengths=lengths)

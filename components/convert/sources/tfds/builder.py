@@ -1,0 +1,189 @@
+"""Datasets of TensorFlow Datasets, by name.
+
+    source = TfdsReader(name="tfds:mnist").read("~/tensorflow_datasets", store)
+
+`--source` is a directory of prepared datasets, or one prepared dataset, or a directory of the files that one is
+prepared from, under their original names; without it the dataset is downloaded. Prepared files are read here without
+TensorFlow. Another process prepares them: this one may have to be forked, which TensorFlow's threads do not survive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from components.convert.images.pixels import one_path
+from components.convert.sources import digests
+from components.convert.sources.downloads import download, network
+from components.convert.writing.column_store import MEMORY, Store
+from trainer.base import quiet
+from trainer.base.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+
+    from components.convert.sources.registry import Source
+
+TFDS = "tfds:"
+_NAME = re.compile(r"(?P<dataset>[A-Za-z_]\w*)(/[^/:]+)?(:\d+\.\d+\.\d+)?")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsReader:
+    """Reads a dataset of TensorFlow Datasets.
+
+    Attributes:
+      name: `tfds:NAME[/CONFIG][:VERSION]`.
+      image_size: Height and width that a model gets; None for the images' own.
+      encoding: How images are stored, `raw` or `source`; None to decide by their sizes.
+      download_dir: Where downloads and what is prepared from them are kept; None for a folder of the user's cache.
+    """
+
+    name: str
+    image_size: tuple[int, int] | None = None
+    encoding: str | None = None
+    download_dir: str | None = None
+
+    def __post_init__(self):
+        if not _NAME.fullmatch(self._tfds_name):
+            raise UserError(f"dataset {self.name!r} is not {TFDS}NAME[/CONFIG][:VERSION], such as {TFDS}mnist:3.0.1")
+
+    @property
+    def _tfds_name(self) -> str:
+        return self.name.removeprefix(TFDS)
+
+    def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
+        """The files of the prepared dataset, or those that it would be prepared from; none if they are downloaded."""
+        given = self._given(source)
+        prepared = self._find(given)
+        directory = pathlib.Path(prepared.data_path) if prepared else given
+        return sorted(path for path in directory.rglob("*") if path.is_file()) if directory else []
+
+    def digest(self, source: str | Sequence[str] | None) -> str:
+        """SHA-256 (hexadecimal) over the files of the source; of what is downloaded, over its name with the version."""
+        if source is not None:
+            return digests.of_files(self.files(source))
+        return digests.of([((self._find(None) or self._builder()).info.full_name, "")])
+
+    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> Source:
+        """Reads the dataset, which is prepared first if need be.
+
+        Raises:
+          UserError: If it is unknown or cannot be had, which without a network shows within seconds; or if it has other
+            features than an image, or numbers and texts, with a class.
+        """
+        from components.convert.sources.tfds import features
+
+        given = self._given(source)
+        prepared = self._find(given) or self._prepare(given)
+        return features.read(prepared, store, size=self.image_size, encoding=self.encoding)
+
+    def _given(self, source: str | Sequence[str] | None) -> pathlib.Path | None:
+        if source is None:
+            return None
+        if not (path := one_path(self.name, source).expanduser()).is_dir():
+            raise UserError(f"{path}: no such directory; give --source prepared datasets, or the files of {self.name}")
+        return path
+
+    def _data_dir(self, given: pathlib.Path | None) -> pathlib.Path:
+        """Where we keep what was prepared from the network, or from the files in a directory."""
+        base = (pathlib.Path(self.download_dir) if self.download_dir else download.cache_dir()) / "tfds"
+        if given is None:
+            return base
+        stamps = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in given.rglob("*"))
+        return base / f"from-{hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]}"
+
+    def _find(self, given: pathlib.Path | None) -> DatasetBuilder | None:
+        """The prepared dataset, if there is one."""
+        import tensorflow_datasets as tfds
+        from tensorflow_datasets.core import registered
+
+        with self._told():
+            if given and (given / "features.json").is_file():
+                prepared, wanted = tfds.builder_from_directory(given), self._tfds_name.replace(":", "/")
+                if not f"{prepared.info.full_name}/".startswith(f"{wanted}/"):
+                    raise UserError(f"{given}: holds {TFDS}{prepared.info.full_name}, not {TFDS}{wanted}")
+                return prepared
+            # What others prepared, in the given directory or where TFDS keeps it; then what we did.
+            for data_dir in (lambda: given, lambda: self._data_dir(given)):
+                with contextlib.suppress(registered.DatasetNotFoundError):
+                    return tfds.core.read_only_builder.builder_from_files(self._tfds_name, data_dir=data_dir())
+        return None
+
+    def _builder(self, data_dir: pathlib.Path | None = None) -> DatasetBuilder:
+        """The code that prepares the dataset."""
+        import tensorflow_datasets as tfds
+        from tensorflow_datasets.core import registered
+
+        try:
+            with self._told(), quiet.without_advice():  # the code of some imports TensorFlow
+                return tfds.builder(self._tfds_name, data_dir=data_dir)
+        except registered.DatasetNotFoundError:
+            name = _NAME.fullmatch(self._tfds_name)["dataset"]
+            known = tfds.list_builders(with_community_datasets=False)
+            nearest = str(unknown("dataset of TensorFlow Datasets", name, known)).partition(" (known")[0]
+            raise UserError(f"{nearest}; a prepared one of your own is read with --source DIR") from None
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tells in one line what TFDS or a dataset's code raises, of whatever type it is."""
+        from tensorflow_datasets.core import registered
+
+        try:
+            yield
+        except (UserError, registered.DatasetNotFoundError):
+            raise
+        except Exception as error:
+            raise UserError(f"dataset {self.name!r}: {_one_line(error)}") from None
+
+    def _prepare(self, given: pathlib.Path | None) -> DatasetBuilder:
+        """Has the dataset prepared: downloaded, or from the given files."""
+        data_dir = self._data_dir(given)
+        builder = self._builder(data_dir)
+        needed = {url: info.filename for url, info in (builder.url_infos or {}).items()}
+        absent = {url: name for url, name in needed.items() if not (given and (given / name).is_file())}
+        if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and given is None:
+            raise UserError(
+                f"dataset {self.name!r} cannot be downloaded; get its files and give --source DIR: "
+                f"{_one_line(builder.MANUAL_DOWNLOAD_INSTRUCTIONS)}"
+            )
+        if absent and not builder.MANUAL_DOWNLOAD_INSTRUCTIONS:
+            try:
+                network.reachable(_one_a_host(absent), download.PATIENCE.check_s)
+            except UserError as error:
+                if given is None:
+                    raise
+                raise UserError(
+                    f"{given}: holds neither {self.name} prepared nor all its files (missing {', '.join(absent.values())}); "
+                    f"{error}"
+                ) from None
+        print(f"TensorFlow Datasets prepares {builder.info.full_name} in {data_dir}", flush=True)
+        command = [sys.executable, "-m", "components.convert.sources.tfds.prepare", self._tfds_name, str(data_dir)]
+        path = os.pathsep.join(filter(None, sys.path))
+        child = subprocess.run(
+            [*command, *([str(given)] if given else [])],
+            env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            stderr=None if sys.stderr.isatty() else subprocess.PIPE,
+            text=True,
+        )
+        prepared = self._find(given)
+        if child.returncode or not prepared:
+            last = (child.stderr or "it says why above").strip().splitlines()[-1]
+            raise UserError(f"TensorFlow Datasets cannot prepare {self.name}: {last}; see --source")
+        return prepared
+
+
+def _one_a_host(urls: Iterable[str]) -> list[str]:
+    return list({url.split("/")[2]: url for url in urls if url.startswith(("http://", "https://"))}.values())
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())[:400]

@@ -1,0 +1,127 @@
+"""What a prepared dataset of TensorFlow Datasets holds, as a source: images, or rows of a table, with a class.
+
+    source = read(tfds.builder_from_directory(directory), store)
+
+Images are read from where they lie in the records, as PNG or JPEG files. Records are taken in the order of the files,
+which TFDS has shuffled by a hash of their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from components.convert.images.encodings import arrange
+from components.convert.sources.examples.image_features import encoded
+from components.convert.writing.column_store import Store
+from components.convert.writing.splits import NAMES
+from trainer.base.errors import UserError
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder, DatasetInfo
+    from tensorflow_datasets.core.features import FeatureConnector
+
+    from components.convert.sources.registry import Source
+
+
+def read(
+    prepared: DatasetBuilder, store: Store, *, size: tuple[int, int] | None = None, encoding: str | None = None
+) -> Source:
+    """Reads the labels and finds the images, or reads a table.
+
+    Raises:
+      UserError: If features, splits or file format are not supported, or a file is damaged.
+    """
+    info = prepared.info
+    name = f"tfds:{info.full_name.rpartition('/')[0]}"
+    if info.file_format.value != "tfrecord":
+        raise UserError(f"{prepared.data_path}: the files' format is {info.file_format.value}; only tfrecord is read")
+    features = dict(_flat(info.features))
+    label = _label(name, info, features)
+    splits = _splits(name, info)
+    image = _image(name, info, features)
+    class_names = tuple(features[label].names or map(str, range(features[label].num_classes)))
+    common = {"name": name, "origin": f"TensorFlow Datasets, {info.full_name}", "class_names": class_names}
+    if image is None:
+        from components.convert.sources.tfds import inferred_schema
+
+        if others := {key: f for key, f in features.items() if key != label and not inferred_schema.supported(f)}:
+            raise _unsupported(name, "has neither an image nor only numbers and texts", others)
+        if size or encoding:
+            raise UserError(f"dataset {name!r} has no images; leave out --image-size and --encoding")
+        version = str(info.version)
+        return inferred_schema.read(
+            **common, version=version, splits=splits, features=features, label=label, store=store
+        )
+    if others := sorted(set(features) - {image, label}):
+        print(f"left out of the records: {', '.join(others)}")
+    return arrange(
+        **common,
+        pictures={
+            split: encoded(split, paths, image, lambda record: record.class_of(label, class_names), store)
+            for split, paths in splits.items()
+        },
+        size=size,
+        encoding=encoding,
+        channels=1 if features[image].shape[-1] == 1 else 3,
+        arguments={"version": str(info.version)},
+    )
+
+
+def _flat(features: Mapping[str, FeatureConnector], prefix: str = "") -> Iterator[tuple[str, FeatureConnector]]:
+    """The features, by the keys that they have in a record."""
+    for key, feature in sorted(features.items()):
+        if _kind(feature) == "FeaturesDict":
+            yield from _flat(feature, f"{prefix}{key}/")
+        else:
+            yield prefix + key, feature
+
+
+def _kind(feature: FeatureConnector) -> str:
+    """The name of a feature's type."""
+    return type(feature).__name__
+
+
+def _unsupported(name: str, needed: str, features: Mapping[str, FeatureConnector]) -> UserError:
+    """An error that lists features."""
+    listed = ", ".join(f"{key}: {' '.join(repr(feature).split())}" for key, feature in sorted(features.items()))
+    return UserError(f"dataset {name!r} {needed} ({listed})")
+
+
+def _label(name: str, info: DatasetInfo, features: Mapping[str, FeatureConnector]) -> str:
+    labels = [key for key, feature in features.items() if _kind(feature) == "ClassLabel"]
+    if info.supervised_keys and info.supervised_keys[-1] in labels:
+        return info.supervised_keys[-1]
+    if len(labels) != 1:
+        raise _unsupported(name, "does not say which feature is its class; needed is one ClassLabel", features)
+    return labels[0]
+
+
+def _image(name: str, info: DatasetInfo, features: Mapping[str, FeatureConnector]) -> str | None:
+    images = [key for key, feature in features.items() if _kind(feature) == "Image"]
+    if len(images) > 1 and info.supervised_keys and info.supervised_keys[0] in images:
+        images = [info.supervised_keys[0]]
+    if len(images) > 1:
+        raise _unsupported(name, "has several images; needed is one", features)
+    if images and features[images[0]].np_dtype != np.uint8:
+        raise _unsupported(name, "has images that are not of 8 bits", features)
+    return images[0] if images else None
+
+
+def _splits(name: str, info: DatasetInfo) -> dict[str, Sequence[str]]:
+    """By split, the paths of its files."""
+    splits = {}
+    for native, part in info.splits.items():
+        if (split := NAMES.get(native)) in splits:
+            raise UserError(f"dataset {name!r} has two splits for {split}: {', '.join(info.splits)}")
+        if split and part.num_examples:
+            splits[split] = part
+    if "train" not in splits:
+        raise UserError(
+            f"dataset {name!r} has no split train with examples (it has {', '.join(info.splits) or 'none'})"
+        )
+    if others := sorted(set(info.splits) - {part.name for part in splits.values()}):
+        print(f"left out, being none of train, validation and test: {', '.join(others)}")
+    return {s: [str(path) for path in splits[s].filepaths] for s in ("train", "validation", "test") if s in splits}

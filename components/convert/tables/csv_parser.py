@@ -1,0 +1,281 @@
+"""CSV files as columns of numbers and strings, read quickly and checked strictly.
+
+    for block in read([pathlib.Path("trips.csv")], schema):
+        block.columns["fare"]                     # float64 [N]
+        raise block.error(row, "tips: ...")       # trips.csv: line 17: tips: ...
+
+Arrow reads records fast but tells little of what is wrong with them. So when it fails, or a value is missing or not
+finite, they are read once more one by one, to say where and what.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import decimal
+import functools
+import gzip
+import itertools
+import json
+import pathlib
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from components.convert.tables.quoting import Chunk, chunks
+from components.convert.tables.schema import DELIMITERS, Column, Schema
+from components.convert.writing.progress import track
+from trainer.base.errors import UserError, unknown
+
+_ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
+_GZIP = b"\x1f\x8b"
+_HEADER_BYTES = 1 << 16  # that are looked at to tell which delimiter fits
+_INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
+# All that Arrow takes for a number that is finite, but for a whole one in hexadecimal digits.
+_WHOLE = re.compile(r"[ \t]*-?[0-9]+[ \t]*")
+_NUMBER = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Block:
+    """Some rows of a file, in order.
+
+    Attributes:
+      columns: By feature name: float64 or int64 [N], or an Arrow array of strings; the default where a value is missing.
+      missing: Of each column that has a default, bool [N]: where a value is missing.
+      path: Of the file.
+      positions: Of each row, int64 [N]: what `locate` takes.
+      locate: Tells where in the file a row is.
+    """
+
+    columns: Mapping[str, np.ndarray | pa.LargeStringArray]
+    missing: Mapping[str, np.ndarray]
+    path: pathlib.Path
+    positions: np.ndarray
+    locate: Callable[[int], str]
+
+    def filtered(self, keep: np.ndarray) -> Block:
+        """The rows for which `keep`, bool [N], is true."""
+        return dataclasses.replace(
+            self,
+            columns={
+                name: values.filter(pa.array(keep)) if isinstance(values, pa.Array) else values[keep]
+                for name, values in self.columns.items()
+            },
+            missing={name: where[keep] for name, where in self.missing.items()},
+            positions=self.positions[keep],
+        )
+
+    def error(self, row: int, message: str) -> UserError:
+        """An error that names the file and the place of a row."""
+        return UserError(f"{self.path}: {self.locate(int(self.positions[row]))}: {message}")
+
+
+def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
+    """Reads files that all have the columns of the schema, in any order.
+
+    Args:
+      paths: Of the files.
+      schema: Theirs.
+
+    Raises:
+      UserError: If a file is no such table or a value is not what the schema says; it names file and line. If there is
+        no row in any of them.
+    """
+    for path in paths:
+        if paths.count(path) > 1:
+            raise UserError(f"{path}: is given more than once")
+    more, rows = f" and {len(paths) - 1} more" * (len(paths) > 1), 0
+    with track(f"reading {paths[0].name}{more}", sum(map(_size, paths)), "bytes") as advance:
+        for path in paths:
+            for block in _read(path, schema, advance):
+                rows += len(block.positions)
+                yield block
+    if not rows:
+        raise UserError(f"{paths[0]}{more}: a header and no rows")
+
+
+def _size(path: pathlib.Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+
+
+def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) -> Iterator[Block]:
+    header, at = None, 0
+    try:
+        with open(path, "rb") as raw:
+            packed = raw.read(len(_GZIP)) == _GZIP
+            raw.seek(0)
+            file = gzip.GzipFile(fileobj=raw) if packed else raw
+            delimiter = _delimiter(path, file, schema)
+            for chunk in chunks(path, file, delimiter):
+                if header is None:
+                    _, header = next(chunk.rows(), (0, None))
+                    if header is None:
+                        continue
+                    positions, chunk = _positions(path, header, schema), chunk.without_first()
+                if chunk.text.strip(b"\r\n"):
+                    yield _block(path, chunk, schema, header, positions)
+                advance(-at + (at := raw.tell()))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    if header is None:
+        raise UserError(f"{path}: empty; it needs a header")
+
+
+def _block(
+    path: pathlib.Path, chunk: Chunk, schema: Schema, header: Sequence[str], positions: Mapping[str, int]
+) -> Block:
+    types = {positions[name]: _ARROW[column.type] for name, column in schema.columns.items()}
+    whole = [positions[name] for name, column in schema.columns.items() if column.type == "int"]
+    parse = functools.partial(_parse, chunk, len(header), schema.missing)
+    try:
+        if whole and _has_hexadecimal(chunk.text):
+            texts = parse(dict.fromkeys(whole, pa.large_string()))
+            if any(pc.any(pc.match_substring(texts[str(i)], "x", ignore_case=True)).as_py() for i in whole):
+                _explain(path, chunk, schema, len(header), positions)
+        batch = parse(types)
+    except pa.ArrowMemoryError:
+        raise  # which is no fault of the file
+    except pa.ArrowException as error:
+        _explain(path, chunk, schema, len(header), positions)
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+    columns, missing = {}, {}
+    for name, column in schema.columns.items():
+        array = batch[str(positions[name])]
+        if not _fits(array, column):
+            _explain(path, chunk, schema, len(header), positions)
+            raise UserError(f"{path}: {name}: a value is missing or not finite")
+        if column.default is not None:
+            missing[name] = array.is_null().to_numpy(zero_copy_only=False)
+            array = array.fill_null(column.default)
+        columns[name] = array if column.type == "string" else array.to_numpy()
+    return Block(
+        columns=columns,
+        missing=missing,
+        path=path,
+        positions=np.arange(batch.num_rows),
+        locate=functools.partial(_locate, chunk),
+    )
+
+
+def _parse(chunk: Chunk, width: int, missing: Sequence[str], types: Mapping[int, pa.DataType]) -> pa.RecordBatch:
+    """Some columns of a chunk, by their positions."""
+    quoted = b'"' in chunk.text
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(chunk.text),
+        pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=len(chunk.text) + 1, column_names=[str(i) for i in range(width)]
+        ),
+        pyarrow.csv.ParseOptions(delimiter=chunk.delimiter, quote_char=quoted and '"', newlines_in_values=quoted),
+        pyarrow.csv.ConvertOptions(
+            include_columns=[str(i) for i in types],
+            column_types={str(i): kind for i, kind in types.items()},
+            null_values=list(missing),
+            strings_can_be_null=True,
+        ),
+    )
+    (batch,) = table.to_batches()
+    return batch
+
+
+def _locate(chunk: Chunk, position: int) -> str:
+    line, _ = next(itertools.islice(chunk.rows(), position, None))
+    return f"line {line}"
+
+
+def _has_hexadecimal(text: bytes) -> bool:
+    """Whether 0x or 0X stands anywhere, which Arrow takes for the start of a whole number."""
+    data = np.frombuffer(text, np.uint8)
+    return bool(((data[:-1] == ord("0")) & (data[1:] | 0x20 == ord("x"))).any())
+
+
+def _fits(values: pa.Array, column: Column) -> bool:
+    if values.null_count and column.default is None:
+        return False
+    # False of NaN too, which compares with nothing; of missing values nothing is said.
+    return column.type != "float" or pc.all(pc.less_equal(pc.abs(values), _FLOAT32_MAX)).as_py() is not False
+
+
+def _delimiter(path: pathlib.Path, file: IO[bytes], schema: Schema) -> str:
+    """What stands between values, by the schema or else the file's name; refused if only another one fits the header."""
+    delimiter = schema.delimiter or ("\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
+    start = file.read(_HEADER_BYTES).decode("utf-8-sig", "replace")
+    file.seek(0)
+    fitting = [other for other in DELIMITERS if _fits_header(start, other, schema)]
+    if fitting and delimiter not in fitting:
+        raise UserError(
+            f"{path}: the header's names stand between {fitting[0]!r}, not {delimiter!r}; write "
+            f"'delimiter: {json.dumps(fitting[0])}' into the schema"
+        )
+    return delimiter
+
+
+def _fits_header(start: str, delimiter: str, schema: Schema) -> bool:
+    """Whether the first line of a text names all columns of the schema."""
+    names = next(csv.reader(start.lstrip("\r\n").splitlines()[:1], delimiter=delimiter), [])
+    return {column.header.strip() for column in schema.columns.values()} <= {name.strip() for name in names}
+
+
+def _positions(path: pathlib.Path, header: Sequence[str], schema: Schema) -> dict[str, int]:
+    """Where each column of the schema stands in the file, by the file's header."""
+    wanted = {column.header: column.name for column in schema.columns.values()}
+    for name in header:
+        if not name.isprintable():
+            raise UserError(
+                f"{path}: {name[:40]!a} is no column's name in UTF-8; is it a CSV file, and not compressed?"
+            )
+        if name in wanted and header.count(name) > 1:
+            raise UserError(f"{path}: column {name!r} stands in the header more than once")
+        if name not in wanted and (bare := name.strip()) in wanted and bare not in header:
+            raise UserError(
+                f"{path}: {name!r} in the header has spaces around it; take them away, or write 'header: "
+                f"{json.dumps(name)}' for {wanted[bare]} into the schema"
+            )
+    if not wanted.keys() & set(header):
+        raise UserError(
+            f"{path}: its first line names no column of the schema ({', '.join(wanted)}); it needs a header"
+        )
+    for i, name in enumerate(header, 1):
+        if name not in wanted and not schema.ignore_others:
+            what = unknown("column", name, wanted) if name else f"column {i} of the header has no name"
+            raise UserError(f"{path}: {what}; add it to the schema, or 'other_columns: ignore'")
+    for name in wanted:
+        if name not in header:
+            raise UserError(f"{path}: has no column {name!r} (it has {', '.join(header)})")
+    return {wanted[name]: i for i, name in enumerate(header) if name in wanted}
+
+
+def _explain(path: pathlib.Path, chunk: Chunk, schema: Schema, width: int, positions: Mapping[str, int]) -> None:
+    """Raises for the first line that is not what the schema says."""
+    for line, cells in chunk.rows():
+        if len(cells) != width:
+            raise UserError(f"{path}: line {line}: {len(cells)} values; the header has {width}")
+        for name, i in positions.items():
+            if fault := _fault(cells[i], schema.columns[name], schema.missing):
+                raise UserError(f"{path}: line {line}: {name}: {fault}")
+
+
+def _fault(text: str, column: Column, missing: Sequence[str]) -> str | None:
+    if text in missing:
+        return "is missing, and the schema has no default for it" if column.default is None else None
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        return f"{text.encode('utf-8', 'surrogateescape')[:40]!r} is not UTF-8"
+    fits = {
+        "string": lambda: True,
+        "float": lambda: _NUMBER.fullmatch(text) and abs(float(text)) <= _FLOAT32_MAX,
+        "int": lambda: _WHOLE.fullmatch(text) and _INT64.min <= decimal.Decimal(text.strip()) <= _INT64.max,
+    }
+    if fits[column.type]():
+        return None
+    return f"{text[:40]!r} is no {'finite 32-bit number' if column.type == 'float' else '64-bit whole number'}"

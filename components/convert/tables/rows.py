@@ -1,0 +1,215 @@
+"""Rows of a table with their labels, from blocks of its columns and a schema.
+
+    source = read({"train": csv_file.read([pathlib.Path("trips.csv")], schema)}, schema)
+    source.splits["train"]["fare"]            # float32 [N]
+
+Values are stored as the schema says and are not prepared for a model: the manifest tells how to, and the model does.
+What it tells comes from the training examples alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.convert.tables import vocabulary
+from components.convert.tables.csv_parser import Block
+from components.convert.tables.schema import LABEL, Input, Label, Schema
+from components.convert.writing.byte_strings import Strings
+from components.convert.writing.column_store import MEMORY, Store
+from components.convert.writing.splits import Rows
+from components.convert.writing.tfrecord import Field, Layout
+from components.convert.writing.wire_format import varint_bytes
+from trainer.base.errors import UserError
+from trainer.base.manifest import Encoding, Feature
+
+_BYTES_PER_VALUE = 200  # that a value takes while it is counted
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableSource:
+    """A table.
+
+    Attributes:
+      schema: What the columns are.
+      splits: `train`, and others that are given, with a column for each of the schema's and `label`.
+      missing: By split, of each column with a default, bool [N]: where a value is missing.
+      working_bytes: Of memory, about, for work on the columns.
+    """
+
+    schema: Schema
+    splits: Mapping[str, Mapping[str, np.ndarray | Strings]]
+    missing: Mapping[str, Mapping[str, np.ndarray]]
+    working_bytes: float
+
+    @property
+    def name(self) -> str:
+        """Of the dataset."""
+        return self.schema.name
+
+    @property
+    def origin(self) -> str:
+        """Where the table comes from, in words."""
+        return self.schema.origin
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """In the order of the labels."""
+        return self.schema.label.classes
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """What decides the content beside the options."""
+        return {"schema": self.schema.content}
+
+    @property
+    def _columns(self) -> Mapping[str, np.ndarray | Strings]:
+        return self.splits["train"]
+
+    def layout(self) -> Layout:
+        """How a record is laid out: every column, and the label."""
+        fields = []
+        for name, values in self._columns.items():
+            parts = [columns[name] for columns in self.splits.values()]
+            if isinstance(values, Strings):
+                longest = max(int(part.lengths.max()) for part in parts)
+                field = Field(name=name, kind="string", num_bytes=longest)
+            elif values.dtype == np.float32:
+                field = Field(name=name, kind="float", num_bytes=4)
+            else:
+                largest = max(int(part.max()) for part in parts)
+                num_bytes = 10 if any(part.min() < 0 for part in parts) else varint_bytes(largest)
+                field = Field(name=name, kind="int64", num_bytes=num_bytes)
+            fields.append(field)
+        return Layout(fields)
+
+    def features(self) -> tuple[Feature, ...]:
+        """The manifest's, without statistics."""
+        label = Feature(name=LABEL, dtype="int64", value_range=(0.0, len(self.class_names) - 1.0))
+        columns = [
+            Feature(
+                name=column.name,
+                dtype=column.dtype,
+                unit=column.unit,
+                default=column.default,
+            )
+            for column in self.schema.stored
+        ]
+        return tuple(sorted([label, *columns], key=lambda feature: feature.name))
+
+    def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
+        """The manifest's `deep` and `wide`, with the vocabularies of the training rows.
+
+        Raises:
+          UserError: If none of these rows has a value of a column that is to be normalised.
+        """
+        parts = {"deep": self.schema.deep, "wide": self.schema.wide}
+        return {part: tuple(self._encoding(entry, training) for entry in inputs) for part, inputs in parts.items()}
+
+    def _encoding(self, entry: Input, training: Rows) -> Encoding:
+        name = entry.encoding.columns[0]
+        if entry.encoding.kind == "numeric" and not any(len(values) for values in self._present(name, training)):
+            raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
+        if entry.vocabulary_size is None:
+            return entry.encoding
+        values = vocabulary.most_frequent(
+            lambda: vocabulary.values(self._columns[name], training),
+            entry.vocabulary_size,
+            held=max(1000, int(min(1e9, self.working_bytes / _BYTES_PER_VALUE))),
+        )
+        return dataclasses.replace(entry.encoding, vocabulary=tuple(values))
+
+    def _present(self, name: str, training: Rows) -> Iterator[np.ndarray]:
+        """Which training rows have a value, some at a time."""
+        missing = self.missing["train"].get(name)
+        return (rows if missing is None else rows[~missing[rows]] for rows in training.blocks())
+
+
+def read(splits: Mapping[str, Iterable[Block]], schema: Schema, store: Store = MEMORY) -> TableSource:
+    """Leaves out what the schema's filter does, and finds the labels.
+
+    Args:
+      splits: The rows of `train`, and of others that are given.
+      schema: What the columns are.
+      store: Where columns are kept.
+
+    Raises:
+      UserError: If rows are not what the schema says; it names where they are. If the filter leaves nothing of a split.
+    """
+    parts = {split: _part(blocks, schema, store) for split, blocks in splits.items()}
+    pa.default_memory_pool().release_unused()  # what Arrow keeps for more blocks
+    return TableSource(
+        schema=schema,
+        splits={split: columns for split, (columns, _) in parts.items()},
+        missing={split: missing for split, (_, missing) in parts.items()},
+        working_bytes=store.working_bytes,
+    )
+
+
+def _part(
+    blocks: Iterable[Block], schema: Schema, store: Store
+) -> tuple[dict[str, np.ndarray | Strings], dict[str, np.ndarray]]:
+    """The columns of a split, and where they are missing."""
+    labels, rows, kept = store.column(np.int64), 0, 0
+    columns = {c.name: _Texts(store) if c.type == "string" else store.column(c.dtype) for c in schema.stored}
+    missing = {c.name: store.column(bool) for c in schema.stored if c.default is not None}
+    for block in blocks:
+        rows += len(block.positions)
+        if schema.filter:
+            block = block.filtered(schema.filter.evaluate(_operands(block, schema.filter.columns), block.missing))
+        kept += len(block.positions)
+        labels.append(_labels(block, schema.label))
+        for name, column in columns.items():
+            column.append(block.columns[name])
+        for name, column in missing.items():
+            column.append(block.missing[name])
+    if schema.filter:
+        print(f"{rows - kept:,} of {rows:,} rows are left out by the schema's filter", flush=True)
+        if not kept:
+            raise UserError(f"{block.path}: the schema's filter leaves no row")
+    held = {LABEL: labels.finish(), **{name: column.finish() for name, column in columns.items()}}
+    return held, {name: column.finish() for name, column in missing.items()}
+
+
+class _Texts:
+    """A column of strings that is appended to."""
+
+    def __init__(self, store: Store):
+        self._data, self._lengths, self._ends = store.column(np.uint8), store.column(np.int64), store.column(np.int64)
+        self._end = 0
+
+    def append(self, array: pa.LargeStringArray) -> None:
+        _, offsets, data = array.buffers()
+        offsets = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        self._data.append(np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]])
+        self._lengths.append(np.diff(offsets))
+        self._ends.append(offsets[1:] - offsets[0] + self._end)
+        self._end += int(offsets[-1] - offsets[0])
+
+    def finish(self) -> Strings:
+        return Strings(data=self._data.finish(), lengths=self._lengths.finish(), ends=self._ends.finish())
+
+
+def _labels(block: Block, label: Label) -> np.ndarray:
+    """The class of each row, int64 [N]."""
+    if label.condition:
+        values = label.condition.evaluate(_operands(block, label.condition.columns), block.missing)
+        return values.astype(np.int64)
+    given, known = block.columns[label.column], f"0 to {len(label.classes) - 1}"
+    classes = given
+    if isinstance(given, pa.Array):
+        known = ", ".join(label.classes)
+        classes = pc.index_in(given, pa.array(label.classes, given.type)).fill_null(-1).to_numpy().astype(np.int64)
+    if (wrong := (classes < 0) | (classes >= len(label.classes))).any():
+        row = int(wrong.argmax())
+        raise block.error(row, f"{label.column}: {str(given[row])!r} is no class (known: {known})")
+    return classes
+
+
+def _operands(block: Block, names: frozenset[str]) -> dict[str, np.ndarray]:
+    values = {name: block.columns[name] for name in names}
+    return {k: v.to_numpy(zero_copy_only=False) if isinstance(v, pa.Array) else v for k, v in values.items()}

@@ -1,0 +1,309 @@
+"""The schema file of a table: what its columns hold, what is to be predicted, and what a model makes of the rest.
+
+    schema = load(pathlib.Path("taxi.yaml"))
+
+Such a file:
+
+    name: taxi                       # of the dataset
+    origin: City of Chicago          # where it comes from, in words
+    columns:                         # all that is stored, in any order
+      fare: {type: float, unit: USD}
+      company: {type: string, default: ""}
+      seconds: {type: int, default: 0, header: Trip Seconds}
+      tips: {type: float}
+    label:
+      condition: {greater: [tips, {times: [0.2, fare]}]}      # see expressions.py
+      classes: [no tip, tip]         # where it is false, where it is true
+    filter: {greater: [fare, 0]}     # optional: rows for which it is false are left out
+    deep:                            # what the deep part of a wide and deep model sees
+      - {column: fare, numeric: z_score}
+      - {column: company, hash_buckets: 100, embedding: 10}
+    wide:                            # what its linear part sees
+      - {column: seconds, buckets: [900, 1800, 2700, 3600]}
+      - {columns: [company, seconds], hash_buckets: 10000}
+    missing: ["", NA]                # optional: texts that stand for a missing value; only "" unless given
+    other_columns: ignore            # optional: of columns that are not listed here; `refuse` unless given
+    delimiter: ";"                   # optional: between values; unless given a tab in .tsv files, else a comma
+
+- A column is a `float` (stored with 32 bits), an `int` (64 bits) or a `string`. Without a `default` it must have a value
+  in every row. `header` is its name in the file, where that is another; `unit` is for people.
+- The label may be a column itself: `{column: tip, classes: [no tip, tip]}`. A string is the name of its class, an int its
+  position among the classes. It cannot be an input, nor can all columns of a condition be inputs.
+- What goes in is one of `numeric: z_score`, `buckets: [ascending boundaries]`, `vocabulary: N` (the N most frequent values
+  of the training split; any other shares one more category), `hash_buckets: N`, and, with several `columns`, a cross.
+  In the deep part a category is one-hot, or `embedding: D` numbers.
+
+Columns that are neither an input nor the label are stored all the same.
+
+A schema of images in TFRecord files is another one:
+
+    name: flowers
+    origin: Photographs by the botanic garden
+    image: image/encoded             # the feature that is a PNG or JPEG file, or the pixels
+    label: image/class/label         # the feature that has the class: its number, or as a text its name
+    classes: [rose, lily]            # the names, or how many there are
+    label_offset: 1                  # optional: number of the first class; 0 unless given
+    shape: [32, 32, 3]               # optional: the image is height x width x channels bytes, and no file
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pathlib
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from components.convert.tables import expressions
+from components.convert.tables.schema import DELIMITERS, LABEL, Column, ImageSchema, Input, Label, Schema
+from trainer.base.errors import UserError, unknown
+from trainer.base.manifest import Encoding
+from trainer.base.strict_yaml import parse
+
+_OF_IMAGES = frozenset({"image", "classes", "label_offset", "shape"})
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
+# Which columns make sense where: a string has no order, and the text of a float is hardly ever seen twice.
+_TAKES = {
+    "numeric": ("float", "int"),
+    "buckets": ("float", "int"),
+    "vocabulary": ("int", "string"),
+    "hash_buckets": ("int", "string"),
+}
+
+
+def load(path: pathlib.Path) -> Schema | ImageSchema:
+    """Reads a schema file.
+
+    Raises:
+      UserError: If it is missing or does not make sense; it names the file and the place in it.
+    """
+    try:
+        data = parse(path.read_bytes())
+        of_images = isinstance(data, Mapping) and "columns" not in data and _OF_IMAGES & set(data)
+        return _image_schema(data) if of_images else _schema(data)
+    except OSError as error:
+        raise UserError(f"--schema {path}: {error.strerror}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _schema(data: Any) -> Schema:
+    optional = {"filter", "deep", "wide", "missing", "other_columns", "delimiter"}
+    data = _mapping(data, "top level", required={"name", "origin", "columns", LABEL}, optional=optional)
+    if not isinstance(data["columns"], Mapping) or not data["columns"]:
+        raise UserError(f"columns: {data['columns']!r} is no mapping; write for example 'fare: {{type: float}}'")
+    columns = {name: _column(name, value) for name, value in data["columns"].items()}
+    headers = [column.header for column in columns.values()]
+    if twice := {header for header in headers if headers.count(header) > 1}:
+        raise UserError(f"columns: {min(twice)!r} is the header of more than one")
+    label = _label(data[LABEL], columns)
+    if LABEL in columns and label.column != LABEL:
+        raise UserError(f"columns.{LABEL}: what is predicted has that name; give the column another one, and a header")
+    deep, wide = (
+        tuple(_input(value, columns, f"{part}[{i}]") for i, value in enumerate(_list(data.get(part, []), part)))
+        for part in ("deep", "wide")
+    )
+    if any(entry.encoding.embedding for entry in wide):
+        raise UserError("wide: embedding is for deep; the linear part has one weight for each category")
+    _refuse_leak(label, {name for entry in deep + wide for name in entry.encoding.columns})
+    missing = _list(data.get("missing", [""]), "missing")
+    others = data.get("other_columns", "refuse")
+    if others not in ("refuse", "ignore"):
+        raise UserError(f"other_columns: {unknown('value', str(others), ('refuse', 'ignore'))}")
+    delimiter = data.get("delimiter")
+    if "delimiter" in data and delimiter not in DELIMITERS:
+        raise UserError(f"delimiter: {delimiter!r} is none of {', '.join(map(repr, DELIMITERS))}; write it in quotes")
+    return Schema(
+        name=_text(data["name"], "name"),
+        origin=_text(data["origin"], "origin"),
+        columns=columns,
+        label=label,
+        filter=expressions.parse(data["filter"], _types(columns), "filter") if "filter" in data else None,
+        deep=deep,
+        wide=wide,
+        missing=tuple(_text(text, f"missing[{i}]", empty=True) for i, text in enumerate(missing)),
+        ignore_others=others == "ignore",
+        content=data,
+        delimiter=delimiter,
+    )
+
+
+def _image_schema(data: Mapping[str, Any]) -> ImageSchema:
+    required, optional = {"name", "origin", "image", LABEL, "classes"}, {"label_offset", "shape"}
+    data = _mapping(data, "top level", required=required, optional=optional)
+    classes, first, shape = data["classes"], data.get("label_offset", 0), data.get("shape")
+    if isinstance(first, bool) or not isinstance(first, int):
+        raise UserError(f"label_offset: {first!r} is no whole number")
+    if not isinstance(classes, list):
+        classes = [str(first + i) for i in range(_positive(classes, "classes"))]
+    if shape is not None:
+        shape = tuple(_positive(size, f"shape[{i}]") for i, size in enumerate(_list(shape, "shape")))
+        if len(shape) != 3 or shape[-1] not in (1, 3):
+            raise UserError(f"shape: {list(shape)!r} is not [height, width, channels], with 1 or 3 channels")
+    return ImageSchema(
+        name=_text(data["name"], "name"),
+        origin=_text(data["origin"], "origin"),
+        image=_text(data["image"], "image"),
+        label=_text(data[LABEL], LABEL),
+        classes=_classes(classes, "classes"),
+        first_label=first,
+        shape=shape,
+        content=data,
+    )
+
+
+def _column(name: Any, value: Any) -> Column:
+    place = f"columns.{name}"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UserError(
+            f"{place}: a name is a letter, then letters, digits and _; give the file's own name as header, in quotes"
+        )
+    value = _mapping(value, place, required={"type"}, optional={"header", "default", "unit"})
+    kind = value["type"]
+    if kind not in ("float", "int", "string"):
+        raise UserError(f"{place}.type: {unknown('type', str(kind), ('float', 'int', 'string'))}")
+    default = value.get("default")
+    if "default" in value:
+        number = isinstance(default, int | float) and not isinstance(default, bool)
+        fits = {
+            "float": number and abs(default) <= _FLOAT32_MAX,
+            "int": number and isinstance(default, int) and _INT64.min <= default <= _INT64.max,
+            "string": isinstance(default, str),
+        }
+        if not fits[kind]:
+            raise UserError(f"{place}.default: {default!r} is no {kind}")
+        default = float(default) if kind == "float" else default
+    return Column(
+        name=name,
+        header=_text(value.get("header", name), f"{place}.header"),
+        type=kind,
+        default=default,
+        unit=_text(value["unit"], f"{place}.unit") if "unit" in value else None,
+    )
+
+
+def _label(value: Any, columns: Mapping[str, Column]) -> Label:
+    value = _mapping(value, LABEL, required={"classes"}, optional={"column", "condition"})
+    classes = _classes(value["classes"], f"{LABEL}.classes")
+    if ("column" in value) == ("condition" in value):
+        raise UserError(f"{LABEL}: needs either column or condition")
+    if "condition" in value:
+        if len(classes) != 2:
+            raise UserError(f"{LABEL}.classes: a condition has two: where it is false, where it is true")
+        place = f"{LABEL}.condition"
+        return Label(classes=classes, condition=expressions.parse(value["condition"], _types(columns), place))
+    column = _known(value["column"], columns, f"{LABEL}.column")
+    if column.type == "float":
+        raise UserError(f"{LABEL}.column: {column.name} is a float; a label is a string or an int")
+    return Label(classes=classes, column=column.name)
+
+
+def _classes(value: Any, place: str) -> tuple[str, ...]:
+    classes = tuple(_text(name, f"{place}[{i}]") for i, name in enumerate(_list(value, place)))
+    if len(set(classes)) < len(classes) or len(classes) < 2:
+        raise UserError(f"{place}: {list(classes)!r} are not at least two different names")
+    return classes
+
+
+def _input(value: Any, columns: Mapping[str, Column], place: str) -> Input:
+    value = _mapping(value, place, optional={"column", "columns", "embedding", *_TAKES})
+    kinds = [kind for kind in _TAKES if kind in value]
+    if len(kinds) != 1:
+        raise UserError(f"{place}: needs exactly one of {', '.join(_TAKES)}")
+    (kind,) = kinds
+    if ("column" in value) == ("columns" in value):
+        raise UserError(f"{place}: needs either column, or the columns of a cross")
+    if "columns" in value:
+        if kind != "hash_buckets":
+            raise UserError(f"{place}: a cross of columns has hash_buckets, not {kind}")
+        names = _list(value["columns"], f"{place}.columns")
+        taken = [_known(name, columns, f"{place}.columns[{i}]").name for i, name in enumerate(names)]
+        if len(set(taken)) < len(taken) or len(taken) < 2:
+            raise UserError(f"{place}.columns: {names!r} are not at least two different columns")
+    else:
+        column = _known(value["column"], columns, f"{place}.column")
+        if column.type not in _TAKES[kind]:
+            raise UserError(
+                f"{place}.{kind}: is for columns of type {' or '.join(_TAKES[kind])}; {column.name} is a {column.type}"
+            )
+        taken = [column.name]
+    embedding = _positive(value["embedding"], f"{place}.embedding") if "embedding" in value else None
+    if kind == "numeric" and (embedding or value[kind] != "z_score"):
+        raise UserError(f"{place}: write 'numeric: z_score', and no embedding")
+    return Input(
+        encoding=Encoding(
+            kind={"hash_buckets": "cross" if len(taken) > 1 else "hash"}.get(kind, kind),
+            columns=tuple(taken),
+            boundaries=_boundaries(value[kind], f"{place}.{kind}") if kind == "buckets" else None,
+            hash_buckets=_positive(value[kind], f"{place}.{kind}") if kind == "hash_buckets" else None,
+            embedding=embedding,
+        ),
+        vocabulary_size=_positive(value[kind], f"{place}.{kind}") if kind == "vocabulary" else None,
+    )
+
+
+def _refuse_leak(label: Label, inputs: set[str]) -> None:
+    """A model that is given all that decides the label learns nothing."""
+    if not inputs:
+        raise UserError("neither deep nor wide says what a model takes")
+    if label.column in inputs:
+        raise UserError(f"{LABEL}.column: {label.column} is what is predicted, and an input too; take it out of there")
+    if label.condition and label.condition.columns <= inputs:
+        names = ", ".join(sorted(label.condition.columns))
+        raise UserError(f"{LABEL}.condition: follows from the inputs {names}; take one of them out of deep and wide")
+
+
+def _types(columns: Mapping[str, Column]) -> dict[str, str]:
+    return {name: column.type for name, column in columns.items()}
+
+
+def _known(name: Any, columns: Mapping[str, Column], place: str) -> Column:
+    if not isinstance(name, str) or name not in columns:
+        raise UserError(f"{place}: {unknown('column', str(name), columns)}")
+    return columns[name]
+
+
+def _boundaries(value: Any, place: str) -> tuple[float, ...]:
+    numbers = _list(value, place)
+    for i, number in enumerate(numbers):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise UserError(f"{place}[{i}]: {number!r} is no number")
+    if not numbers or any(a >= b for a, b in itertools.pairwise(numbers)):
+        raise UserError(f"{place}: {numbers!r} are not ascending numbers")
+    return tuple(map(float, numbers))
+
+
+def _positive(value: Any, place: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UserError(f"{place}: {value!r} is not a whole number of at least 1")
+    return value
+
+
+def _text(value: Any, place: str, *, empty: bool = False) -> str:
+    if not isinstance(value, str) or not (value or empty):
+        raise UserError(f"{place}: {value!r} is no text; write it in quotes")
+    return value
+
+
+def _list(value: Any, place: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise UserError(f"{place}: {value!r} is no list")
+    return value
+
+
+def _mapping(
+    value: Any, place: str, *, required: Collection[str] = (), optional: Collection[str] = ()
+) -> Mapping[str, Any]:
+    allowed = {*required, *optional}
+    if not isinstance(value, Mapping):
+        raise UserError(f"{place}: {value!r} is no mapping; write 'key: value' of {', '.join(sorted(allowed))}")
+    for key in value:
+        if key not in allowed:
+            raise UserError(f"{place}: {unknown('key', str(key), allowed)}")
+    if absent := sorted(set(required) - set(value)):
+        raise UserError(f"{place}: {absent[0]} is missing")
+    return value

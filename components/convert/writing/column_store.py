@@ -1,0 +1,122 @@
+"""Where the columns of a source are kept: in memory while they fit into a budget, beyond it in files.
+
+    store = Store(budget_bytes=10**9, directory=output)
+    pixels = store.empty((60_000, 28, 28), "train-images.gz")     # of a size that is known
+    column = store.column(np.float32)                             # of a length that shows
+    column.append(block)
+    fares = column.finish()
+
+All of them are NumPy arrays, and nobody needs to know which are mapped files. These files have no names, so that they
+are gone when the process is, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import IO
+
+import numpy as np
+
+from trainer.base.errors import UserError
+
+_READ_BYTES = 1 << 20
+
+
+class Store:
+    """Sets room aside: in memory up to half of a budget, then in unnamed files in a directory.
+
+    Attributes:
+      working_bytes: A quarter of the budget, for passing work on the columns.
+    """
+
+    def __init__(self, *, budget_bytes: float = math.inf, directory: pathlib.Path | None = None):
+        self._left, self._directory = budget_bytes / 2, directory
+        self.working_bytes = budget_bytes / 4
+
+    def take(self, num_bytes: int) -> bool:
+        """Whether so many bytes are left of the budget; if so, they no longer are."""
+        if fits := num_bytes <= self._left:
+            self._left -= num_bytes
+        return fits
+
+    def give_back(self, num_bytes: int) -> None:
+        """Returns bytes that were taken."""
+        self._left += num_bytes
+
+    def empty(self, shape: Sequence[int], place: object) -> np.ndarray:
+        """A uint8 array of that shape, to be filled.
+
+        Raises:
+          UserError: If it fits neither the budget nor the disk; it names the place that the bytes come from.
+        """
+        if self.take(size := math.prod(shape)):
+            return np.empty(shape, np.uint8)
+        if size > (free := shutil.disk_usage(self._directory).free):
+            raise UserError(
+                f"{place}: unpacks to {size:,} bytes, which are more than fit into memory, and {self._directory} has "
+                f"{free:,} bytes free"
+            )
+        with self.file() as file:
+            with contextlib.suppress(AttributeError):  # not on macOS
+                os.posix_fallocate(file.fileno(), 0, size)  # a full disk shows here and not as a signal later
+            return np.asarray(np.memmap(file, np.uint8, "w+", shape=tuple(shape)))
+
+    def map(self, path: pathlib.Path, shape: Sequence[int], *, offset: int) -> np.ndarray:
+        """The uint8 array of that shape at an offset in a file: read if it fits the budget, else read as it is used."""
+        if self.take(size := math.prod(shape)):
+            return np.fromfile(path, np.uint8, size, offset=offset).reshape(shape)
+        return np.asarray(np.memmap(path, np.uint8, "r", offset, tuple(shape)))
+
+    def column(self, dtype: np.typing.DTypeLike, shape: Sequence[int] = ()) -> Growing:
+        """An empty column of values of that type and shape."""
+        return Growing(self, np.dtype(dtype), tuple(shape))
+
+    def file(self) -> IO[bytes]:
+        """A file without a name."""
+        return tempfile.TemporaryFile(dir=self._directory)
+
+
+class Growing:
+    """A column that values are appended to."""
+
+    def __init__(self, store: Store, dtype: np.dtype, shape: tuple[int, ...]):
+        self._store, self._dtype, self._shape = store, dtype, shape
+        self._file: IO[bytes] = io.BytesIO()
+
+    def append(self, values: np.ndarray) -> None:
+        """Appends values [N, *shape]."""
+        values = np.ascontiguousarray(values, self._dtype)
+        if isinstance(self._file, io.BytesIO) and not self._store.take(values.nbytes):
+            held, self._file = self._file, self._store.file()
+            self._file.write(held.getbuffer())
+            self._store.give_back(held.tell())
+        self._file.write(values)
+
+    def finish(self) -> np.ndarray:
+        """The whole column; nothing can be appended any more."""
+        if isinstance(self._file, io.BytesIO):
+            flat = np.frombuffer(self._file.getbuffer(), self._dtype)
+        else:
+            with self._file as file:
+                file.flush()
+                flat = np.asarray(np.memmap(file, self._dtype, "r")) if file.tell() else np.empty(0, self._dtype)
+        return flat.reshape(-1, *self._shape)
+
+
+def fill(array: np.ndarray, stream: IO[bytes], advance: Callable[[int], object] = lambda num_bytes: None) -> int:
+    """Fills an array with a stream's bytes, as many as there are; returns how many are missing."""
+    due = memoryview(array).cast("B")
+    while due and (got := stream.readinto(due[:_READ_BYTES])):  # a decompressor holds what is asked for once more
+        due = due[got:]
+        advance(got)
+    return len(due)
+
+
+MEMORY = Store()

@@ -1,0 +1,188 @@
+"""An output directory that ends as a finished dataset or as it was.
+
+    with claim(output):
+        if finished(output) is None:
+            build(output, write_shards)
+
+Unfinished files lie in `.converting`, which doubles as the mark of our own leftovers: without it nothing is deleted.
+Shards that several commands write lie in `.parts` until the last one publishes them; these are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from trainer.base.errors import UserError
+from trainer.base.files import crc32c_of
+from trainer.base.manifest import FILE, Manifest
+
+PARTS = ".parts"
+PAGE = "dataset.html"
+_WORK = ".converting"
+_OURS = re.compile(
+    rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|index)|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}|\.converting|\.parts"
+)
+_LOCK_WAIT_S = 2.0  # the processes of a conversion that was killed end a moment after it
+
+
+@contextlib.contextmanager
+def claim(output: pathlib.Path, *, shared: bool = False) -> Iterator[None]:
+    """Makes the directory and keeps others from converting into it; a failure removes what was made.
+
+    Args:
+      output: The directory.
+      shared: Whether others may do so that ask for the same.
+
+    Raises:
+      UserError: If that is not possible, or an operating system error or want of memory ends the block.
+    """
+    made = [path for path in (output, *output.parents) if not path.exists()]
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with _locked(output, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+            yield
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            for path in made:
+                path.rmdir()
+        if isinstance(error, OSError):
+            raise UserError(f"cannot write --output {output}: {error.strerror or error}") from error
+        if isinstance(error, MemoryError):
+            raise UserError("out of memory; convert with less --memory-gb or fewer --processes") from error
+        raise
+
+
+@contextlib.contextmanager
+def _locked(directory: pathlib.Path, kind: int) -> Iterator[None]:
+    descriptor, deadline = os.open(directory, os.O_RDONLY), time.monotonic() + _LOCK_WAIT_S
+    try:
+        while True:
+            try:
+                # A lock of the kernel's ends with its processes, however they end.
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    message = f"another conversion is writing to --output {directory}; wait for it to end"
+                    raise UserError(message) from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def finished(output: pathlib.Path, *, parts: bool = False) -> Manifest | None:
+    """The manifest of the dataset there; None if there is nothing, or an unfinished conversion of ours.
+
+    Args:
+      output: The directory.
+      parts: Whether that conversion may be one in parts.
+
+    Raises:
+      UserError: If there is anything else.
+    """
+    names = {path.name for path in output.iterdir()}
+    if FILE in names:
+        return Manifest.load(output)
+    ours = names & {_WORK, PARTS}
+    if foreign := sorted(name for name in names if not ours or not _OURS.fullmatch(name)):
+        raise UserError(
+            f"--output {output} holds {foreign[0]!r}, which is not ours; choose an empty or a new directory"
+        )
+    if PARTS in names and not parts:
+        raise UserError(
+            f"--output {output} holds shards that --shard-range wrote; write the others, then --finish, or delete it"
+        )
+    return None
+
+
+def refuse_other(output: pathlib.Path, held: Mapping[str, object], wanted: Mapping[str, object]) -> None:
+    """Compares what decided the content of what is there with what is asked for.
+
+    Raises:
+      UserError: If any of the latter is not the same.
+    """
+    differing = [key for key in wanted if held.get(key) != wanted[key]]
+    if differing:
+        told = [key for key in wanted if key == "dataset" or key in differing]
+        old, new = (" ".join(f"{key}={str(values.get(key))[:80]}" for key in told) for values in (held, wanted))
+        raise UserError(
+            f"--output {output} holds another dataset ({old}; asked for is {new}); choose another directory or delete it"
+        )
+
+
+def verify(output: pathlib.Path, manifest: Manifest) -> None:
+    """Compares the files there with the checksums of their manifest.
+
+    Raises:
+      UserError: If one is missing or was changed.
+    """
+    for name, crc32c in _files(manifest):
+        if not intact(output / name, crc32c):
+            raise UserError(f"{output / name} is missing or damaged; delete the directory and convert again")
+
+
+def _files(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Names and CRC-32C of the shards and their indexes."""
+    for split in manifest.splits.values():
+        yield from split.checksums.items()
+
+
+def intact(path: pathlib.Path, crc32c: str) -> bool:
+    """Whether the file is there and has that CRC-32C."""
+    try:
+        return crc32c_of(path) == crc32c
+    except FileNotFoundError:
+        return False
+
+
+def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Manifest:
+    """Publishes the files that `write` puts into the directory it is given, the manifest last.
+
+    A failure of any kind removes them. Needs `finished(output) is None`.
+    """
+    work = output / _WORK
+    try:
+        discard(output)
+        work.mkdir()
+        manifest = write(work)
+        publish(work, output, manifest)
+    except BaseException:
+        discard(output)
+        raise
+    return manifest
+
+
+def publish(work: pathlib.Path, output: pathlib.Path, manifest: Manifest) -> None:
+    """Moves the manifest's files and the page, if in `work`, in the same file system, to `output`; the manifest is last."""
+    for name in (*(name for name, _ in _files(manifest)), PAGE):
+        if (path := work / name).exists():  # it may have been moved before a kill
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+            path.replace(output / name)
+    manifest.save(output)
+    tidy(output)
+
+
+def tidy(output: pathlib.Path) -> None:
+    """Deletes what a finished dataset does not need any more."""
+    for name in (_WORK, PARTS):
+        shutil.rmtree(output / name, ignore_errors=True)
+    for path in output.glob(f"{FILE}.*.tmp"):
+        path.unlink()
+
+
+def discard(output: pathlib.Path) -> None:
+    """Deletes what is ours, the manifest first."""
+    (output / FILE).unlink(missing_ok=True)
+    for path in output.iterdir():
+        if path.is_file() and _OURS.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+    shutil.rmtree(output / _WORK, ignore_errors=True)

@@ -1,0 +1,276 @@
+"""TFRecord files of `tf.train.Example` records with the same fields, assembled by NumPy without TensorFlow.
+
+    layout = Layout([Field(name="image", kind="bytes", num_bytes=784), Field(name="label", kind="int64", num_bytes=1)])
+    file = write("train.tfrecord", layout, {"image": images, "label": labels}, rows=[np.arange(100)])
+
+When every value has a fixed width, the records differ in the values and the checksum only: a template is copied and
+those bytes are filled in, many records at a time. Integers and lengths keep their width as varints with leading zero
+groups, which every protobuf parser accepts.
+
+Strings differ in length, and a padded one would be another value. So they come last, behind every fixed field, and
+are assembled with room for the longest of a chunk; then the bytes that nobody uses are dropped. Fixed fields thus lie
+at the same offset in every record, and where each record starts is written to an index beside the file.
+
+`trainer.base.framing` has what is around each payload.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Literal, Protocol
+
+import google_crc32c
+import numpy as np
+
+from components.convert.writing.byte_strings import Strings
+from components.convert.writing.wire_format import nested, varint_bytes, varints
+from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
+from trainer.base.manifest import HEAD_BYTES
+
+
+class Column(Protocol):
+    """Values of a field: an array, `Strings`, or whatever else reads those that it is asked for.
+
+    A column of strings also has `lengths`, the int64 [N] bytes of each, without reading any.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray | Strings:
+        """The values at the given positions."""
+
+
+_FOOTER = np.arange(-FOOTER_BYTES, 0)
+_CHUNK_BYTES = 1 << 20  # assembled at once: enough to hide NumPy's overhead, small enough for the cache
+# Feature.bytes_list = 1, .float_list = 2, .int64_list = 3
+_LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Field:
+    """One value of every record.
+
+    Attributes:
+      name: Its key in the Example.
+      kind: `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for one 32-bit number; `int64` for one integer as a
+        varint of `num_bytes`, which are 10 for a negative one; `string` for `Strings`.
+      num_bytes: Of the value; of a string at most.
+    """
+
+    name: str
+    kind: Literal["bytes", "float", "int64", "string"]
+    num_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class File:
+    """A file that was written: its records, its bytes, and in hexadecimal the CRC-32C of the file, of its first
+    `HEAD_BYTES`, and of its index if it has one.
+    """
+
+    examples: int
+    bytes: int
+    crc32c: str
+    head_crc32c: str
+    index_crc32c: str | None
+
+
+class Layout:
+    """Where each value lies in a record.
+
+    Attributes:
+      offsets: By name of a field that is no string, bytes from the start of the record (length header included) to the
+        value.
+      widths: By the same names, bytes of the value.
+      record_bytes: Length of a record with its framing; None if there are strings.
+      least_bytes: Length of a record whose strings are empty.
+      most_bytes: Length of a record whose strings are as long as can be.
+    """
+
+    def __init__(self, fields: Sequence[Field]):
+        fields = sorted(fields, key=lambda field: field.name)
+        self._fixed = [field for field in fields if field.kind != "string"]
+        self._strings = [_StringEntry(field) for field in fields if field.kind == "string"]
+        body, ends = b"", {}
+        for field in self._fixed:
+            values = nested(_LISTS[field.kind], nested(b"\x0a", bytes(field.num_bytes)))
+            body += nested(b"\x0a", nested(b"\x0a", field.name.encode()) + nested(b"\x12", values))
+            ends[field.name] = len(body)
+        self._length_bytes = varint_bytes(len(body) + sum(entry.most_bytes for entry in self._strings))
+        head = bytes(HEADER_BYTES) + b"\x0a" + bytes(self._length_bytes)
+        self._template = np.frombuffer(head + body, np.uint8)
+        self.offsets = {field.name: len(head) + ends[field.name] - field.num_bytes for field in self._fixed}
+        self.widths = {field.name: field.num_bytes for field in self._fixed}
+        self.least_bytes = len(head + body) + sum(len(entry.template) for entry in self._strings) + FOOTER_BYTES
+        self.record_bytes = None if self._strings else self.least_bytes
+        self.most_bytes = self.least_bytes + sum(entry.string_bytes for entry in self._strings)
+
+    def encode(self, columns: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:
+        """The records one after another, uint8, and int64 [N] where each of them ends.
+
+        Args:
+          columns: By field, its N values.
+
+        Raises:
+          ValueError: If an integer needs more than the `num_bytes` of its field.
+        """
+        count, fixed = len(next(iter(columns.values()))), len(self._template)
+        lengths = [columns[entry.name].lengths for entry in self._strings]
+        sizes = sum(lengths, np.full(count, self.least_bytes))
+        payloads = sizes - HEADER_BYTES - FOOTER_BYTES
+        records = np.empty((count, self._room(lengths)), np.uint8)
+        records[:, :fixed] = self._template
+        records[:, :HEADER_BYTES] = _headers(payloads)
+        after_length = HEADER_BYTES + 1 + self._length_bytes
+        records[:, HEADER_BYTES + 1 : after_length] = varints(sizes - FOOTER_BYTES - after_length, self._length_bytes)
+        for field in self._fixed:
+            offset, values = self.offsets[field.name], columns[field.name]
+            room = records[:, offset : offset + field.num_bytes]
+            if field.kind == "bytes" and values.ndim == 4 and not values.flags.c_contiguous:
+                # A channel at a time: NumPy itself would go through planes of channels three bytes at a time.
+                room = room.reshape(values.shape)
+                for channel in range(values.shape[-1]):
+                    room[..., channel] = values[..., channel]
+                continue
+            if field.kind == "int64":
+                values = varints(values, field.num_bytes)
+            elif field.kind == "float":
+                values = np.ascontiguousarray(values, "<f4").view(np.uint8)
+            room[:] = values.reshape(count, field.num_bytes)
+        ends = np.cumsum(sizes)
+        if self._strings:
+            used, start = np.ones(records.shape, bool), fixed
+            for entry in self._strings:
+                start += entry.fill(records[:, start:], used[:, start:], columns[entry.name])
+            records = records[used]
+            slices = map(slice, (ends - payloads - FOOTER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist())
+            records[ends[:, np.newaxis] + _FOOTER] = _footers(map(records.__getitem__, slices), count)
+        else:
+            records[:, -FOOTER_BYTES:] = _footers(records[:, HEADER_BYTES:-FOOTER_BYTES], count)
+        return records.reshape(-1), ends
+
+    def chunks(self, columns: Mapping[str, Column], rows: np.ndarray) -> Iterator[np.ndarray]:
+        """The rows in pieces that are assembled in about `_CHUNK_BYTES`, and in no more than twice that."""
+        lengths = [columns[entry.name].lengths[rows] for entry in self._strings]
+        start = 0
+        while start < len(rows):
+            step = _CHUNK_BYTES // self.least_bytes or 1
+            while step > 1 and step * self._room(part[start : start + step] for part in lengths) > 2 * _CHUNK_BYTES:
+                step //= 2
+            yield rows[start : start + step]
+            start += step
+
+    def _room(self, lengths: Iterable[np.ndarray]) -> int:
+        """Bytes for the longest record that strings of such lengths could make."""
+        return self.least_bytes + sum(int(part.max()) for part in lengths)
+
+
+class _StringEntry:
+    """A string's entry in the map of features, up to the string: its own length and those of what it is nested in.
+
+    Attributes:
+      name: Of the field.
+      template: The bytes before the string.
+      string_bytes: Of the string, at most.
+      most_bytes: Of the entry, at most.
+    """
+
+    def __init__(self, field: Field):
+        self.name = field.name
+        key = nested(b"\x0a", field.name.encode())
+        # All four lengths are of one width: enough for the string and what is around it.
+        self._width = width = varint_bytes(field.num_bytes + len(key) + 40)
+        gap = bytes(width)
+        template = b"\x0a" + gap + key
+        self._lengths = [1]
+        for tag in (b"\x12", _LISTS["bytes"], b"\x0a"):
+            self._lengths.append(len(template) + 1)
+            template += tag + gap
+        self.template = np.frombuffer(template, np.uint8)
+        self.string_bytes = field.num_bytes
+        self.most_bytes = len(template) + field.num_bytes
+
+    def fill(self, records: np.ndarray, used: np.ndarray, strings: Strings) -> int:
+        """Writes the entry to the start of each record and marks what is used there; returns how much is taken up."""
+        before, longest = len(self.template), int(strings.lengths.max())
+        records[:, :before] = self.template
+        for at in self._lengths:  # each says how much comes after it
+            after = at + self._width
+            records[:, at:after] = varints(before - after + strings.lengths, self._width)
+        end = before + longest
+        mask = np.arange(longest) < strings.lengths[:, np.newaxis]
+        used[:, before:end] = mask
+        records[:, before:end][mask] = strings.data
+        return end
+
+
+def write(
+    path: str | os.PathLike[str],
+    layout: Layout,
+    columns: Mapping[str, Column],
+    *,
+    rows: Iterable[np.ndarray],
+    index: str | os.PathLike[str] = os.devnull,
+    advance: Callable[[int], object] = lambda examples: None,
+) -> File:
+    """Writes rows of the columns as one file.
+
+    Args:
+      path: Of the file.
+      layout: Of its records.
+      columns: By field.
+      rows: Positions in the columns, in arrays of any length.
+      index: Of the file that says where records start, if they differ in length: little-endian int64 [examples + 1].
+      advance: Is told how many records were written, now and then.
+    """
+    examples, head = 0, google_crc32c.Checksum()
+    with open(path, "wb") as file, open(index, "wb") as index_file:
+        records, starts = _Hashed(file), _Hashed(index_file)
+        starts.write(np.zeros(1, "<i8"))
+        for chunk in (chunk for piece in rows for chunk in layout.chunks(columns, piece)):
+            encoded, ends = layout.encode({name: _take(column, chunk) for name, column in columns.items()})
+            if layout.record_bytes is None:
+                starts.write((records.bytes + ends).astype("<i8", copy=False))
+            head.update(encoded[: max(0, HEAD_BYTES - records.bytes)])
+            records.write(encoded)
+            examples += len(chunk)
+            advance(len(chunk))
+    return File(
+        examples=examples,
+        bytes=records.bytes,
+        crc32c=records.crc32c.hexdigest().decode(),
+        head_crc32c=head.hexdigest().decode(),
+        index_crc32c=None if layout.record_bytes else starts.crc32c.hexdigest().decode(),
+    )
+
+
+def _take(column: Column, rows: np.ndarray) -> np.ndarray | Strings:
+    if isinstance(column, np.ndarray) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return column[rows[0] : rows[-1] + 1]  # which copies nothing
+    return column[rows]
+
+
+class _Hashed:
+    """Counts and hashes what is written to a file."""
+
+    def __init__(self, file: IO[bytes]):
+        self._file, self.bytes, self.crc32c = file, 0, google_crc32c.Checksum()
+
+    def write(self, data: np.ndarray) -> None:
+        self._file.write(data)
+        self.crc32c.update(data)
+        self.bytes += data.nbytes
+
+
+def _headers(payloads: np.ndarray) -> np.ndarray:
+    """Lengths [N] of payloads as they stand before them, uint8 [N, 12]."""
+    lengths, which = np.unique(payloads.astype("<u8"), return_inverse=True)
+    columns = [part.view(np.uint8).reshape(len(lengths), -1) for part in (lengths, checksums(lengths, len(lengths)))]
+    return np.concatenate(columns, axis=1)[which]
+
+
+def _footers(payloads: Iterable[np.ndarray], count: int) -> np.ndarray:
+    """What stands behind each payload, uint8 [N, 4]."""
+    return checksums(payloads, count).view(np.uint8).reshape(count, FOOTER_BYTES)

@@ -1,0 +1,37 @@
+"""Runs a Python program of ours on a host, over ssh, without a copy of it there.
+
+Synopsis:
+
+    process = subprocess.Popen([*ssh_line, on_host(python)], stdin=subprocess.PIPE)
+    process.stdin.write(message("replica_agent.py", {"command": ["python", "-m", "trainer.task"]}))
+
+The program and its request travel over standard input: nothing needs to be quoted, and nobody reads it in a list of
+processes. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+_BOOT = "import sys; f = sys.stdin.buffer; exec(compile(f.read(int(f.readline())), 'training', 'exec'))"
+ANSWER = "training:"
+
+
+def on_host(python: str, otherwise: str = "python3") -> str:
+    """Command line for a host's shell: waits for `message` and runs it with `python`, or with what there is instead."""
+    script = f'p={shlex.quote(python)}; [ -x "$p" ] || p={shlex.quote(otherwise)}; exec "$p" -c {shlex.quote(_BOOT)}'
+    return f"exec sh -c {shlex.quote(script)}"
+
+
+def message(program: str, request: dict[str, Any]) -> bytes:
+    """What to write to the standard input of `on_host`: a file beside this one, and what to tell its `main`."""
+    source = Path(__file__).with_name(program).read_bytes()
+    return b"%d\n%s%s\n" % (len(source), source, json.dumps(request).encode())
+
+
+def answer(line: str) -> Any | None:
+    """What a program of ours says in this line, or None if the line is of something else, a login script for example."""
+    return json.loads(line[len(ANSWER) :]) if line.startswith(ANSWER) else None

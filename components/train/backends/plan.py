@@ -1,0 +1,143 @@
+"""The plan of a job on local client processes: every one of them, before any starts.
+
+A back end is a planner that makes a `Plan`; `supervisor.run(plan)` is the same for all. A replica's command is whatever
+runs it in the foreground: the program itself, `docker run ...`, `ssh host ...`.
+
+Synopsis:
+
+    plan = Plan(strategy="one_device", job_dir="jobs/a", log_dir="jobs/a/replicas", replicas=(
+        Replica(role="chief", index=0, command=("docker", "run", "--name", "a-chief-0", "image"), env={},
+                log="jobs/a/replicas/chief-0.log", cleanup=("docker", "rm", "--force", "a-chief-0")),
+    ))
+    print(plan.to_json())
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+from components.train.cluster.cluster_file import Cluster
+from trainer.base.errors import UserError
+
+# The names are those of `trainer.job_dir.journal`, whose import would take as long as the rest of the launcher's.
+STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"
+DEFAULT_IMAGE = "tfrecord-training:dev"  # what 'make image' builds
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Replica:
+    """One client process of the job.
+
+    Attributes:
+      role: `chief`, `worker`, `ps` or `evaluator`.
+      index: Among the replicas of its role, from 0.
+      command: Program and arguments. It ends when the replica ends, with its exit code (or 128+n).
+      env: Variables set on top of the launcher's own environment, which has TRAINER_ATTEMPT, the number of this start.
+      log: File that takes its standard output and error.
+      status: File on this machine in which the replica tells how it is (`trainer.job_dir.journal`); None if there is none.
+      stop: Command that asks the replica to save and end; without one the process group gets SIGTERM.
+      cleanup: Command that removes what is left when the process has ended, however that came about; before a restart,
+        at the end, and by the guard if the launcher itself was killed. It may run twice.
+    """
+
+    role: str
+    index: int
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    log: str
+    status: str | None = None
+    stop: tuple[str, ...] = ()
+    cleanup: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`worker/1`, as people read it."""
+        return f"{self.role}/{self.index}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A job as processes of this machine, in the order in which they start.
+
+    Attributes:
+      strategy: Decides who is restarted when a replica dies.
+      job_dir: Where the job keeps its state; one launcher at a time may work on it.
+      log_dir: Local directory of log and status files.
+      replicas: What to start.
+      setup: Commands to run one after another before that, with the job's lock held. What they write to standard error is
+        shown; if one fails, its last line there is the error and the job ends.
+      level: Command that has the replicas' machines start from the same checkpoints, where their disks are their own. It
+        runs before all start again, as those of `setup` do; if it fails, the job ends.
+      teardown: Command that undoes them once no replica is left, however the job ended; the guard runs it.
+      max_restarts: Bound on restarts after errors and, counted apart, after preemptions.
+      timeout_s: From the start of the replicas, whatever starts again, until all are told to stop; None is for ever.
+      reports: Whether the program is known to write status files: one that stays away too long is then judged frozen.
+      forks: Whether replicas that start again may be forked from a process that has TensorFlow loaded: all run
+        `python -m trainer.task` in this interpreter.
+      notes: How the machine was divided, for people.
+    """
+
+    strategy: str
+    job_dir: str
+    log_dir: str
+    replicas: tuple[Replica, ...]
+    setup: tuple[tuple[str, ...], ...] = ()
+    level: tuple[str, ...] = ()
+    teardown: tuple[str, ...] = ()
+    max_restarts: int = 5
+    timeout_s: int | None = None
+    reports: bool = True
+    forks: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def records_dir(self) -> str:
+        """Local directory of the launcher's own lock and journal."""
+        return records_dir(self.job_dir, self.log_dir)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the launcher's record says of it."""
+        return {
+            "strategy": self.strategy,
+            "log_dir": self.log_dir,
+            "replicas": [
+                {"replica": r.name, "log": os.path.abspath(r.log), "status": r.status and os.path.abspath(r.status)}
+                for r in self.replicas
+            ],
+            "max_restarts": self.max_restarts,
+            "timeout_s": self.timeout_s,
+            "reports": self.reports,
+            "notes": self.notes,
+        }
+
+    def to_json(self) -> str:
+        """The plan for people and golden files."""
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+
+def records_dir(job_dir: str, log_dir: str) -> str:
+    """The job directory itself if it is on this machine, else the directory of logs."""
+    return log_dir if "://" in job_dir else job_dir
+
+
+def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
+    """The trainer's flags with the cluster's strategy among them.
+
+    Raises:
+      UserError: If they name another strategy.
+    """
+    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    named.add_argument("--strategy")
+    strategy = named.parse_known_args(flags)[0].strategy
+    if strategy is None:
+        return [*flags, "--strategy", cluster.strategy]
+    if strategy != cluster.strategy:
+        raise UserError(
+            f"--strategy {strategy}: the cluster file says {cluster.strategy}; remove the flag or edit the file"
+        )
+    return list(flags)

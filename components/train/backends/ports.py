@@ -1,0 +1,78 @@
+"""Ports for a local cluster that no other launcher of this user takes at the same time.
+
+Synopsis:
+
+    with reserved(3) as ports:
+        ...  # start the cluster; the ports are free again when the block, or the process, ends
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainer.base.errors import UserError
+
+FIRST = 10_001
+# Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and locks must not.
+_LOCKS = Path("/tmp")
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_EPHEMERAL_DEFAULT = 32_768
+
+
+@contextlib.contextmanager
+def reserved(count: int) -> Iterator[tuple[int, ...]]:
+    """Yields `count` free ports, locked for other launchers until the block ends.
+
+    They lie below the range from which the system gives ports to outgoing connections: a replica binds its port
+    seconds after it was chosen, and until then a connection of any program could take one from that range.
+
+    Raises:
+      UserError: If there are not so many, or the lock files cannot be written.
+    """
+    directory = _LOCKS / f"training-ports-{os.getuid()}"
+    last = _last()
+    # Users start apart, as their locks do not see each other.
+    start = FIRST + os.getuid() * 997 % (last - FIRST + 1)
+    with contextlib.ExitStack() as locks:
+        try:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            candidates = itertools.chain(range(start, last + 1), range(FIRST, start))
+            ports = tuple(itertools.islice((port for port in candidates if _take(directory, port, locks)), count))
+        except OSError as error:
+            raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it") from None
+        if len(ports) < count:
+            raise UserError(f"{count} free ports between {FIRST} and {last} are needed, {len(ports)} were found")
+        yield ports
+
+
+def _last() -> int:
+    try:
+        first_ephemeral = int(_EPHEMERAL.read_text().split()[0])
+    except OSError:
+        first_ephemeral = _EPHEMERAL_DEFAULT
+    # Some machines give out nearly every port; then the usual range is as good as any.
+    return (first_ephemeral if first_ephemeral > FIRST + 1000 else _EPHEMERAL_DEFAULT) - 1
+
+
+def _take(directory: Path, port: int, locks: contextlib.ExitStack) -> bool:
+    """Locks `port` if no other launcher has and nothing listens there."""
+    descriptor = os.open(directory / str(port), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    with contextlib.ExitStack() as mine:
+        mine.callback(os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                return False
+        locks.push(mine.pop_all())
+    return True

@@ -1,0 +1,105 @@
+"""What the replicas of a job run: our trainer, or a program of the user's own.
+
+Synopsis:
+
+    ours = trainer_program(cluster, ["--data-dir", "data/digits", "--job-dir", "jobs/a", "--train-steps", "600"])
+    theirs = own_program("python -m mytrainer.task --epochs 3", code="src", job_dir="jobs/b", threads=2)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+
+from components.train.backends.plan import trainer_flags
+from components.train.cluster.cluster_file import Cluster
+from trainer import options
+from trainer.base.errors import UserError
+
+_THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+    """A command that every replica runs.
+
+    Attributes:
+      command: Program and arguments.
+      env: Variables that it needs.
+      job_dir: Where the job keeps its state.
+      reports: Whether it is known to write status files.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    job_dir: str
+    reports: bool
+
+
+def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
+    """`python -m trainer.task` with these flags, which are checked here and not by a replica some seconds later.
+
+    Raises:
+      UserError: If a flag is wrong or missing, or names another strategy than the cluster.
+    """
+    opts = trainer_options(cluster, flags)
+    command = (sys.executable, "-m", "trainer.task", *trainer_flags(cluster, flags))
+    return Program(command=command, env={}, job_dir=opts.job_dir, reports=True)
+
+
+def trainer_options(cluster: Cluster, flags: Sequence[str]) -> options.Options:
+    """What our trainer makes of these flags.
+
+    Raises:
+      UserError: As `trainer_program` does.
+    """
+    try:
+        return options.parse(trainer_flags(cluster, flags))
+    except UserError as error:
+        raise UserError(f"trainer flags, behind the '--': {error}") from None
+
+
+def own_command(line: str) -> list[str]:
+    """The words of a command of the user's own, as typed in a shell.
+
+    Raises:
+      UserError: If a quotation is not closed, or there is nothing.
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UserError(f"--command {line!r}: {error}; close the quotation") from None
+    if not words:
+        raise UserError("--command is empty; write for example --command 'python -m mytrainer.task'")
+    return words
+
+
+def own_program(
+    command: str, more: Sequence[str] = (), *, code: str | None, job_dir: str | None, threads: int
+) -> Program:
+    """A program of the user's own that reads TF_CONFIG.
+
+    Args:
+      command: As typed in a shell. `python` and `python3` are this interpreter.
+      more: Further arguments.
+      code: Directory to put on Python's path, if any.
+      job_dir: For logs and for the launcher's records; the program is not told of it.
+      threads: That TensorFlow is to use, as far as the program leaves it the choice.
+
+    Raises:
+      UserError: If the command cannot be understood, or a directory is missing.
+    """
+    words = own_command(command)
+    if not job_dir:
+        raise UserError("--command needs a place for logs; add --job-dir DIR before the '--'")
+    if words[0] in ("python", "python3"):
+        words[0] = sys.executable
+    env = {name: str(threads) for name in _THREADS}
+    if code:
+        if not os.path.isdir(code):
+            raise UserError(f"--code {code}: no such directory; name the one that holds your package")
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [os.path.abspath(code), os.environ.get("PYTHONPATH")]))
+    return Program(command=(*words, *more), env=env, job_dir=job_dir, reports=False)

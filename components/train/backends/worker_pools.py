@@ -1,0 +1,67 @@
+"""The Vertex plan: a cluster as the `worker_pool_specs` of a `CustomTrainingJobOp`.
+
+Ignored here: `scheduling`, which stands on the job and not on its pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from components.train.backends.plan import trainer_flags
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.quotas import check_region
+from trainer.base.errors import UserError
+from trainer.replicas.member import POOL_ROLES
+
+COMMAND = ("python", "-m", "trainer.task")
+
+
+def plan_vertex(
+    cluster: Cluster,
+    image: str,
+    args: Sequence[str],
+    *,
+    machines: bool = True,
+    region: str | None = None,
+    command: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """One worker pool spec per pool, in snake case and without a gap.
+
+    Nothing in it is zero or empty, as the pipeline launcher removes such entries: an empty pool would shift those
+    behind it into other roles.
+
+    Args:
+      cluster: What to run on.
+      image: Container image that holds the trainer.
+      args: The trainer's flags.
+      machines: Whether every pool must name a machine; a run on this machine needs none.
+      region: Where the job will run, if that is known; it must have the GPUs.
+      command: A program of the user's own in place of the trainer; it gets `args` as they are.
+
+    Raises:
+      UserError: If a pool has no machine and must have one, or the region lacks a GPU.
+    """
+    if region:
+        check_region(cluster, region)
+    flags = list(args) if command else trainer_flags(cluster, args)
+    roles = ",".join(cluster.pools)
+    specs = []
+    for role, pool in cluster.pools.items():
+        if machines and not pool.machine:
+            raise UserError(f"{role}: Vertex needs a machine type; add 'machine: n1-standard-4' to {role}")
+        machine: dict[str, Any] = {"machine_type": pool.machine} if pool.machine else {}
+        if pool.accelerator:
+            machine |= {"accelerator_type": pool.accelerator.type, "accelerator_count": pool.accelerator.count}
+        container = {
+            "image_uri": image,
+            "command": list(command or COMMAND),
+            **({"args": list(flags)} if flags else {}),
+            "env": [{"name": POOL_ROLES, "value": roles}],  # Vertex numbers its pools; this names them.
+        }
+        spec = {"machine_spec": machine} if machine else {}
+        spec |= {"replica_count": pool.replicas, "container_spec": container}
+        if cluster.disk:
+            spec["disk_spec"] = {"boot_disk_type": cluster.disk.type, "boot_disk_size_gb": cluster.disk.size_gb}
+        specs.append(spec)
+    return specs

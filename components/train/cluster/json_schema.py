@@ -1,0 +1,27 @@
+"""The cluster file's JSON Schema, for editors: `python -m components.train.cluster.json_schema > clusters/cluster.schema.json`.
+
+It knows keys, types, ranges and names. Which machine takes which GPUs, and what each strategy needs, only the launcher
+checks.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import schema
+
+
+def cluster_schema() -> dict[str, Any]:
+    """Made of the same description that reads the file."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Cluster file",
+        "description": "What a training job runs on; docs/CLUSTERS.md says more.",
+        **schema(Cluster),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(cluster_schema(), indent=2))

@@ -1,0 +1,106 @@
+"""What `--cluster` names, before it is a cluster: a file of ours, one of AI Platform, or a scale tier.
+
+Synopsis:
+
+    source = read("config.yaml")  # or read("STANDARD_1")
+    source.values  # as our own cluster file would say it
+    for note in source.notes: print(note)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.train.cluster import ai_platform
+from components.train.cluster.notes import Note
+from components.train.cluster.scale_tiers import CUSTOM, LEGACY_MACHINES, LEGACY_TPU, TIERS
+from trainer.base.errors import UserError, unknown
+from trainer.base.strict_yaml import parse
+
+_NAMES = (*TIERS, CUSTOM, *LEGACY_MACHINES, LEGACY_TPU)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """What was named.
+
+    Attributes:
+      name: Path or tier, as it was given.
+      kind: What it is, for people.
+      values: The content of a cluster file; unchecked if it was read from one.
+      notes: What was translated, replaced or left out on the way.
+      region: That it names.
+      args: Flags of the trainer, that it names.
+      job_dir: That it names.
+      ours: Whether it is a cluster file of ours, which names its strategy.
+    """
+
+    name: str
+    kind: str
+    values: Any
+    notes: tuple[Note, ...] = ()
+    region: str | None = None
+    args: tuple[str, ...] = ()
+    job_dir: str | None = None
+    ours: bool = False
+
+
+def read(name: str | Path) -> Source:
+    """Reads a file, or expands the name of a tier or legacy machine.
+
+    Raises:
+      UserError: If there is no such file or tier, or it cannot be read or translated.
+    """
+    name = str(name)
+    if not os.path.lexists(name) and (tier := _tier(name)):
+        return _translated(name, f"AI Platform's {'scale tier' if tier in TIERS else 'machine'} {tier}", _custom(tier))
+    values = parse_file(name)
+    if ai_platform.is_one(values):
+        return _translated(name, "AI Platform trainingInput", values)
+    return Source(name=name, kind="cluster file", values=values, ours=True)
+
+
+def parse_file(name: str) -> Any:
+    """The content of a YAML file.
+
+    Raises:
+      UserError: If it is missing, cannot be read, or is not YAML.
+    """
+    path = Path(name)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        near = [str(each) for each in path.parent.glob("*.yaml")]
+        if path.suffix or os.sep in name:
+            raise unknown("cluster file", name, near) from None
+        raise unknown("cluster file or scale tier", name, [*near, *_NAMES]) from None
+    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+        raise UserError(f"cluster file {name}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        return parse(data)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+
+
+def _tier(name: str) -> str | None:
+    """The known name that `name` means: gcloud wrote `basic-gpu` for `BASIC_GPU`."""
+    written = name.replace("-", "_")
+    return next((each for each in (written.upper(), written.lower()) if each in _NAMES), None)
+
+
+def _custom(tier: str) -> Mapping[str, Any]:
+    if tier in LEGACY_MACHINES or tier == LEGACY_TPU:
+        return {"trainingInput": {"scaleTier": CUSTOM, "masterType": tier}}
+    return {"trainingInput": {"scaleTier": tier}}
+
+
+def _translated(name: str, kind: str, document: Any) -> Source:
+    try:
+        found = ai_platform.translate(document)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    return Source(name=name, kind=kind, **vars(found))

@@ -1,0 +1,165 @@
+"""What a cluster means in full, for people: `python -m components.train --cluster X --explain`.
+
+Synopsis:
+
+    explain(source, cluster, specs, region="us-central1")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from components.train.backends.cluster_spec import misnamed, vertex_environments
+from components.train.backends.processes import plan_processes, port_count
+from components.train.backends.program import Program
+from components.train.backends.resources import divide
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import Source
+from components.train.cluster.machines import AS_OF, offered
+from components.train.cluster.quotas import quota_warnings
+from trainer.base.machine import usable_cores
+
+_MEANING = {
+    "one_device": "one replica trains on one device",
+    "mirrored": "one replica trains on all GPUs of its machine, every step together",
+    "multi_worker_mirrored": "chief and workers compute every step together and add up their gradients",
+    "parameter_server": "workers train each at its own pace on variables that the parameter servers hold; the chief "
+    "hands out the work",
+}
+_FIRST_PORT = 10_001
+_PLAIN_WIDTH = 200
+
+
+def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]], region: str) -> None:
+    """Prints it to standard output: with colours on a terminal, plain text elsewhere.
+
+    Args:
+      source: What the cluster was read from.
+      cluster: What it says.
+      specs: The worker pools on Vertex AI; empty if not every pool names a machine.
+      region: Where they would be.
+    """
+    console = Console(soft_wrap=True)
+    if not console.is_terminal:
+        console = Console(width=_PLAIN_WIDTH, soft_wrap=True)
+    page = _Page(console)
+    page.say(f"{source.name}: {source.kind}")
+    page.say(f"strategy {cluster.strategy}: {_MEANING[cluster.strategy]}")
+    schedule = cluster.scheduling
+    limit = f"told to save and end after {schedule.timeout_s} s" if schedule.timeout_s else "no time limit of its own"
+    page.say(f"scheduling {schedule.strategy}, {limit}, at most {schedule.max_restarts} restarts after errors")
+    if cluster.disk:
+        page.say(f"disk of each replica: {cluster.disk.size_gb} GB {cluster.disk.type}")
+    page.head("Pools")
+    console.print(_pools(cluster, boxed=console.is_terminal))
+    if source.notes:
+        page.head("Translated")
+        page.list(f"{'REPLACED ' if note.changes else ''}{note}" for note in source.notes)
+    if not source.ours:
+        page.head("The same as a cluster file")
+        page.say(yaml.safe_dump(_brief(cluster), sort_keys=False, default_flow_style=None, width=110).rstrip())
+    _local(page, cluster)
+    _vertex(page, cluster, specs, region)
+
+
+class _Page:
+    """Text without markup: what users wrote may hold brackets."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def head(self, text: str) -> None:
+        self._console.print(f"\n{text}", style="bold", markup=False, highlight=False)
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def list(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.say(f"- {line}")
+
+
+def _pools(cluster: Cluster, boxed: bool) -> Table:
+    table = Table(box=Table().box if boxed else None, pad_edge=False)
+    for name in ("pool", "replicas", "machine", "vCPUs", "memory GB", "GPUs"):
+        table.add_column(name, justify="left" if name in ("pool", "machine", "GPUs") else "right", no_wrap=True)
+    vcpus, memory_gb, gpus = 0, 0.0, {}
+    for role, pool in cluster.pools.items():
+        machine = offered()[pool.machine] if pool.machine else None
+        vcpus += machine.vcpus * pool.replicas if machine else 0
+        memory_gb += machine.memory_gb * pool.replicas if machine else 0
+        gpu = pool.accelerator
+        if gpu:
+            gpus[gpu.type] = gpus.get(gpu.type, 0) + gpu.count * pool.replicas
+        table.add_row(
+            role,
+            str(pool.replicas),
+            pool.machine or "this machine",
+            str(machine.vcpus) if machine else "",
+            f"{machine.memory_gb:g}" if machine else "",
+            f"{gpu.count} x {gpu.type}" if gpu else "",
+        )
+    total = ", ".join(f"{count} x {gpu}" for gpu, count in gpus.items()) or "none"
+    table.add_section()
+    table.add_row("in all", str(cluster.replicas), "", str(vcpus or ""), f"{memory_gb:g}" if vcpus else "", total)
+    return table
+
+
+def _brief(cluster: Cluster) -> dict[str, Any]:
+    """The cluster file without what is the default anyway."""
+    values = cluster.to_dict()
+    for role, pool in cluster.pools.items():
+        if pool.replicas == 1 and role in ("chief", "evaluator"):
+            del values[role]["replicas"]
+    values["scheduling"] = {"timeout": timeout} if (timeout := values["scheduling"].get("timeout")) else {}
+    return {key: value for key, value in values.items() if value or key in cluster.pools}
+
+
+def _local(page: _Page, cluster: Cluster) -> None:
+    page.head("On this machine (--backend process)")
+    if cluster.replicas == 1:
+        page.say("one process; TF_CONFIG is not set")
+        return
+    ports = range(_FIRST_PORT, _FIRST_PORT + port_count(cluster))
+    program = Program(command=(), env={}, job_dir="", reports=True)
+    division = divide(cluster, cores=usable_cores(), gpus=())
+    plan = plan_processes(cluster, program, log_dir="", ports=ports, division=division)
+    page.say(f"{cluster.replicas} processes; the ports are examples")
+    _configs(page, "TF_CONFIG", {replica.name: replica.env["TF_CONFIG"] for replica in plan.replicas})
+
+
+def _vertex(page: _Page, cluster: Cluster, specs: Sequence[Mapping[str, Any]], region: str) -> None:
+    page.head(f"On Vertex AI in {region} (--backend vertex; tables of {AS_OF})")
+    if not specs:
+        roles = [role for role, pool in cluster.pools.items() if not pool.machine]
+        page.say(f"not without a machine type; add for example 'machine: n1-standard-4' to {', '.join(roles)}")
+        return
+    page.list(f"WARNING {text}" for text in quota_warnings(cluster, region))
+    environments = dict(vertex_environments(cluster))
+    if cluster.replicas == 1:
+        page.say("TF_CONFIG is not set for a single replica")
+    else:
+        _configs(page, "TF_CONFIG", {name: each["TF_CONFIG"] for name, each in environments.items()})
+    if wrong := misnamed(cluster):
+        page.say(
+            f"Vertex AI's TF_CONFIG gives {' and '.join(wrong)} another role, by position; our trainer goes by CLUSTER_SPEC "
+            "and TRAINER_POOL_ROLES instead, and so must a program of yours"
+        )
+    _configs(page, "CLUSTER_SPEC", {name: each["CLUSTER_SPEC"] for name, each in environments.items()})
+    page.say("worker_pool_specs:")
+    page.say(json.dumps(list(specs), indent=2))
+
+
+def _configs(page: _Page, variable: str, texts: Mapping[str, str]) -> None:
+    """One variable of all replicas: what they have in common once, then the task of each."""
+    values = {name: json.loads(text) for name, text in texts.items()}
+    common = {key: value for key, value in next(iter(values.values())).items() if key != "task"}
+    page.say(f'{variable} = {json.dumps(common)[:-1]}, "task": TASK}} with the TASK of')
+    for name, value in values.items():
+        page.say(f"  {name:<12}{json.dumps(value['task'])}")

@@ -1,0 +1,146 @@
+"""Looks at and ends a job of this machine: what `--status JOB_DIR` and `--stop JOB_DIR` do.
+
+It knows only the job's directory: the launcher's lock tells who runs it, the launcher's journal what happened, the
+replicas' status files how they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from typing import Any
+
+from components.train.console.view import Row, table
+from components.train.supervision import job_lock
+from components.train.supervision.health import Vitals
+from components.train.supervision.job_lock import Fate
+from components.train.supervision.launcher_log import Event, in_words, last_run
+from components.train.supervision.reaper import LIMIT_S
+from trainer.base.errors import UserError
+
+_POLL_S = 0.1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Status:
+    """A job as its directory shows it.
+
+    Attributes:
+      state: `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
+      pid: Of the launcher, while it runs.
+      host: That this is a process of.
+      since: Its start, in seconds since the epoch.
+      ended: Its end likewise; None while it runs or when it was killed.
+      exit_code: Of the launcher, once it ended.
+      restarts: After errors and after preemptions.
+      rows: The replicas.
+      last: The newest word of the launcher, for people.
+    """
+
+    state: str
+    pid: int | None
+    host: str | None
+    since: float
+    ended: float | None
+    exit_code: int | None
+    restarts: dict[str, int]
+    rows: tuple[Row, ...]
+    last: tuple[str, ...]
+
+
+def status(job_dir: str) -> Status:
+    """Reads the state of the newest launcher of a job directory (or, for a remote one, of its log directory).
+
+    Raises:
+      UserError: If none ever ran there.
+    """
+    holder, events = job_lock.holder(job_dir), last_run(job_dir)
+    if not events:
+        raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
+    start, last = events[0], events[-1]
+    ended = last["event"] == "end"
+    state = _outcome(last) if ended else "running" if holder else "killed"
+    if holder and holder.since > start["time"]:
+        state = "starting"  # Another that has not written anything yet.
+    restarts = next((e for e in reversed(events) if e["event"] == "restart"), {"errors": 0, "preemptions": 0})
+    words = next((words for event in reversed(events) if (words := in_words(event))), [])
+    known = holder is not None and holder.fate is not Fate.UNKNOWN
+    return Status(
+        state=state,
+        pid=holder.pid if holder else None,
+        host=holder.host if holder else None,
+        since=start["time"],
+        ended=last["time"] if ended else None,
+        exit_code=last["exit_code"] if ended else None,
+        restarts={kind: restarts[kind] for kind in ("errors", "preemptions")},
+        rows=tuple(_row(replica, events, running=bool(holder), known=known) for replica in start["replicas"]),
+        last=tuple(words),
+    )
+
+
+def show(job_dir: str, form: str | None) -> int:
+    """Prints the status, as JSON if `form` says so. Returns 0."""
+    found = status(job_dir)
+    if form == "json":
+        print(json.dumps(dataclasses.asdict(found)))
+        return 0
+    from rich.console import Console
+
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
+    text = f"{found.state}, process {found.pid} of {found.host}" if found.pid else found.state
+    text += f", started {since}"
+    if found.ended is not None:
+        text += f", took {found.ended - found.since:.1f} s, exit code {found.exit_code}"
+    print(f"{text}; restarts after errors: {found.restarts['errors']}, preemptions: {found.restarts['preemptions']}")
+    Console(soft_wrap=True).print(table(found.rows))
+    print("\n".join(found.last))
+    return 0
+
+
+def stop(job_dir: str) -> int:
+    """Tells the launcher to stop, waits until nothing of the job is left, and says what happened. Returns 0.
+
+    Raises:
+      UserError: If no job is running there, or its launcher cannot be known from here or does not go.
+    """
+    holder = job_lock.holder(job_dir)
+    if not holder:
+        raise UserError(f"{job_dir}: nothing is running here; the last that did is {status(job_dir).state}")
+    if holder.fate is Fate.UNKNOWN:
+        raise UserError(
+            f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from here; run the same command there"
+        )
+    print(f"stopping {holder.name}; its replicas save first", flush=True)
+    holder.terminate()
+    gone_at = None
+    while job_lock.holder(job_dir) == holder:
+        if holder.fate is Fate.GONE:
+            gone_at = gone_at or time.monotonic()
+            if time.monotonic() > gone_at + LIMIT_S:
+                raise UserError(f"{job_dir}: {holder.name} has ended, and its guard holds the job still; end that")
+        time.sleep(_POLL_S)
+    found = status(job_dir)
+    steps = [row.step for row in found.rows if row.step is not None]
+    at = f" at step {max(steps)}" if steps else ""
+    print(f"{found.state}{at}, exit code {found.exit_code}")
+    return 0
+
+
+def _outcome(end: Event) -> str:
+    if end["exit_code"] == 0:
+        return "done"
+    return "failed" if "replica" in end or end["exit_code"] == 2 else "stopped"
+
+
+def _row(replica: dict[str, Any], events: list[Event], *, running: bool, known: bool) -> Row:
+    name = replica["replica"]
+    own = [event for event in events if event.get("replica") == name and event["event"] in ("up", "down")]
+    up = next((event for event in reversed(own) if event["event"] == "up"), {"attempt": 0, "pid": 0})
+    runs = running and bool(own) and own[-1]["event"] == "up"
+    vitals = Vitals(replica["status"], up["pid"] if known else 0, 0.0)
+    vitals.look(0.0)
+    if runs:
+        return vitals.row(name, vitals.phase or "running", up["attempt"])
+    ending = f"ended: {own[-1]['ending']}" if own and own[-1]["event"] == "down" else "ended"
+    return Row(replica=name, state=ending, restarts=up["attempt"], step=vitals.step)

@@ -1,0 +1,141 @@
+"""How a replica is: what its status file says, and whether it shows signs of life.
+
+Synopsis:
+
+    vitals = Vitals("jobs/a/replicas/worker-1.status.json", process.pid, started=time.monotonic())
+    vitals.look(time.monotonic())
+    if why := vitals.frozen(time.monotonic(), limits, reports=True): ...
+
+A program that writes status files (`trainer.job_dir.journal`) is frozen when it has not come up in time, or has written none for
+longer than its phase can take. One that never does is not judged by them. A process that was stopped (SIGSTOP) is
+frozen whatever it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+from components.train.console.view import Row
+
+# The longest that a phase of ours goes without a word, with room to spare: a first call compiles, reading checks the
+# whole dataset, and replicas wait for each other (--start-timeout-s, 600 s) and then name the missing themselves.
+# A server beats by itself, so its silence says that its process does not run at all; one whose TensorFlow hangs is noticed
+# by the chief's silence. Phases that are not here (the end, those of other programs) may be silent for ever.
+_SILENCE_S = {
+    "starting": 900.0,
+    "serving": 60.0,
+    "training": 300.0,
+    "saving": 600.0,
+    "evaluating": 1800.0,
+    "exporting": 600.0,
+    "waiting": 120.0,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long a sign of life may stay away.
+
+    Attributes:
+      start_s: From the start to the first status; an import of TensorFlow has been seen to take 43 s.
+      silence_s: From one status to the next, by phase.
+      stopped_s: That a process may be stopped.
+    """
+
+    start_s: float = 120.0
+    silence_s: Mapping[str, float] = dataclasses.field(default_factory=_SILENCE_S.copy)
+    stopped_s: float = 5.0
+
+
+class Vitals:
+    """What is known of one start of a replica.
+
+    Attributes:
+      state: The last status: `phase`, `step`, `examples_per_s`, `memory` and more; empty before the first.
+      changed: Monotonic time of the last status, or of the start.
+    """
+
+    def __init__(self, path: str | None, pid: int, started: float):
+        self.state: Mapping[str, Any] = {}
+        self.changed = started
+        self._path = path
+        self._version: tuple[int, int] | None = None
+        self._stopped_since: float | None = None
+        self._process: psutil.Process | None = None
+        with contextlib.suppress(psutil.Error):
+            self._process = psutil.Process(pid)
+
+    def look(self, now: float) -> None:
+        """Reads the status file if it is another than before, and whether the process is stopped."""
+        if not self.stopped:
+            self._stopped_since = None
+        elif self._stopped_since is None:
+            self._stopped_since = now
+        if not self._path:
+            return
+        # It may be missing, or not whole if the program does not replace it as ours does.
+        with contextlib.suppress(OSError, ValueError):
+            stat = os.stat(self._path)
+            version = stat.st_mtime_ns, stat.st_ino
+            if version != self._version:
+                with open(self._path, encoding="utf-8") as file:
+                    state = json.load(file)
+                if isinstance(state, dict) and isinstance(state.get("step"), int):
+                    self.state, self.changed, self._version = state, now, version
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the process does not run because of SIGSTOP."""
+        with contextlib.suppress(psutil.Error):
+            return self._process is not None and self._process.status() == psutil.STATUS_STOPPED
+        return False
+
+    @property
+    def phase(self) -> str:
+        """What it is doing; empty before the first status."""
+        return str(self.state.get("phase", ""))
+
+    @property
+    def step(self) -> int | None:
+        """The step it is at; None before it trains."""
+        return None if self.phase in ("", "starting", "serving") else self.state["step"]
+
+    @property
+    def memory(self) -> int | None:
+        """Resident bytes, of its process where it does not say."""
+        if memory := self.state.get("memory"):
+            return memory
+        with contextlib.suppress(psutil.Error):
+            return self._process.memory_info().rss if self._process else None
+        return None
+
+    def row(self, name: str, state: str, restarts: int) -> Row:
+        """A row of the view for a replica that runs."""
+        speed = self.state.get("examples_per_s")
+        return Row(
+            replica=name, state=state, restarts=restarts, step=self.step, examples_per_s=speed, memory=self.memory
+        )
+
+    def frozen(self, now: float, limits: Limits, *, reports: bool) -> str:
+        """Why it is to be taken for frozen at monotonic time `now`, or nothing.
+
+        Args:
+          now: In seconds.
+          limits: To judge by.
+          reports: Whether the program is known to write status files.
+        """
+        if self._stopped_since is not None and now - self._stopped_since >= limits.stopped_s:
+            return f"stopped for {now - self._stopped_since:.0f} s"
+        silent_s = now - self.changed
+        if not self.state:
+            return f"not up after {silent_s:.0f} s" if reports and silent_s >= limits.start_s else ""
+        if silent_s >= limits.silence_s.get(self.phase, float("inf")):
+            return f"no sign of life for {silent_s:.0f} s while {self.phase}"
+        return ""

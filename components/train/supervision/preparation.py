@@ -1,0 +1,60 @@
+"""Runs the commands that prepare a job: a network for its containers, code and data for its hosts."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from components.train.console.view import Live, Plain
+from components.train.supervision.reaper import MARK
+from components.train.supervision.signals import STOPPING
+from trainer.base.errors import UserError
+
+
+def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket, view: Plain | Live) -> int | None:
+    """Runs one after another and shows the lines that they write to standard error.
+
+    Args:
+      commands: To run.
+      mark: By which the guard finds what is left of them.
+      signals: Gets the number of each signal to this process.
+      view: Shows the lines, as those of `setup`.
+
+    Returns:
+      The number of a signal that told this process to stop meanwhile, if one did.
+
+    Raises:
+      UserError: If one fails; its last line says why.
+    """
+    for command in commands:
+        environ = {**os.environ, MARK: mark}
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, env=environ, start_new_session=True, **streams) as process:
+            number, last = _watch(process, signals, view)
+        if number:
+            return number
+        if process.returncode:
+            raise UserError(last.removeprefix("error: "))
+    return None
+
+
+def _watch(process: subprocess.Popen[bytes], signals: socket.socket, view: Plain | Live) -> tuple[int | None, str]:
+    """Returns at its end, with its last line, or at a signal, having killed it."""
+    rest, last = b"", ""
+    while True:
+        ready = select.select([process.stderr, signals], [], [])[0]
+        for number in signals.recv(64) if signals in ready else b"":
+            if number in STOPPING:
+                os.killpg(process.pid, signal.SIGKILL)
+                return number, last
+        if process.stderr in ready:
+            if not (chunk := os.read(process.stderr.fileno(), 65_536)):
+                return None, last
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if not (last := line.decode("utf-8", "replace")).startswith("error: "):
+                    view.lines("setup", [last])

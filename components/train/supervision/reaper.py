@@ -1,0 +1,155 @@
+"""Removes all that is left of a job once its launcher is gone, whatever ended it.
+
+Synopsis:
+
+    with guarding(hold=lock_descriptor) as guard:
+        guard.expect(replica)
+        subprocess.Popen(replica.command, env={**os.environ, MARK: guard.mark(replica.name, 0)})
+        ...
+        guard.forget(replica)  # its cleanup is done
+
+The guard is a process of its own, since in a launcher that gets SIGKILL nothing runs any more. It waits for the end of
+a pipe that only the launcher holds open. Then it kills every process that carries the job's mark in its environment:
+children inherit it, so this finds those that left the process group or the session too, as `timeout` and daemons do.
+(Jenkins' ProcessTreeKiller looks for processes in the same way.) Last it runs the cleanup commands that the launcher
+has not, for what runs elsewhere: containers, processes of other machines; and it deletes the job's temporary directory,
+since TensorFlow leaves files in it when its process is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from components.train.backends.plan import Replica
+
+MARK = "TRAINER_RUN"
+CLEANUP_S = 30.0
+_KILL_S = 10.0
+LIMIT_S = _KILL_S + 2 * CLEANUP_S + 5.0  # Of all that a guard does: killing, cleanups, the job's own, and its files.
+_JOB = ""
+
+
+class Guard:
+    """The launcher's end of the guard.
+
+    Attributes:
+      token: The job's mark; those of its replicas begin with it.
+      scratch: Directory for the temporary files of the replicas.
+    """
+
+    def __init__(self, hold: Sequence[int]):
+        """Starts the guard; it keeps the descriptors in `hold` open until its work is done."""
+        self.token = f"{os.getpid()}-{time.time_ns()}"
+        self.scratch = tempfile.mkdtemp(prefix="training-")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", __file__, self.token, self.scratch],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # Not with the mark of a job that this launcher may itself be part of.
+            env={name: value for name, value in os.environ.items() if name != MARK},
+            start_new_session=True,
+            pass_fds=hold,
+        )
+
+    def mark(self, name: str, attempt: int) -> str:
+        """What the processes of one start of a replica carry as `MARK`."""
+        return f"{self.token}:{name}:{attempt}"
+
+    def expect(self, replica: Replica) -> None:
+        """From now on the replica's cleanup has to be done."""
+        if replica.cleanup:
+            self._tell(replica.name, replica.cleanup)
+
+    def forget(self, replica: Replica) -> None:
+        """The replica's cleanup was done."""
+        self._tell(replica.name, ())
+
+    def expect_end(self, teardown: Sequence[str]) -> None:
+        """What is to be done at the job's end, after the cleanups of its replicas."""
+        self._tell(_JOB, teardown)
+
+    def end(self) -> None:
+        """Lets it do its work, and waits for it."""
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _tell(self, name: str, command: Sequence[str]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # It was killed; the launcher still does its own part.
+            self._process.stdin.write(json.dumps([name, command]).encode() + b"\n")
+            self._process.stdin.flush()
+
+
+@contextlib.contextmanager
+def guarding(hold: Sequence[int] = ()) -> Iterator[Guard]:
+    """When the block, or this process, ends, nothing that was marked stays behind."""
+    guard = Guard(hold)
+    try:
+        yield guard
+    finally:
+        guard.end()
+
+
+def kill_marked(*marks: str) -> None:
+    """SIGKILLs the processes with one of these marks, or one below it, until none is left, for at most 10 s."""
+    beginnings = tuple(f"{mark}:" for mark in marks)
+    give_up = time.monotonic() + _KILL_S
+    clean = 0
+    # Twice: a process in the middle of exec has no environment.
+    while clean < 2 and time.monotonic() < give_up:
+        found = [process for process in psutil.process_iter() if f"{_mark(process)}:".startswith(beginnings)]
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(found, timeout=0.1)
+        clean = 0 if found else clean + 1
+
+
+def _mark(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(MARK)
+    except (psutil.Error, OSError):
+        return None  # Gone, or another user's.
+
+
+def _main(token: str, scratch: str) -> None:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    cleanups = dict(json.loads(line) for line in sys.stdin.buffer if line.endswith(b"\n"))
+    kill_marked(token)
+    teardown = cleanups.pop(_JOB, ())
+    _run(cleanups.values())
+    _run([teardown])
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _run(commands: Iterable[Sequence[str]]) -> None:
+    """Runs them at the same time, for at most 30 s."""
+    running = []
+    for command in filter(None, commands):
+        with contextlib.suppress(OSError):
+            running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
+    give_up = time.monotonic() + CLEANUP_S
+    for process in running:
+        try:
+            process.wait(max(0.0, give_up - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

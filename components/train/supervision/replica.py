@@ -1,0 +1,233 @@
+"""One replica as a process: started, read, told to stop, cleaned up after."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from components.train.backends.plan import ATTEMPT, Replica
+from components.train.console.view import Row
+from components.train.supervision.health import Vitals
+from components.train.supervision.reaper import MARK, Guard
+from components.train.supervision.template import Template
+from trainer.base.errors import UserError
+from trainer.replicas.member import POOL_ROLES
+
+TAIL_LINES = 20
+_CHUNK_BYTES = 65_536
+_CHUNKS_AT_ONCE = 16  # As much as a pipe can hold (1 MiB), and no more, lest one replica's flood starve the others.
+# A progress bar ends its lines with a carriage return alone; one at the end of a chunk may be half of CR LF.
+_LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")
+# What a launcher above this one, a Vertex replica say, told this process about itself is not for its replicas.
+_ROLE_VARIABLES = ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES)
+_FLAGS = 3  # What is before them: python -m trainer.task.
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_SIGKILL = ctypes.c_ulong(signal.SIGKILL)
+# Of a death that says nothing else and that nobody would guess.
+_CAUSE = {signal.SIGBUS: " (a file that it had mapped into memory was cut short, or its disk is full)"}
+
+
+class Child:
+    """A start of a replica.
+
+    Attributes:
+      replica: What was planned.
+      attempt: Number of this start, from 0.
+      process: Its process, leader of a session and process group of its own.
+      exit_code: As a shell has it, 128+n after signal n; None while it runs.
+      frozen: Why it was taken for frozen and killed, if it was.
+      closed: Whether it has closed its output.
+      tail: Its last lines.
+      vitals: What it tells of itself.
+      started: Monotonic time in seconds.
+      cleaner: The cleanup after its end, while that runs.
+    """
+
+    def __init__(self, replica: Replica, attempt: int, guard: Guard, template: Template | None = None):
+        """Starts it; if it can be, from the template.
+
+        Raises:
+          UserError: If its log cannot be written or its command cannot be started.
+        """
+        self.replica, self.attempt = replica, attempt
+        self.exit_code: int | None = None
+        self.frozen = ""
+        self.closed = False
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self.started = time.monotonic()
+        self.cleaner: subprocess.Popen[bytes] | None = None
+        self._guard = guard
+        self._rest = b""
+        self._term_at = self._kill_at = math.inf
+        self._signalled: set[int] = set()
+        self._environ = {name: value for name, value in os.environ.items() if name not in _ROLE_VARIABLES}
+        self._environ |= {"TMPDIR": guard.scratch, **replica.env, ATTEMPT: str(attempt)}
+        self._environ[MARK] = guard.mark(replica.name, attempt)
+        if replica.status:
+            Path(replica.status).unlink(missing_ok=True)  # What an earlier start said of itself is not about this one.
+        try:
+            # Appended: the log of a resumed job goes on where it was.
+            self._log = open(replica.log, "ab")  # noqa: SIM115
+        except OSError as error:
+            raise UserError(f"{replica.name}: cannot write {replica.log}: {error.strerror}") from None
+        guard.expect(replica)
+        try:
+            self.process = (template and template.popen(replica.command[_FLAGS:], self._environ)) or self._popen(
+                replica.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+        except UserError:
+            self._log.close()
+            raise
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.vitals = Vitals(replica.status, self.process.pid, self.started)
+
+    def read(self) -> list[str]:
+        """Takes what it has written: raw into its log, and returned as the lines that are complete.
+
+        Raises:
+          UserError: If the log cannot be written.
+        """
+        try:
+            for _ in range(_CHUNKS_AT_ONCE):
+                chunk = self.process.stdout.read(_CHUNK_BYTES)
+                if not chunk:
+                    self.closed = chunk is not None  # None says that there is nothing now.
+                    break
+                self._log.write(chunk)
+                self._rest += chunk
+            self._log.flush()
+        except OSError as error:
+            raise UserError(f"{self.replica.name}: cannot write {self.replica.log}: {error.strerror}") from None
+        *lines, self._rest = _LINE_END.split(self._rest)
+        if len(self._rest) > _CHUNK_BYTES:
+            lines, self._rest = [*lines, self._rest], b""
+        return self._decoded(lines)
+
+    def finish(self) -> list[str]:
+        """Reaps it after its death and returns its last lines, with a last one that has no end."""
+        code = self.process.wait()
+        self.exit_code = code if code >= 0 else 128 - code
+        self._term_at = self._kill_at = math.inf
+        lines = self.read()
+        lines += self._decoded([self._rest.rstrip(b"\r")] if self._rest else [])
+        self.process.stdout.close()
+        self._log.close()
+        return lines
+
+    def clean_up(self, limit_s: float) -> bool:
+        """Starts what is to be done after its end; returns whether that is something, and now under way as `cleaner`.
+
+        Raises:
+          UserError: If the command cannot be started.
+        """
+        if not self.replica.cleanup:
+            return False
+        self.cleaner = self._popen(self.replica.cleanup, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        # Not waited for: what it has started may keep it open.
+        os.set_blocking(self.cleaner.stderr.fileno(), False)
+        self._kill_at = time.monotonic() + limit_s
+        return True
+
+    def cleaned(self) -> str:
+        """Reaps the cleanup; returns why it failed, or nothing. The guard tries again at the end of the job."""
+        code = self.cleaner.wait()
+        with self.cleaner.stderr as stderr:
+            said = (stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()
+        if code == 0:
+            self._guard.forget(self.replica)
+            return ""
+        return said[-1] if said else f"exit code {code}"
+
+    def stop(self, wait_s: float, grace_s: float) -> None:
+        """Lets it run for `wait_s`, then asks it to end, then after `grace_s` SIGKILL; an earlier time set stays."""
+        if self.exit_code is None:
+            now = time.monotonic()
+            self._term_at = min(self._term_at, now + wait_s)
+            self._kill_at = min(self._kill_at, now + wait_s + grace_s)
+
+    @property
+    def next_signal_at(self) -> float:
+        """Monotonic time at which `signal_if_due` has something to do, or infinity."""
+        return min(self._term_at, self._kill_at)
+
+    def signal_if_due(self) -> None:
+        """Sends what is due to the process group: the planned `stop` or SIGTERM, or SIGKILL."""
+        now = time.monotonic()
+        if now >= self._kill_at:
+            self._kill_at = self._term_at = math.inf
+            self._signal(signal.SIGKILL)
+        elif now >= self._term_at:
+            self._term_at = math.inf
+            if self.replica.stop and self.exit_code is None:
+                self._signalled.add(signal.SIGTERM)
+                # Not waited for: if it hangs, SIGKILL follows, and the guard ends what carries the mark.
+                self._popen(self.replica.stop, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            else:
+                self._signal(signal.SIGTERM)
+
+    def was_sent(self, number: int) -> bool:
+        """Whether it got this signal from us."""
+        return number in self._signalled
+
+    def row(self, restarts: int, unknown: str) -> Row:
+        """How it is, for the view; `unknown` while it has not told."""
+        if self.exit_code is not None:
+            return Row(replica=self.replica.name, state="cleaning up", restarts=restarts)
+        state = "stopping" if self._signalled else self.vitals.phase or unknown
+        return self.vitals.row(self.replica.name, state, restarts)
+
+    @property
+    def ending(self) -> str:
+        """`exit code 3`, `SIGKILL`, or why it was taken for frozen."""
+        if self.frozen:
+            return f"frozen ({self.frozen})"
+        code = self.process.returncode
+        return f"exit code {code}" if code >= 0 else signal.Signals(-code).name + _CAUSE.get(-code, "")
+
+    def _signal(self, number: int) -> None:
+        self._signalled.add(number)
+        # Neither is reaped before `finish` or `cleaned`, so the group's id is still its own.
+        os.killpg((self.cleaner or self.process).pid, number)
+
+    def _popen(self, command: tuple[str, ...], **streams: int) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                bufsize=0,
+                env=self._environ,
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()) if _LIBC else None,
+                **streams,
+            )
+        except OSError as error:
+            raise UserError(f"{self.replica.name}: cannot start {command[0]}: {error.strerror}") from None
+
+    def _decoded(self, lines: list[bytes]) -> list[str]:
+        texts = [line.decode("utf-8", "replace") for line in lines]
+        self.tail.extend(texts)
+        return texts
+
+
+def _die_with(launcher: int) -> Callable[[], None]:
+    """What the new process does before it becomes the replica: ask to be killed when the launcher's thread ends.
+
+    The guard would find it as well, but not before it carries the mark, and not if the guard was killed first.
+    """
+
+    def ask() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+        if os.getppid() != launcher:
+            os._exit(1)  # It ended before it was asked.
+
+    return ask

@@ -1,0 +1,72 @@
+"""Runs a plan: starts the replicas, watches them, starts them again after a failure, and says what happened.
+
+Synopsis:
+
+    with view_for("plain") as view:
+        exit_code = run(plan, view)
+
+Who starts again when a replica dies, and when it is enough, is `policy`; when one is taken for frozen, `vitals`; who
+waits for whom, `job`. A signal to this process stops every replica; nothing outlives it, be it killed by SIGKILL, and it
+does not outlive the process that `PIPELINE_OWNER_PID` names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+
+from components.train.backends.plan import Plan
+from components.train.console.view import Live, Plain
+from components.train.supervision.job_lock import locked
+from components.train.supervision.launcher_log import Record
+from components.train.supervision.preparation import prepare
+from components.train.supervision.reaper import guarding
+from components.train.supervision.running_job import Job
+from components.train.supervision.signals import signal_socket
+from components.train.supervision.timeouts import Patience
+from trainer.base import lifeline
+from trainer.base.errors import UserError
+
+
+def run(plan: Plan, view: Plain | Live, patience: Patience | None = None) -> int:
+    """Runs the job to its end; to be called from the main thread.
+
+    Args:
+      plan: What to start.
+      view: Shows what the replicas write, what happens, and how they are.
+      patience: How long to wait for what.
+
+    Returns:
+      0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when it
+      cannot be started again; 128+n if signal n told this process to stop.
+
+    Raises:
+      UserError: If another launcher works on the job, a replica cannot be started, or a log not written. None runs then.
+    """
+    owner = lifeline.owner_pid(os.environ)
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(locked(plan.records_dir))
+        try:
+            os.makedirs(plan.log_dir, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write logs to {plan.log_dir}: {error.strerror}") from None
+        record = stack.enter_context(contextlib.closing(Record(plan.records_dir)))
+        signals = stack.enter_context(signal_socket())
+        selector = stack.enter_context(selectors.DefaultSelector())
+        job = Job(plan, patience or Patience(), view, record, selector)
+        stack.callback(job.reap)
+        guard = stack.enter_context(guarding([lock]))
+        guard.expect_end(plan.teardown)
+        if number := prepare(plan.setup, guard.mark("setup", 0), signals, view):
+            return 128 + number
+        try:
+            job.start(guard, signals)
+            if owner:
+                # After the replicas, which want a launcher of one thread to be forked from. The guard does the rest.
+                lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            return job.supervise()
+        except UserError as error:
+            record.add("end", exit_code=2, why=str(error))
+            raise

@@ -1,0 +1,32 @@
+"""How long the launcher waits for replicas, for what."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from components.train.supervision.health import Limits
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long replicas are waited for.
+
+    Attributes:
+      stop_s: From SIGTERM to SIGKILL when the job is told to stop or is preempted: replicas save.
+      failure_s: The same when there is nothing to save: after a failure, or after the chief's success.
+      join_s: What workers of a synchronous job have to end by themselves after the chief's success.
+      evaluator_s: The same for the evaluator, which may be at the last checkpoint.
+      cleanup_s: What a replica's cleanup may take.
+      look_s: Between looks at the replicas.
+      fork_after_s: From the first step until a process is made that replicas are forked from; after a failure at once.
+      limits: To judge whether a replica is frozen.
+    """
+
+    stop_s: float = 25.0
+    failure_s: float = 1.0
+    join_s: float = 30.0
+    evaluator_s: float = 300.0
+    cleanup_s: float = 30.0
+    look_s: float = 0.5
+    fork_after_s: float = 5.0
+    limits: Limits = dataclasses.field(default_factory=Limits)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.convert.images import headers
+from trainer.base.errors import UserError
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
+
+
+def file(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def decode(data: bytes, channels: int = 3, size: tuple[int, int] = (20, 30)) -> np.ndarray:
+    return headers.decode(io.BytesIO(data), "place", channels=channels, size=size)
+
+
+def head(data: bytes) -> headers.Head:
+    return headers.head(io.BytesIO(data), "place")
+
+
+def test_pixels_are_those_of_the_file():
+    np.testing.assert_array_equal(decode(file(Image.fromarray(PIXELS))), PIXELS)
+    gray = PIXELS[..., 0]
+    np.testing.assert_array_equal(decode(file(Image.fromarray(gray)), 1)[..., 0], gray)
+    np.testing.assert_array_equal(decode(file(Image.fromarray(gray))), np.repeat(gray[..., np.newaxis], 3, axis=2))
+
+
+def test_every_kind_of_png_becomes_three_channels_or_one():
+    alpha = np.concatenate([PIXELS, PIXELS[..., :1]], axis=2)
+    np.testing.assert_array_equal(decode(file(Image.fromarray(alpha))), PIXELS)
+    deep = PIXELS[..., 0].astype(np.uint16) * 256 + 255
+    np.testing.assert_array_equal(decode(file(Image.fromarray(deep)), 1)[..., 0], PIXELS[..., 0])
+    few = Image.fromarray(PIXELS).quantize(16)
+    np.testing.assert_array_equal(decode(file(few)), np.asarray(few.convert("RGB")))
+    bits = Image.fromarray(PIXELS[..., 0] > 127)
+    np.testing.assert_array_equal(decode(file(bits), 1)[..., 0], (PIXELS[..., 0] > 127) * 255)
+
+
+@pytest.mark.parametrize(("mode", "gray"), [("1", True), ("L", True), ("LA", True), ("P", False), ("RGBA", False)])
+def test_the_head_tells_gray_from_colour(mode, gray):
+    assert head(file(Image.new(mode, (30, 20)))) == headers.Head(size=(20, 30), gray=gray, rotated=False)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_an_orientation_is_seen_and_not_applied(kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = file(Image.fromarray(PIXELS), kind, exif=exif)
+    assert head(data) == headers.Head(size=(20, 30), gray=False, rotated=True)
+    assert decode(data).shape == (20, 30, 3)
+
+
+def test_the_central_part_of_the_proportions_is_resized():
+    bars = np.zeros((20, 40, 3), np.uint8)
+    bars[:, 10:30] = 255  # the central square
+    np.testing.assert_array_equal(decode(file(Image.fromarray(bars)), size=(8, 8)), np.full((8, 8, 3), 255))
+    assert decode(file(Image.fromarray(PIXELS)), size=(64, 48)).shape == (64, 48, 3)
+
+
+@pytest.mark.parametrize("size", [(1, 1000), (1000, 1), (1, 1)])
+def test_no_proportions_leave_nothing(size):
+    assert decode(file(Image.new("RGB", (1, 1))), size=size).shape == (*size, 3)
+
+
+def test_resizing_gives_the_same_bytes_on_every_machine():
+    ramp = np.arange(600, dtype=np.uint32).reshape(20, 30) * 7 % 256
+    resized = decode(file(Image.fromarray(ramp.astype(np.uint8))), 1, size=(5, 7))
+    assert zlib.crc32(resized.tobytes()) == 2689462674
+
+
+def png(width: int, height: int) -> bytes:
+    """A file whose head promises so many pixels."""
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(b"")), (b"IEND", b""))
+    parts = (struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+@pytest.mark.parametrize("keep", [0, 1, 10, 60, 0.5, 0.9])
+def test_a_truncated_file_is_refused(kind, keep):
+    whole = file(Image.fromarray(PIXELS), kind)
+    data = whole[: int(keep * len(whole)) if isinstance(keep, float) else keep]
+    with pytest.raises(UserError, match=r"^place: "):
+        headers.require_whole(data, "place")
+    with pytest.raises(UserError, match=r"^place: "):
+        decode(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "no PNG or JPEG"),
+        (b"hello", "no PNG or JPEG"),
+        (file(Image.fromarray(PIXELS), "GIF"), "no PNG or JPEG"),
+        (file(Image.fromarray(PIXELS), "WEBP"), "no PNG or JPEG"),
+        (png(30, 20), "broken image"),
+        (png(20_000, 20_000), "too many|exceeds"),
+        (png(10_000, 10_000), "10000 x 10000 pixels are too many"),
+    ],
+    ids=["empty", "text", "GIF", "WEBP", "no pixels", "bomb", "large"],
+)
+def test_what_is_no_image_is_refused_in_one_line(data, message, recwarn):
+    for look in (lambda: head(data), lambda: headers.require_whole(data, "place")):
+        try:
+            look()
+        except UserError as error:
+            assert str(error).startswith("place: ") and "\n" not in str(error)
+    with pytest.raises(UserError, match=message):
+        headers.require_whole(data, "place")
+    assert not recwarn
+
+
+def test_no_flipped_byte_of_a_png_passes():
+    whole = file(Image.fromarray(PIXELS))
+    for i in range(0, len(whole) - 12, 7):
+        data = whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :]
+        with pytest.raises(UserError):
+            headers.require_whole(data, "place")

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.convert.report import drift
+from components.convert.report.accumulators import Categories, Numbers
+from components.convert.writing.byte_strings import Strings
+
+histograms = st.lists(st.integers(0, 1000), min_size=1, max_size=25).filter(any).map(lambda h: dict(enumerate(h)))
+
+
+def numbers(train: np.ndarray, values: np.ndarray, missing: np.ndarray | None = None) -> Numbers:
+    found = Numbers.like(train)
+    found.add(values, missing)
+    return found
+
+
+def categories(values: list[bytes]) -> Categories:
+    found = Categories.like(Strings.of(values), None)
+    found.add(Strings.of(values))
+    return found
+
+
+@pytest.mark.parametrize("measure", [drift.categorical, drift.numeric])
+@given(p=histograms, q=histograms, scale=st.integers(1, 9))
+def test_a_distance_is_symmetric_from_0_to_1_and_0_of_equal_shares(measure, p, q, scale):
+    assert 0 <= measure(p, q) <= 1
+    assert measure(p, q) == pytest.approx(measure(q, p), abs=1e-6)
+    assert measure(p, {key: scale * count for key, count in p.items()}) == 0
+
+
+@given(p=histograms, q=histograms)
+def test_the_numeric_measure_is_the_jensen_shannon_divergence(p, q):
+    a, b = (np.array([h.get(key, 0) for key in range(25)], float) for h in (p, q))
+    a, b = a / a.sum(), b / b.sum()
+
+    def entropy(shares):
+        return -sum(share * np.log2(share) for share in shares if share)
+
+    assert drift.numeric(p, q) == pytest.approx(entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2, abs=2e-6)
+    assert drift.categorical(p, q) == pytest.approx(abs(a - b).max(), abs=1e-6)
+
+
+def test_nothing_in_common_is_1():
+    assert drift.numeric({0: 3}, {1: 5}) == drift.categorical({"a": 3}, {"b": 5}) == 1
+
+
+def test_a_shifted_feature_drifts_and_an_equal_one_does_not():
+    fares = np.random.default_rng(0).gamma(2, 5, 5000).astype(np.float32)
+    train = numbers(fares, fares)
+    assert drift.distance(train, numbers(fares, fares[::-1])) == 0
+    assert drift.distance(train, numbers(fares, fares[:2500])) < 0.01
+    assert 0.05 < drift.distance(train, numbers(fares, fares * np.float32(1.5))) < 0.3
+    assert drift.distance(train, numbers(fares, fares + np.float32(100))) > 0.9
+
+
+def test_missing_values_are_drift_too():
+    fares = np.arange(100, dtype=np.float32)
+    assert drift.distance(numbers(fares, fares), numbers(fares, fares, fares < 50)) > 0.25
+
+
+def test_a_new_category_drifts_by_its_share():
+    train = categories([b"Cash"] * 8 + [b"Card"] * 2)
+    assert drift.distance(train, categories([b"Cash"] * 5 + [b"Card"] * 2 + [b"Phone"] * 3)) == 0.3
+    assert drift.distance(train, categories([b"Cash"] * 4 + [b"Card"])) == 0
+
+
+def test_without_examples_there_is_no_distance():
+    train = categories([b"Cash"])
+    assert drift.distance(train, train.empty()) is None and drift.distance(train.empty(), train) is None
+
+
+@pytest.fixture
+def brighter(tmp_path, idx_bytes):
+    """IDX files whose test images are brighter than the training images, and have other labels."""
+    random = np.random.default_rng(0)
+    (tmp_path / "source").mkdir()
+    for prefix, low, classes in (("train-", 0, 10), ("t10k-", 150, 2)):
+        for name, array in (
+            ("images-idx3-ubyte", random.integers(low, 256, (400, 5, 5))),
+            ("labels-idx1-ubyte", np.arange(400) % classes),
+        ):
+            (tmp_path / "source" / f"{prefix}{name}.gz").write_bytes(gzip.compress(idx_bytes(array)))
+    return "--dataset", "mnist", "--source", tmp_path / "source", "--validation-fraction", 0
+
+
+def test_drift_above_the_threshold_fails_and_leaves_nothing(tmp_path, brighter, fails):
+    line = fails(*brighter, "--output", tmp_path / "out", "--max-drift", 0.25)
+    assert "--max-drift 0.25: 'image' is " in line and "in the 400 examples of test, and 1 more" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_finished_dataset_is_held_to_the_threshold_and_left_alone(tmp_path, brighter, fails, content, capsys):
+    from components.convert.__main__ import main
+
+    arguments = [str(argument) for argument in (*brighter, "--output", tmp_path / "out")]
+    assert main(arguments) == 0
+    assert "drift above 0.3: 'image' is " in capsys.readouterr().out
+    before = content(tmp_path / "out")
+    assert "'image'" in fails(*arguments, "--max-drift", 0.9)
+    assert content(tmp_path / "out") == before
+    assert main([*arguments, "--max-drift", "1"]) == 0
+
+
+@pytest.mark.parametrize("value", ["-0.1", "1.1", "nan", "much"])
+def test_a_threshold_that_is_none_is_refused(tmp_path, fails, value):
+    assert "--max-drift" in fails("--output", tmp_path / "out", f"--max-drift={value}")
+
+
+def test_a_small_split_is_not_told_of(capsys):
+    drift.require({"test": drift.Split(examples=99, distances={"fare": 0.9})}, drift.NEVER)
+    assert capsys.readouterr().out == ""
+    drift.require({"test": drift.Split(examples=100, distances={"fare": 0.9, "tips": 0.2})}, drift.NEVER)
+    assert capsys.readouterr().out == "drift above 0.3: 'fare' is 0.900 from train in the 100 examples of test\n"

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import base64
+import html.parser
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.convert.__main__ import main
+from components.convert.writing.output import PAGE
+from trainer.base.manifest import Manifest
+
+EVIL = "<script>alert('x')</script>"
+
+
+class _Parsed(html.parser.HTMLParser):
+    """The tags, addresses and text of a page; every tag has to be closed."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags, self.addresses, self.words, self._open = [], [], [], []
+        self.feed(text)
+        assert not self._open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in ("meta", "img", "path"):
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture
+def converted(tmp_path):
+    """Converts a table, given as texts by column; returns manifest and page."""
+
+    def run(columns: dict[str, list[str]], kinds: dict[str, dict], *flags: str, name="trips"):
+        schema = {
+            "name": "trips",
+            "origin": EVIL,
+            "columns": {**kinds, "kind": {"type": "string"}},
+            "label": {"column": "kind", "classes": ["a", EVIL]},
+            "wide": [
+                {"column": column, "hash_buckets": 5} for column, kind in kinds.items() if kind["type"] == "string"
+            ],
+            "deep": [
+                {"column": column, "numeric": "z_score"} for column, kind in kinds.items() if kind["type"] == "float"
+            ],
+        }
+        count = len(next(iter(columns.values())))
+        columns = {**columns, "kind": ["a", EVIL] * (count // 2) + ["a"] * (count % 2)}
+        lines = [columns, *zip(*columns.values(), strict=True)]
+        quoted = [",".join(f'"{value}"' for value in line) for line in lines]
+        (tmp_path / "rows.csv").write_text("\n".join(quoted) + "\n", encoding="utf-8")
+        (tmp_path / "schema.yaml").write_text(json.dumps(schema))
+        files = [f"--source={tmp_path / 'rows.csv'}", f"--schema={tmp_path / 'schema.yaml'}"]
+        out = tmp_path / "out"
+        main(["--dataset", "csv", *files, "--output", str(out), "--shards", "1", *flags])
+        return Manifest.load(out), (out / PAGE).read_text(encoding="utf-8")
+
+    return run
+
+
+def test_it_shows_every_feature_and_runs_no_text_as_markup(converted):
+    kinds = {"fare": {"type": "float", "unit": "<b>USD</b>", "default": 0.0}, "company": {"type": "string"}}
+    fares = ["" if i % 5 == 0 else str(i) for i in range(90)]
+    manifest, text = converted({"fare": fares, "company": [EVIL, "Ünited & Söhne", "東京"] * 30}, kinds)
+    page = _Parsed(text)
+    assert not {"script", "b>usd", "iframe", "link"} & set(page.tags)
+    assert page.addresses == [] and not re.search(r"url\(|@import|https?://", text)
+    for part in (*kinds, "label", EVIL, "<b>USD</b>", "Ünited & Söhne", "東京", "Jensen-Shannon", "L-infinity"):
+        assert part in page.text
+    assert page.tags.count("svg") == 1 and "fingerprint" in page.text and manifest.fingerprint in page.text
+    assert "Missing values" in page.text and "20.0 %" in page.text
+
+
+def test_the_same_dataset_has_the_same_page(converted, tmp_path):
+    kinds = {"fare": {"type": "float"}}
+    _, first = converted({"fare": [str(i) for i in range(50)]}, kinds)
+    for path in (tmp_path / "out").iterdir():
+        path.unlink()
+    assert converted({"fare": [str(i) for i in range(50)]}, kinds)[1] == first
+    assert str(tmp_path) not in first
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["2.5"] * 40, ["1e38", "-1e38"] * 20, ["0"] * 39 + ["1"], ["", "", "", "7"] * 10],
+    ids=["constant", "extreme", "nearly constant", "mostly missing"],
+)
+def test_odd_columns(converted, values):
+    manifest, text = converted({"fare": values}, {"fare": {"type": "float", "default": -1.0}}, "--test-fraction=0.4")
+    page = _Parsed(text)
+    assert "fare" in page.text and "nan" not in text and "inf" not in re.sub("L-infinity", "", text)
+    assert manifest.splits["train"].summaries["fare"].histogram
+
+
+def test_nothing_but_a_training_split(converted):
+    kinds = {"area": {"type": "int", "default": 0}, "company": {"type": "string", "default": ""}}
+    _, text = converted({"area": [""] * 9, "company": [""] * 9}, kinds, "--test-fraction=0", "--validation-fraction=0")
+    page = _Parsed(text)
+    assert "only the training split has examples" in page.text and "no values in the training split" in page.text
+    assert "validation" not in [word for word in page.words if word.strip() == "validation"]
+    assert "100.0 %" in page.text and "empty" in page.text
+
+
+@pytest.mark.parametrize(("classes", "shape"), [(1, (5, 4)), (3, (8, 8)), (256, (100, 90))])
+def test_images_are_shown_by_class(tmp_path, make_idx, classes, shape):
+    make_idx(tmp_path / "source", size=shape, classes=classes, train=600, test=90)
+    main(["--dataset", "idx", "--source", str(tmp_path / "source"), "--output", str(tmp_path / "out")])
+    text = (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+    page = _Parsed(text)
+    assert 0 < len(page.addresses) <= classes and len(text) < 400_000
+    assert all(address.startswith("data:image/png;base64,") for address in page.addresses)
+    assert "mean pixel value" in page.text and ("156 more" in page.text) == (classes == 256)
+
+
+def _images(page: _Parsed) -> list[np.ndarray]:
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1])))) for uri in page.addresses]
+
+
+def test_dim_pixels_are_shown_bright(tmp_path):
+    main(["--output", str(tmp_path / "out")])
+    strips = _images(_Parsed((tmp_path / "out" / PAGE).read_text(encoding="utf-8")))
+    assert [strip.shape for strip in strips] == [(8, 10 * 9 - 1)] * 10
+    assert all(strip.max() == 255 and strip.min() == 0 for strip in strips)
+
+
+@pytest.mark.parametrize("encoding", ["raw", "source"])
+def test_image_files_are_shown_in_colour(tmp_path, encoding):
+    for i in range(30):
+        path = tmp_path / "source" / ("red", "blue")[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (90, 100), path.parent.name).save(path)
+    flags = ["--dataset", "images", "--source", str(tmp_path / "source"), "--encoding", encoding, "--shards", "1"]
+    main([*flags, "--output", str(tmp_path / "out")])
+    blue, red = _images(_Parsed((tmp_path / "out" / PAGE).read_text(encoding="utf-8")))
+    assert blue[5, 5].tolist() == [0, 0, 255] and red[5, 5].tolist() == [255, 0, 0] and red.shape[0] == 64
+
+
+def test_a_page_that_was_left_unfinished_is_replaced(tmp_path, content):
+    main(["--output", str(tmp_path / "clean")])
+    (tmp_path / "left" / ".converting").mkdir(parents=True)
+    (tmp_path / "left" / PAGE).write_text("half")
+    main(["--output", str(tmp_path / "left")])
+    assert content(tmp_path / "left") == content(tmp_path / "clean")
+
+
+def test_a_page_of_somebody_else_is_left_alone(tmp_path, fails):
+    (tmp_path / PAGE).write_text("precious")
+    assert repr(PAGE) in fails("--output", tmp_path)
+    assert (tmp_path / PAGE).read_text() == "precious"
+
+
+def test_the_threshold_is_shown(tmp_path):
+    main(["--output", str(tmp_path / "out"), "--max-drift", "0.25"])
+    assert "fails above 0.25" in _Parsed((tmp_path / "out" / PAGE).read_text(encoding="utf-8")).text

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import csv
+import json
+import math
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.convert.__main__ import main
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.report import statistics
+from components.convert.writing.splits import carve
+from trainer.base.errors import UserError
+from trainer.base.manifest import FILE, Manifest
+
+SCHEMA = {
+    "name": "trips",
+    "origin": "made up",
+    "columns": {
+        "fare": {"type": "float", "unit": "USD", "default": -1.0},
+        "hour": {"type": "int", "default": 99},
+        "area": {"type": "int"},
+        "company": {"type": "string", "default": ""},
+        "tip": {"type": "string"},
+    },
+    "label": {"column": "tip", "classes": ["no", "yes"]},
+    "deep": [{"column": "fare", "numeric": "z_score"}, {"column": "company", "vocabulary": 2, "embedding": 3}],
+    "wide": [{"column": "area", "vocabulary": 2}, {"column": "company", "hash_buckets": 7}],
+}
+
+
+def trips(count: int) -> list[dict[str, str]]:
+    random = np.random.default_rng(count)
+    return [
+        {
+            "fare": random.choice(["", f"{random.gamma(2, 5):.2f}"], p=[0.2, 0.8]),
+            "hour": random.choice(["", *map(str, range(24))]),
+            "area": str(random.choice([8, 32, 76], p=[0.6, 0.3, 0.1])),
+            "company": random.choice(["", "Blue", "Ünited", "Zed"], p=[0.3, 0.4, 0.2, 0.1]),
+            "tip": random.choice(["no", "yes"]),
+        }
+        for _ in range(count)
+    ]
+
+
+def write(directory: pathlib.Path, rows: list[dict[str, str]]) -> dict[str, str]:
+    """A CSV file and its schema; returns the options that name them."""
+    with open(directory / "rows.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, SCHEMA["columns"])
+        writer.writeheader()
+        writer.writerows(rows)
+    (directory / "schema.yaml").write_text(json.dumps(SCHEMA))
+    return {"dataset": "csv", "source": str(directory / "rows.csv"), "schema": str(directory / "schema.yaml")}
+
+
+def test_the_manifest_says_what_every_split_of_a_table_holds(tmp_path):
+    rows = trips(600)
+    manifest = convert(Options(**write(tmp_path, rows), output=str(tmp_path / "out")))
+    assert Manifest.load(tmp_path / "out") == manifest
+    parts = carve({"train": len(rows)}, validation_fraction=0.1, test_fraction=0.2, seed=0)
+    edges = {name: summary.edges for name, summary in manifest.splits["train"].summaries.items()}
+    for split, part in manifest.splits.items():
+        chosen = [rows[i] for i in parts[split][1][:]]
+        assert sorted(part.summaries) == ["area", "company", "fare", "hour", "tip"]
+        for name, kind in (("fare", np.float32), ("hour", np.int64)):
+            values = np.array([row[name] for row in chosen if row[name]], kind)
+            summary = part.summaries[name]
+            assert summary.missing == len(chosen) - len(values) > 0
+            assert (summary.min, summary.max) == (values.min(), values.max())
+            assert summary.mean == math.fsum(values.tolist()) / len(values)
+            assert summary.std == pytest.approx(values.astype(float).std(), rel=1e-12)
+            bins = np.searchsorted(np.array(edges[name]), values, side="right")
+            assert summary.histogram == tuple(np.bincount(bins, minlength=len(edges[name]) + 1))
+            assert summary.unique is None and (summary.edges is None) == (split != "train")
+        companies = [row["company"] for row in chosen]
+        summary = part.summaries["company"]
+        assert summary.missing == companies.count("") and summary.unique == len(set(companies))
+        assert dict(zip(summary.frequent, summary.counts, strict=True)) == {c: companies.count(c) for c in companies}
+        assert summary.in_vocabulary == sum(c in manifest.deep[1].vocabulary for c in companies)
+        areas = [int(row["area"]) for row in chosen]
+        summary = part.summaries["area"]
+        assert summary.in_vocabulary == sum(area in (8, 32) for area in areas)
+        assert (summary.frequent[0], summary.counts[0], summary.mean) == (8, areas.count(8), np.mean(areas))
+
+
+def test_a_model_gets_the_numbers_of_the_training_split(tmp_path):
+    manifest = convert(Options(**write(tmp_path, trips(300)), output=str(tmp_path / "out")))
+    for feature in manifest.features:
+        summary = manifest.splits["train"].summaries.get(feature.name)
+        if feature.name == "label":
+            assert feature.statistics is None and summary is None
+            continue
+        for what in ("missing", "mean", "std", "min", "max"):
+            assert getattr(feature.statistics, what) == getattr(summary, what)
+
+
+@pytest.mark.parametrize(("processes", "piece"), [(1, 7), (2, 100), (3, 1)])
+def test_pieces_and_processes_do_not_matter(tmp_path, monkeypatch, content, processes, piece):
+    options = write(tmp_path, trips(300))
+    convert(Options(**options, output=str(tmp_path / "a"), processes=1))
+    monkeypatch.setattr(statistics, "BLOCK", piece)
+    convert(Options(**options, output=str(tmp_path / "b"), processes=processes))
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_images_that_are_pixels(tmp_path, make_idx, monkeypatch):
+    made = make_idx(tmp_path / "source", train=300, test=50)
+    monkeypatch.setattr(statistics, "_PIECE_BYTES", 1000)
+    options = {"dataset": "mnist", "source": str(tmp_path / "source"), "validation_fraction": 0}
+    manifest = convert(Options(**options, output=str(tmp_path / "out"), processes=2))
+    for split, (images, _) in made.items():
+        summary = manifest.splits[split].summaries["image"]
+        assert summary.channel_mean == (images.astype(float).mean(),)
+        assert summary.channel_std == pytest.approx((images.astype(float).std(),), rel=1e-12)
+        brightness = images.reshape(len(images), -1).astype(float).mean(axis=1).astype(np.float32)
+        assert (summary.min, summary.max) == (brightness.min(), brightness.max())
+        assert sum(summary.histogram) == len(images)
+    empty = manifest.splits["validation"]
+    assert empty.summaries["image"].mean is None and empty.drift == {}
+
+
+def test_images_that_are_files_have_sizes(tmp_path):
+    random = np.random.default_rng(0)
+    sizes = {}
+    for i in range(40):
+        path = tmp_path / "source" / "ab"[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        height, width = random.integers(5, 60, 2).tolist()
+        Image.new("RGB", (width, height)).save(path)
+        sizes[path] = height, width, path.stat().st_size
+    options = {"dataset": "images", "source": str(tmp_path / "source"), "encoding": "source"}
+    manifest = convert(
+        Options(**options, output=str(tmp_path / "out"), shards=1, validation_fraction=0, test_fraction=0)
+    )
+    summaries = manifest.splits["train"].summaries
+    assert sorted(summaries) == ["image.bytes", "image.height", "image.width"]
+    for i, name in enumerate(("image.height", "image.width", "image.bytes")):
+        values = [size[i] for size in sizes.values()]
+        assert (summaries[name].min, summaries[name].max) == (min(values), max(values))
+        assert summaries[name].mean == sum(values) / len(values) and sum(summaries[name].histogram) == len(values)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["splits"]["test"]["summaries"]["fare"].update(mean=1.0),
+        lambda m: m["splits"]["train"]["summaries"]["fare"]["edges"].pop(),
+        lambda m: m["splits"]["test"]["drift"].update(fare=0.0),
+        lambda m: m["splits"]["test"].pop("summaries"),
+    ],
+)
+def test_they_are_part_of_the_fingerprint(tmp_path, change):
+    convert(Options(**write(tmp_path, trips(100)), output=str(tmp_path / "out")))
+    raw = json.loads((tmp_path / "out" / FILE).read_text())
+    change(raw)
+    (tmp_path / "out" / FILE).write_text(json.dumps(raw))
+    with pytest.raises(UserError, match="edited"):
+        Manifest.load(tmp_path / "out")
+
+
+def test_a_column_without_any_value_and_a_constant_one(tmp_path):
+    rows = [{**row, "hour": "", "fare": "2.5", "company": "only"} for row in trips(60)]
+    manifest = convert(Options(**write(tmp_path, rows), output=str(tmp_path / "out"), shards=1))
+    train, test = manifest.splits["train"], manifest.splits["test"]
+    assert train.summaries["hour"].mean is None and train.summaries["hour"].missing == train.examples
+    assert (train.summaries["fare"].std, train.summaries["company"].unique) == (0.0, 1)
+    assert test.drift["hour"] == test.drift["fare"] == test.drift["company"] == 0
+
+
+def test_conversion_in_parts_says_the_same(tmp_path, content):
+    source = [f"--{name}={value}" for name, value in write(tmp_path, trips(200)).items()]
+    main([*source, "--shards", "2", "--output", str(tmp_path / "whole")])
+    for part in ("--shard-range=1:2", "--shard-range=0:1", "--finish"):
+        main([*source, "--shards", "2", "--output", str(tmp_path / "parts"), part])
+    assert content(tmp_path / "parts") == content(tmp_path / "whole")

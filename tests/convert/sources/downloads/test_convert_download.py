@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import http.server
+import os
+import pathlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from components.convert.sources import registry
+from components.convert.sources.downloads import download, network
+from components.convert.sources.downloads.catalog import OFFERED, Published
+from components.convert.sources.downloads.download import Patience, RemoteFile, fetch
+from components.convert.sources.registry import find_reader, source_digest
+from trainer.base.errors import UserError
+
+DATA = np.random.default_rng(0).bytes(300_000)
+HASTE = Patience(check_s=2, connect_s=2, read_s=0.3, attempts=3, pause_s=0.01)
+Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
+
+
+def send(handler, *, status=200, data=DATA, promised=None, **headers) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(data) if promised is None else promised))
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(data)
+
+
+def whole(handler) -> None:
+    send(handler)
+
+
+def ranged(handler) -> None:
+    start = int(handler.headers.get("Range", "bytes=0-")[6:-1])
+    if not start:
+        return send(handler)
+    send(handler, status=206, data=DATA[start:], Content_Range=f"bytes {start}-{len(DATA) - 1}/{len(DATA)}")
+
+
+def cut(handler) -> None:
+    start = int(handler.headers.get("Range", "bytes=0-")[6:-1])
+    headers = {"status": 206, "Content_Range": f"bytes {start}-{len(DATA) - 1}/{len(DATA)}"} if start else {}
+    send(handler, data=DATA[start : start + 100_000], promised=len(DATA) - start, **headers)
+
+
+def status(number: int) -> Answer:
+    return lambda handler: send(handler, status=number, data=b"sorry")
+
+
+def other(handler) -> None:
+    send(handler, data=DATA[::-1])
+
+
+def longer(handler) -> None:
+    send(handler, data=DATA + b"more")
+
+
+def other_part(handler) -> None:
+    send(handler, status=206, data=DATA[:9], Content_Range=f"bytes 0-8/{len(DATA)}")
+
+
+def hangs(handler) -> None:
+    send(handler, data=DATA[:1000], promised=len(DATA))
+    time.sleep(1)
+
+
+@dataclasses.dataclass
+class Server:
+    """Gives the answers one after another, the last one again and again; keeps what ranges were asked for."""
+
+    url: str
+    answers: list[Answer] = dataclasses.field(default_factory=list)
+    ranges: list[str | None] = dataclasses.field(default_factory=list)
+
+    def offer(self, *answers: Answer) -> RemoteFile:
+        self.answers = list(answers)
+        return RemoteFile(urls=(f"{self.url}/data.gz",), num_bytes=len(DATA), sha256=hashlib.sha256(DATA).hexdigest())
+
+
+@pytest.fixture
+def server(monkeypatch) -> Iterator[Server]:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            made.ranges.append(self.headers.get("Range"))
+            answer = made.answers.pop(0) if len(made.answers) > 1 else made.answers[0]
+            answer(self)
+
+        def log_message(self, *_):
+            pass
+
+        def handle(self):
+            with contextlib.suppress(ConnectionError):
+                super().handle()
+
+    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made = Server(url=f"http://127.0.0.1:{httpd.server_port}")
+    threading.Thread(target=httpd.serve_forever, args=(0.01,), daemon=True).start()
+    yield made
+    httpd.shutdown()
+    httpd.server_close()
+
+
+@pytest.mark.parametrize(
+    ("answers", "ranges"),
+    [
+        ([whole], [None]),
+        ([status(500), status(503), whole], [None, None, None]),
+        ([status(429), whole], [None, None]),
+        ([cut, cut, ranged], [None, "bytes=100000-", "bytes=200000-"]),
+        ([cut, whole], [None, "bytes=100000-"]),
+        ([cut, status(416), whole], [None, "bytes=100000-", None]),
+        ([cut, other_part, whole], [None, "bytes=100000-", None]),
+        ([hangs, ranged], [None, "bytes=1000-"]),
+        (
+            [lambda handler: send(handler, data=DATA[:9] + b"x" * 99_991, promised=len(DATA)), ranged],
+            [None, "bytes=100000-", None],
+        ),
+    ],
+    ids=["good", "5xx", "429", "cut twice", "no ranges", "416", "another range", "hangs", "wrong part"],
+)
+def test_what_can_be_had_is_had(tmp_path, server, answers, ranges):
+    file = server.offer(*answers)
+    assert fetch([file], tmp_path / "new", HASTE) == [tmp_path / "new" / "data.gz"]
+    assert (tmp_path / "new" / "data.gz").read_bytes() == DATA
+    assert server.ranges == ranges and [path.name for path in (tmp_path / "new").iterdir()] == ["data.gz"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "message", "requests"),
+    [
+        ([other], "SHA-256 is .* where .* was published", 1),
+        ([longer], "sends more than the 300,000 bytes", 1),
+        ([status(404)], "HTTP status 404", 1),
+        ([status(500)], "HTTP status 500", 3),
+        ([lambda handler: send(handler, data=b"")], "ended after 0 of 300,000 bytes", 3),
+        ([lambda handler: time.sleep(0.6)], "nothing for 0.3 s", 3),
+        ([lambda handler: handler.connection.shutdown(socket.SHUT_RDWR)], "data.gz: .", 3),
+    ],
+    ids=["checksum", "too long", "404", "500", "empty", "silent", "closes"],
+)
+def test_what_cannot_is_told_in_one_line_that_names_source(tmp_path, server, answers, message, requests):
+    file = server.offer(*answers)
+    with pytest.raises(UserError, match=message) as error:
+        fetch([file], tmp_path, HASTE)
+    assert "--source" in str(error.value) and file.urls[0] in str(error.value) and "\n" not in str(error.value)
+    assert not (tmp_path / "data.gz").exists() and len(server.ranges) == requests
+
+
+def test_what_has_come_stays_for_the_next_run(tmp_path, server):
+    file = server.offer(cut, status(500))
+    with pytest.raises(UserError):
+        fetch([file], tmp_path, HASTE)
+    assert (tmp_path / "data.gz.part").read_bytes() == DATA[:100_000]
+    server.offer(ranged)
+    fetch([file], tmp_path, HASTE)
+    assert server.ranges[-1] == "bytes=100000-" and (tmp_path / "data.gz").read_bytes() == DATA
+
+
+def test_what_is_there_is_not_asked_for_again_and_what_is_damaged_is(tmp_path, server):
+    file = server.offer(whole)
+    fetch([file], tmp_path, HASTE)
+    fetch([file], tmp_path, HASTE)
+    assert len(server.ranges) == 1
+    (tmp_path / "data.gz").write_bytes(DATA[:-1] + b"x")
+    fetch([file], tmp_path, HASTE)
+    assert len(server.ranges) == 2 and (tmp_path / "data.gz").read_bytes() == DATA
+
+
+def test_another_url_takes_over(tmp_path, server):
+    file = server.offer(status(404), whole)
+    fetch([dataclasses.replace(file, urls=(*file.urls, f"{server.url}/mirror/data.gz"))], tmp_path, HASTE)
+    assert (tmp_path / "data.gz").read_bytes() == DATA
+
+
+def test_two_downloads_to_one_place_ask_once(tmp_path, server):
+    file = server.offer(whole)
+    threads = [threading.Thread(target=fetch, args=([file], tmp_path, HASTE)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(server.ranges) == 1 and (tmp_path / "data.gz").read_bytes() == DATA
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path, server):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write to --download-dir .*Not a directory"):
+        fetch([server.offer(whole)], tmp_path / "file" / "d", HASTE)
+
+
+def test_no_way_there_shows_at_once(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    file = RemoteFile(
+        urls=(f"http://127.0.0.1:{port}/data.gz", "https://no.such.host.invalid/data.gz"), num_bytes=1, sha256=""
+    )
+    started = time.monotonic()
+    with pytest.raises(
+        UserError, match=r"cannot reach 127.0.0.1 \(Connection refused\), no.such.host.invalid .*--source"
+    ):
+        fetch([file], tmp_path)
+    assert time.monotonic() - started < 5
+
+
+def test_a_host_that_never_answers_and_a_name_that_is_never_found_show_in_time(monkeypatch):
+    def hang(*_, **__):
+        time.sleep(1)
+        raise TimeoutError("at last")
+
+    monkeypatch.setattr(socket, "create_connection", hang)
+    started = time.monotonic()
+    with pytest.raises(UserError, match=r"cannot reach a \(no answer within 0.2 s\), b \(no answer"):
+        network.reachable(["http://a/x", "http://b/x"], 0.2)
+    assert time.monotonic() - started < 1
+
+
+def test_a_proxy_is_what_has_to_be_reached(server, monkeypatch):
+    monkeypatch.setenv("https_proxy", server.url)
+    url = "https://no.such.host.invalid/data.gz"
+    assert network.reachable([url], 2) == [url]
+    monkeypatch.setenv("no_proxy", "no.such.host.invalid")
+    with pytest.raises(UserError, match="cannot reach"):
+        network.reachable([url], 2)
+
+
+@pytest.fixture
+def offered(monkeypatch, server, tmp_path, make_idx) -> tuple[pathlib.Path, tuple[RemoteFile, ...]]:
+    """IDX files in a directory, and `fashion_mnist` offered by the server with just these files."""
+    make_idx(tmp_path / "there", train=20, test=5)
+    reader = registry.READERS["fashion_mnist"]
+    files = []
+    for path in reader.files(str(tmp_path / "there")):
+        data = path.read_bytes()
+        files.append(
+            RemoteFile(
+                urls=(f"{server.url}/{path.name}",), num_bytes=len(data), sha256=hashlib.sha256(data).hexdigest()
+            )
+        )
+    server.answers = [lambda handler: send(handler, data=(tmp_path / "there" / handler.path[1:]).read_bytes())]
+    published = dataclasses.replace(reader, offered=tuple(files))
+    monkeypatch.setattr(registry, "READERS", {**registry.READERS, "fashion_mnist": published})
+    return tmp_path / "there", published.offered
+
+
+def test_a_dataset_without_source_is_downloaded_and_read(tmp_path, server, offered, content, monkeypatch, capsys):
+    from components.convert.convert import convert
+    from components.convert.options import Options
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    there, files = offered
+    given = convert(Options(dataset="fashion_mnist", source=str(there), output=str(tmp_path / "a")))
+    assert not server.ranges
+    assert convert(Options(dataset="fashion_mnist", output=str(tmp_path / "b"))) == given
+    assert content(tmp_path / "a") == content(tmp_path / "b") and len(server.ranges) == 4
+    assert f"downloading {files[0].urls[0]}" in capsys.readouterr().out
+    kept = tmp_path / "cache" / "tfrecord-training-pipeline" / "fashion_mnist"
+    assert {path.name for path in kept.iterdir()} == {file.name for file in files}
+    options = Options(dataset="fashion_mnist", output=str(tmp_path / "c"), download_dir=str(tmp_path / "d"))
+    assert convert(options) == given and len(server.ranges) == 8 and (tmp_path / "d" / "fashion_mnist").is_dir()
+
+
+def test_the_digest_is_that_of_the_published_files_and_asks_nobody(offered, server):
+    assert source_digest("fashion_mnist", None) == source_digest("fashion_mnist", str(offered[0]))
+    assert not server.ranges
+
+
+def test_a_download_that_fails_leaves_no_output(tmp_path, offered, server, fails):
+    server.answers = [status(404)]
+    line = fails("--dataset", "fashion_mnist", "--output", tmp_path / "out", "--download-dir", tmp_path / "d")
+    assert "HTTP status 404" in line and "--source" in line and not (tmp_path / "out").exists()
+
+
+def test_what_is_offered_is_what_the_readers_read():
+    for name, files in OFFERED.items():
+        reader = find_reader(name)
+        assert isinstance(reader, Published) and reader.name == name
+        for file in files:
+            assert len(file.sha256) == 64 and file.num_bytes > 4000
+            assert {url.rpartition("/")[2] for url in file.urls} == {file.name}
+    assert sum(len(files) for files in OFFERED.values()) == 11
+
+
+def test_the_offered_files_are_those_that_tensorflow_datasets_lists():
+    tfds = pytest.importorskip("tensorflow_datasets")
+    root = pathlib.Path(tfds.__file__).parent / "url_checksums"
+    for name in ("mnist", "fashion_mnist", "cifar10", "cifar100"):
+        listed = {
+            line.split("\t")[0]: line.split("\t")[1:3] for line in (root / f"{name}.txt").read_text().splitlines()
+        }
+        for file in OFFERED[name]:
+            (url,) = (url for url in file.urls if url in listed)
+            assert listed[url] == [str(file.num_bytes), file.sha256]
+
+
+def test_the_shared_files_are_the_offered_ones():
+    shared = pathlib.Path(__file__).parents[5] / "shared" / "data"
+    if not shared.is_dir():
+        pytest.skip("there is no ../shared/data")
+    for name in ("mnist", "taxi"):
+        paths = [shared / name / file.name for file in OFFERED[name]]
+        for path, file in zip(paths, OFFERED[name], strict=True):
+            assert download._intact(path, file)
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert download.cache_dir() == pathlib.Path(os.path.expanduser("~/.cache/tfrecord-training-pipeline"))

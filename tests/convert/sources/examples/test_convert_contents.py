@@ -1,0 +1,393 @@
+"""TFRecord files of others: every value is there afterwards, and what cannot be read is told."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pathlib
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.sources.registry import find_reader, source_digest
+from components.convert.writing.column_store import Store
+from trainer.base.errors import UserError
+
+RANDOM = np.random.default_rng(0)
+TABLE = """
+name: trips
+origin: made up
+columns:
+  fare: {type: float}
+  seconds: {type: int, default: -1, header: trip/seconds}
+  company: {type: string, default: nobody}
+  east: {type: float, header: "at[0]"}
+  north: {type: float, header: "at[1]"}
+  kind: {type: int}
+label: {column: kind, classes: [bad, good]}
+deep: [{column: fare, numeric: z_score}, {column: seconds, numeric: z_score}, {column: company, vocabulary: 5}]
+missing: ["", nan, "99"]
+"""
+IMAGES = """
+name: flowers
+origin: made up
+image: image/encoded
+label: image/class/label
+classes: [rose, lily, tulip]
+label_offset: 1
+"""
+PIXELS = "{name: dots, origin: made up, image: pixels, label: y, classes: 3, shape: [4, 5, 3]}"
+
+
+def row(i: int) -> dict[str, Any]:
+    return {
+        "fare": i / 4,
+        "trip/seconds": i * 1000 - 5,
+        "company": f"Ü{i % 7}".encode(),
+        "at": [i + 0.5, -float(i)],
+        "kind": i % 2,
+    }
+
+
+def png(i: int, kind: str = "PNG") -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(RANDOM.integers(0, 256, (8 + i % 3, 9, 3), np.uint8)).save(stream, kind)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def schema(tmp_path):
+    def write(text: str) -> str:
+        (tmp_path / "schema.yaml").write_text(text)
+        return str(tmp_path / "schema.yaml")
+
+    return write
+
+
+@pytest.fixture
+def options(tmp_path, schema):
+    def make(text: str, *sources: pathlib.Path, **others: Any) -> Options:
+        source = tuple(map(str, sources)) if len(sources) > 1 else str(sources[0])
+        given = {"output": str(tmp_path / "out"), "shards": 1, "validation_fraction": 0, "test_fraction": 0, **others}
+        return Options(dataset="tfrecord", schema=schema(text), source=source, **given)
+
+    return make
+
+
+@pytest.fixture
+def held(tmp_path, examples):
+    """The values of every record of a split, in order."""
+
+    def read(split: str = "train") -> list[dict[str, Any]]:
+        paths = sorted((tmp_path / "out").glob(f"{split}-*.tfrecord"))
+        return [{key: value for key, (value,) in r.items()} for path in paths for r in examples(path.read_bytes())]
+
+    return read
+
+
+def test_a_table_has_every_value_and_the_defaults_where_there_is_none(tmp_path, write_records, options, held):
+    rows = [row(i) for i in range(30)]
+    del rows[3]["trip/seconds"]
+    rows[4]["trip/seconds"], rows[5]["company"], rows[6]["company"], rows[7]["trip/seconds"] = (), b"", (), 99
+    write_records(tmp_path / "a.tfrecord", rows[:11])
+    write_records(tmp_path / "b.tfrecord.gz", rows[11:])
+    manifest = convert(options(TABLE, tmp_path / "a.tfrecord", tmp_path / "b.tfrecord.gz"))
+    assert (manifest.name, manifest.class_names) == ("trips", ("bad", "good"))
+    assert held() == [
+        {
+            "fare": i / 4,
+            "seconds": -1 if i in (3, 4, 7) else i * 1000 - 5,
+            "company": b"nobody" if i in (5, 6) else f"Ü{i % 7}".encode(),
+            "east": i + 0.5,
+            "north": -float(i),
+            "label": i % 2,
+        }
+        | {"kind": i % 2}
+        for i in range(30)
+    ]
+    assert manifest.feature("seconds").statistics.missing == 3 and manifest.feature("company").statistics.missing == 2
+
+
+def test_rows_from_records_and_from_csv_make_the_same_files(tmp_path, write_records, content):
+    schema = tmp_path / "schema.yaml"
+    schema.write_text(
+        "{name: t, origin: t, columns: {a: {type: float, default: 0.5}, b: {type: int}, c: {type: string}},"
+        " label: {condition: {greater: [a, 1]}, classes: [x, y]}, filter: {less: [b, 180]},"
+        ' deep: [{column: b, numeric: z_score}, {column: c, vocabulary: 4}], missing: ["", nan]}'
+    )
+    rows = [{"a": float("nan") if i % 9 == 0 else i % 4 / 2, "b": i, "c": f"t{i % 6}".encode()} for i in range(200)]
+    write_records(tmp_path / "rows.tfrecord", rows)
+    lines = [f"{r['a']},{r['b']},{r['c'].decode()}" for r in rows]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,c", *lines]))
+    for name, kind in (("rows.tfrecord", "tfrecord"), ("rows.csv", "csv")):
+        convert(Options(dataset=kind, source=str(tmp_path / name), schema=str(schema), output=str(tmp_path / kind)))
+    ours, theirs = (
+        {name: data for name, data in content(tmp_path / kind).items() if "-of-" in name}
+        for kind in ("tfrecord", "csv")
+    )
+    assert ours == theirs and len(ours) > 3
+    schema.write_text(schema.read_text()[:-1] + ', delimiter: ";"}')
+    with pytest.raises(UserError, match="dataset 't' is no CSV files; leave delimiter out of its schema"):
+        find_reader("tfrecord", schema=str(schema)).read(str(tmp_path / "rows.tfrecord"), Store())
+
+
+def test_native_splits_of_a_table_keep_their_rows_and_where_these_are_missing(tmp_path, write_records, options, held):
+    for split, count in (("train", 20), ("valid", 5), ("eval", 4)):
+        rows = [row(i + count) for i in range(count)]
+        del rows[-1]["trip/seconds"]
+        write_records(tmp_path / "in" / f"trips_{split}-00000-of-00001", rows)
+    manifest = convert(options(TABLE, tmp_path / "in"))
+    for split, count in (("train", 20), ("validation", 5), ("test", 4)):
+        assert [r["fare"] for r in held(split)] == [(i + count) / 4 for i in range(count)]
+        assert manifest.splits[split].summaries["seconds"].missing == 1
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_image_files_keep_their_bytes_and_get_their_classes(tmp_path, write_records, options, held, end):
+    images = [png(i, ("PNG", "JPEG")[i % 2]) for i in range(12)]
+    records = [
+        {"image/encoded": image, "image/class/label": 1 + i % 3, "image/height": 9, "again": image}
+        for i, image in enumerate(images)
+    ]
+    write_records(tmp_path / "in" / f"a.tfrecord{end}", records[:7])
+    write_records(tmp_path / "in" / f"b.tfrecord{end}", [])
+    write_records(tmp_path / "in" / f"c.tfrecord{end}", records[7:])
+    manifest = convert(options(IMAGES, tmp_path / "in"))
+    assert manifest.class_names == ("rose", "lily", "tulip") and manifest.feature("image").encoding == "image"
+    assert held() == [{"image": image, "label": i % 3} for i, image in enumerate(images)]
+
+
+def test_a_class_may_be_a_text_and_small_images_become_pixels(tmp_path, write_records, options, held):
+    images = [RANDOM.integers(0, 256, (6, 5), np.uint8) for _ in range(9)]
+    names = (b"rose", b"lily", b"tulip")
+    records = []
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(stream := io.BytesIO(), "PNG")
+        records.append({"image/encoded": stream.getvalue(), "image/class/label": names[i % 3]})
+    path = write_records(tmp_path / "in.tfrecord", records)
+    manifest = convert(options(IMAGES, path))
+    assert manifest.feature("image").shape == (6, 5, 1) and manifest.arguments["schema"]["label_offset"] == 1
+    assert held() == [{"image": image.tobytes(), "label": i % 3} for i, image in enumerate(images)]
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_pixels_are_those_of_the_records_in_any_memory(tmp_path, write_records, options, held, schema, end):
+    images = RANDOM.integers(0, 256, (40, 4, 5, 3), np.uint8)
+    path = write_records(
+        tmp_path / f"x{end}", [{"pixels": image.tobytes(), "y": i % 3} for i, image in enumerate(images)]
+    )
+    manifest = convert(options(PIXELS, path))
+    assert (manifest.feature("image").shape, manifest.class_names) == ((4, 5, 3), ("0", "1", "2"))
+    assert held() == [{"image": image.tobytes(), "label": i % 3} for i, image in enumerate(images)]
+    reader = find_reader("tfrecord", schema=schema(PIXELS))
+    little = reader.read(str(path), Store(budget_bytes=500, directory=tmp_path)).splits["train"]
+    np.testing.assert_array_equal(little["image"], images)
+
+
+def test_a_record_whose_length_begins_as_a_packed_file_does_is_no_packed_file(tmp_path, write_records, options, held):
+    record = {"pixels": bytes(60), "y": 0, "z": b""}
+    length = struct.unpack("<I", b"\x1f\x8b\x08\0")[0]
+    for size in range(length - 130, length):
+        path = write_records(tmp_path / "x", [{**record, "z": bytes(size)}, {**record, "y": 1}])
+        if path.read_bytes()[:3] == b"\x1f\x8b\x08":
+            break
+    else:
+        raise AssertionError
+    convert(options(PIXELS, path))
+    assert [r["label"] for r in held()] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (("a", "b"), {"train": "ab"}),
+        (("train-00000-of-00001", "validation-00000-of-00001"), {"train": "a", "validation": "b"}),
+        (("x_train0.tfrecord", "x_val0.tfrecord", "x-test.tfrec.gz"), {"train": "a", "validation": "b", "test": "c"}),
+        (("train/0", "eval/0", "dev/0"), {"train": "a", "test": "b", "validation": "c"}),
+        (("test/a-train", "test/b-valid"), {"train": "a", "validation": "b"}),
+        (("latest", "interval", "constrained"), {"train": "acb"}),
+        (("one.tfrecord", "README.md", ".hidden", "_SUCCESS"), {"train": "a"}),
+    ],
+)
+def test_names_decide_the_splits(tmp_path, write_records, schema, names, splits):
+    for i, name in enumerate(names):
+        write_records(tmp_path / "in" / name, [{"image": png(0), "label": i}])
+    text = "{name: t, origin: t, image: image, label: label, classes: [a, b, c, d]}"
+    source = find_reader("tfrecord", schema=schema(text)).read(str(tmp_path / "in"))
+    found = {s: "".join(sorted("abcd"[i] for i in c["label"])) for s, c in source.splits.items()}
+    assert found == {split: "".join(sorted(letters)) for split, letters in splits.items()}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ("train-0", "test-0", "more-0"),
+            "more-0: its name says no split, and that of test-0 does (test); rename it",
+        ),
+        (("train_test", "a"), "train_test: its name says test and train; rename it"),
+        (("test-0", "val-0"), "test-0: is for test by its name, and no file is for train"),
+        ((), "holds no files"),
+    ],
+)
+def test_names_that_contradict_each_other_are_refused(tmp_path, write_records, schema, fails, names, message):
+    (tmp_path / "in").mkdir()
+    for name in names:
+        write_records(tmp_path / "in" / name, [{"image/encoded": png(0), "image/class/label": 1}])
+    line = fails(
+        *("--dataset", "tfrecord", "--source", tmp_path / "in"),
+        *("--schema", schema(IMAGES), "--output", tmp_path / "out"),
+    )
+    assert message in line
+
+
+def test_without_a_schema_the_features_are_told(tmp_path, write_records, fails):
+    record = {"image/encoded": bytes(1234), "image/class/label": 5, "sizes": [1.5, 2.0], "tags": [b"a", b"b"], "no": ()}
+    path = write_records(tmp_path / "x.tfrecord", [record])
+    line = fails("--dataset", "tfrecord", "--source", path, "--output", tmp_path / "out")
+    assert "needs --schema FILE" in line and not (tmp_path / "out").exists()
+    assert (
+        f"the first record of {path} has image/class/label (1 int64 value), image/encoded (1,234 bytes), "
+        "no (no value), sizes (2 float values), tags (2 bytes values)\n"
+    ) in line
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": 2}, "kind: '2' is no class (known: 0 to 1)"),
+        ({"kind": 0.5}, "kind holds 1 float value, not one int64"),
+        ({"kind": None}, "unknown feature 'kind' (known: at, company, fare, trip/seconds)"),
+        ({"kind": ()}, "kind holds no value"),
+        ({"fare": [1.0, 2.0]}, "fare holds 2 float values, not one float"),
+        ({"at": 0.5}, "at holds 1 float value, none at [1]"),
+        ({"fare": float("inf")}, "fare: inf is no finite 32-bit number"),
+        ({"fare": float("nan")}, "fare: nan is a missing value, and the schema has no default for it"),
+        ({"company": b"\xff\xfe"}, "company: b'\\xff\\xfe' is not UTF-8"),
+        ({"color": 1}, "unknown feature 'color' (known: at, company, fare, kind, trip/seconds); add it to the schema"),
+    ],
+)
+def test_a_row_that_is_not_what_the_schema_says_is_named(tmp_path, write_records, schema, fails, change, message):
+    wrong = {key: value for key, value in {**row(2), **change}.items() if value is not None}
+    before = write_records(tmp_path / "before.tfrecord", [row(1)])
+    path = write_records(tmp_path / "rows.tfrecord", [row(1), wrong, row(3)])
+    second = 16 + struct.unpack_from("<Q", path.read_bytes())[0]
+    flags = ("--source", before, path, "--schema", schema(TABLE), "--output", tmp_path / "out")
+    line = fails("--dataset", "tfrecord", *flags)
+    assert f"{path}: record at byte {second}: {message}" in line and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "message"),
+    [
+        (IMAGES, {"image/class/label": 0}, "image/class/label is 0, no class of 1 to 3"),
+        (IMAGES, {"image/class/label": 4}, "image/class/label is 4, no class of 1 to 3"),
+        (
+            IMAGES,
+            {"image/class/label": b"lilly"},
+            "image/class/label: unknown class 'lilly'; did you mean 'lily'? (known: lily, rose",
+        ),
+        (IMAGES, {"image/class/label": [1, 2]}, "image/class/label holds 2 int64 values, not one int64"),
+        (IMAGES, {"image/encoded": ()}, "image/encoded holds no value"),
+        (IMAGES, {"image/encoded": 7}, "image/encoded holds 1 int64 value, not one bytes"),
+        (PIXELS, {"pixels": bytes(59)}, "pixels holds 59 bytes, not the 60 of 4 x 5 x 3"),
+        (PIXELS, {"y": 3}, "y is 3, no class of 0 to 2"),
+        (PIXELS.replace("pixels", "pixel"), {}, None),
+    ],
+)
+def test_an_image_that_is_not_what_the_schema_says_is_named(
+    tmp_path, write_records, schema, fails, text, change, message
+):
+    good = {"image/encoded": png(0), "image/class/label": 1, "pixels": bytes(60), "y": 1}
+    path = write_records(tmp_path / "x.tfrecord", [good, {**good, **change}])
+    second = 16 + struct.unpack_from("<Q", path.read_bytes())[0]
+    line = fails(*("--dataset", "tfrecord", "--source", path, "--schema", schema(text), "--output", tmp_path / "out"))
+    wanted = (
+        f"record at byte {second}: {message}" if message else "byte 0: unknown feature 'pixel'; did you mean 'pixels'?"
+    )
+    assert f"{path}: " in line and wanted in line and not (tmp_path / "out").exists()
+
+
+def test_what_is_no_image_file_is_named(tmp_path, write_records, schema, fails):
+    path = write_records(tmp_path / "x", [{"image/encoded": b"GIF89a", "image/class/label": 1}])
+    flags = ("--dataset", "tfrecord", "--source", path, "--schema", schema(IMAGES), "--output", tmp_path / "out")
+    at = path.read_bytes().find(b"GIF89a")
+    assert f"{path}: image at byte {at}: is no PNG or JPEG image" in fails(*flags)
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_damaged_files_are_named_with_the_byte(tmp_path, write_records, schema, fails, end):
+    path = write_records(tmp_path / f"x{end}", [{"pixels": bytes(60), "y": i % 3} for i in range(4)])
+    flags = ("--dataset", "tfrecord", "--source", path, "--schema", schema(PIXELS), "--output", tmp_path / "out")
+    pack, unpack = (gzip.compress, gzip.decompress) if end else (bytes, bytes)
+    packed = path.read_bytes()
+    whole, size = unpack(packed), 16 + struct.unpack_from("<Q", unpack(packed))[0]
+    for content, message in (
+        (pack(whole[:-1]), f"damaged: wrong checksum of the record at byte {3 * size}"),
+        (pack(whole[: size + 5]), f"wrong length of the record at byte {size}"),
+        (pack(whole[: size + 30] + b"x" + whole[size + 31 :]), f"wrong checksum of the record at byte {size}"),
+        (pack(b"x" + whole[1:]), "damaged, or no TFRecord file: wrong length of the record at byte 0"),
+        (pack(b"a,b\n1,2\n"), "no TFRecord file"),
+        (pack(b""), "no records"),
+        *([(packed[:-9], "cannot be unpacked"), (packed[:60] + b"xxxx" + packed[64:], "damaged")] if end else []),
+    ):
+        path.write_bytes(content)
+        line = fails(*flags)
+        assert f"{path}: " in line and message in line and not (tmp_path / "out").exists()
+    for record in (b"", b"no Example", b"\x0a\x00"):
+        write_records(path, [{"pixels": bytes(60), "y": 0}, record])
+        assert f"{path}: record at byte {size}: is no tf.train.Example with features" in fails(*flags)
+    path.unlink()
+    assert f"{path}: no such file" in fails(*flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "needs --source FILE..."),
+        (("--source", "PATH", "PATH"), "is given more than once"),
+        (("--source", "PATH", "--image-size", "8x8"), "has no image files; leave out --image-size and --encoding"),
+        (
+            ("--dataset", "csv", "--source", "PATH"),
+            "is of images in TFRecord files; dataset 'csv' needs one with columns",
+        ),
+    ],
+)
+def test_flags_that_do_not_fit(tmp_path, write_records, schema, fails, flags, message):
+    path = write_records(tmp_path / "x", [{"pixels": bytes(60), "y": 1}])
+    flags = [str(path) if flag == "PATH" else flag for flag in flags]
+    flags = ["--dataset", "tfrecord", "--schema", schema(PIXELS), "--output", tmp_path / "out", *flags]
+    assert message in fails(*flags) and not (tmp_path / "out").exists()
+
+
+def test_a_key_that_no_record_has_is_told_though_there_is_a_default(tmp_path, write_records, schema, fails):
+    path = write_records(tmp_path / "x", [row(i) for i in range(5)])
+    text = TABLE.replace("trip/seconds", "trip/second") + "other_columns: ignore\n"
+    line = fails("--dataset", "tfrecord", "--source", path, "--schema", schema(text), "--output", tmp_path / "out")
+    assert "no record for training has unknown feature 'trip/second'; did you mean 'trip/seconds'?" in line
+
+
+def test_the_digest_follows_schema_names_folders_and_contents(tmp_path, write_records, schema):
+    for name in "ab":
+        write_records(tmp_path / name / "train" / "x", [{"pixels": bytes(60), "y": 1}])
+        write_records(tmp_path / name / "test" / "x", [{"pixels": bytes(60), "y": 2}])
+    schema(PIXELS)
+
+    def digest(name: str) -> str:
+        return source_digest("tfrecord", str(tmp_path / name), str(tmp_path / "schema.yaml"))
+
+    first = digest("a")
+    assert first == digest("b")
+    (tmp_path / "b" / "test").rename(tmp_path / "b" / "val")
+    assert digest("b") != first
+    write_records(tmp_path / "a" / "test" / "x", [{"pixels": bytes(60), "y": 0}])
+    second = digest("a")
+    schema(PIXELS + " ")
+    assert len({first, second, digest("a")}) == 3
+    with pytest.raises(UserError, match="needs --schema"):
+        source_digest("tfrecord", str(tmp_path / "a"))

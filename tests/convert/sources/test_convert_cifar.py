@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import dataclasses
+import io
+import pathlib
+import pickle
+import tarfile
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.sources.cifar import CIFAR10, CIFAR100
+from trainer.base.errors import UserError
+
+ORIGINAL = pathlib.Path(__file__).parents[4] / "shared" / "data" / "cifar10" / "cifar-10-batches-bin.tar.xz"
+RECORDS = 7  # a file of an archive has as many as the original; here the original is small
+
+
+@pytest.fixture(params=[CIFAR10, CIFAR100], ids=lambda reader: reader.name)
+def reader(request):
+    files_of = {split: dict.fromkeys(files, RECORDS) for split, files in request.param.files_of.items()}
+    return dataclasses.replace(request.param, files_of=files_of)
+
+
+def contents(reader, records: int = RECORDS) -> dict[str, bytes]:
+    """A file's content by its name, with random pixels."""
+    made = {}
+    for file in (file for files in reader.files_of.values() for file in files):
+        random = np.random.default_rng(len(made))
+        labels = [random.integers(0, values, records) for values in reader.labels]
+        pixels = random.integers(0, 256, (records, 3072))
+        made[file] = np.column_stack([*labels, pixels]).astype(np.uint8).tobytes()
+    return made
+
+
+def pack(path: pathlib.Path, files: dict[str, bytes], mode: str = "w:gz", *, folder: str = "x/y/../z/") -> pathlib.Path:
+    with tarfile.open(path, mode) as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(folder + name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def unpack(directory: pathlib.Path, files: dict[str, bytes]) -> pathlib.Path:
+    directory.mkdir(parents=True)
+    for name, data in files.items():
+        (directory / name).write_bytes(data)
+    return directory
+
+
+def assert_holds(source, reader, files: dict[str, bytes]) -> None:
+    """Every pixel, addressed as the format's description has it."""
+    for split, names in reader.files_of.items():
+        data = b"".join(files[name] for name in names)
+        records = np.frombuffer(data, np.uint8).reshape(-1, len(reader.labels) + 3072)
+        images, labels = source.splits[split]["image"], source.splits[split]["label"]
+        np.testing.assert_array_equal(labels, records[:, len(reader.labels) - 1])
+        for channel in range(3):
+            for row in (0, 1, 31):
+                start = len(reader.labels) + 1024 * channel + 32 * row
+                np.testing.assert_array_equal(images[:, row, :, channel], records[:, start : start + 32])
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+def test_an_archive_is_known_by_its_content_in_any_order_of_members(tmp_path, reader, mode):
+    files = contents(reader)
+    path = pack(tmp_path / "cifar", {"readme.html": b"hello", **dict(reversed(files.items()))}, mode)
+    assert_holds(reader.read(str(path)), reader, files)
+    assert reader.files(str(path)) == [path] and [p.name for p in tmp_path.iterdir()] == ["cifar"]
+
+
+@pytest.mark.parametrize("inner", [False, True], ids=["the files", "the archive's folder"])
+def test_a_directory_may_hold_any_number_of_records(tmp_path, reader, inner):
+    files = {name: data[: len(data) // RECORDS * (1 + i)] for i, (name, data) in enumerate(contents(reader).items())}
+    unpack(tmp_path / "d" / reader.folder if inner else tmp_path / "d", files)
+    assert_holds(reader.read(str(tmp_path / "d")), reader, files)
+    assert [path.name for path in reader.files(str(tmp_path / "d"))] == list(files)
+
+
+@pytest.mark.parametrize("archive", [False, True])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[:-1], r"bytes"),
+        (lambda data: b"", r" 0 bytes"),
+        (lambda data: b"\x64" + data[1:], r"record 0 has label 100; cifar10+ has labels 0 to (9|19)$"),
+        (lambda data: data[:-3072] + bytes(3072), None),  # pixels may be anything
+        (None, r"missing test(_batch)?\.bin \(found "),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path, reader, archive, damage, message):
+    files = contents(reader)
+    name = list(files)[-1]
+    files = {**files, name: damage(files[name])} if damage else {k: v for k, v in files.items() if k != name}
+    path = pack(tmp_path / "a", files) if archive else unpack(tmp_path / "a", files)
+    if message is None:
+        assert_holds(reader.read(str(path)), reader, files)
+    else:
+        with pytest.raises(UserError, match=message) as error:
+            reader.read(str(path))
+        assert str(path) in str(error.value) and name in str(error.value)
+
+
+def test_a_directory_with_only_the_archive_names_it(tmp_path, reader):
+    (tmp_path / "d").mkdir()
+    pack(tmp_path / "d" / "cifar-binary.tar.gz", contents(reader))
+    with pytest.raises(UserError, match=r"missing .*; cifar-binary.tar.gz is there: give it as --source"):
+        reader.read(str(tmp_path / "d"))
+    with pytest.raises(UserError, match=r"missing [^;]*$"):  # inside an archive nothing can be given
+        reader.read(str(pack(tmp_path / "outer", {"cifar-binary.tar.gz": b"any"})))
+
+
+def test_the_fine_label_is_the_class(tmp_path):
+    record = bytes([19, 99]) + bytes(3072)
+    source = CIFAR100.read(str(unpack(tmp_path / "a", {"train.bin": record, "test.bin": record})))
+    assert source.class_names[source.splits["train"]["label"][0]] == "worm"
+    assert source.class_names == tuple(sorted(source.class_names)) and len(set(source.class_names)) == 100
+
+
+@pytest.mark.parametrize("where", ["directory", "folder in it", "archive"])
+def test_the_python_version_is_refused_unopened(tmp_path, reader, where):
+    class Bomb:
+        def __reduce__(self):
+            return pytest.fail, ("a pickle was loaded",)
+
+    name = min(reader.pickled - {"cifar-10-batches-py", "cifar-100-python"})
+    files = {name: pickle.dumps(Bomb())}
+    path = tmp_path / "a"
+    if where == "archive":
+        pack(path, files)
+    else:
+        unpack(path / {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}[reader.name], files)
+        path = path if where == "folder in it" else next(path.iterdir())
+    with pytest.raises(UserError, match=r"Python version, pickles, which are never loaded; get the binary version"):
+        reader.read(str(path))
+
+
+def test_a_member_twice_is_refused_and_a_link_is_no_file(tmp_path, reader):
+    files = contents(reader)
+    first = next(iter(files))
+    path = pack(tmp_path / "twice", files, "w")
+    with tarfile.open(path, "a") as tar:
+        tar.addfile(tarfile.TarInfo(f"other/{first}"))
+    with pytest.raises(UserError, match=f"holds {first} more than once"):
+        reader.read(str(path))
+    path = pack(tmp_path / "link", {k: v for k, v in files.items() if k != first}, "w")
+    with tarfile.open(path, "a") as tar:
+        link = tarfile.TarInfo(first)
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    with pytest.raises(UserError, match=f"missing {first}"):
+        reader.read(str(path))
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+def test_a_damaged_archive_is_named(tmp_path, reader, mode):
+    whole = pack(tmp_path / "a", contents(reader), mode).read_bytes()
+    damaged = {
+        "cut": whole[: len(whole) // 2],
+        "garbage": b"\x1f\x8b" + bytes(range(256)) * 9,
+        "nothing": b"",
+        "text": b"no archive at all\n" * 99,
+    }
+    if mode != "w":  # a plain archive has no checksum over its contents
+        middle = len(whole) // 2
+        damaged["flipped"] = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
+        damaged["no end"] = whole[:-4]
+    for name, data in damaged.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=str(path)):
+            reader.read(str(path))
+
+
+@pytest.mark.parametrize("kind", ["member", "header"])
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, reader, kind):
+    size = 60_000_000
+    member = tarfile.TarInfo("zeros")
+    member.size = size
+    member.type = tarfile.REGTYPE if kind == "member" else tarfile.GNUTYPE_LONGNAME
+    path = tmp_path / "bomb"
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar, open("/dev/zero", "rb") as zeros:
+        tar.addfile(member, zeros)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=f"{path}: unpacks to more than"):
+            reader.read(str(path))
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_source_is_needed_and_must_be_there(reader, tmp_path):
+    with pytest.raises(UserError, match="needs --source PATH"):
+        reader.read(None)
+    with pytest.raises(UserError, match="no such file or directory"):
+        reader.read(str(tmp_path / "nothing"))
+
+
+@pytest.mark.slow
+def test_the_original_record_by_record(tmp_path):
+    if not ORIGINAL.is_file():
+        pytest.skip("the CIFAR-10 archive is not in ../shared/data/cifar10")
+    manifest = convert(
+        Options(dataset="cifar10", source=str(ORIGINAL), output=str(tmp_path / "out"), validation_fraction=0)
+    )
+    with tarfile.open(ORIGINAL) as tar:
+        files = {pathlib.Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
+    for split, names in CIFAR10.files_of.items():
+        raw = np.frombuffer(b"".join(files[name] for name in names), np.uint8).reshape(-1, 3073)
+        data = b"".join((tmp_path / "out" / shard.file).read_bytes() for shard in manifest.splits[split].shards)
+        records = np.frombuffer(data, np.uint8).reshape(-1, manifest.record_bytes)
+        assert len(raw) == len(records) == {"train": 50_000, "test": 10_000}[split]
+        image, label = manifest.feature("image"), manifest.feature("label")
+        np.testing.assert_array_equal(records[:, label.offset], raw[:, 0])
+        for channel in range(3):
+            values = records[:, image.offset + channel : image.offset + 3072 : 3]
+            np.testing.assert_array_equal(values, raw[:, 1 + 1024 * channel : 1025 + 1024 * channel])
+        assert manifest.splits[split].class_histogram == (len(raw) // 10,) * 10

@@ -1,0 +1,162 @@
+"""Whatever happens to a file of a dataset, nobody reads it without a word."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.writing import output
+from trainer.base.errors import UserError
+from trainer.base.manifest import FILE, Manifest
+from trainer.data.reader.shards import Mapping, Shards, take
+
+SEEDS = range(110)
+
+
+@pytest.fixture(scope="module", params=["images", "rows with an index"])
+def dataset(request, tmp_path_factory) -> pathlib.Path:
+    root = tmp_path_factory.mktemp("dataset")
+    kind = {}
+    if request.param != "images":
+        (root / "rows.csv").write_text("a,kind\n" + "".join(f"{i},{'xyz'[i % 3] * (1 + i % 5)}\n" for i in range(300)))
+        (root / "schema.yaml").write_text(
+            "name: t\norigin: t\ncolumns: {a: {type: float}, kind: {type: string}}\n"
+            "label: {condition: {greater: [a, 9]}, classes: [x, y]}\ndeep: [{column: kind, vocabulary: 9}]\n"
+        )
+        kind = {"dataset": "csv", "source": str(root / "rows.csv"), "schema": str(root / "schema.yaml")}
+    convert(Options(**kind, output=str(root / "out"), shards=5))
+    return root / "out"
+
+
+def flip(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
+    path = chance.choice(paths)
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= chance.randrange(1, 256)
+    path.write_bytes(data)
+    return path
+
+
+def cut(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
+    path = chance.choice(paths)
+    path.write_bytes(path.read_bytes()[: chance.choice([0, -1, chance.randrange(path.stat().st_size)])])
+    return path
+
+
+def lengthen(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
+    path = chance.choice(paths)
+    path.write_bytes(path.read_bytes() + chance.choice([b"\0", chance.choice(paths).read_bytes()]))
+    return path
+
+
+def swap(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
+    first = chance.choice(paths)
+    second = chance.choice([path for path in paths if path.suffix == first.suffix and path != first])
+    first.rename(directory / "aside")
+    second.rename(first)
+    (directory / "aside").rename(second)
+    return min(first, second)
+
+
+def delete(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
+    path = chance.choice(paths)
+    path.unlink()
+    return path
+
+
+def places(value: Any, at: tuple = ()) -> Iterator[tuple]:
+    """Where every value lies in a JSON document."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*at, key)
+        yield from places(inner, (*at, key))
+
+
+def edit(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
+    """Changes or removes one value of the manifest."""
+    path = directory / FILE
+    content = json.loads(path.read_text())
+    *before, last = chance.choice(list(places(content)))
+    at = content
+    for key in before:
+        at = at[key]
+    old = at.pop(last)
+    if chance.random() < 0.8:
+        new = chance.choice([None, 0, -1, 1.5, "x", [], {}, [1], True, 10**30, f"{old}0"])
+        if new != old:
+            at.insert(last, new) if isinstance(at, list) else at.update({last: new})
+    path.write_text(json.dumps(content))
+    return path
+
+
+def scribble(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
+    """Changes a byte of the manifest that is not between values."""
+    return flip(directory, [directory / FILE], chance)
+
+
+def damage(
+    directory: pathlib.Path, seed: int, kinds: tuple[Callable[..., pathlib.Path], ...]
+) -> tuple[pathlib.Path, dict[pathlib.Path, bytes]]:
+    """Damages a dataset; returns the file to be named and what the files were."""
+    before = {path: path.read_bytes() for path in sorted(directory.iterdir())}
+    chance = random.Random(seed)
+    paths = [path for path in before if path.suffix in (".tfrecord", ".index")]
+    return chance.choice(kinds)(directory, paths, chance), before
+
+
+def test_what_is_damaged_is_refused_and_named(dataset):
+    records = pytest.importorskip("trainer.data.records")
+
+    def read() -> None:
+        manifest = Manifest.load(dataset)
+        for split in manifest.splits:
+            records.verify(manifest, str(dataset), split)
+
+    def read_as_it_is_used() -> None:
+        manifest = Manifest.load(dataset)
+        for split in manifest.splits:
+            shards = Shards(manifest, str(dataset), split)
+            fetch = Mapping(shards.paths) if seed % 2 else shards.read
+            blocks = [shards.block(*piece, fetch) for piece in shards.pieces(0, shards.examples)]
+            take(shards, blocks, np.arange(shards.examples))
+
+    read()
+    whole = Manifest.load(dataset)
+    for seed in SEEDS:
+        named, before = damage(dataset, seed, (flip, cut, lengthen, swap, delete, edit, scribble))
+        try:
+            for check in (read, read_as_it_is_used, lambda: output.verify(dataset, Manifest.load(dataset))):
+                try:
+                    check()
+                except UserError as error:
+                    assert str(named) in str(error) and "\n" not in str(error), seed
+                else:  # 1e5 and 1E5 are the same
+                    assert named.name == FILE and Manifest.load(dataset) == whole, seed
+        finally:
+            for path, data in before.items():
+                path.write_bytes(data)
+    read()
+
+
+def test_the_command_refuses_what_is_damaged_and_changes_nothing(dataset, fails, content):
+    arguments = Manifest.load(dataset).arguments
+    flags = ("--output", dataset, "--dataset", arguments["dataset"], "--shards", arguments["shards"])
+    if arguments["dataset"] == "csv":
+        root = dataset.parent
+        flags += ("--source", root / "rows.csv", "--schema", root / "schema.yaml")
+    for seed in range(5):
+        named, before = damage(dataset, seed, (flip, cut, swap, delete, edit))
+        try:
+            damaged = content(dataset)
+            assert str(named) in fails(*flags)
+            assert content(dataset) == damaged
+        finally:
+            for path, data in before.items():
+                path.write_bytes(data)

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.sources.registry import source_digest
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+
+
+@pytest.fixture
+def folder(tmp_path) -> Callable[..., pathlib.Path]:
+    """Makes a folder of images: by path their sizes (height, width), or the bytes of what is none."""
+
+    def make(files: dict[str, tuple[int, int] | bytes], mode: str = "RGB") -> pathlib.Path:
+        root = tmp_path / "source"
+        for name, content in files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, bytes):
+                path.write_bytes(content)
+            else:
+                pixels = np.random.default_rng(len(name) + ord(name[0])).integers(0, 256, (*content, 3), np.uint8)
+                Image.fromarray(pixels).convert(mode).save(path)
+        return root
+
+    return make
+
+
+def many(classes: str = "abc", count: int = 12, suffix: str = ".png", size: tuple[int, int] = (6, 5), prefix: str = ""):
+    return {f"{prefix}{c}/{i}{suffix}": size for c in classes for i in range(count)}
+
+
+def options(root: pathlib.Path, **others) -> Options:
+    return Options(dataset="images", source=str(root), output=str(root.parent / "out"), shards=2, **others)
+
+
+def parsed(directory: pathlib.Path, examples, split: str) -> list[dict]:
+    manifest = Manifest.load(directory)
+    return [
+        record for shard in manifest.splits[split].shards for record in examples((directory / shard.file).read_bytes())
+    ]
+
+
+def test_small_images_of_one_size_are_stored_as_pixels(folder, examples, capsys):
+    root = folder(many())
+    manifest = convert(options(root, validation_fraction=0, test_fraction=0))
+    assert manifest.feature("image").shape == (6, 5, 3) and manifest.feature("image").encoding is None
+    assert manifest.class_names == ("a", "b", "c") and manifest.splits["train"].class_histogram == (12, 12, 12)
+    assert "6 x 5 pixels are stored as pixels, 6 x 5 x 3" in capsys.readouterr().out
+    records = parsed(root.parent / "out", examples, "train")
+    stored = {(record["label"][0], record["image"][0]) for record in records}
+    assert (
+        stored == {("abc".index(name[0]), np.asarray(Image.open(root / name)).tobytes()) for name in many()}
+        and len(records) == 36
+    )
+
+
+def test_images_that_differ_in_size_are_stored_as_they_are(folder, examples, capsys):
+    root = folder({**many("ab", suffix=".jpg"), "a/large.png": (70, 80)})
+    manifest = convert(options(root, validation_fraction=0, test_fraction=0))
+    image = manifest.feature("image")
+    assert (image.encoding, image.shape, image.dtype) == ("image", (224, 224, 3), "uint8")
+    assert image.offset is image.num_bytes is manifest.record_bytes is None
+    assert image.value_range == (0.0, 255.0) and manifest.feature("label").offset
+    assert "2 sizes from 6 x 5 to 70 x 80" in capsys.readouterr().out
+    records = parsed(root.parent / "out", examples, "train")
+    assert {record["image"][0] for record in records} == {path.read_bytes() for path in root.glob("*/*")}
+    for shard in manifest.splits["train"].shards:
+        starts = np.frombuffer((root.parent / "out" / shard.index).read_bytes(), "<i8")
+        assert len(starts) == shard.examples + 1 and starts[-1] == shard.bytes
+    assert Manifest.load(root.parent / "out") == manifest
+
+
+@pytest.mark.parametrize(
+    ("size", "given", "shape", "encoding"),
+    [
+        ((6, 5), {}, (6, 5, 3), None),
+        ((6, 5), {"encoding": "source"}, (6, 5, 3), "image"),
+        ((6, 5), {"encoding": "source", "image_size": "8x9"}, (8, 9, 3), "image"),
+        ((6, 5), {"image_size": "8x9"}, (8, 9, 3), None),
+        ((128, 170), {}, (128, 170, 3), None),
+        ((128, 171), {}, (128, 171, 3), "image"),
+        ((128, 171), {"encoding": "raw"}, (128, 171, 3), None),
+        ((128, 171), {"image_size": "200x200"}, (200, 200, 3), None),
+    ],
+)
+def test_the_rule_and_how_to_overrule_it(folder, size, given, shape, encoding):
+    manifest = convert(options(folder(many("ab", 2, size=size)), **given))
+    assert (manifest.feature("image").shape, manifest.feature("image").encoding) == (shape, encoding)
+    assert {name: manifest.arguments[name] for name in given} == given
+
+
+def test_pixels_of_different_sizes_need_a_size(folder, fails):
+    root = folder({**many("ab"), "a/x.png": (7, 7)})
+    line = fails("--dataset", "images", "--source", root, "--output", root.parent / "out", "--encoding", "raw")
+    assert "images differ in size" in line and "a/x.png is 7 x 7" in line and "--image-size" in line
+    assert not (root.parent / "out").exists()
+
+
+def test_one_channel_only_if_all_are_gray(folder):
+    root = folder(many("ab"), mode="L")
+    assert convert(options(root)).feature("image").shape == (6, 5, 1)
+    folder({"b/colour.png": (6, 5)})
+    assert convert(Options(dataset="images", source=str(root), output=str(root.parent / "new"))).feature(
+        "image"
+    ).shape == (
+        6,
+        5,
+        3,
+    )
+
+
+@pytest.mark.parametrize("validation", ["val", "validation"])
+def test_given_splits_are_kept(folder, validation):
+    files = {**many(prefix="train/"), **many(count=3, prefix="test/"), **many("ab", 2, prefix=f"{validation}/")}
+    manifest = convert(options(folder(files)))
+    assert {name: split.class_histogram for name, split in manifest.splits.items()} == {
+        "train": (12, 12, 12),
+        "validation": (2, 2, 0),
+        "test": (3, 3, 3),
+    }
+
+
+def test_a_class_may_be_called_train(folder):
+    assert convert(
+        options(folder({f"{c}/{i}.png": (4, 4) for c in ("train", "bus") for i in range(4)}))
+    ).class_names == (
+        "bus",
+        "train",
+    )
+
+
+def test_what_is_left_out_is_told(folder, capsys):
+    strays = ("notes.txt", "a/movie.gif", "a/inner/1.png", "b/.hidden.png", ".git/1.png")
+    convert(options(folder({**many("ab"), **dict.fromkeys(strays, b"")})))
+    assert "left out: a/inner/ and 2 more" in capsys.readouterr().out
+
+
+def test_suffixes_in_capitals_count(folder):
+    manifest = convert(options(folder({**many("ab", 2), "a/X.JPEG": (6, 5), "b/Y.PNG": (6, 5)})))
+    assert sum(split.examples for split in manifest.splits.values()) == 6
+
+
+def test_the_order_depends_on_names_alone_and_mixes_classes(folder, content, tmp_path):
+    root = folder(many(count=40))
+    convert(options(root, validation_fraction=0))
+    first = content(tmp_path / "out")
+    for path in sorted(root.glob("*/*"), reverse=True):  # as another file system would list them
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data)
+    convert(
+        Options(dataset="images", source=str(root), output=str(tmp_path / "again"), shards=2, validation_fraction=0)
+    )
+    assert content(tmp_path / "again") == first
+    manifest = Manifest.load(tmp_path / "out")
+    assert min(manifest.splits["train"].class_histogram) > 0 and min(manifest.splits["test"].class_histogram) > 0
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_any_number_of_processes_gives_the_same_bytes(folder, content, tmp_path, processes):
+    root = folder({**many("ab", 30), "a/x.png": (9, 9)})
+    convert(options(root))
+    convert(Options(dataset="images", source=str(root), output=str(tmp_path / "n"), shards=2, processes=processes))
+    assert content(tmp_path / "n") == content(tmp_path / "out")
+
+
+@pytest.mark.parametrize("flags", [(), ("--image-size", "4x4"), ("--encoding", "source")])
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: b"GIF89a", lambda data: data[:-30]])
+def test_a_broken_image_is_named_and_nothing_is_left(folder, fails, flags, damage):
+    root = folder(many("ab", suffix=".png"))
+    path = root / "b" / "7.png"
+    path.write_bytes(damage(path.read_bytes()))
+    line = fails("--dataset", "images", "--source", root, "--output", root.parent / "out", *flags)
+    assert str(path) in line
+    assert not (root.parent / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"notes.txt": b""}, "no PNG or JPEG files in folders of it"),
+        ({"1.png": (4, 4)}, "no PNG or JPEG files in folders of it"),
+        ({"flowers/rose/1.png": (4, 4), "flowers/lily/1.png": (4, 4)}, "no PNG or JPEG files in folders of it"),
+        (many("a"), "has one class, 'a'"),
+        ({**many("ab", prefix="train/"), **many("c", prefix="test/")}, "class 'c' has no images for training"),
+        ({**many("ab", prefix="train/"), "test/1.png": (4, 4)}, "source/test: no PNG or JPEG files"),
+        ({**many("ab", prefix="train/"), **many("ab", prefix="val/"), **many("ab", prefix="validation/")}, "keep one"),
+    ],
+)
+def test_a_folder_that_is_none_of_the_two_layouts_is_told(folder, fails, files, message):
+    root = folder(files)
+    line = fails("--dataset", "images", "--source", root, "--output", root.parent / "out")
+    assert message in line and str(root) in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "needs --source DIR, with DIR/class/name.png"),
+        (("--source", "nowhere"), "nowhere: no such directory"),
+        (("--source", "a", "b"), "takes one path, not 2"),
+        (("--source", ".", "--image-size", "224"), "--image-size 224: must be HEIGHTxWIDTH"),
+        (("--source", ".", "--image-size", "0x4"), "--image-size 0x4"),
+        (("--source", ".", "--encoding", "jpeg"), "invalid choice: 'jpeg'"),
+        (("--source", ".", "--download-dir", "d"), "--download-dir d means nothing to dataset 'images'"),
+    ],
+)
+def test_wrong_flags(tmp_path, fails, flags, message):
+    assert message in fails("--dataset", "images", "--output", tmp_path / "out", *flags)
+
+
+def test_what_is_for_image_files_means_nothing_to_others(tmp_path, fails):
+    for flag, value in (("--image-size", "4x4"), ("--encoding", "raw")):
+        assert f"{flag} {value} means nothing to dataset 'digits'" in fails("--output", tmp_path / "out", flag, value)
+
+
+def test_the_digest_follows_classes_and_contents(folder, tmp_path):
+    root = folder(many("ab"))
+    digests = {source_digest("images", str(root))}
+    (root / "a" / "0.png").rename(root / "b" / "zero.png")
+    digests.add(source_digest("images", str(root)))
+    (root / "b" / "zero.png").write_bytes((root / "b" / "1.png").read_bytes())
+    digests.add(source_digest("images", str(root)))
+    (root / "notes.txt").write_text("not part of it")
+    digests.add(source_digest("images", str(root)))
+    assert len(digests) == 3
+    os.rename(root, tmp_path / "elsewhere")
+    assert source_digest("images", str(tmp_path / "elsewhere")) in digests
+
+
+def test_an_image_that_is_gone_when_it_is_read_is_told(folder, tmp_path):
+    from components.convert.sources.image_folder import FolderReader
+    from components.convert.writing.column_store import MEMORY
+
+    root = folder(many("ab"))
+    source = FolderReader(encoding="source").read(str(root), MEMORY)
+    name = source.splits["train"]["image"].pictures.names[3]
+    (root / name).write_bytes(b"longer" + (root / name).read_bytes())
+    with pytest.raises(UserError, match=f"{name}: changed while it was read"):
+        source.splits["train"]["image"][np.array([3])]
+    (root / name).unlink()
+    with pytest.raises(UserError, match=f"{name}: No such file"):
+        source.splits["train"]["image"][np.array([3])]
+
+
+def test_an_orientation_that_is_not_applied_is_told(folder, capsys):
+    root = folder(many("ab", suffix=".jpg"))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (5, 6)).save(root / "a" / "phone.jpg", exif=exif)
+    convert(options(root))
+    assert (
+        f"EXIF orientation of 1 images is not applied, first of {root / 'a' / 'phone.jpg'}" in capsys.readouterr().out
+    )

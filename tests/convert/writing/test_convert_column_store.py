@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import io
+import shutil
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.convert.writing.column_store import MEMORY, Store, fill
+from trainer.base.errors import UserError
+
+dtypes = st.sampled_from(["float32", "int64", "uint8", "bool"])
+
+
+@given(
+    dtype=dtypes,
+    shape=st.lists(st.integers(1, 3), max_size=2),
+    sizes=st.lists(st.integers(0, 40), max_size=6),
+    budget=st.sampled_from([0, 100, 1000, 10**6]),
+)
+def test_a_column_is_what_was_appended_whatever_fits_into_memory(tmp_path_factory, dtype, shape, sizes, budget):
+    directory = tmp_path_factory.mktemp("store")
+    store = Store(budget_bytes=2 * budget, directory=directory)
+    random = np.random.default_rng(0)
+    blocks = [random.integers(0, 200, (size, *shape)).astype(dtype) for size in sizes]
+    column = store.column(dtype, shape)
+    for block in blocks:
+        column.append(block)
+    found = column.finish()
+    expected = np.concatenate([np.empty((0, *shape), dtype), *blocks])
+    assert found.dtype == expected.dtype and type(found) is np.ndarray
+    np.testing.assert_array_equal(found, expected)
+    assert not list(directory.iterdir())  # a file without a name is gone with the process
+    assert store.take(budget) == (not expected.nbytes or expected.nbytes > budget)
+
+
+def test_half_the_budget_holds_columns(tmp_path):
+    store = Store(budget_bytes=1000, directory=tmp_path)
+    assert store.take(300) and not store.take(201) and store.take(200) and not store.take(1)
+    store.give_back(100)
+    assert store.take(100) and store.working_bytes == 250
+    assert MEMORY.take(10**15)
+
+
+def test_what_does_not_fit_is_not_held_in_memory(tmp_path):
+    store = Store(budget_bytes=10**6, directory=tmp_path)
+    block = np.arange(2**17)
+    tracemalloc.start()
+    try:
+        column = store.column(np.int64)
+        for _ in range(40):
+            column.append(block)
+        found = column.finish()
+        whole = store.empty((4000, 5000), "images.gz")
+        whole[:] = 7
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 40 * 2**17 and (found[-(2**17) :] == block).all() and whole[3999, 4999] == 7
+
+
+def test_what_fits_nowhere_is_refused_by_its_name(tmp_path):
+    size = shutil.disk_usage(tmp_path).total + 1
+    with pytest.raises(UserError, match=rf"^images\.gz: unpacks to {size:,} bytes, .* bytes free"):
+        Store(budget_bytes=10, directory=tmp_path).empty((size,), "images.gz")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("budget", [0, 10**6])
+def test_a_file_is_mapped_or_read(tmp_path, budget):
+    (tmp_path / "file").write_bytes(bytes(range(100)))
+    found = Store(budget_bytes=budget, directory=tmp_path).map(tmp_path / "file", (9, 10), offset=10)
+    np.testing.assert_array_equal(found, np.arange(10, 100).reshape(9, 10))
+
+
+def test_filling_tells_what_is_missing():
+    array, told = np.zeros((3, 4), np.uint8), []
+    assert fill(array, io.BytesIO(bytes(range(1, 10))), told.append) == 3
+    assert array.ravel().tolist() == [*range(1, 10), 0, 0, 0] and told == [9]
+    assert fill(array, io.BytesIO(bytes(20))) == 0 and not array.any()

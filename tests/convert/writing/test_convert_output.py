@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.writing import output, tfrecord
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+
+ROOT = pathlib.Path(__file__).parents[3]
+COMMAND = (sys.executable, "-m", "components.convert")
+
+
+def _stamps(directory: pathlib.Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in [directory, *directory.iterdir()]}
+
+
+def test_done_again_changes_nothing(tmp_path, capsys):
+    first = convert(Options(output=str(tmp_path / "out")))
+    before = _stamps(tmp_path / "out")
+    assert convert(Options(output=str(tmp_path / "out"))) == first
+    assert _stamps(tmp_path / "out") == before
+    assert "already there" in capsys.readouterr().out
+
+
+def test_another_dataset_is_never_overwritten(tmp_path, make_idx, fails):
+    make_idx(tmp_path / "a", train=50)
+    make_idx(tmp_path / "b", train=51)
+    out = tmp_path / "out"
+    convert(Options(dataset="idx", source=str(tmp_path / "a"), output=str(out)))
+    before = _stamps(out)
+    line = fails("--output", out, "--dataset", "digits", "--split-seed", 3)
+    assert "dataset=idx" in line and "dataset=digits" in line and "split_seed=0" in line and "split_seed=3" in line
+    line = fails("--output", out, "--dataset", "idx", "--source", tmp_path / "b")
+    assert line.count("fingerprint=") == 2
+    assert _stamps(out) == before
+
+
+@pytest.mark.parametrize("damage", [pathlib.Path.unlink, lambda path: path.write_bytes(b"x" + path.read_bytes()[1:])])
+def test_a_damaged_dataset_is_not_called_finished(tmp_path, fails, damage):
+    convert(Options(output=str(tmp_path)))
+    damage(tmp_path / "test-00001-of-00002.tfrecord")
+    assert "test-00001-of-00002.tfrecord is missing or damaged" in fails("--output", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "train-00000-of-00001.tfrecord", ".hidden"])
+def test_files_of_others_are_neither_deleted_nor_joined(tmp_path, fails, name):
+    (tmp_path / name).write_text("precious")
+    assert repr(name) in fails("--output", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    (tmp_path / ".converting").mkdir()  # even beside leftovers of ours
+    if not name.startswith("train"):
+        assert repr(name) in fails("--output", tmp_path)
+        assert (tmp_path / name).read_text() == "precious"
+
+
+def test_leftovers_are_replaced(tmp_path, content):
+    convert(Options(output=str(tmp_path / "clean")))
+    left = tmp_path / "left"
+    (left / ".converting").mkdir(parents=True)
+    for name in (
+        ".converting/train-00000-of-00009.tfrecord",
+        "train-00001-of-00009.tfrecord",
+        "train-00001-of-00009.index",
+        "manifest.json.17.tmp",
+    ):
+        (left / name).write_text("half")
+    convert(Options(output=str(left)))
+    assert content(left) == content(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+@pytest.mark.parametrize("before", [False, True])
+def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, error, before):
+    out = tmp_path / "new" / "out"
+    if before:
+        out.mkdir(parents=True)
+    write, written = tfrecord.write, []
+
+    def third_fails(path, *args, **kwargs):
+        written.append(path)
+        if len(written) == 3:
+            raise error
+        return write(path, *args, **kwargs)
+
+    monkeypatch.setattr(tfrecord, "write", third_fails)
+    with pytest.raises((KeyboardInterrupt, UserError)):
+        convert(Options(output=str(out)))
+    assert list(tmp_path.rglob("*")) == ([out.parent, out] if before else [])
+
+
+def test_a_file_that_cannot_be_written_is_a_user_error_and_leaves_nothing(tmp_path):
+    run = subprocess.run(
+        [*COMMAND, "--output", str(tmp_path / "out")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)),
+    )
+    assert run.returncode == 2 and run.stderr == f"error: cannot write --output {tmp_path / 'out'}: File too large\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_that_is_a_file_is_left_alone(tmp_path, fails):
+    (tmp_path / "out").write_text("precious")
+    assert "File exists" in fails("--output", tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "precious"
+
+
+def test_two_conversions_do_not_mix(tmp_path, fails, monkeypatch):
+    monkeypatch.setattr(output, "_LOCK_WAIT_S", 0.1)
+    with output.claim(tmp_path / "out"):
+        assert "another conversion" in fails("--output", tmp_path / "out")
+    convert(Options(output=str(tmp_path / "out")))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory, make_idx):
+    """A source whose conversion takes long enough to be interrupted, and its result."""
+    root = tmp_path_factory.mktemp("large")
+    make_idx(root / "source", size=(28, 28), packed=False, train=20_000)
+    flags = ("--dataset", "idx", "--source", str(root / "source"), "--shards", "400")
+    convert(Options(dataset="idx", source=str(root / "source"), output=str(root / "clean"), shards=400))
+    yield flags, root / "clean"
+    shutil.rmtree(root)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("place", "files", "processes"),
+    [(".converting", 1, 2), pytest.param(".converting", 300, 1, marks=pytest.mark.slow), (".", 1, 2)],
+    ids=["first shard", "most shards", "publishing"],
+)
+def test_kill_never_leaves_half_a_dataset_that_loads(tmp_path, large, content, place, files, processes):
+    flags, clean = large
+    out = tmp_path / "out"
+    process = _start(flags, out, processes)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if sum(name.endswith(".tfrecord") for name in os.listdir(out / place)) >= files:
+                break
+        except FileNotFoundError:
+            pass
+    process.send_signal(signal.SIGKILL)
+    _assert_unfinished_or_whole(process.wait(), out)
+    subprocess.run([*COMMAND, *flags, "--output", str(out)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert content(out) == content(clean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_kill_at_a_random_moment_again_and_again(tmp_path, large, content, seed):
+    flags, clean = large
+    out, chance = tmp_path / "out", random.Random(seed)
+    start = time.monotonic()
+    assert _start(flags, out, 2).wait() == 0
+    longest = time.monotonic() - start
+    shutil.rmtree(out)
+    for _ in range(4):
+        process = _start(flags, out, chance.choice([1, 2, 4]))
+        time.sleep(chance.uniform(0, longest))
+        process.send_signal(signal.SIGKILL)
+        _assert_unfinished_or_whole(process.wait(), out)
+    subprocess.run([*COMMAND, *flags, "--output", str(out)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert content(out) == content(clean) and {path.name for path in out.iterdir()} == set(content(clean))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("which", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
+def test_being_stopped_leaves_nothing_and_no_process(tmp_path, large, which, code):
+    flags, _ = large
+    process = _start(flags, tmp_path / "out", 2)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/.converting/*.tfrecord")) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    workers = psutil.Process(process.pid).children()
+    process.send_signal(which)
+    assert process.wait(60) == code and not list(tmp_path.iterdir())
+    assert not psutil.wait_procs(workers, timeout=20)[1]
+
+
+@pytest.mark.cluster
+def test_a_process_that_is_killed_is_told_in_one_line_and_leaves_nothing(tmp_path, large):
+    flags, _ = large
+    process = _start(flags, tmp_path / "out", 2, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/.converting/*.tfrecord")) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    psutil.Process(process.pid).children()[0].kill()
+    err = process.stderr.read()
+    assert err.startswith(
+        "error: a process of the conversion was ended from outside (SIGKILL), perhaps for want of mem"
+    )
+    assert process.wait() == 2 and err.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def _start(flags: tuple[str, ...], out: pathlib.Path, processes: int, **options) -> subprocess.Popen:
+    command = [*COMMAND, *flags, "--output", str(out), "--processes", str(processes)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, **options)
+
+
+def _assert_unfinished_or_whole(code: int, out: pathlib.Path) -> None:
+    """What a killed conversion may leave: nothing, what does not load, or, if it was over just then, everything."""
+    try:
+        manifest = Manifest.load(out)
+    except UserError:
+        assert code == -signal.SIGKILL
+        assert not out.exists() or not list(out.iterdir()) or (out / ".converting").is_dir()
+    else:
+        output.verify(out, manifest)

@@ -1,0 +1,98 @@
+"""Processes, memory and the order of tasks decide how fast a conversion is, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import random
+
+import numpy as np
+import pytest
+import yaml
+
+from components.convert import convert as module
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.tables import quoting
+from components.convert.writing import column_store, tfrecord, workers
+
+SCHEMA = {
+    "name": "trips",
+    "origin": "made up",
+    "columns": {
+        "fare": {"type": "float"},
+        "seconds": {"type": "int", "default": -5},
+        "company": {"type": "string", "default": "none"},
+    },
+    "label": {"condition": {"greater": ["fare", 9]}, "classes": ["no", "yes"]},
+    "filter": {"greater": ["fare", 1]},
+    "deep": [{"column": "seconds", "numeric": "z_score"}, {"column": "company", "vocabulary": 20}],
+    "wide": [{"column": "seconds", "vocabulary": 9}],
+}
+
+
+@pytest.fixture(scope="module", params=["idx", "packed idx", "csv"])
+def options(request, tmp_path_factory, make_idx) -> Options:
+    """A source of several thousand examples."""
+    root = tmp_path_factory.mktemp("source")
+    if request.param == "csv":
+        chance = np.random.default_rng(0)
+        fares, seconds = chance.gamma(2, 5, 3000).tolist(), chance.integers(-2, 300, 3000).tolist()
+        companies = [f'"{"x" * int(n)}, {n}"' for n in chance.integers(0, 60, 3000)]
+        rows = (f"{f},{s if s % 5 else ''},{c}\n" for f, s, c in zip(fares, seconds, companies, strict=True))
+        (root / "rows.csv").write_text("fare,seconds,company\n" + "".join(rows))
+        (root / "schema.yaml").write_text(yaml.safe_dump(SCHEMA))
+        kind = {"dataset": "csv", "source": str(root / "rows.csv"), "schema": str(root / "schema.yaml")}
+    else:
+        make_idx(root / "source", size=(9, 7), packed=request.param == "packed idx", train=3000, test=500)
+        kind = {"dataset": "idx", "source": str(root / "source")}
+    return Options(**kind, output=str(root / "out"), shards=7)
+
+
+@pytest.fixture(scope="module")
+def expected(options, content) -> dict[str, bytes]:
+    """What one process makes that has all memory."""
+    convert(dataclasses.replace(options, processes=1))
+    return content(pathlib.Path(options.output))
+
+
+@pytest.mark.parametrize(("processes", "threads"), [(2, False), (4, False), (3, True)])
+def test_with_several_processes(tmp_path, monkeypatch, options, expected, content, processes, threads):
+    if threads:
+        monkeypatch.setattr(workers.sys, "platform", "another")
+    convert(dataclasses.replace(options, output=str(tmp_path), processes=processes))
+    assert content(tmp_path) == expected
+
+
+def test_in_any_order_of_tasks(tmp_path, monkeypatch, options, expected, content):
+    run = workers.run
+
+    def shuffled(work, tasks, *, processes, advance):
+        order = random.Random(0).sample(range(len(tasks)), len(tasks))
+        done = run(work, [tasks[i] for i in order], processes=processes, advance=advance)
+        return ((order[i], result) for i, result in done)
+
+    monkeypatch.setattr(workers, "run", shuffled)
+    convert(dataclasses.replace(options, output=str(tmp_path), processes=3))
+    assert content(tmp_path) == expected
+
+
+@pytest.mark.parametrize(("budget", "processes"), [(0, 2), (20_000, 1)])
+def test_in_little_memory(tmp_path, monkeypatch, options, expected, content, budget, processes):
+    made = []
+    monkeypatch.setattr(
+        module,
+        "Store",
+        lambda **kwargs: made.append(column_store.Store(**{**kwargs, "budget_bytes": budget})) or made[0],
+    )
+    monkeypatch.setattr(quoting, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(tfrecord, "_CHUNK_BYTES", 1000)
+    convert(dataclasses.replace(options, output=str(tmp_path), processes=processes))
+    assert content(tmp_path) == expected and made
+
+
+def test_the_flag_decides_the_budget(tmp_path, monkeypatch, options, expected, content):
+    asked = []
+    monkeypatch.setattr(module, "Store", lambda **kwargs: asked.append(kwargs) or column_store.Store(**kwargs))
+    convert(dataclasses.replace(options, output=str(tmp_path), memory_gb=0.25))
+    assert asked[0]["budget_bytes"] == 0.25e9 and content(tmp_path) == expected

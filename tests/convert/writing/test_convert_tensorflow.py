@@ -1,0 +1,386 @@
+"""What TensorFlow and TensorFlow Datasets make of the same files; together, for importing them takes seconds."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.convert.convert import convert
+from components.convert.images import headers
+from components.convert.options import Options
+from components.convert.sources.registry import source_digest
+
+tf = pytest.importorskip("tensorflow")
+tfds = pytest.importorskip("tensorflow_datasets")
+
+ROOT = pathlib.Path(__file__).parents[3]
+MNIST = ROOT.parent / "shared" / "data" / "mnist"
+RANDOM = np.random.default_rng(0)
+PIXELS = RANDOM.integers(0, 256, (20, 30, 3), np.uint8)
+ALPHA = np.concatenate([PIXELS, PIXELS[..., :1]], axis=2)
+DEEP = PIXELS[..., 0].astype(np.uint16) * 256 + 255
+
+
+def file(pixels: np.ndarray | Image.Image, kind: str = "PNG") -> bytes:
+    stream = io.BytesIO()
+    image = Image.fromarray(pixels) if isinstance(pixels, np.ndarray) else pixels
+    image.save(stream, kind, quality=95)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("pixels", "channels"), [(PIXELS, 3), (PIXELS[..., 0], 3), (PIXELS[..., 0], 1), (ALPHA, 3), (DEEP, 1)]
+)
+def test_tensorflow_decodes_the_same_pixels(pixels, channels):
+    ours = headers.decode(io.BytesIO(file(pixels)), "", channels=channels, size=(20, 30))
+    np.testing.assert_array_equal(ours, tf.io.decode_image(file(pixels), channels=channels))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+@pytest.mark.parametrize("size", [(64, 48), (32, 200), (220, 310), (300, 500)])
+def test_whole_files_are_resized_by_the_reader_as_pixels_were_here(kind, size):
+    from trainer.data.reader import decoding
+
+    data = file(Image.fromarray(PIXELS).resize((310, 220), Image.Resampling.BICUBIC), kind)
+    (read,) = decoding.decode(tf.constant([data]), (*size, 3)).numpy()
+    ours = headers.decode(io.BytesIO(data), "", channels=3, size=size)
+    difference = np.abs(ours.astype(int) - read)
+    # TensorFlow decodes JPEG by a faster transform than Pillow, which is off by a little.
+    assert difference.max() <= 2 if kind == "PNG" else difference.mean() <= 3
+
+
+class Tiny(tfds.core.GeneratorBasedBuilder):
+    """Whatever features and examples it is made for."""
+
+    VERSION = tfds.core.Version("1.2.3")
+    FEATURES = SPLITS = SUPERVISED = None
+
+    def _info(self):
+        return tfds.core.DatasetInfo(
+            builder=self, features=tfds.features.FeaturesDict(self.FEATURES), supervised_keys=self.SUPERVISED
+        )
+
+    def _split_generators(self, dl_manager):
+        return {name: enumerate(examples) for name, examples in self.SPLITS.items()}
+
+    def _generate_examples(self):
+        raise NotImplementedError
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    """Has TensorFlow Datasets prepare `tiny`; returns its data directory."""
+
+    def make(features, splits, supervised=None, **options):
+        tfds.disable_progress_bar()
+        made = type(
+            "Tiny", (Tiny,), {"FEATURES": features, "SPLITS": splits, "SUPERVISED": supervised}, skip_registration=True
+        )
+        made.name = "tiny"
+        made(data_dir=tmp_path / "tfds", **options).download_and_prepare()
+        return tmp_path / "tfds"
+
+    return make
+
+
+def read(data_dir: pathlib.Path, split: str):
+    """As TensorFlow Datasets itself reads it, in the order of the files."""
+    config = tfds.ReadConfig(interleave_cycle_length=1)
+    builder = tfds.builder_from_directory(data_dir / "tiny" / "1.2.3")
+    return list(tfds.as_numpy(builder.as_dataset(split, read_config=config)))
+
+
+def options(data_dir: pathlib.Path, **others) -> Options:
+    others = {
+        "output": str(data_dir.parent / "out"),
+        "shards": 1,
+        "validation_fraction": 0,
+        "test_fraction": 0,
+        **others,
+    }
+    return Options(dataset="tfds:tiny", source=str(data_dir), **others)
+
+
+def parsed(directory: pathlib.Path, split: str, spec: dict) -> list[dict]:
+    files = sorted(str(path) for path in directory.glob(f"{split}-*.tfrecord"))
+    records = tf.data.TFRecordDataset(files).map(lambda record: tf.io.parse_single_example(record, spec))
+    return list(records.as_numpy_iterator())
+
+
+IMAGE = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+
+
+def test_small_images_are_those_that_tfds_decodes_in_its_order(prepared):
+    features = {
+        "image": tfds.features.Image(shape=(6, 5, 1)),
+        "label": tfds.features.ClassLabel(names=["no", "yes"]),
+        "id": tfds.features.Text(),
+        "box": tfds.features.BBoxFeature(),
+    }
+    box = tfds.features.BBox(0.0, 0.0, 1.0, 1.0)
+    splits = {
+        name: [
+            {"image": RANDOM.integers(0, 256, (6, 5, 1), np.uint8), "label": i % 2, "id": str(i), "box": box}
+            for i in range(count)
+        ]
+        for name, count in (("train", 20), ("val", 6), ("test", 4), ("unlabelled", 3))
+    }
+    data_dir = prepared(features, splits, ("image", "label"))
+    manifest = convert(options(data_dir))
+    assert manifest.name == "tfds:tiny" and manifest.class_names == ("no", "yes")
+    assert manifest.arguments["version"] == "1.2.3" and "tiny/1.2.3" in manifest.origin
+    assert manifest.feature("image").shape == (6, 5, 1) and manifest.feature("image").encoding is None
+    for split, native in (("train", "train"), ("validation", "val"), ("test", "test")):
+        ours, theirs = parsed(data_dir.parent / "out", split, IMAGE), read(data_dir, native)
+        assert len(ours) == len(theirs) == len(splits[native])
+        for one, other in zip(ours, theirs, strict=True):
+            assert (one["image"], one["label"]) == (other["image"].tobytes(), other["label"])
+
+
+def test_images_of_different_sizes_keep_the_bytes_that_were_prepared(prepared):
+    features = {"image": tfds.features.Image(), "label": tfds.features.ClassLabel(num_classes=3)}
+    files = [file(Image.fromarray(PIXELS).resize((20 + i, 30)), ("PNG", "JPEG")[i % 2]) for i in range(9)]
+    data_dir = prepared(features, {"train": [{"image": io.BytesIO(f), "label": i % 3} for i, f in enumerate(files)]})
+    manifest = convert(options(data_dir))
+    assert (manifest.feature("image").encoding, manifest.feature("image").shape) == ("image", (224, 224, 3))
+    ours, theirs = parsed(data_dir.parent / "out", "train", IMAGE), read(data_dir, "train")
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["label"] == other["label"]
+        np.testing.assert_array_equal(tf.io.decode_image(one["image"], channels=3), other["image"])
+    assert {one["image"] for one in ours} == set(files)
+
+
+TABLE = {
+    "age": tfds.features.Scalar(np.float32),
+    "born": tfds.features.Scalar(np.int32),
+    "home.dest": tfds.features.Text(),
+    "sex": tfds.features.ClassLabel(names=["m", "f"]),
+    "alone": tfds.features.Scalar(np.bool_),
+    "sizes": tfds.features.Tensor(shape=(3,), dtype=np.float64),
+}
+
+
+def row(i: int) -> dict:
+    return {"age": i / 3, "born": i - 5, "home.dest": "x" * i, "sex": i % 2, "alone": i % 3 == 0, "sizes": [i, -i, 0.5]}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_table_has_every_value(prepared, nested):
+    label = {"survived": tfds.features.ClassLabel(names=["no", "yes"])}
+    rows = {"train": range(40), "test": range(100, 110)}
+    if nested:
+        features = {"features": TABLE, **label}
+        splits = {name: [{"features": row(i), "survived": i % 2} for i in part] for name, part in rows.items()}
+    else:
+        features = {**TABLE, **label}
+        splits = {name: [{**row(i), "survived": i % 2} for i in part] for name, part in rows.items()}
+    data_dir = prepared(features, splits, ("features" if nested else "age", "survived"))
+    manifest = convert(options(data_dir))
+    prefix = "features_" if nested else ""
+    kinds = {f.name: f.dtype for f in manifest.features if f.name != "label"}
+    assert kinds == {
+        **{prefix + name: "int64" for name in ("alone", "born", "sex")},
+        **{prefix + name: "float32" for name in ("age", "sizes_0", "sizes_1", "sizes_2")},
+        prefix + "home_dest": "string",
+    }
+    taken = {encoding.columns[0]: encoding.kind for encoding in manifest.deep}
+    assert taken.keys() == kinds.keys() and taken[prefix + "sex"] == taken[prefix + "home_dest"] == "vocabulary"
+    spec = {f.name: tf.io.FixedLenFeature([], f.dtype) for f in manifest.features}
+    for split in splits:
+        ours, theirs = parsed(data_dir.parent / "out", split, spec), read(data_dir, split)
+        for one, other in zip(ours, theirs, strict=True):
+            values = other["features"] if nested else other
+            expected = {
+                **values,
+                **{f"sizes_{i}": values["sizes"][i] for i in range(3)},
+                "home_dest": values["home.dest"],
+            }
+            assert one.pop("label") == other["survived"]
+            assert one == {prefix + name: expected[name] for name in (key.removeprefix(prefix) for key in one)}
+
+
+@pytest.mark.parametrize(
+    ("features", "example", "message"),
+    [
+        (
+            {"image": tfds.features.Image(shape=(2, 2, 1))},
+            {"image": np.zeros((2, 2, 1), np.uint8)},
+            "needed is one ClassLabel",
+        ),
+        (
+            {"a": tfds.features.Sequence(np.int64), "label": tfds.features.ClassLabel(num_classes=2)},
+            {"a": [1, 2], "label": 0},
+            "neither an image nor only numbers and texts (a: Sequence",
+        ),
+        (
+            {"x": tfds.features.Scalar(np.float32), "label": tfds.features.ClassLabel(num_classes=2)},
+            {"x": float("nan"), "label": 0},
+            "record at byte 0: x: nan is no finite 32-bit number",
+        ),
+        (
+            {"x": tfds.features.Scalar(np.float32), "label": tfds.features.ClassLabel(num_classes=2)},
+            {"x": 0.5, "label": -1},
+            "record at byte 0: label: '-1' is no class (known: 0 to 1)",
+        ),
+        (
+            {
+                "image": tfds.features.Image(shape=(2, 2, 1), dtype=np.uint16),
+                "label": tfds.features.ClassLabel(num_classes=2),
+            },
+            {"image": np.zeros((2, 2, 1), np.uint16), "label": 0},
+            "images that are not of 8 bits",
+        ),
+    ],
+    ids=["no label", "sequence", "NaN", "no class", "16 bits"],
+)
+def test_what_is_not_supported_is_refused_with_the_features(prepared, fails, features, example, message):
+    data_dir = prepared(features, {"train": [example] * 3})
+    line = fails("--dataset", "tfds:tiny", "--source", data_dir, "--output", data_dir.parent / "out")
+    assert message in line and not (data_dir.parent / "out").exists()
+
+
+def test_a_damaged_file_and_a_wrong_name_are_told(prepared, fails, tmp_path):
+    features = {"x": tfds.features.Scalar(np.float32), "label": tfds.features.ClassLabel(num_classes=2)}
+    data_dir = prepared(features, {"train": [{"x": float(i), "label": i % 2} for i in range(9)]})
+    (directory,) = (data_dir / "tiny").iterdir()
+    arguments = ("--output", tmp_path / "out", "--source", directory, "--dataset")
+    assert "holds tfds:tiny/1.2.3, not tfds:other" in fails(*arguments, "tfds:other")
+    (path,) = directory.glob("*.tfrecord*")
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:5], whole[:20] + b"x" + whole[21:], b"x" + whole[1:]):
+        path.write_bytes(damaged)
+        line = fails(*arguments, "tfds:tiny")
+        assert str(path) in line and "damaged" in line
+    path.unlink()
+    assert str(path) in fails(*arguments, "tfds:tiny")
+
+
+@pytest.mark.parametrize("packing", ["", "GZIP"])
+def test_tensorflows_own_writer_and_parser_agree_with_what_is_between(tmp_path, packing):
+    files = [file(Image.fromarray(PIXELS).resize((40 + i, 30)), ("PNG", "JPEG")[i % 2]) for i in range(12)]
+    for split, part in (("train", files[:9]), ("validation", files[9:])):
+        with tf.io.TFRecordWriter(str(tmp_path / f"images-{split}-00000-of-00001"), packing) as writer:
+            for i, image in enumerate(part):
+                values = {
+                    "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
+                    "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[1 + i % 2])),
+                    "image/object/bbox": tf.train.Feature(float_list=tf.train.FloatList(value=[0.0, 0.5, 1.0])),
+                }
+                writer.write(tf.train.Example(features=tf.train.Features(feature=values)).SerializeToString())
+    schema = tmp_path / "schema.yaml"
+    schema.write_text(
+        "{name: t, origin: t, image: image/encoded, label: image/class/label, classes: [a, b], label_offset: 1}"
+    )
+    paths = tuple(map(str, sorted(tmp_path.glob("images-*"))))
+    common = {"schema": str(schema), "output": str(tmp_path / "out"), "shards": 1, "test_fraction": 0}
+    convert(Options(dataset="tfrecord", source=paths, **common))
+    for split, part in (("train", files[:9]), ("validation", files[9:])):
+        read = parsed(tmp_path / "out", split, IMAGE)
+        assert read == [{"image": image, "label": i % 2} for i, image in enumerate(part)]
+
+
+def test_the_digest_is_of_the_prepared_files(prepared):
+    features = {"x": tfds.features.Scalar(np.float32), "label": tfds.features.ClassLabel(num_classes=2)}
+    data_dir = prepared(features, {"train": [{"x": float(i), "label": i % 2} for i in range(9)]})
+    first = source_digest("tfds:tiny", str(data_dir))
+    assert first == source_digest("tfds:tiny", str(data_dir / "tiny" / "1.2.3"))
+    (path,) = (data_dir / "tiny" / "1.2.3").glob("*.tfrecord*")
+    path.write_bytes(path.read_bytes() + b"x")
+    assert source_digest("tfds:tiny", str(data_dir)) != first
+
+
+def test_a_version_that_is_published_has_a_digest_without_network(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    assert (
+        source_digest("tfds:mnist", None)
+        == source_digest("tfds:mnist:3.0.1", None)
+        != source_digest("tfds:kmnist", None)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tfds:mnits", "unknown dataset of TensorFlow Datasets 'mnits'; did you mean 'mnist'"),
+        ("tfds:mnist:9.9.9", "cannot be loaded at version 9.9.9, only: 3.0.1"),
+        ("tfds:imagenet2012", "cannot be downloaded; get its files and give --source DIR"),
+    ],
+)
+def test_names_that_nobody_can_download(tmp_path, fails, monkeypatch, name, message):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    line = fails("--dataset", name, "--output", tmp_path / "out", "--download-dir", tmp_path / "d")
+    assert message in line and not (tmp_path / "out").exists()
+
+
+def test_without_network_and_source_it_fails_within_seconds(tmp_path, monkeypatch):
+    environment = {
+        **os.environ,
+        "TFDS_DATA_DIR": str(tmp_path),
+        "https_proxy": "http://127.0.0.1:9",
+        "PYTHONPATH": str(ROOT),
+    }
+    started = time.monotonic()
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "components.convert",
+            "--dataset",
+            "tfds:mnist",
+            "--output",
+            "out",
+            "--download-dir",
+            "d",
+        ],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 2 and run.stderr.count("\n") == 1
+    assert "cannot reach storage.googleapis.com" in run.stderr and "--source" in run.stderr
+    assert time.monotonic() - started < 20  # 1 s, and 3 more where a host does not answer; machines can be busy
+    assert not (tmp_path / "out").exists() and not (tmp_path / "d").exists()
+
+
+def test_a_directory_that_lacks_the_original_files_names_them(tmp_path, fails, monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    (tmp_path / "source").mkdir()
+    line = fails(
+        *("--dataset", "tfds:mnist", "--source", tmp_path / "source"),
+        *("--output", tmp_path / "out", "--download-dir", tmp_path / "d"),
+    )
+    assert "holds neither tfds:mnist prepared nor all its files (missing t10k-images-idx3-ubyte.gz" in line
+
+
+@pytest.mark.slow
+def test_mnist_prepared_from_the_original_files_equals_the_idx_conversion_record_by_record(tmp_path):
+    from tensorflow_datasets.core import hashing
+
+    if not MNIST.is_dir():
+        pytest.skip("the MNIST files are not in ../shared/data/mnist")
+    common = {"source": str(MNIST), "shards": 1, "validation_fraction": 0}
+    a = convert(Options(dataset="mnist", output=str(tmp_path / "idx"), **common))
+    b = convert(
+        Options(dataset="tfds:mnist", output=str(tmp_path / "tfds"), download_dir=str(tmp_path / "d"), **common)
+    )
+    assert a.features == b.features and a.record_bytes == b.record_bytes and a.class_names == b.class_names
+    for split in ("train", "test"):
+        assert a.splits[split].class_histogram == b.splits[split].class_histogram
+        (name,) = (shard.file for shard in a.splits[split].shards)
+        ours, theirs = (
+            np.fromfile(tmp_path / part / name, np.uint8).reshape(-1, a.record_bytes) for part in ("idx", "tfds")
+        )
+        # TFDS sorts examples by a hash of their keys, which are their positions.
+        hasher = hashing.Hasher(split)
+        order = sorted(range(len(ours)), key=hasher.hash_key)
+        np.testing.assert_array_equal(ours[order], theirs)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.convert.writing import workers
+from trainer.base.errors import UserError
+
+
+@pytest.fixture(params=["processes", "threads"])
+def kind(request, monkeypatch):
+    if request.param == "threads":
+        monkeypatch.setitem(sys.modules, "tensorflow", object())
+    else:
+        monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+        if sys.platform != "linux":
+            pytest.skip("processes are forked on Linux only")
+    return request.param
+
+
+def square(task: int, advance: workers.Advance) -> tuple[int, int]:
+    advance(task)
+    advance(1)
+    return task**2, os.getpid()
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4, 30])
+def test_every_task_is_done_once_and_progress_is_told(kind, processes):
+    tasks, told = [5, 3, 8, 1, 9, 2, 7], []
+    found = dict(workers.run(square, tasks, processes=processes, advance=told.append))
+    assert {i: value for i, (value, _) in found.items()} == {i: task**2 for i, task in enumerate(tasks)}
+    assert sum(told) == sum(tasks) + len(tasks)
+    used = {pid for _, pid in found.values()}
+    assert (os.getpid() in used) == (kind == "threads" or processes == 1)
+    assert not multiprocessing.active_children()
+    assert list(workers.run(square, [], processes=processes, advance=told.append)) == []
+
+
+def test_what_work_refers_to_is_not_sent(kind):
+    array = np.arange(10)
+    array.setflags(write=False)
+    work = lambda task, advance: int(array[task])  # noqa: E731 (which could not be sent, either)
+    assert dict(workers.run(work, [7, 8], processes=2, advance=print)) == {0: 7, 1: 8}
+
+
+@pytest.mark.parametrize("error", [UserError("trips.csv: line 3"), OSError(28, "No space left"), KeyError("bug")])
+def test_what_work_raises_is_raised_and_the_others_end(kind, error):
+    def work(task, advance):
+        if task == 3:
+            raise error
+        time.sleep(0.01 if kind == "threads" else 30)
+
+    start = time.monotonic()
+    with pytest.raises(type(error)) as caught:
+        list(workers.run(work, [3, 0, 1, 2], processes=4, advance=print))
+    assert str(caught.value) == str(error) and time.monotonic() - start < 10
+    assert not multiprocessing.active_children()
+    if isinstance(error, KeyError) and kind == "processes":
+        assert any("in work" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_is_killed_is_told_in_one_line(monkeypatch, which):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+
+    def work(task, advance):
+        if task == 2:
+            os.kill(os.getpid(), which)
+        return task
+
+    with pytest.raises(UserError, match=rf"^a process .* \({which.name}\), perhaps for want of memory; .*--processes"):
+        list(workers.run(work, range(5), processes=2, advance=print))
+    assert not multiprocessing.active_children()
+
+
+@settings(max_examples=8)
+@given(delays=st.lists(st.sampled_from([0, 0.002, 0.01]), min_size=1, max_size=6), processes=st.integers(1, 4))
+def test_results_do_not_depend_on_who_is_first(delays, processes):
+    def work(task, advance):
+        time.sleep(delays[task])
+        return task * 10
+
+    found = dict(workers.run(work, range(len(delays)), processes=processes, advance=lambda _: None))
+    assert found == {i: i * 10 for i in range(len(delays))}
+
+
+def test_no_process_outlives_the_one_that_started_it():
+    code = r"""
+import os, time
+from components.convert.writing import workers
+def work(task, advance):
+    os.write(1, b"%d\n" % os.getpid())  # in one piece, as others write too
+    time.sleep(60)
+list(workers.run(work, range(3), processes=3, advance=print))
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    started = [psutil.Process(int(process.stdout.readline())) for _ in range(3)]
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(started, timeout=20)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]

@@ -1,0 +1,226 @@
+"""Copies to hosts and back, with a stand-in for ssh and the real tar, and rsync where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from train_clients import Clients
+
+from components.train.backends.hosts import transfer
+from components.train.backends.hosts.transfer import back, clean, level, out
+
+NO_RSYNC = pytest.mark.skipif(not shutil.which("rsync"), reason="rsync is not installed")
+
+
+@pytest.fixture(params=["tar", pytest.param("rsync", marks=NO_RSYNC)])
+def request_(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    clients = Clients.install(tmp_path)
+    ssh = str(clients.path / "ssh")
+    (tmp_path / "code" / "pkg").mkdir(parents=True)
+    (tmp_path / "code" / "pkg" / "a b.py").write_text("1")
+    (tmp_path / "code" / "other").write_text("no")
+    there = tmp_path / "on host's disk"
+    return {
+        "hosts": {"one": [ssh, "-T", "one"], "two": [ssh, "-T", "two"]},
+        "rsync": request.param == "rsync",
+        "send": [{"what": "code", "from": str(tmp_path / "code"), "to": str(there / "code"), "names": ["pkg"]}],
+        "job": {"here": str(tmp_path / "job"), "there": str(there / "job")},
+        "clean": [str(there / "code")],
+    }
+
+
+def checkpoint(directory: str, step: int) -> None:
+    path = Path(directory, "checkpoints")
+    path.mkdir(parents=True, exist_ok=True)
+    for end in ("index", "data-00000-of-00001"):
+        (path / f"ckpt-{step}.{end}").write_text(str(step))
+
+
+def steps(directory: str) -> list[str]:
+    return sorted(path.stem for path in Path(directory, "checkpoints").glob("*.index"))
+
+
+def test_code_goes_out_and_is_removed(request_: dict[str, Any]):
+    Path(request_["job"]["here"]).mkdir()
+    out(request_)
+    code = Path(request_["clean"][0])
+    assert [str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()] == ["pkg/a b.py"]
+    clean(request_)
+    assert not code.exists() and code.parent.exists()
+
+
+def test_job_goes_out_without_what_is_the_launchers_and_without_old_checkpoints(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    for step in (100, 200):
+        checkpoint(here, step)
+    checkpoint(there, 50)
+    Path(there, "journal-worker-0-0.jsonl").write_text("kept")
+    Path(here, "launcher.lock").write_text("")
+    Path(here, "replicas").mkdir()
+    out(request_)
+    assert steps(there) == ["ckpt-100", "ckpt-200"]
+    assert sorted(path.name for path in Path(there).iterdir()) == ["checkpoints", "journal-worker-0-0.jsonl"]
+
+
+def test_checkpoints_that_a_killed_launcher_left_on_the_chiefs_host_come_back_first(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    checkpoint(here, 100)
+    checkpoint(there, 100)
+    checkpoint(there, 300)
+    out(request_)
+    assert steps(here) == steps(there) == ["ckpt-100", "ckpt-300"]
+
+
+def test_job_comes_back_as_the_chief_has_it_and_the_launchers_files_stay(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    checkpoint(here, 100)
+    Path(here, "launcher.jsonl").write_text("mine")
+    checkpoint(there, 200)
+    Path(there, "model").mkdir()
+    Path(there, "model", "saved_model.pb").write_text("m")
+    back(request_)
+    assert steps(here) == ["ckpt-200"]
+    assert Path(here, "model", "saved_model.pb").read_text() == "m"
+    assert Path(here, "launcher.jsonl").read_text() == "mine"
+    assert not list(Path(here).glob(".incoming*"))
+
+
+def test_hosts_are_levelled_to_what_the_chief_has(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    Path(here).mkdir()
+    out(request_)
+    checkpoint(there, 200)
+    level(request_)
+    assert steps(here) == steps(there) == ["ckpt-200"]
+
+
+def test_levelling_is_tried_again_until_a_host_is_back(
+    request_: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+):
+    monkeypatch.setattr(transfer, "_PAUSE_S", 0.01)
+    here, ssh = Path(request_["job"]["here"]), request_["hosts"]["two"][0]
+    here.mkdir()
+    reboots = here.with_name("reboots")
+    reboots.write_text(
+        f"#!/bin/sh\necho >> '{here}.calls'; [ $(wc -l < '{here}.calls') -gt 2 ] || exit 255\nexec {ssh} \"$@\""
+    )
+    reboots.chmod(0o755)
+    request_["hosts"]["two"][0] = str(reboots)
+    level(request_)
+    assert capfd.readouterr().err == "host two: no word of why; trying again for 60 s\n"
+
+
+def test_host_that_stays_away_from_levelling_is_named(request_: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transfer, "_TRY_S", 0.0)
+    request_["hosts"]["dead"] = [request_["hosts"]["one"][0], "-T", "dead"]
+    Path(request_["job"]["here"]).mkdir()
+    with pytest.raises(OSError, match=r"host dead: ssh: .*; hosts without the newest checkpoints cannot go on"):
+        level(request_)
+
+
+def test_a_host_that_lost_its_disk_costs_no_checkpoint(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    checkpoint(here, 100)
+    Path(there).mkdir(parents=True)
+    Path(there, "job.json").write_text("{}")
+    back(request_)
+    assert steps(here) == ["ckpt-100"]
+
+
+STEPS = st.sets(st.integers(1, 5), max_size=4)
+
+
+class Disks:
+    """Hosts with a disk each, on which `/disk` is the host's own directory."""
+
+    def __init__(self, path: Path, *, rsync: bool):
+        self.path = path
+        ssh = path / "ssh"
+        swap = f'line=$(printf %s "$*" | sed "s|/disk|{path}/$host|g")'
+        ssh.write_text(
+            f'#!/bin/sh\nhost=$1; shift\n[ ! -e "{path}/$host/off" ] || exit 255\n{swap}\nexec sh -c "$line"'
+        )
+        ssh.chmod(0o755)
+        self.here = path / "here"
+        self.request = {
+            "hosts": {name: [str(ssh), name] for name in ("one", "two", "three")},
+            "rsync": rsync,
+            "send": [],
+            "job": {"here": str(self.here), "there": "/disk/job"},
+        }
+
+    def job(self, name: str) -> Path:
+        return self.here if name == "here" else self.path / name / "job"
+
+    def whole(self, name: str) -> set[int]:
+        files = self.job(name) / "checkpoints"
+        return {int(path.stem[5:]) for path in files.glob("*.index") if list(files.glob(f"{path.stem}.data-*"))}
+
+
+@pytest.mark.parametrize("rsync", [False, pytest.param(True, marks=NO_RSYNC)])
+@settings(max_examples=10, deadline=None)
+@given(
+    whole=st.tuples(STEPS, STEPS, STEPS, STEPS),
+    torn=st.tuples(STEPS, STEPS, STEPS, STEPS),
+    off=st.sampled_from((*[None] * 3, "two")),
+)
+def test_newest_whole_checkpoint_of_any_host_is_everywhere_afterwards_and_nothing_newer_is_lost(
+    rsync: bool, whole: tuple[set[int], ...], torn: tuple[set[int], ...], off: str | None
+):
+    with tempfile.TemporaryDirectory() as path, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer, "_TRY_S", 0.0)
+        disks = Disks(Path(path), rsync=rsync)
+        names = ("here", *disks.request["hosts"])
+        for name, steps_, halves in zip(names, whole, torn, strict=True):
+            for step in steps_ | halves:
+                checkpoint(str(disks.job(name)), step)
+            for step in halves - steps_:
+                for data in disks.job(name).glob(f"checkpoints/ckpt-{step}.data*"):
+                    data.unlink()
+            disks.job(name).mkdir(parents=True, exist_ok=True)
+        files = {name: set(disks.job(name).rglob("ckpt-*")) for name in names}
+        if off:
+            (disks.path / off / "off").touch()
+            with pytest.raises(OSError, match="host two"):
+                level(disks.request)
+            assert {name: set(disks.job(name).rglob("ckpt-*")) for name in names} == files
+            return
+        level(disks.request)
+        newest = max(set().union(*whole), default=0)
+        for name in names:
+            newer = {path for path in files[name] if int(path.name[5:].split(".")[0]) > newest}
+            assert newer <= set(disks.job(name).rglob("ckpt-*"))
+            assert not newest or newest == max(disks.whole(name))
+        assert disks.whole("here") >= whole[0]
+
+
+@pytest.mark.parametrize("newest", [100, 300])
+def test_what_is_newer_here_than_on_the_chiefs_host_stays(request_: dict[str, Any], newest: int):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    for step in (100, 200, newest):
+        checkpoint(here, step)
+    checkpoint(there, 250)
+    back(request_)
+    assert steps(here) == ["ckpt-250", "ckpt-300"][: 1 + (newest == 300)]
+
+
+def test_host_whose_checkpoints_cannot_be_listed_is_an_error_and_loses_nothing(request_: dict[str, Any]):
+    there = Path(request_["job"]["there"])
+    there.mkdir(parents=True)
+    (there / "checkpoints").symlink_to("unmounted")
+    checkpoint(request_["job"]["here"], 100)
+    with pytest.raises(OSError, match=r"host (one|two): "):
+        out(request_)
+
+
+def test_a_host_that_fails_is_named(request_: dict[str, Any]):
+    request_["hosts"]["dead"] = [request_["hosts"]["one"][0], "-T", "dead"]
+    Path(request_["job"]["here"]).mkdir()
+    with pytest.raises(OSError, match="host dead: ssh: connect to host dead"):
+        out(request_)

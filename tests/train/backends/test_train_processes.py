@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from components.train.backends.plan import Plan
+from components.train.backends.processes import plan_processes, port_count
+from components.train.backends.program import Program
+from components.train.backends.resources import divide
+from components.train.cluster.cluster_file import Accelerator, Cluster, Pool, Scheduling
+from trainer.replicas.member import from_environment
+
+CLUSTER = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(), evaluator=Pool())
+ONE = Cluster(strategy="one_device", chief=Pool())
+OURS = Program(command=("train", "--x"), env={"MORE": "1"}, job_dir="jobs/a", reports=True)
+
+
+def plan(
+    cluster: Cluster, program: Program = OURS, gpus: tuple[str, ...] = (), max_restarts: int | None = None
+) -> Plan:
+    division = divide(cluster, cores=8, gpus=gpus)
+    return plan_processes(
+        cluster, program, log_dir="logs", ports=range(20_001, 20_100), division=division, max_restarts=max_restarts
+    )
+
+
+def test_every_replica_is_told_who_it_is():
+    addresses = (
+        '{"chief": ["127.0.0.1:20001"], "worker": ["127.0.0.1:20002", "127.0.0.1:20003"], "ps": ["127.0.0.1:20004"]}'
+    )
+    told = json.loads(plan(CLUSTER).to_json())
+    expected = {
+        "strategy": "parameter_server",
+        "job_dir": "jobs/a",
+        "log_dir": "logs",
+        "replicas": [
+            {
+                "role": role,
+                "index": index,
+                "command": ["train", "--x"],
+                "env": {
+                    "MORE": "1",
+                    "TRAINER_THREADS": "2",  # 8 cores, and 4 replicas that compute
+                    "TRAINER_STATUS": f"logs/{role}-{index}.status.json",
+                    "TRAINER_POOL_ROLES": "chief,worker,ps,evaluator",
+                    "PYTHONUNBUFFERED": "1",
+                    "TF_CONFIG": f'{{"cluster": {addresses}, "task": {{"type": "{role}", "index": {index}}}}}',
+                },
+                "log": f"logs/{role}-{index}.log",
+                "status": f"logs/{role}-{index}.status.json",
+                "stop": [],
+                "cleanup": [],
+            }
+            for role, index in [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("evaluator", 0)]
+        ],
+        "max_restarts": 5,
+        "reports": True,
+        "forks": sys.platform == "linux",
+        "notes": ["cores: 8, replicas that compute: 4, threads of each: 2"],
+    }
+    assert {key: told[key] for key in expected} == expected
+
+
+def test_trainer_understands_every_replicas_environment():
+    for replica in plan(CLUSTER).replicas:
+        member = from_environment(replica.env)
+        assert (member.role, member.index) == (replica.role, replica.index)
+        assert member.default_strategy == "parameter_server"
+        assert "evaluator" not in member.addresses
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_trainer_starts_no_thread_before_it_can_block_sigterm():
+    """A library's thread that does not block it lets the signal end the replica before anything is saved."""
+    code = "import os, sys, trainer.task; sys.exit(len(os.listdir('/proc/self/task')))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 1
+
+
+def test_single_replica_has_no_tf_config_and_needs_no_port():
+    (chief,) = plan(ONE).replicas
+    assert "TF_CONFIG" not in chief.env
+    assert port_count(ONE) == 0
+
+
+def test_chief_with_an_evaluator_is_more_than_one_replica():
+    cluster = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
+    assert json.loads(plan(cluster).replicas[1].env["TF_CONFIG"])["task"] == {"type": "evaluator", "index": 0}
+    assert port_count(cluster) == 1
+    assert port_count(CLUSTER) == 4
+
+
+def test_restarts_are_the_cluster_files_unless_said_otherwise():
+    cluster = Cluster(strategy="one_device", chief=Pool(), scheduling=Scheduling(max_restarts=2))
+    assert plan(cluster).max_restarts == 2
+    assert plan(cluster, max_restarts=0).max_restarts == 0
+
+
+def test_replicas_see_their_own_gpus_and_are_not_forked_then():
+    pool = Pool(accelerator=Accelerator(type="NVIDIA_TESLA_T4"))
+    cluster = Cluster(strategy="multi_worker_mirrored", chief=pool, worker=pool)
+    found = plan(cluster, gpus=("0", "1"))
+    assert [replica.env["CUDA_VISIBLE_DEVICES"] for replica in found.replicas] == ["0", "1"]
+    assert not found.forks
+
+
+def test_only_our_trainer_is_forked_and_only_where_there_is_more_than_one():
+    theirs = Program(command=("x",), env={}, job_dir="jobs/a", reports=False)
+    assert not plan(CLUSTER, theirs).forks
+    assert not plan(ONE).forks

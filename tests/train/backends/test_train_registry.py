@@ -1,0 +1,164 @@
+"""The back ends as the command line has them, with stand-ins for `ssh` and `docker`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from train_clients import Clients
+from train_fakes import wait_until
+
+from components.train.__main__ import main
+
+pytestmark = pytest.mark.cluster
+
+ELSEWHERE = ("docker", "ssh")
+THREE_LINES = """import json, os, sys
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+print(task["type"], task["index"], sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Clients:
+    return Clients.install(tmp_path)
+
+
+@pytest.mark.parametrize("backend", ["process", *ELSEWHERE])
+def test_a_three_line_program_of_the_users_own_runs(clients: Clients, backend: str):
+    code, out, err = clients.run(backend, *clients.program(THREE_LINES))
+    assert code == 0, out + err
+    for role in ("chief", "worker"):
+        assert f"{role}/0 | {role} 0 ['a b', \"it's\"]" in out
+    assert not list(clients.path.glob("*.pid")) and not list(clients.path.glob("*.network"))
+    assert not re.search(r"cleanup after it failed|lost", out)
+
+
+def test_exit_code_and_last_words_of_the_first_failure_come_back(clients: Clients):
+    fails = THREE_LINES + "import time\nif task['type'] == 'chief': time.sleep(60)\nsys.exit('no luck')"
+    code, out, _ = clients.run("ssh", "--max-restarts", "0", *clients.program(fails))
+    assert code == 1
+    assert "worker/0 failed first: exit code 1" in out
+    assert "launcher |   no luck" in out
+
+
+@pytest.fixture
+def sleepers(clients: Clients) -> Callable[[], list[psutil.Process]]:
+    """The replicas of a job that runs `sleep 60 0.NUMBER`."""
+    word = f"0.{time.time_ns()}"
+    (clients.path / "word").write_text(word)
+    return lambda: clients.processes(word)
+
+
+def start_sleepers(clients: Clients, backend: str, sleepers: Callable[[], list[psutil.Process]]) -> subprocess.Popen:
+    word = (clients.path / "word").read_text()
+    launcher = clients.start(backend, "--command", f"sleep 60 {word}", "--job-dir", str(clients.path / "job"))
+    wait_until(lambda: sum(each.info["cmdline"][0] == "sleep" for each in sleepers()) == 2, limit_s=30)
+    return launcher
+
+
+@pytest.mark.parametrize("backend", ELSEWHERE)
+def test_nothing_outlives_a_launcher_killed_by_sigkill(clients: Clients, sleepers, backend: str):
+    launcher = start_sleepers(clients, backend, sleepers)
+    launcher.kill()
+    launcher.communicate()
+    wait_until(lambda: not sleepers() and not list(clients.path.glob("*.network")), limit_s=15)
+
+
+@pytest.mark.parametrize("backend", ELSEWHERE)
+def test_what_a_launcher_and_its_guard_leave_when_both_are_killed(clients: Clients, sleepers, backend: str):
+    launcher = start_sleepers(clients, backend, sleepers)
+    children = psutil.Process(launcher.pid).children()
+    (guard,) = [child for child in children if "reaper.py" in " ".join(child.cmdline())]
+    guard.kill()
+    launcher.kill()
+    launcher.communicate()
+    if backend == "docker":  # Containers stay, until there is another launcher.
+        code, out, err = clients.run(backend, "--command", "true", "--job-dir", str(clients.path / "job"))
+        assert code == 0, out + err
+    wait_until(lambda: not sleepers(), limit_s=15)
+
+
+@pytest.mark.parametrize("backend", ELSEWHERE)
+def test_sigterm_reaches_the_program(clients: Clients, backend: str):
+    waits = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(143)))\n"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    launcher = clients.start(backend, *clients.program(waits))
+    seen = [launcher.stdout.readline()]
+    while sum("ready" in line for line in seen) < 2 and seen[-1]:
+        seen.append(launcher.stdout.readline())
+    launcher.terminate()
+    out = launcher.communicate(timeout=30)[0]
+    assert launcher.returncode == 143, out
+    assert "chief/0 | saved" in out and "chief/0 ended: exit code 143" in out
+
+
+def test_containers_see_only_the_directories_of_the_job(clients: Clients, capsys: pytest.CaptureFixture):
+    job, more = clients.path / "job", clients.path / "more, and more"
+    more.mkdir()
+    own = clients.program(THREE_LINES)
+    assert main([*clients.flags("docker"), "--dry-run", "--mount", str(more), "--memory-gb", "2", *own]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    line = plan["replicas"][1]["command"]
+    mounts = [line[i + 1] for i, word in enumerate(line) if word == "--mount"]
+    assert mounts == [
+        f'type=bind,"source={clients.path / "code"}","target={clients.path / "code"}",readonly',
+        f'type=bind,"source={job}","target={job}"',
+        f'type=bind,"source={more}","target={more}"',
+    ]
+    assert line[-7:] == ["--entrypoint", "python", "tfrecord-training:dev", "-m", "mine", "a b", "it's"]
+    assert line[line.index("--memory") + 1] == str(2 * 2**30)
+    assert "--publish" not in line
+    config = json.loads(plan["replicas"][1]["env"]["TF_CONFIG"])
+    assert config["cluster"] == {"chief": ["chief-0:2222"], "worker": ["worker-0:2222"]}
+    assert not job.exists()
+
+
+@pytest.mark.parametrize("backend", ["process", *ELSEWHERE])
+def test_time_limit_of_the_cluster_file_is_in_every_plan(
+    clients: Clients, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, backend: str
+):
+    use(clients, monkeypatch)
+    with open(clients.path / "sync.yaml", "a") as file:
+        file.write("scheduling: {timeout: 2m}\n")
+    own = ["--command", "true", "--job-dir", str(clients.path / "job")]
+    assert main([*clients.flags(backend), "--dry-run", *own]) == 0
+    assert json.loads(capsys.readouterr().out)["timeout_s"] == 120
+
+
+def test_no_engine_and_no_image_are_told_in_one_line(clients: Clients, refused, monkeypatch: pytest.MonkeyPatch):
+    use(clients, monkeypatch)
+    own = (*clients.flags("docker"), "--command", "true", "--job-dir", str(clients.path / "job"))
+    assert "get it with 'docker pull missing'" in refused(main, *own, "--image", "missing")
+    (clients.path / "docker").write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1")
+    assert "no container engine: Cannot connect to the Docker daemon; start Docker" in refused(main, *own)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "no container engine: there is no program docker" in refused(main, *own)
+    assert "no such file or directory" in refused(main, *own, "--mount", "/no/such")
+
+
+def test_each_host_that_does_not_answer_is_named(clients: Clients, refused, monkeypatch: pytest.MonkeyPatch):
+    use(clients, monkeypatch)
+    own = (*clients.flags("ssh"), "--command", "true", "--job-dir", str(clients.path / "job"))
+    (clients.path / "hosts").write_text("localhost\ndead-1\n")
+    assert "write 'localhost address=ADDRESS'" in refused(main, *own)
+    (clients.path / "hosts").write_text("dead-1\nme@dead-2:2222\n")
+    error = refused(main, *own)
+    assert "cannot run on 2 of 2 hosts: dead-1 (ssh: connect to host dead-1" in error and "; dead-2 (ssh:" in error
+    assert "not an absolute path" in refused(main, *own, "--sync-dst-dir", "data")
+    assert "add --hosts FILE" in refused(main, "--cluster", own[1], "--backend", "ssh", *own[-4:])
+    assert not (clients.path / "job").exists()
+
+
+def use(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PATH", "FAKE_DOCKER"):
+        monkeypatch.setenv(name, clients.env[name])

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import Source, read
+from components.train.cluster.notes import refuse_changes
+from components.train.cluster.strategies import job_flags, resolve
+from trainer.base.errors import UserError
+
+CUSTOM = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4"}
+
+
+@pytest.fixture
+def source(tmp_path: Path):
+    def write(**values: Any) -> Source:
+        path = tmp_path / "config.yaml"
+        path.write_text(yaml.safe_dump({"trainingInput": values}))
+        return read(path)
+
+    return write
+
+
+def notes(found: Source) -> list[str]:
+    return [f"{'REPLACED ' if note.changes else ''}{note}" for note in found.notes]
+
+
+def test_without_a_tier_it_is_basic(source):
+    found = source(region="us-central1")
+    assert found.values == {"chief": {"machine": "n1-standard-4"}}
+    assert (found.region, found.notes) == ("us-central1", ())
+
+
+def test_counts_may_be_text_and_zero(source):
+    found = source(**CUSTOM, workerType="n1-standard-4", workerCount="2", parameterServerCount=0)
+    assert found.values["worker"] == {"machine": "n1-standard-4", "replicas": 2}
+    assert list(found.values) == ["chief", "worker"]
+    assert not found.notes
+
+
+@pytest.mark.parametrize("prefix", ["worker", "parameterServer", "evaluator"])
+def test_type_without_a_count_is_no_pool_and_is_pointed_out(source, prefix: str):
+    found = source(**CUSTOM, **{f"{prefix}Type": "n1-standard-4"})
+    assert list(found.values) == ["chief"]
+    (note,) = notes(found)
+    assert note.startswith(f"trainingInput.{prefix}Type: without {prefix}Count there are none, as on AI Platform; add")
+
+
+def test_configuration_of_replicas_that_are_not_there_is_pointed_out(source):
+    found = source(**CUSTOM, workerConfig={"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}})
+    assert notes(found) == ["trainingInput.workerConfig: not used, as there are no such replicas"]
+
+
+def test_what_is_gone_is_replaced_and_strict_refuses(source):
+    found = source(scaleTier="CUSTOM", masterType="complex_model_l_gpu")
+    assert found.values["chief"] == {"machine": "g2-standard-96", "accelerator": {"type": "NVIDIA_L4", "count": 8}}
+    assert notes(found) == [
+        "REPLACED trainingInput.masterType: complex_model_l_gpu was n1-standard-32 with 8 NVIDIA_TESLA_K80, which is no "
+        "longer offered; replaced by g2-standard-96 with 8 NVIDIA_L4"
+    ]
+    with pytest.raises(
+        UserError, match=r"--strict allows no replacement: trainingInput.masterType: .* leave --strict out"
+    ):
+        refuse_changes(found.name, found.notes)
+
+
+def test_legacy_name_that_lives_on_is_told_and_strict_takes_it(source):
+    found = source(scaleTier="CUSTOM", masterType="large_model")
+    assert notes(found) == ["trainingInput.masterType: large_model is n1-highmem-8"]
+    refuse_changes(found.name, found.notes)
+
+
+def test_parameter_servers_without_workers_get_a_worker_like_the_chief(source):
+    found = source(**CUSTOM, parameterServerType="n1-highmem-2", parameterServerCount=1)
+    assert found.values["worker"] == {"machine": "n1-standard-4", "replicas": 1}
+    assert notes(found)[0].startswith("REPLACED trainingInput.workerCount: none, and TensorFlow 2's chief")
+    assert Cluster.of(resolve(found)).strategy == "parameter_server"
+
+
+def test_running_time_becomes_the_timeout(source):
+    found = source(scheduling={"maxRunningTime": "3600.5s"})
+    assert Cluster.of(resolve(found)).scheduling.timeout_s == 3601
+
+
+def test_disks_that_differ_become_the_largest_and_fastest(source):
+    disk = {"bootDiskType": "pd-standard", "bootDiskSizeGb": 300}
+    found = source(**CUSTOM, workerType="n1-standard-4", workerCount=1, masterConfig={"diskConfig": disk})
+    assert found.values["disk"] == {"type": "pd-ssd", "size_gb": 300}
+    assert notes(found) == ["REPLACED trainingInput.diskConfig: differs between the pools; all get 300 GB of pd-ssd"]
+    alone = source(**CUSTOM, masterConfig={"diskConfig": disk})
+    assert alone.values["disk"] == {"type": "pd-standard", "size_gb": 300}
+    assert not alone.notes
+
+
+def test_arguments_and_job_directory_become_flags_unless_others_are_given(source):
+    found = source(args=["--train-steps", 1000, "--sync"], jobDir="gs://bucket/a")
+    assert job_flags(found, []) == ["--train-steps", "1000", "--job-dir", "gs://bucket/a"]
+    assert job_flags(found, ["--train-steps", "5"]) == ["--train-steps", "5", "--job-dir", "gs://bucket/a"]
+    assert job_flags(found, ["--job-dir=jobs/b"]) == ["--job-dir=jobs/b"]
+    assert "trainingInput.args: not used, as flags are given" in notes(resolve(found, ["--train-steps", "5"]))[-1]
+    assert not resolve(found, found.args).notes
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (
+            {"scaleTier": "STANDARD_2"},
+            "trainingInput.scaleTier: unknown value 'STANDARD_2'; did you mean 'STANDARD_1'?",
+        ),
+        (
+            {"scaleTier": "CUSTOM"},
+            "trainingInput.masterType: missing, and scaleTier: CUSTOM needs it; add 'masterType:",
+        ),
+        ({"scaleTier": "BASIC_TPU"}, "BASIC_TPU.masterType: cloud_tpu is a TPU"),
+        ({"masterType": "n1-standard-4"}, "trainingInput.masterType: only with scaleTier: CUSTOM, and it is BASIC"),
+        (
+            {"masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}}},
+            "trainingInput.masterConfig.acceleratorConfig: only with CUSTOM, and scaleTier is BASIC; write CUSTOM",
+        ),
+        ({**CUSTOM, "workerCount": 2}, "trainingInput.workerType: missing, and workerCount is 2; add 'workerType:"),
+        (
+            {**CUSTOM, "evaluatorType": "n1-standard-4", "evaluatorCount": 2},
+            "trainingInput.evaluatorCount: 2, but a job",
+        ),
+        (
+            {"scaleTier": "CUSTOM", "masterType": "complex_model_xl"},
+            "masterType: unknown machine type 'complex_model_xl'",
+        ),
+        ({"scaleTier": "CUSTOM", "masterType": "n1-standard-3"}, "masterType: unknown machine type 'n1-standard-3'"),
+        ({"scaleTier": "CUSTOM", "masterType": "a2-highgpu-1g"}, "add 'acceleratorConfig: {type: NVIDIA_TESLA_A100"),
+        (
+            {**CUSTOM, "masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 3}}},
+            "trainingInput.masterConfig.acceleratorConfig: n1-standard-4 with 3 NVIDIA_TESLA_T4 is not offered",
+        ),
+        (
+            {**CUSTOM, "masterConfig": {"acceleratorConfig": {"type": "TPU_V2", "count": 8}}},
+            "trainingInput.masterConfig.acceleratorConfig.type: TPU_V2 is a TPU",
+        ),
+        (
+            {
+                "scaleTier": "CUSTOM",
+                "masterType": "standard_gpu",
+                "masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}},
+            },
+            "trainingInput.masterConfig.acceleratorConfig: standard_gpu takes none; give masterType a Compute Engine type",
+        ),
+        ({"hyperparameters": {"maxTrials": 4}}, "trainingInput.hyperparameters: a search over many trials is not supp"),
+        ({"scheduling": {"maxRunningTime": "1h"}}, "trainingInput.scheduling.maxRunningTime: '1h' is not a duration"),
+        ({"scheduling": {"maxRunningTime": "0s"}}, "trainingInput.scheduling.maxRunningTime: '0s' is not a duration"),
+        ({"args": "--sync"}, "trainingInput.args: '--sync' is not a list; write a '- ' before each argument"),
+        ({"args": ["--x", None]}, "trainingInput.args[1]: nothing is not a text; put it in quotes"),
+        ({"masterCount": 1}, "trainingInput: unknown key 'masterCount'; did you mean"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_by_its_own_name(source, values: dict, says: str):
+    with pytest.raises(UserError, match=re.escape(says)):
+        source(**values)
+
+
+def test_keys_outside_training_input_are_told_where_they_belong(tmp_path: Path):
+    path = tmp_path / "config.yaml"
+    path.write_text("scaleTier: BASIC\n")
+    with pytest.raises(
+        UserError, match="top level: scaleTier belongs under trainingInput; add the line 'trainingInput:'"
+    ):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["STANDARD_1", "standard-1", "Standard_1"])
+def test_tier_is_a_cluster_by_its_name(name: str):
+    assert Cluster.load(name).replicas == 8
+
+
+def test_machine_name_is_a_cluster_of_one():
+    cluster = Cluster.load("complex_model_m_gpu")
+    assert (cluster.strategy, cluster.chief.machine, cluster.chief.accelerator.count) == (
+        "mirrored",
+        "n1-standard-16",
+        4,
+    )
+
+
+def test_a_file_goes_before_a_tier_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("BASIC").write_text("strategy: one_device\nchief: {machine: e2-standard-4}")
+    assert Cluster.load("BASIC").chief.machine == "e2-standard-4"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("STANDRAD_1", "unknown cluster file or scale tier 'STANDRAD_1'; did you mean 'STANDARD_1'?"),
+        ("CUSTOM", "CUSTOM: trainingInput.masterType: missing"),
+        ("BASIC_TPU", "is a TPU"),
+        ("cloud_tpu", "is a TPU"),
+        ("a\0b", "cluster file a\0b: "),
+    ],
+)
+def test_name_that_means_nothing_is_refused(name: str, says: str):
+    with pytest.raises(UserError, match=re.escape(says)):
+        Cluster.load(name)
+
+
+def test_replacements_are_told_whoever_loads_the_cluster(capsys: pytest.CaptureFixture):
+    Cluster.load("BASIC_GPU")
+    out, err = capsys.readouterr()
+    assert err.startswith(
+        "replaced: BASIC_GPU: BASIC_GPU.masterType: standard_gpu was n1-standard-8 with 1 NVIDIA_TESLA_K80"
+    )
+    assert not out

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.train.cluster.cluster_file import STRATEGIES, Accelerator, Cluster, Disk, Pool, Scheduling
+from trainer.base.errors import UserError
+
+CLUSTERS = Path(__file__).parents[3] / "clusters"
+FULL = """
+strategy: parameter_server
+chief: {machine: n1-standard-4}
+worker: {machine: n1-standard-8, replicas: 4, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
+ps: {machine: n1-highmem-2, replicas: 2}
+evaluator: {machine: n1-standard-4}
+disk: {type: pd-standard, size_gb: 200}
+scheduling: {strategy: SPOT, timeout: 1h, max_restarts: 3}
+"""
+PS = "strategy: parameter_server\nchief: {}\nworker: {}\nps: {}\n"
+SYNC = "strategy: multi_worker_mirrored\nchief: {}\n"
+
+# What the file says, and what the message must say.
+BAD = [
+    ("", "empty"),
+    ("# only a comment\n", "empty"),
+    ("- strategy", "top level: ['strategy'] is not a mapping"),
+    ("one_device", "top level: 'one_device' is not a mapping"),
+    ("strategy: [", "not valid YAML at line 1"),
+    ("strategy: one_device\n\tchief: {}", "not valid YAML at line 2, column 1"),
+    ("\x00", "not valid YAML"),
+    ("chief: !!bool x", "not valid YAML: KeyError"),
+    ("chief: !!python/object:os.system {}", "not valid YAML at line 1"),
+    ("strategy: one_device\n---\nchief: {}", "not valid YAML at line 2"),
+    ("strategy: one_device\nchief: {}\nchief: {}", "not valid YAML at line 1, column 1: 'chief' stands there twice"),
+    (
+        "strategy: one_device\nchief: {machine: a, machine: b}",
+        "not valid YAML at line 2, column 8: 'machine' stands there twice",
+    ),
+    ("[" * 500, "not valid YAML"),
+    ("{}", "strategy: missing; add 'strategy: one_device'"),
+    ("strategy: one_device", "chief: missing; add 'chief: {}'"),
+    ("chief: {}", "strategy: missing"),
+    ("strategy: one_devise\nchief: {}", "strategy: unknown value 'one_devise'; did you mean 'one_device'?"),
+    ("strategy: 3\nchief: {}", "strategy: 3 is not a name"),
+    ("strategy:\nchief: {}", "strategy: nothing is not a name"),
+    ("strategy: one_device\nchief:", "chief: nothing is not a mapping"),
+    ("strategy: one_device\nchief: 1", "chief: 1 is not a mapping"),
+    ("strategy: one_device\nchief: {}\nwoker: {}", "top level: unknown key 'woker'; did you mean 'worker'?"),
+    ("strategy: one_device\nchief: {}\n7: {}", "top level: unknown key '7'"),
+    ("strategy: one_device\nchief: {replica: 1}", "chief: unknown key 'replica'; did you mean 'replicas'?"),
+    ("strategy: one_device\nchief: {machine: 4}", "chief.machine: 4 is not a name"),
+    ("strategy: one_device\nchief: {machine: ''}", "chief.machine: '' is not a name"),
+    ("strategy: one_device\nchief: {replicas: 2}", "chief.replicas: 2, but a job has 1 chief"),
+    (SYNC + "worker: {replicas: 0}", "worker.replicas: 0 is not a whole number from 1 to 1000"),
+    (SYNC + "worker: {replicas: -1}", "worker.replicas: -1 is not"),
+    (SYNC + "worker: {replicas: 1.5}", "worker.replicas: 1.5 is not"),
+    (SYNC + "worker: {replicas: two}", "worker.replicas: 'two' is not"),
+    (SYNC + "worker: {replicas: true}", "worker.replicas: True is not"),
+    (SYNC + "worker: {replicas: .inf}", "worker.replicas: inf is not"),
+    (SYNC + "worker: {replicas: .nan}", "worker.replicas: nan is not"),
+    (SYNC + "worker: {replicas:}", "worker.replicas: nothing is not"),
+    (SYNC + "evaluator: {replicas: 2}", "evaluator.replicas: 2, but a job has at most 1"),
+    (SYNC + "ps: {}", "ps: multi_worker_mirrored has none; remove ps, or write 'strategy: parameter_server'"),
+    ("strategy: one_device\nchief: {}\nworker: {}", "worker: one_device has none; remove worker, or write"),
+    ("strategy: mirrored\nchief: {}\nworker: {}", "worker: mirrored has none"),
+    ("strategy: mirrored\nchief: {}\nps: {}", "ps: mirrored has none"),
+    ("strategy: parameter_server\nchief: {}\nworker: {}", "ps: missing, but parameter_server needs at least 1; add"),
+    ("strategy: parameter_server\nchief: {}\nps: {}", "worker: missing, but parameter_server needs at least 1; add"),
+    (PS + "disk: 100", "disk: 100 is not a mapping"),
+    (PS + "disk: {size: 100}", "disk: unknown key 'size'; did you mean 'size_gb'?"),
+    (PS + "disk: {size_gb: 50}", "disk.size_gb: 50 is not a whole number from 100 to 64000"),
+    (PS + "disk: {type: pd_ssd}", "disk.type: unknown value 'pd_ssd'; did you mean 'pd-ssd'?"),
+    (PS + "scheduling: {strategy: SPOTT}", "scheduling.strategy: unknown value 'SPOTT'; did you mean 'SPOT'?"),
+    (
+        PS + "scheduling: {timeout: 3600}",
+        "scheduling.timeout: 3600 is not a duration; write a number with s, m, h or d",
+    ),
+    (PS + "scheduling: {timeout: 1:30}", "scheduling.timeout: 90 is not a duration"),
+    (PS + "scheduling: {timeout: 0s}", "scheduling.timeout: '0s' is not a duration"),
+    (PS + "scheduling: {timeout: 1 hour}", "scheduling.timeout: '1 hour' is not a duration"),
+    (PS + "scheduling: {max_restarts: -1}", "scheduling.max_restarts: -1 is not a whole number from 0 to 1000"),
+    (PS + "scheduling: {retries: 1}", "scheduling: unknown key 'retries'"),
+    (SYNC + "worker: {accelerator: T4}", "worker.accelerator: 'T4' is not a mapping"),
+    (SYNC + "worker: {accelerator: {count: 1}}", "worker.accelerator.type: missing; add 'type: NVIDIA_TESLA_T4'"),
+    (SYNC + "worker: {accelerator: {type: T4, count: 0}}", "worker.accelerator.count: 0 is not"),
+    (SYNC + "worker: {accelerator: {typ: T4}}", "worker.accelerator: unknown key 'typ'; did you mean 'type'?"),
+    ("trainingInput: {}\nchief: {}", "top level: unknown key 'trainingInput'"),
+    (
+        SYNC + "worker: {machine: n1-standard-4, accelerator: {type: NVIDIA_TESLA_T4, count: 3}}",
+        "worker: n1-standard-4 with",
+    ),
+    (
+        SYNC + "worker: {accelerator: {type: NVIDIA_TESLA_K80}}",
+        "worker.accelerator.type: NVIDIA_TESLA_K80 is no longer",
+    ),
+    (SYNC + "scheduling: {strategy: FLEX_START}", "scheduling.strategy: FLEX_START needs GPUs, one of NVIDIA_L4,"),
+    (SYNC + "region: us-central1", "top level: unknown key 'region'"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), BAD)
+def test_bad_file_is_refused_in_one_line_that_names_file_and_place(tmp_path: Path, text: str, says: str):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        Cluster.load(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: {says}")
+    assert len(message.splitlines()) == 1
+    assert len(message) < 400 + len(str(path))
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path):
+    (tmp_path / "a.yaml").write_bytes(b"strategy: \xff\xfe\x80")
+    with pytest.raises(UserError, match="not valid YAML"):
+        Cluster.load(tmp_path / "a.yaml")
+
+
+def test_missing_file_names_the_nearest(tmp_path: Path):
+    (tmp_path / "local.yaml").touch()
+    with pytest.raises(UserError, match=r"unknown cluster file '.*/locl.yaml'; did you mean '.*/local.yaml'\?"):
+        Cluster.load(tmp_path / "locl.yaml")
+
+
+def test_directory_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match=r"cluster file .*: Is a directory"):
+        Cluster.load(tmp_path)
+
+
+def test_every_field_is_read(tmp_path: Path):
+    (tmp_path / "full.yaml").write_text(FULL)
+    cluster = Cluster.load(tmp_path / "full.yaml")
+    assert cluster == Cluster(
+        strategy="parameter_server",
+        chief=Pool(machine="n1-standard-4"),
+        worker=Pool(machine="n1-standard-8", replicas=4, accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=1)),
+        ps=Pool(machine="n1-highmem-2", replicas=2),
+        evaluator=Pool(machine="n1-standard-4"),
+        disk=Disk(type="pd-standard", size_gb=200),
+        scheduling=Scheduling(strategy="SPOT", timeout_s=3600, max_restarts=3),
+    )
+    assert list(cluster.pools) == ["chief", "worker", "ps", "evaluator"]
+    assert cluster.replicas == 8
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)])
+def test_durations(tmp_path: Path, text: str, seconds: int):
+    (tmp_path / "a.yaml").write_text(PS + f"scheduling: {{timeout: {text}}}")
+    assert Cluster.load(tmp_path / "a.yaml").scheduling.timeout_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("local", {"chief": 1}),
+        ("local-sync", {"chief": 1, "worker": 1}),
+        ("local-ps", {"chief": 1, "worker": 2, "ps": 1}),
+        ("local-evaluator", {"chief": 1, "evaluator": 1}),
+        ("vertex-cpu", {"chief": 1, "worker": 1}),
+        ("vertex-mirrored", {"chief": 1}),
+        ("vertex-sync", {"chief": 1, "worker": 3}),
+        ("vertex-ps", {"chief": 1, "worker": 4, "ps": 2}),
+    ],
+)
+def test_shipped_file_has_its_shape_and_says_when_to_use_it(name: str, shape: dict[str, int]):
+    path = CLUSTERS / f"{name}.yaml"
+    assert {role: pool.replicas for role, pool in Cluster.load(path).pools.items()} == shape
+    schema, comment, *_ = path.read_text().splitlines()
+    assert schema == "# yaml-language-server: $schema=cluster.schema.json"
+    assert comment.startswith("# ")
+
+
+L4 = "{machine: g2-standard-12, accelerator: {type: NVIDIA_L4, count: 1}}"
+T4 = "{machine: n1-standard-4, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}"
+
+
+@pytest.mark.parametrize(
+    ("chief", "worker", "timeout", "says"),
+    [
+        (L4, L4, "7d", None),
+        (L4, T4, "1h", "needs the same machine in every pool, and worker differs; write SPOT or STANDARD"),
+        (T4, T4, "1h", "and the chief has NVIDIA_TESLA_T4; write SPOT or STANDARD"),
+        (L4, L4, "8d", "scheduling.timeout: FLEX_START lends machines for at most 7 days; write 7d or less"),
+    ],
+)
+def test_flex_start_has_rules(tmp_path: Path, chief: str, worker: str, timeout: str, says: str | None):
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        f"strategy: multi_worker_mirrored\nchief: {chief}\nworker: {worker}\n"
+        f"scheduling: {{strategy: FLEX_START, timeout: {timeout}}}"
+    )
+    if says is None:
+        assert Cluster.load(path).scheduling.strategy == "FLEX_START"
+    else:
+        with pytest.raises(UserError, match=says):
+            Cluster.load(path)
+
+
+def floats(value):
+    """`value` with integers as floats, as protobuf's numbers come."""
+    if isinstance(value, dict):
+        return {key: floats(each) for key, each in value.items()}
+    return float(value) if isinstance(value, int) else value
+
+
+def test_json_round_trip_brings_integers_back(tmp_path: Path):
+    (tmp_path / "full.yaml").write_text(FULL)
+    cluster = Cluster.load(tmp_path / "full.yaml")
+    again = Cluster.from_json(json.dumps(floats(json.loads(cluster.to_json()))))
+    assert again == cluster
+    assert again.to_json() == cluster.to_json()
+    assert type(again.worker.replicas) is type(again.disk.size_gb) is type(again.worker.accelerator.count) is int
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"strategy": "one_device"}', "[" * 100_000])
+def test_bad_json_is_refused(text: str):
+    with pytest.raises(UserError, match="cluster as JSON: "):
+        Cluster.from_json(text)
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 5), st.floats(), st.text(max_size=5), st.sampled_from([*STRATEGIES, "1h"])
+)
+POOL_KEYS = st.sampled_from(["machine", "replicas", "accelerator", "type", "count", "size_gb", "timeout", "x"])
+TOP_KEYS = st.sampled_from(["strategy", "chief", "worker", "ps", "evaluator", "disk", "scheduling", "x"])
+SECTIONS = st.dictionaries(POOL_KEYS, SCALARS | st.dictionaries(POOL_KEYS, SCALARS, max_size=3), max_size=3)
+GOOD_POOLS = st.fixed_dictionaries({}, optional={"machine": st.just("n1-standard-4"), "replicas": st.integers(1, 3)})
+
+
+@given(
+    st.dictionaries(TOP_KEYS | SCALARS, SCALARS | SECTIONS | GOOD_POOLS, max_size=6)
+    | st.fixed_dictionaries(
+        {"strategy": st.sampled_from(STRATEGIES), "chief": st.just({})},
+        optional={"worker": GOOD_POOLS, "ps": GOOD_POOLS, "evaluator": GOOD_POOLS},
+    )
+)
+def test_any_mapping_loads_and_round_trips_or_is_a_user_error(tmp_path_factory: pytest.TempPathFactory, values: dict):
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(yaml.safe_dump(values))
+    try:
+        cluster = Cluster.load(path)
+    except UserError as error:
+        assert len(str(error).splitlines()) == 1
+    else:
+        assert Cluster.from_json(cluster.to_json()) == cluster
+
+
+@given(st.text(max_size=40))
+def test_any_text_loads_or_is_a_user_error(tmp_path_factory: pytest.TempPathFactory, text: str):
+    path = tmp_path_factory.getbasetemp() / "text.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(UserError):
+        Cluster.load(path)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from components.train.cluster.cluster_file import Accelerator, Cluster, Disk, Pool, Scheduling
+from components.train.cluster.machines import gpu_types, offered
+from components.train.cluster.quotas import check_region, quota_warnings, regions
+from trainer.base.errors import UserError
+
+L4 = Pool(machine="g2-standard-12", accelerator=Accelerator(type="NVIDIA_L4"))
+T4 = Pool(machine="n1-standard-8", accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=4))
+
+
+def test_gpu_without_a_default_quota_is_warned_of():
+    (warning,) = quota_warnings(Cluster(strategy="one_device", chief=L4), "us-central1")
+    assert warning == (
+        "default quota for NVIDIA_L4 in us-central1 is 0 (needed: 1); the job would wait in QUEUED until the project has "
+        "more (no region has enough by default)"
+    )
+
+
+def test_pools_add_up_and_regions_with_enough_are_named_the_near_ones_first():
+    cluster = Cluster(strategy="multi_worker_mirrored", chief=T4, worker=T4)
+    assert quota_warnings(cluster, "us-central1") == []
+    (warning,) = quota_warnings(cluster, "europe-west2")
+    assert "for NVIDIA_TESLA_T4 in europe-west2 is 6 (needed: 8)" in warning
+    assert "(enough by default: us-central1)" in warning
+    one = Cluster(strategy="mirrored", chief=T4)
+    assert "(enough by default: europe-west2, asia-northeast1," in quota_warnings(one, "europe-west4")[0]
+
+
+def test_processors_and_disks_count_by_family():
+    pool = Pool(machine="n2-standard-8", replicas=40)
+    cluster = Cluster(
+        strategy="multi_worker_mirrored", chief=Pool(machine="n1-standard-8"), worker=pool, disk=Disk(size_gb=20_000)
+    )
+    disk, cpus = quota_warnings(cluster, "us-west2")
+    assert "for N2 vCPUs in us-west2 is 20 (needed: 320)" in cpus
+    assert "for GB of pd-ssd in us-west2 is 450 (needed: 820000)" in disk
+
+
+def test_spot_machines_have_other_quotas():
+    cluster = Cluster(strategy="one_device", chief=L4, scheduling=Scheduling(strategy="SPOT"))
+    (warning,) = quota_warnings(cluster, "us-central1")
+    assert warning.startswith("SPOT machines count against the project's preemptible quotas")
+
+
+def test_gpus_of_parameter_servers_and_disks_that_do_not_fit_are_odd():
+    cluster = Cluster(strategy="parameter_server", chief=Pool(machine="n4-standard-4"), worker=Pool(), ps=T4)
+    odd = quota_warnings(cluster, "us-central1")
+    assert odd[0].startswith("ps: its GPUs would be paid for and not used")
+    assert odd[1].startswith("chief: n4-standard-4 may not boot from pd-ssd; add 'disk: {type: hyperdisk-balanced}'")
+
+
+def test_region_without_the_gpu_is_refused_with_those_that_have_it():
+    cluster = Cluster(strategy="one_device", chief=L4)
+    check_region(cluster, "us-central1")
+    with pytest.raises(
+        UserError, match=r"chief: NVIDIA_L4 is not offered for training in asia-east1; take one of asia-no"
+    ):
+        check_region(cluster, "asia-east1")
+
+
+def test_region_that_does_not_exist_is_refused():
+    with pytest.raises(UserError, match=re.escape("region: unknown region 'us-centrl1'; did you mean 'us-central1'?")):
+        check_region(Cluster(strategy="one_device", chief=Pool()), "us-centrl1")
+
+
+def test_every_machine_with_every_gpu_can_be_asked_for_everywhere():
+    for machine in offered().values():
+        for gpu, counts in [*machine.gpus.items(), *([] if machine.carries_gpus else [(None, ())])]:
+            accelerator = Accelerator(type=gpu, count=counts[0]) if gpu else None
+            cluster = Cluster(strategy="one_device", chief=Pool(machine=machine.name, accelerator=accelerator))
+            for region in regions()[::9]:
+                quota_warnings(cluster, region)
+
+
+def test_every_gpu_is_offered_somewhere():
+    for gpu in gpu_types():
+        machine = next(each for each in offered().values() if gpu in each.gpus)
+        accelerator = Accelerator(type=gpu, count=machine.gpus[gpu][0])
+        cluster = Cluster(strategy="one_device", chief=Pool(machine=machine.name, accelerator=accelerator))
+        with pytest.raises(UserError, match=r"take one of [a-z]"):
+            check_region(cluster, "africa-south1")

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.train.__main__ import main
+from components.train.backends.cluster_spec import misnamed, vertex_environments
+from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
+from components.train.cluster.lookup import Source
+from components.train.console.explain import explain
+from trainer.base.errors import UserError
+from trainer.replicas.member import from_environment
+
+ROOT = Path(__file__).parents[3]
+SOURCES = Path(__file__).parents[1] / "sources"
+
+
+def output(capsys: pytest.CaptureFixture, *args: str) -> str:
+    assert main([str(each) for each in args]) == 0
+    return capsys.readouterr().out
+
+
+def test_it_says_in_full_what_a_tier_means(capsys: pytest.CaptureFixture):
+    out = output(capsys, "--cluster", "STANDARD_1", "--explain", "--image", "registry/i", "--", "--train-steps", "9")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines[0] == "STANDARD_1: AI Platform's scale tier STANDARD_1"
+    for line in ("worker 4 n1-standard-8 8 30", "ps 3 n1-standard-4 4 15", "in all 8 52 195 none"):
+        assert line in lines
+    assert any(line.startswith("- REPLACED STANDARD_1.masterType: n1-highcpu-8") for line in lines)
+    assert "ps: {machine: n1-standard-4, replicas: 3}" in lines
+    assert lines.count('worker/3 {"type": "worker", "index": 3}') == 2
+    assert 'ps/2 {"type": "workerpool2", "index": 2}' in lines
+    specs = json.loads(out[out.index("worker_pool_specs:") + len("worker_pool_specs:") :])
+    assert [spec["replica_count"] for spec in specs] == [1, 4, 3]
+    assert specs[0]["container_spec"]["image_uri"] == "registry/i"
+    assert specs[0]["container_spec"]["args"] == ["--train-steps", "9", "--strategy", "parameter_server"]
+
+
+def test_gpus_are_counted_and_quotas_warned_of(capsys: pytest.CaptureFixture):
+    out = output(capsys, "--cluster", ROOT / "clusters" / "vertex-sync.yaml", "--explain", "--region", "us-east1")
+    assert "4 x NVIDIA_TESLA_T4" in out
+    assert "- WARNING default quota for NVIDIA_TESLA_T4 in us-east1 is 2 (needed: 4)" in out
+
+
+def test_the_cluster_file_that_it_prints_means_the_same(capsys: pytest.CaptureFixture, tmp_path: Path):
+    for path in SOURCES.glob("*.yaml"):
+        if "trainingInput" not in path.read_text():
+            continue
+        out = output(capsys, "--cluster", path, "--explain")
+        text = out.partition("The same as a cluster file\n")[2].partition("\n\n")[0]
+        (tmp_path / "cluster.yaml").write_text(text)
+        sync = ["--strategy", "multi_worker_mirrored"] if "--sync" in path.read_text() else []
+        vertex = ["--backend", "vertex", "--image", "i", "--dry-run"]
+        flags = ["--", "--data-dir", "gs://b/d", "--job-dir", "gs://b/j", "--train-steps", "9"]
+        assert main(["--cluster", str(path), *vertex, *sync, *flags]) == 0
+        pools = [spec["machine_spec"] for spec in json.loads(capsys.readouterr().out)]
+        assert main(["--cluster", str(tmp_path / "cluster.yaml"), *vertex, *flags]) == 0
+        assert [spec["machine_spec"] for spec in json.loads(capsys.readouterr().out)] == pools
+
+
+def test_local_clusters_need_no_machine(capsys: pytest.CaptureFixture):
+    out = output(capsys, "--cluster", ROOT / "clusters" / "local.yaml", "--explain")
+    assert "one process; TF_CONFIG is not set" in out
+    assert "not without a machine type; add for example 'machine: n1-standard-4' to chief" in out
+
+
+def test_roles_that_vertex_misnames_are_pointed_out(capsys: pytest.CaptureFixture):
+    pool = Pool(machine="n1-standard-4")
+    cluster = Cluster(strategy="multi_worker_mirrored", chief=pool, worker=pool, evaluator=pool)
+    explain(Source(name="[a]", kind="b", values={}, ours=True), cluster, [{}], "us-central1")
+    out = capsys.readouterr().out
+    assert out.startswith("[a]: b\n")  # No markup.
+    assert "Vertex AI's TF_CONFIG gives evaluator another role, by position" in out
+    assert misnamed(cluster) == ["evaluator"]
+    variables = dict(vertex_environments(cluster))["evaluator/0"]
+    assert json.loads(variables["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
+    assert from_environment(variables).role == "evaluator"
+
+
+def test_it_is_plain_text_where_there_is_no_terminal_and_loads_no_tensorflow():
+    code = (
+        "import sys; from components.train.__main__ import main; main(['--cluster', 'BASIC_GPU', '--explain']);"
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT)
+    assert done.returncode == 0
+    assert b"\x1b" not in done.stdout and "─".encode() not in done.stdout
+    assert done.stderr == b""
+
+
+def test_vertex_dry_run_prints_json_alone_and_notes_beside_it(capsys: pytest.CaptureFixture):
+    args = ["--cluster", SOURCES / "everything.yaml", "--backend", "vertex", "--image", "i", "--dry-run"]
+    assert main([str(each) for each in args]) == 0
+    out, err = capsys.readouterr()
+    specs = json.loads(out)
+    assert [spec["replica_count"] for spec in specs] == [1, 4, 1]  # --sync among its args: no parameter servers
+    flags = ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--job-dir", "gs://my-bucket/census"]
+    flags += ["--strategy", "multi_worker_mirrored"]
+    assert specs[0]["container_spec"]["args"] == flags
+    assert specs[0]["disk_spec"] == {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": 500}
+    assert (
+        "replaced: " in err and "note: " in err and "warning: default quota for NVIDIA_TESLA_T4 in europe-west1" in err
+    )
+
+
+def test_own_program_gets_its_arguments_as_they_are(capsys: pytest.CaptureFixture):
+    args = ["--cluster", SOURCES / "everything.yaml", "--backend", "vertex", "--image", "i", "--dry-run"]
+    out = output(capsys, *args, "--command", "python -m mine --x 'a b'")
+    container = json.loads(out)[2]["container_spec"]
+    assert container["command"] == ["python", "-m", "mine", "--x", "a b"]
+    assert container["args"] == ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--sync"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--cluster", "BASIC_GPU", "--strict"], "--strict allows no replacement"),
+        (["--cluster", "BASIC_GPU", "--region", "us-east5"], "NVIDIA_TESLA_T4 is not offered for training in us-east5"),
+        (["--cluster", "BASIC", "--region", "mars"], "unknown region 'mars'"),
+        (["--cluster", "BASIC", "--command", "python 'x"], "close the quotation"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_printed(
+    capsys: pytest.CaptureFixture, args: list[str], says: str
+):
+    with pytest.raises(UserError, match=says):
+        main([*args, "--explain"])
+    assert not capsys.readouterr().out
+
+
+def test_accelerators_without_a_machine_are_shown(capsys: pytest.CaptureFixture):
+    cluster = Cluster(strategy="mirrored", chief=Pool(accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=2)))
+    explain(Source(name="a", kind="b", values={}, ours=True), cluster, [], "us-central1")
+    assert "2 x NVIDIA_TESLA_T4" in capsys.readouterr().out

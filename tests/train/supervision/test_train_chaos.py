@@ -1,0 +1,53 @@
+"""The failure contract with the real trainer; `make chaos` does the same at random and more often."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import sys
+
+import pytest
+from chaos import Arena, Blow, arena
+
+from components.train.supervision.launcher_log import last_run
+
+pytestmark = pytest.mark.cluster
+ROOT = pathlib.Path(__file__).parents[3]
+ONE_WORKER = "strategy: parameter_server\nchief: {}\nworker: {}\nps: {}\n"
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Arena:
+    with arena(tmp_path_factory.mktemp("chaos"), "digits") as ring:
+        yield ring
+
+
+def blow(number: signal.Signals, victim: str, when: float) -> Blow:
+    return Blow(victim=victim, number=number, moment="training", when=when)
+
+
+def test_synchronous_job_bears_a_killed_a_leaving_and_a_frozen_replica(ring: Arena):
+    blows = [
+        blow(signal.SIGKILL, "worker/0", 0.1),
+        blow(signal.SIGTERM, "chief/0", 0.4),
+        blow(signal.SIGSTOP, "worker/0", 0.7),
+    ]
+    accuracy, outcomes = ring.run(ROOT / "clusters" / "local-sync.yaml", blows, "sync")
+    assert accuracy > 0.95
+    assert [outcome.restarted for outcome in outcomes] == [("chief/0", "worker/0")] * 3
+    ups = [event for event in last_run(str(ring.base / "sync")) if event["event"] == "up"]
+    assert [event["forked"] for event in ups] == [False] * 2 + [sys.platform == "linux"] * 6
+
+
+def test_parameter_server_job_bears_the_same_and_its_worker_comes_back_alone(ring: Arena, tmp_path: pathlib.Path):
+    # Of one worker: without its coming back, the chief that goes on would have nobody to give work to.
+    (tmp_path / "cluster.yaml").write_text(ONE_WORKER)
+    blows = [
+        blow(signal.SIGKILL, "worker/0", 0.1),
+        blow(signal.SIGKILL, "ps/0", 0.4),
+        blow(signal.SIGTERM, "worker/0", 0.7),
+    ]
+    accuracy, outcomes = ring.run(tmp_path / "cluster.yaml", blows, "ps")
+    assert accuracy > 0.93
+    everyone = ("chief/0", "worker/0", "ps/0")
+    assert [outcome.restarted for outcome in outcomes] == [("worker/0",), everyone, everyone]

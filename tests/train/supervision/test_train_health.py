@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from train_fakes import wait_until
+
+from components.train.supervision.health import Limits, Vitals
+
+LIMITS = Limits(start_s=100, silence_s={"training": 10, "starting": 50}, stopped_s=5)
+
+
+def vitals(path: Path, **state: object) -> Vitals:
+    found = Vitals(str(path / "status.json"), os.getpid(), 1000.0)
+    if state:
+        (path / "status.json").write_text(json.dumps(state))
+    found.look(1000.0)
+    return found
+
+
+def test_silence_is_judged_by_phase(tmp_path: Path):
+    found = vitals(tmp_path, phase="training", step=7)
+    assert not found.frozen(1009.9, LIMITS, reports=True)
+    assert found.frozen(1010.0, LIMITS, reports=True) == "no sign of life for 10 s while training"
+    assert found.frozen(1010.0, LIMITS, reports=False)
+    ended = vitals(tmp_path, phase="done", step=0)
+    assert not ended.frozen(99_999.0, LIMITS, reports=True)
+
+
+def test_each_new_status_is_a_sign_of_life(tmp_path: Path):
+    found = vitals(tmp_path, phase="training", step=7)
+    (tmp_path / "new").write_text(json.dumps({"phase": "training", "step": 7}))
+    (tmp_path / "new").rename(tmp_path / "status.json")
+    found.look(1008.0)
+    assert not found.frozen(1015.0, LIMITS, reports=True)
+    assert found.frozen(1018.0, LIMITS, reports=True)
+
+
+SERVER = """
+from trainer.replicas.stop import Stop
+stop = Stop.install()
+from trainer.replicas.member import Member
+from trainer.replicas.strategy import serve
+addresses = {"chief": ["127.0.0.1:10001"], "worker": ["127.0.0.1:10002"], "ps": ["127.0.0.1:10003"]}
+serve(Member(role="ps", index=0, addresses=addresses), stop, "job")
+"""
+
+
+@pytest.mark.cluster
+def test_server_that_waits_to_be_told_gives_signs_of_life_until_it_is_stopped(tmp_path: Path):
+    status = tmp_path / "status.json"
+    with open(tmp_path / "log", "wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-c", SERVER], env={**os.environ, "TRAINER_STATUS": str(status)}, stdout=log, stderr=log
+        )
+    try:
+        found = Vitals(str(status), server.pid, 1000.0)
+        for now in (1010.0, 1050.0):
+            wait_until(lambda now=now: (found.look(now), found.changed == now)[1], limit_s=60)
+        assert found.phase == "serving"
+        server.send_signal(signal.SIGSTOP)
+        wait_until(lambda: found.stopped)
+        found.look(1060.0)
+        last, patient = found.changed, Limits(stopped_s=1000)  # As a launcher that cannot see the process.
+        time.sleep(2.5)
+        found.look(last + 60)
+        assert not found.frozen(last + 59, patient, reports=True)
+        assert found.frozen(last + 60, patient, reports=True) == "no sign of life for 60 s while serving"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_absence_is_judged_only_where_the_program_is_known_to_report(tmp_path: Path):
+    found = vitals(tmp_path)
+    assert found.frozen(1100.0, LIMITS, reports=True) == "not up after 100 s"
+    assert not found.frozen(9999.0, LIMITS, reports=False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", '{"phase": "training"}', '{"phase": "training", "step": "x"}', "\xff"]
+)
+def test_status_that_makes_no_sense_is_passed_over(tmp_path: Path, text: str):
+    (tmp_path / "status.json").write_bytes(text.encode("latin-1"))
+    found = vitals(tmp_path)
+    assert (found.phase, found.step, found.state) == ("", None, {})
+
+
+@pytest.mark.parametrize(("phase", "step"), [("starting", None), ("serving", None), ("training", 3), ("done", 3)])
+def test_step_counts_once_it_trains(tmp_path: Path, phase: str, step: int | None):
+    assert vitals(tmp_path, phase=phase, step=3).step == step
+
+
+def test_stopped_process_is_frozen_after_a_while_and_a_continued_one_is_not():
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        found = Vitals(None, process.pid, 1000.0)
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: found.stopped)
+        found.look(1000.0)
+        found.look(1004.0)
+        assert not found.frozen(1004.0, LIMITS, reports=False)
+        assert found.frozen(1005.0, LIMITS, reports=False) == "stopped for 5 s"
+        process.send_signal(signal.SIGCONT)
+        wait_until(lambda: not found.stopped)
+        found.look(1006.0)
+        assert not found.frozen(1006.0, LIMITS, reports=False)
+        assert found.memory > 0
+    finally:
+        process.kill()
+        process.wait()
+    found.look(1007.0)
+    assert found.memory is None

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from train_fakes import ONE, Bench, wait_until
+
+from components.train.__main__ import main
+from components.train.supervision import reaper
+from components.train.supervision.job_lock import FILE, Fate, holder, locked
+from trainer.base.errors import UserError
+
+HOLD = "import sys, time\nfrom components.train.supervision.job_lock import locked\nwith locked(sys.argv[1]): print('', flush=True); time.sleep(60)"
+
+
+def test_second_launcher_is_refused_with_who_and_since_when_and_changes_nothing(bench: Bench):
+    launcher = bench.start(bench.plan(ONE))
+    wait_until(bench.starts)
+    record = (bench.path / "launcher.jsonl").read_text()
+    year = time.strftime("%Y")
+    with pytest.raises(UserError, match=rf"process {launcher.pid}, since {year}-.*--stop {re.escape(str(bench.path))}"):
+        bench.run(bench.plan(ONE))
+    assert (bench.path / "launcher.jsonl").read_text() == record
+    assert len(bench.processes()) == 1
+    launcher.terminate()
+    launcher.communicate()
+    assert bench.run(bench.plan(ONE, chief_0=""))[0] == 0
+
+
+def test_launcher_that_was_killed_is_over_only_when_its_guard_has_done_its_work(bench: Bench):
+    launcher = bench.start(bench.plan(ONE))
+    (reaper,) = [c for c in psutil.Process(launcher.pid).children() if "reaper.py" in " ".join(c.cmdline())]
+    reaper.suspend()
+    launcher.kill()
+    wait_until(lambda: psutil.Process(launcher.pid).status() == psutil.STATUS_ZOMBIE)  # Its parent may be slow.
+    assert holder(str(bench.path))
+    reaper.resume()
+    assert bench.run(bench.plan(ONE, chief_0=""))[0] == 0
+    launcher.communicate()
+
+
+def test_holder_tells_process_and_time_while_it_lives(tmp_path: Path):
+    assert holder(str(tmp_path)) is None
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        found = holder(str(tmp_path))
+        assert found.pid == process.pid
+        assert 0 <= time.time() - found.since < 30
+        process.kill()
+    wait_until(lambda: holder(str(tmp_path)) is None)
+
+
+def crafted(path: Path, **changes: object) -> None:
+    """The lock file of a holder that is this process but for the changes."""
+    with locked(str(path)):
+        me = holder(str(path))
+    (path / FILE).write_text(json.dumps(dataclasses.asdict(dataclasses.replace(me, **changes))))
+
+
+ELSEWHERE = [
+    ({"host": "node-7", "boot": "b"}, "process 1 of node-7 (boot b, "),
+    ({"boot": "b"}, "process 1 of this machine before its last start, or of another of the same name (boot b, "),
+    ({"host": "c0ffee", "pid_namespace": "pid:[7]"}, "process 1 in another container of this machine, c0ffee"),
+    ({"pid_namespace": "pid:[7]"}, "process 1 in another container of this machine, "),
+    ({"host": "clone"}, "process 1 in another container of this machine, clone"),
+]
+
+
+@pytest.mark.parametrize(("changes", "name"), ELSEWHERE)
+def test_holder_of_another_machine_boot_or_container_is_told_and_never_signalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], name: str
+):
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda *words: sent.append(words))
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *words: sent.append(words))
+    crafted(tmp_path, pid=1, **changes)
+    with open(tmp_path / FILE) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match=f"{re.escape(name)}.*; run the same command there"):
+            main(["--stop", str(tmp_path)])
+        begin = time.monotonic()
+        with pytest.raises(UserError, match=f"{re.escape(name)}.*end it, there, with"), locked(str(tmp_path)):
+            pass
+        assert time.monotonic() - begin < 5
+        holder(str(tmp_path)).terminate()
+    assert not sent
+
+
+def test_another_process_with_the_holders_id_is_not_signalled_and_the_holder_is_known_to_be_gone(tmp_path: Path):
+    with subprocess.Popen(["sleep", "60"]) as other:
+        crafted(tmp_path, pid=other.pid)  # With the start of this process.
+        with open(tmp_path / FILE) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            found = holder(str(tmp_path))
+            found.terminate()
+            assert found.fate is Fate.GONE
+        assert other.poll() is None
+        other.kill()
+
+
+def test_launcher_in_another_pid_namespace_is_told_and_goes_on(container: list[str], tmp_path: Path):
+    with subprocess.Popen([*container, sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        found = holder(str(tmp_path))
+        assert (found.pid, found.fate) == (1, Fate.UNKNOWN)
+        with pytest.raises(UserError, match="process 1 in another container"):
+            main(["--stop", str(tmp_path)])
+        assert process.poll() is None
+        process.kill()
+    wait_until(lambda: holder(str(tmp_path)) is None)
+
+
+def test_a_new_launcher_waits_as_long_as_a_guard_may_take():
+    assert reaper.LIMIT_S > reaper._KILL_S + 2 * reaper.CLEANUP_S
+
+
+def test_directory_that_cannot_be_is_a_user_error(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write to"), locked(str(tmp_path / "file")):
+        pass

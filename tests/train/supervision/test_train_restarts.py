@@ -1,0 +1,240 @@
+"""The failure contract, with replicas of five lines: who starts again after what, and when it is enough."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import time
+
+import pytest
+from train_fakes import LIMITS, ONE, PS, QUICK, SYNC, Bench, of, waits
+
+from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.supervision.health import Limits
+
+EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
+ON_TERM = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True)\n"
+
+
+def once(bench: Bench, what: str, then: str = "time.sleep(60)") -> str:
+    """Does `what` at its first start, and `then` at the next."""
+    return f"if attempt == 0:\n  {what}\nelse:\n  {then}"
+
+
+@pytest.mark.parametrize("dying", ["worker/0", "chief/0"])
+def test_death_in_a_synchronous_job_starts_all_again(bench: Bench, dying: str):
+    scripts = {"chief_0": "if attempt: sys.exit(0)\ntime.sleep(60)"}
+    scripts[dying.replace("/", "_")] = once(bench, "time.sleep(0.1); sys.exit(7)", "sys.exit(0)")
+    code, _ = bench.run(bench.plan(SYNC, max_restarts=1, **scripts))
+    assert code == 0
+    assert bench.starts() == ["chief/0", "worker/0", "worker/1"] * 2
+    (blame,) = bench.events("blame")
+    assert (blame["replica"], blame["ending"], blame["kind"]) == (dying, "exit code 7", "error")
+    (restart,) = bench.events("restart")
+    assert (restart["errors"], restart["preemptions"]) == (1, 0)
+
+
+def test_dead_worker_of_parameter_servers_starts_again_alone_at_its_address(bench: Bench):
+    shows = "print(os.environ['TF_CONFIG'], flush=True)\n"
+    plan = bench.plan(
+        PS,
+        max_restarts=1,
+        worker_0=shows + once(bench, "sys.exit(7)"),
+        chief_0=f"while open({str(bench.path / 'logs/worker-0.log')!r}).read().count('task') < 2: time.sleep(0.01)",
+    )
+    (bench.path / "logs").mkdir()
+    (bench.path / "logs/worker-0.log").touch()
+    code, lines = bench.run(plan)
+    assert code == 0
+    assert bench.starts() == ["chief/0", "worker/0", "ps/0", "worker/0"]
+    first, second = of("worker/0", lines)
+    assert first == second
+
+
+@pytest.mark.parametrize("dying", ["chief/0", "ps/0"])
+def test_death_of_chief_or_parameter_server_starts_all_again(bench: Bench, dying: str):
+    scripts = {"chief_0": "if attempt: sys.exit(0)\ntime.sleep(60)"}
+    scripts[dying.replace("/", "_")] = once(
+        bench, "sys.exit(7)", "sys.exit(0)" if dying == "chief/0" else "time.sleep(60)"
+    )
+    code, _ = bench.run(bench.plan(PS, max_restarts=1, **scripts))
+    assert code == 0
+    assert bench.starts() == ["chief/0", "worker/0", "ps/0"] * 2
+
+
+@pytest.mark.parametrize("cluster", [SYNC, PS])
+def test_worker_that_saved_and_left_has_all_start_again_and_costs_no_error(bench: Bench, cluster: Cluster):
+    scripts = {"chief_0": ON_TERM + "if attempt: sys.exit(0)\ntime.sleep(60)"}
+    scripts["worker_0"] = waits(bench, "chief-0") + once(bench, "sys.exit(143)")
+    code, _ = bench.run(bench.plan(cluster, max_restarts=1, **scripts))
+    assert code == 0
+    assert len(bench.starts()) == 2 * cluster.replicas
+    (restart,) = bench.events("restart")
+    assert (restart["after"], restart["errors"], restart["preemptions"]) == ("preemption", 0, 1)
+
+
+def test_death_by_a_signal_from_outside_is_a_preemption_and_by_the_programs_fault_an_error(bench: Bench):
+    kills = "if attempt < 2: os.kill(os.getpid(), [signal.SIGKILL, signal.SIGSEGV][attempt])"
+    code, _ = bench.run(bench.plan(ONE, max_restarts=1, chief_0=kills))
+    assert code == 0
+    assert [(e["ending"], e["kind"]) for e in bench.events("blame")] == [
+        ("SIGKILL", "preemption"),
+        ("SIGSEGV", "error"),
+    ]
+
+
+def test_either_budget_ends_the_job_when_it_is_spent(bench: Bench):
+    steps = "tell('training', attempt + 1); time.sleep(0.1)\n"
+    code, lines = bench.run(bench.plan(ONE, max_restarts=2, chief_0=steps + "sys.exit(7)"))
+    assert code == 7
+    assert len(bench.starts()) == 3
+    assert any("exit code 7; no restart after errors is left (max_restarts: 2)" in line for line in lines)
+    code, _ = bench.run(bench.plan(ONE, max_restarts=2, chief_0=steps + "os.kill(os.getpid(), signal.SIGKILL)"))
+    assert code == 137
+    assert len(bench.starts()) == 3
+
+
+def test_three_failures_in_a_row_without_a_new_step_end_the_job(bench: Bench):
+    code, lines = bench.run(bench.plan(ONE, max_restarts=9, reports=True, chief_0="sys.exit(7)"))
+    assert code == 7
+    assert len(bench.starts()) == 3
+    assert any("3 failures in a row without a new step" in line for line in lines)
+
+
+def test_mistake_of_the_user_is_not_tried_again(bench: Bench):
+    code, lines = bench.run(bench.plan(SYNC, max_restarts=5, worker_0="print('error: no such flag'); sys.exit(2)"))
+    assert code == 2
+    assert len(bench.starts()) == 3
+    assert lines[-1] == "launcher |   error: no such flag"
+
+
+def test_stopped_replica_is_named_killed_and_replaced(bench: Bench):
+    patience = dataclasses.replace(QUICK, limits=dataclasses.replace(LIMITS, stopped_s=0.2))
+    freezes = once(bench, "os.kill(os.getpid(), signal.SIGSTOP)")
+    plan = bench.plan(SYNC, max_restarts=1, chief_0="if attempt: sys.exit(0)\ntime.sleep(60)", worker_1=freezes)
+    code, lines = bench.run(plan, patience)
+    assert code == 0
+    assert "worker/1 is frozen (stopped for 0 s); killing it" in of("launcher", lines)
+    (blame,) = bench.events("blame")
+    assert (blame["replica"], blame["kind"]) == ("worker/1", "error")
+
+
+def test_peer_that_gives_up_on_a_stopped_replica_is_not_to_blame(bench: Bench):
+    gives_up = waits(bench, "worker-0") + "time.sleep(0.1)\nif attempt: sys.exit(0)\nsys.exit(1)"
+    freezes = once(bench, "print('.', flush=True); os.kill(os.getpid(), signal.SIGSTOP)")
+    code, _ = bench.run(bench.plan(SYNC, max_restarts=1, chief_0=gives_up, worker_0=freezes))
+    assert code == 0
+    (blame,) = bench.events("blame")
+    assert (blame["replica"], blame["ending"]) == ("worker/0", "frozen (stopped)")
+
+
+def test_silent_replica_is_frozen_and_one_that_never_came_up_too(bench: Bench):
+    patience = dataclasses.replace(QUICK, limits=Limits(start_s=0.5, silence_s={"training": 0.3}, stopped_s=60))
+    talks = "for i in range(50): tell('training', i); time.sleep(0.02)"
+    silent = "tell('training', 3)\nif attempt == 0: time.sleep(60)\n" + talks
+    code, lines = bench.run(bench.plan(ONE, max_restarts=1, reports=True, chief_0=silent), patience)
+    assert code == 0
+    assert any("chief/0 is frozen (no sign of life for 0 s while training)" in line for line in lines)
+    absent = once(bench, "time.sleep(60)", "sys.exit(0)")
+    code, lines = bench.run(bench.plan(ONE, max_restarts=1, reports=True, chief_0=absent), patience)
+    assert code == 0
+    assert any("chief/0 is frozen (not up after" in line for line in lines)
+
+
+def test_program_that_writes_no_status_is_not_judged_by_it(bench: Bench):
+    patience = dataclasses.replace(QUICK, limits=Limits(start_s=0.1, silence_s={"training": 0.1}, stopped_s=60))
+    code, _ = bench.run(bench.plan(ONE, chief_0="time.sleep(0.5)"), patience)
+    assert code == 0
+    assert not bench.events("frozen")
+
+
+def test_time_limit_has_all_save_and_end_with_124_whatever_has_started_again(bench: Bench):
+    works = once(bench, "time.sleep(0.4); sys.exit(7)")
+    plan = bench.plan(SYNC, max_restarts=1, chief_0=ON_TERM + works, worker_0=ON_TERM + "time.sleep(60)")
+    patience = dataclasses.replace(QUICK, stop_s=10, failure_s=0.1)
+    code, lines = bench.run(dataclasses.replace(plan, timeout_s=1), patience)
+    assert code == 124
+    assert "the time limit (scheduling.timeout: 1 s) is reached: stopping the replicas" in of("launcher", lines)
+    (start,), (limit,), (end,) = bench.events("start"), bench.events("timeout"), bench.events("end")
+    again = [event for event in bench.events("up") if event["replica"] == "chief/0"][-1]
+    assert limit["time"] - start["time"] > 0.99 > limit["time"] - again["time"]  # The clock did not begin again.
+    assert {event["exit_code"] for event in bench.events("down")[-3:]} == {143}
+    assert (end["why"], end["exit_code"]) == ("ended by its time limit (scheduling.timeout: 1 s)", 124)
+
+
+def test_chief_that_is_done_before_the_time_limit_has_succeeded_though_the_evaluator_is_stopped_by_it(bench: Bench):
+    patience = dataclasses.replace(QUICK, evaluator_s=60, stop_s=10)
+    plan = bench.plan(EVALUATED, chief_0="", evaluator_0=ON_TERM + "time.sleep(60)")
+    code, _ = bench.run(dataclasses.replace(plan, timeout_s=1), patience)
+    assert code == 0
+    assert [(e["replica"], e["exit_code"]) for e in bench.events("down")] == [("chief/0", 0), ("evaluator/0", 143)]
+
+
+def test_evaluator_starts_again_alone_and_its_end_does_not_end_the_job(bench: Bench):
+    log = bench.path / "launcher.jsonl"
+    plan = bench.plan(
+        EVALUATED,
+        max_restarts=1,
+        evaluator_0="sys.exit(5)",
+        chief_0=f"while 'spent' not in open({str(log)!r}).read(): time.sleep(0.01)",
+    )
+    code, _ = bench.run(plan)
+    assert code == 0
+    assert bench.starts() == ["chief/0", "evaluator/0", "evaluator/0"]
+
+
+def test_descendants_of_a_dead_replica_are_gone_before_it_starts_again(bench: Bench):
+    pid = str(bench.path / "pid")
+    leaves = f"""
+import subprocess
+if attempt == 0:
+    open({pid!r}, "w").write(str(subprocess.Popen(["sleep", "60"], start_new_session=True).pid))
+    sys.exit(7)
+try:
+    alive = " Z " not in open("/proc/" + open({pid!r}).read() + "/stat").read()
+except OSError:
+    alive = False
+sys.exit(9 if alive else 0)
+"""
+    code, _ = bench.run(bench.plan(ONE, max_restarts=1, chief_0=leaves))
+    assert code == 0
+
+
+def test_replicas_start_in_the_ordinary_way_when_the_process_to_fork_them_from_fails(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    (bench.path / "sitecustomize.py").write_text(
+        "import os, sys\nif 'components.train.supervision.template' in sys.orig_argv: os._exit(3)"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(bench.path))
+    plan = bench.plan(SYNC, max_restarts=1, chief_0=once(bench, "sys.exit(7)", "sys.exit(0)"))
+    code, _ = bench.run(dataclasses.replace(plan, forks=True))
+    assert code == 0
+    assert [event["forked"] for event in bench.events("up")] == [False] * 6
+
+
+def test_signal_while_waiting_to_start_again_ends_the_job(bench: Bench):
+    launcher = bench.start(bench.plan(ONE, max_restarts=9, reports=True, chief_0="time.sleep(0.3); sys.exit(7)"))
+    for line in launcher.stdout:
+        if "again in" in line:
+            break
+    launcher.send_signal(signal.SIGTERM)
+    begin = time.monotonic()
+    output = launcher.communicate(timeout=10)[0]
+    assert launcher.returncode == 143
+    assert "told to stop by SIGTERM" in output
+    assert bench.starts() == ["chief/0"]
+    assert time.monotonic() - begin < 2
+
+
+def test_record_tells_what_happened(bench: Bench):
+    steps = "tell('training', 5 + attempt); time.sleep(0.1)\n"
+    bench.run(bench.plan(ONE, max_restarts=1, chief_0=steps + once(bench, "print('boom'); sys.exit(7)", "sys.exit(0)")))
+    kinds = ("start", "up", "down", "blame", "restart", "end")
+    assert [event["event"] for event in bench.events(*kinds)] == [
+        *("start", "up", "down", "blame", "restart", "up", "down", "end")
+    ]
+    (blame,), (end,) = bench.events("blame"), bench.events("end")
+    assert (blame["step"], blame["tail"], blame["exit_code"]) == (5, ["boom"], 7)
+    assert blame["log"] == str(bench.path / "logs" / "chief-0.log")
+    assert (end["exit_code"], end["why"], end["step"]) == (0, "done", 6)

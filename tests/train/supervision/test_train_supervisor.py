@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from train_fakes import LIMITS, ONE, PS, SYNC, Bench, of, wait_until
+
+from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.supervision.timeouts import Patience
+from trainer.base.errors import UserError
+
+SLOW = Patience(stop_s=30, failure_s=30, join_s=30, evaluator_s=30, limits=LIMITS)
+OBEY = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True); time.sleep(60)"
+STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+READY = "while not all(os.path.exists(log) and 'ready' in open(log).read() for log in LOGS): time.sleep(0.01)\n"
+
+
+def ready(bench: Bench, *names: str) -> str:
+    """A script's beginning that waits until the named replicas have said that they are ready."""
+    return READY.replace("LOGS", str([str(bench.path / "logs" / f"{name}.log") for name in names]))
+
+
+def test_merged_lines_are_whole_and_carry_their_replica(bench: Bench):
+    script = (
+        "for i in range(400):\n  os.write(1, b'%d-' % i); os.write(2, b'x' * 300 + b'\\n')\nos.write(1, b'no newline')"
+    )
+    code, lines = bench.run(bench.plan(SYNC, chief_0=script, worker_0=script, worker_1=script), SLOW)
+    expected = [f"{i}-{'x' * 300}" for i in range(400)] + ["no newline"]
+    assert code == 0
+    for name in ("chief/0", "worker/0", "worker/1"):
+        assert of(name, lines) == expected
+        log = bench.path / "logs" / f"{name.replace('/', '-')}.log"
+        assert log.read_text() == "\n".join(expected)
+
+
+def test_invalid_utf8_carriage_returns_and_endless_lines_pass(bench: Bench):
+    raw = b"caf\xc3\xa9 \xff\n\n10%\r20%\rdone\r\n"
+    script = f"sys.stdout.buffer.write({raw!r} + b'y' * 200_000)"
+    code, lines = bench.run(bench.plan(ONE, chief_0=script))
+    assert code == 0
+    assert of("chief/0", lines)[:5] == ["café \ufffd", "", "10%", "20%", "done"]
+    assert "".join(of("chief/0", lines)[5:]) == "y" * 200_000
+    assert (bench.path / "logs" / "chief-0.log").read_bytes() == raw + b"y" * 200_000
+
+
+def test_failure_takes_the_others_down_and_is_what_is_reported(bench: Bench):
+    failing = ready(bench, "chief-0", "worker-0") + "for i in range(30): print('line', i)\nsys.exit(3)"
+    code, lines = bench.run(bench.plan(SYNC, chief_0=OBEY, worker_0=OBEY, worker_1=failing), SLOW)
+    assert code == 3
+    log = bench.path / "logs" / "worker-1.log"
+    why = "no restart after errors is left (max_restarts: 0)"
+    assert lines[-21] == f"launcher | worker/1 failed first: exit code 3; {why}; log: {log}; its last lines:"
+    assert lines[-20:] == [f"launcher |   line {i}" for i in range(10, 30)]
+
+
+def test_death_by_signal_is_named_and_gives_128_plus_its_number(bench: Bench):
+    code, lines = bench.run(bench.plan(SYNC, worker_0="os.kill(os.getpid(), signal.SIGSEGV)"))
+    assert code == 128 + signal.SIGSEGV
+    assert any("worker/0 failed first: SIGSEGV" in line for line in lines)
+
+
+def test_death_by_a_file_that_was_cut_short_under_its_map_says_so(bench: Bench):
+    shard = bench.path / "shard"
+    shard.write_bytes(bytes(8192))
+    reading = f"import mmap; file = open({str(shard)!r}, 'r+b'); data = mmap.mmap(file.fileno(), 0); "
+    code, lines = bench.run(bench.plan(ONE, chief_0=reading + "file.truncate(0); data[5000]"))
+    assert code == 128 + signal.SIGBUS
+    assert any("chief/0 failed first: SIGBUS (a file that it had mapped" in line for line in lines)
+
+
+def test_replica_that_ignores_sigterm_is_killed_after_the_grace(bench: Bench):
+    plan = bench.plan(SYNC, chief_0=STUBBORN, worker_1=ready(bench, "chief-0") + "sys.exit(5)")
+    begin = time.monotonic()
+    code, lines = bench.run(plan, Patience(failure_s=0.5, stop_s=60))
+    assert code == 5
+    assert 0.5 < time.monotonic() - begin < 10
+    assert any(line.startswith("launcher | chief/0 ended: SIGKILL") for line in lines)
+
+
+def test_blame_follows_the_order_of_death_even_if_the_launcher_was_asleep(bench: Bench):
+    plan = bench.plan(SYNC)
+    launcher = bench.start(plan)
+    pids = {}
+    for process in bench.processes():
+        pids[os.path.basename(process.environ()["TRAINER_STATUS"])] = process.pid
+    launcher.send_signal(signal.SIGSTOP)
+    # In neither the order of start nor that of ids.
+    for name, number in (("worker-0", signal.SIGKILL), ("worker-1", signal.SIGABRT), ("chief-0", signal.SIGSEGV)):
+        os.kill(pids[f"{name}.status.json"], number)
+        time.sleep(0.05)
+    launcher.send_signal(signal.SIGCONT)
+    output = launcher.communicate(timeout=30)[0]
+    assert launcher.returncode == 128 + signal.SIGKILL
+    assert "worker/0 failed first: SIGKILL" in output
+
+
+def test_chiefs_success_stops_parameter_servers_and_their_workers(bench: Bench):
+    code, lines = bench.run(bench.plan(PS, chief_0="print('done')", ps_0="time.sleep(60)"), SLOW)
+    assert code == 0
+    assert {line.split(" after")[0] for line in of("launcher", lines) if " ended: " in line} == {
+        "chief/0 ended: exit code 0",
+        "worker/0 ended: SIGTERM",
+        "ps/0 ended: SIGTERM",
+    }
+
+
+def test_synchronous_workers_may_end_by_themselves_after_the_chief(bench: Bench):
+    pid_file = str(bench.path / "chief.pid")
+    after_chief = f"""
+while not os.path.exists({pid_file!r}) or os.path.exists("/proc/" + open({pid_file!r}).read()):
+    time.sleep(0.01)
+"""
+    chief = f"open({pid_file!r} + '.new', 'w').write(str(os.getpid())); os.rename({pid_file!r} + '.new', {pid_file!r})"
+    plan = bench.plan(SYNC, chief_0=chief, worker_0=after_chief, worker_1=after_chief + "sys.exit(9)")
+    code, lines = bench.run(plan, SLOW)
+    assert code == 0
+    assert {line.split(" after")[0] for line in of("launcher", lines) if " ended: " in line} == {
+        "chief/0 ended: exit code 0",
+        "worker/0 ended: exit code 0",
+        "worker/1 ended: exit code 9",
+    }
+
+
+def test_synchronous_worker_that_stays_is_stopped(bench: Bench):
+    code, lines = bench.run(bench.plan(SYNC, chief_0="", worker_0="", worker_1=STUBBORN))
+    assert code == 0
+    assert any("worker/1 ended: SIG" in line for line in lines)
+
+
+def test_evaluator_is_waited_for_within_bounds(bench: Bench):
+    cluster = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
+    code, lines = bench.run(bench.plan(cluster, chief_0="", evaluator_0="time.sleep(0.3); print('score')"), SLOW)
+    assert code == 0
+    assert of("evaluator/0", lines) == ["score"]
+    code, lines = bench.run(bench.plan(cluster, chief_0="", evaluator_0=STUBBORN))
+    assert code == 0
+    assert any("evaluator/0 ended: SIG" in line for line in lines)
+
+
+def test_preempted_replicas_get_time_to_save_and_the_job_ends_143(bench: Bench):
+    saving = (
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.6), print('saved'), sys.exit(143)));"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    first = ready(bench, "worker-0", "worker-1") + "sys.exit(143)"
+    code, lines = bench.run(
+        bench.plan(SYNC, chief_0=first, worker_0=saving, worker_1=saving), Patience(stop_s=30, failure_s=0.1)
+    )
+    assert code == 143
+    assert sum(line.endswith("| saved") for line in lines) == 2
+    assert any("chief/0 was preempted first: exit code 143" in line for line in lines)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signal_to_the_launcher_stops_every_replica(bench: Bench, number: int, code: int):
+    launcher = bench.start(
+        bench.plan(PS, chief_0=OBEY, worker_0=OBEY, ps_0=STUBBORN), Patience(stop_s=0.5, limits=LIMITS)
+    )
+    lines = [launcher.stdout.readline() for _ in range(4)]
+    assert sum("ready" in line for line in lines) == 3
+    launcher.send_signal(number)
+    output = launcher.communicate(timeout=30)[0]
+    assert launcher.returncode == code
+    assert "chief/0 ended: exit code 143" in output
+    assert "ps/0 ended: SIGKILL" in output
+    assert not bench.processes()
+
+
+def test_second_signal_kills_at_once(bench: Bench):
+    launcher = bench.start(bench.plan(ONE, chief_0=STUBBORN), SLOW)
+    while "ready" not in launcher.stdout.readline():
+        pass
+    begin = time.monotonic()
+    launcher.send_signal(signal.SIGTERM)
+    assert "stopping" in launcher.stdout.readline()
+    launcher.send_signal(signal.SIGTERM)
+    launcher.communicate(timeout=30)
+    assert launcher.returncode == 143
+    assert time.monotonic() - begin < 5
+
+
+FAMILY = (
+    "import subprocess;"
+    "subprocess.Popen(['sleep', '60']);"
+    "subprocess.Popen(['timeout', '60', 'sleep', '60']);"  # a process group of its own
+    "subprocess.Popen(['sleep', '60'], start_new_session=True);"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+)
+
+
+def test_no_process_outlives_a_launcher_killed_by_sigkill(bench: Bench):
+    launcher = bench.start(bench.plan(SYNC, chief_0=FAMILY, worker_0=FAMILY))
+    wait_until(lambda: len(bench.processes()) == 3 + 2 * 4)
+    launcher.kill()
+    launcher.communicate()
+    wait_until(lambda: not bench.processes(), limit_s=2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the death of a parent")
+def test_replicas_die_with_the_launcher_without_the_guard(bench: Bench):
+    launcher = bench.start(bench.plan(SYNC))
+    children = psutil.Process(launcher.pid).children()
+    (guard,) = [child for child in children if "reaper.py" in " ".join(child.cmdline())]
+    guard.kill()
+    launcher.kill()
+    launcher.communicate()
+    wait_until(lambda: not bench.processes(), limit_s=2)
+
+
+def test_descendants_left_by_a_finished_job_are_killed(bench: Bench):
+    code, _ = bench.run(bench.plan(ONE, chief_0=FAMILY.replace("time.sleep(60)", "")))
+    assert code == 0
+    assert not bench.processes()
+
+
+def test_launcher_and_replicas_die_with_their_owner(bench: Bench):
+    owner = subprocess.Popen(["sleep", "60"])
+    launcher = bench.start(bench.plan(SYNC, chief_0=FAMILY), PIPELINE_OWNER_PID=str(owner.pid))
+    wait_until(lambda: len(bench.processes()) == 3 + 3 + 1)
+    owner.kill()
+    owner.wait()
+    launcher.communicate(timeout=2)
+    wait_until(lambda: not bench.processes(), limit_s=2)
+
+
+def test_owner_pid_that_is_none_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PIPELINE_OWNER_PID", "me")
+    with pytest.raises(UserError, match="PIPELINE_OWNER_PID: 'me'"):
+        bench.run(bench.plan(ONE))
+
+
+def test_temporary_files_of_replicas_are_deleted_even_if_the_launcher_was_killed(bench: Bench):
+    place = bench.path / "place"
+    script = (
+        f"open(os.environ['TMPDIR'] + '/x', 'w'); open({str(place)!r}, 'w').write(os.environ['TMPDIR']); time.sleep(60)"
+    )
+    launcher = bench.start(bench.plan(ONE, chief_0=script))
+    wait_until(lambda: place.exists() and place.read_text())
+    assert os.path.isdir(place.read_text())
+    launcher.kill()
+    launcher.communicate()
+    wait_until(lambda: not os.path.exists(place.read_text()))
+
+
+def test_job_goes_on_when_nobody_reads_its_output(bench: Bench):
+    plan = bench.plan(ONE, chief_0="for i in range(100): print(i, flush=True); time.sleep(0.002)")
+    launcher = bench.start(plan)
+    launcher.stdout.close()
+    assert launcher.wait(timeout=10) == 0
+    assert (bench.path / "logs" / "chief-0.log").read_text().splitlines()[-1] == "99"
+
+
+def test_replica_that_closes_its_output_costs_no_processor_time(bench: Bench):
+    begin = time.process_time()
+    code, _ = bench.run(bench.plan(ONE, chief_0="os.close(1); os.close(2); time.sleep(0.5); os._exit(0)"))
+    assert code == 0
+    assert time.process_time() - begin < 0.25
+
+
+def test_without_pidfd_the_same_holds(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    assert bench.run(bench.plan(SYNC, worker_1="sys.exit(7)"))[0] == 7
+    assert bench.run(bench.plan(PS, chief_0=""))[0] == 0
+
+
+def test_replica_hears_nothing_of_a_job_above_the_launcher(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    for name in ("TF_CONFIG", "CLUSTER_SPEC", "TRAINER_POOL_ROLES"):
+        monkeypatch.setenv(name, "from above")
+    script = "print('from above' in os.environ.values())"
+    assert of("chief/0", bench.run(bench.plan(ONE, chief_0=script))[1]) == ["False"]
+
+
+def test_command_that_cannot_start_is_a_user_error_and_leaves_nothing(bench: Bench):
+    plan = bench.plan(SYNC)
+    object.__setattr__(plan.replicas[2], "command", ("no-such-program",))
+    with pytest.raises(UserError, match=r"worker/1: cannot start no-such-program: No such file"):
+        bench.run(plan)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_full_disk_is_a_user_error_and_leaves_nothing(bench: Bench):
+    plan = bench.plan(SYNC, worker_0="print('hello', flush=True); time.sleep(60)")
+    object.__setattr__(plan.replicas[1], "log", "/dev/full")
+    with pytest.raises(UserError, match=r"worker/0: cannot write /dev/full: No space left"):
+        bench.run(plan)
+
+
+def test_log_directory_that_cannot_be_is_a_user_error(bench: Bench):
+    (bench.path / "logs").write_text("a file")
+    with pytest.raises(UserError, match=re.escape(f"cannot write logs to {bench.path / 'logs'}")):
+        bench.run(bench.plan(ONE))
+
+
+def test_signal_handlers_of_the_caller_are_restored(bench: Bench):
+    before = [signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)]
+    bench.run(bench.plan(ONE, chief_0=""))
+    assert [signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)] == before
+    assert signal.set_wakeup_fd(-1) == -1

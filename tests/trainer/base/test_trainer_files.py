@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.base.errors import UserError
+from trainer.base.files import tree_digest, write_text
+from trainer.job_dir import done, identity
+from trainer.job_dir.done import Done
+from trainer.job_dir.journal import Journal, last
+from trainer.replicas.member import Member
+
+CHIEF = Member(role="chief", index=0, addresses={})
+
+
+def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
+    path = tmp_path / "a.json"
+    write_text(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "new \ud800")  # no such character in UTF-8
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c/d", "c/e"]), st.binary(max_size=8), min_size=1))
+def test_the_digest_of_a_tree_follows_names_and_contents(tmp_path_factory, files):
+    def write(directory):
+        for name, content in files.items():
+            (directory / name).parent.mkdir(exist_ok=True)
+            (directory / name).write_bytes(content)
+        return directory
+
+    one, two = write(tmp_path_factory.mktemp("one")), write(tmp_path_factory.mktemp("two"))
+    assert tree_digest(one) == tree_digest(two)
+    name = sorted(files)[0]
+    (two / name).write_bytes(files[name] + b"!")
+    assert tree_digest(one) != tree_digest(two)
+    (two / name).write_bytes(files[name])
+    (two / name).rename(two / "renamed")
+    assert tree_digest(one) != tree_digest(two)
+
+
+def test_a_job_is_done_when_its_record_is_there(tmp_path):
+    assert done.load(str(tmp_path)) is None
+    record = Done(step=3, epochs=0.5, loss=0.5, accuracy=0.25, validation={}, seconds=1.5, examples_per_s=10.0)
+    record.save(str(tmp_path))
+    assert done.load(str(tmp_path)) == record
+
+
+def test_a_resume_with_other_settings_lists_every_difference(tmp_path):
+    identity.claim(str(tmp_path), {"seed": 0, "model": "cnn", "fingerprint": "a"})
+    identity.check(str(tmp_path), {"seed": 0, "model": "cnn", "fingerprint": "a"})
+    with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
+        identity.check(str(tmp_path), {"seed": 1, "model": "cnn", "fingerprint": "b"})
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "3", "null", "{}", '{"identity": 3, "latest": 1}', '{"latest": {"a": 1}}', "\0"]
+)
+def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
+    for name, read in (
+        (identity.FILE, lambda: identity.check(str(tmp_path), {})),
+        (done.FILE, lambda: done.load(str(tmp_path))),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(UserError, match=f"{name} cannot be used .*; put the right one back, or delete it"):
+            read()
+
+
+def test_a_job_directory_that_cannot_be_made_is_the_users_to_mend(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=f"cannot write to --job-dir {tmp_path}/file/job: Not a directory; use another"):
+        identity.claim(str(tmp_path / "file" / "job"), {})
+
+
+def test_what_holds_for_a_job_is_settled_at_its_first_start(tmp_path):
+    identity.claim(str(tmp_path), {"seed": 1})
+    assert identity.settle(str(tmp_path), "horizon_steps", 7, write=False) == 7
+    assert identity.settle(str(tmp_path), "horizon_steps", 8, write=True) == 8
+    assert identity.settle(str(tmp_path), "horizon_steps", 9, write=True) == 8
+    identity.check(str(tmp_path), {"seed": 1})
+
+
+def test_a_new_job_directory_is_for_anything(tmp_path):
+    identity.check(str(tmp_path / "new"), {"seed": 1})
+
+
+def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
+    for _ in range(2):
+        journal = Journal(str(tmp_path / "job"), CHIEF)
+        journal.event("start", 0, seed=3)
+        journal.event("step", 7, loss=0.5)
+        journal.status("training", 7, examples_per_s=123.0, loss=0.5)
+        journal.status("saving", 7)
+    files = sorted(p.name for p in (tmp_path / "job").iterdir())
+    assert files == ["journal-chief-0-0.jsonl", "journal-chief-0-1.jsonl"]
+    for file in files:
+        events = [json.loads(line) for line in (tmp_path / "job" / file).read_text().splitlines()]
+        assert [(e["event"], e["step"]) for e in events] == [("start", 0), ("step", 7)]
+        assert all(isinstance(e["time"], float) for e in events)
+    for attempt in (9, 10):
+        lines = [json.dumps({"event": "step", "step": attempt}), '{"event": "st']
+        (tmp_path / "job" / f"journal-chief-0-{attempt}.jsonl").write_text("\n".join(lines))
+    assert last(str(tmp_path / "job"), CHIEF, "step")["step"] == 10
+    assert last(str(tmp_path / "job"), CHIEF, "start")["seed"] == 3
+    assert last(str(tmp_path / "job"), CHIEF, "export") == {}
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert {"time", "cpu"} <= status.keys()
+    assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == ("saving", 7, 123.0, 0.5)
+    assert status["memory"] > 1_000_000
+
+
+@pytest.mark.parametrize(
+    "before", ["", "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2); "], ids=["inside", "before"]
+)
+def test_sigterm_ends_at_once_a_process_that_has_nothing_to_save(before):
+    program = (
+        "import os, signal, time; from trainer.replicas.stop import Stop; stop = Stop.install();"
+        "\nwith stop.at_once(): pass\n" + before + "\nwith stop.at_once():"
+        " print('ready', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.terminate()
+    assert process.wait(5) == 143
+
+
+def test_sigterm_after_that_is_only_noted():
+    program = (
+        "import os, signal, time; from trainer.replicas.stop import Stop; stop = Stop.install()\nwith stop.at_once(): pass\n"
+        "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2); assert stop.requested"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_sigterm_is_seen_by_a_thread_even_when_the_main_thread_sits_in_c():
+    program = (
+        "import os, threading, time; from trainer.replicas.stop import EXIT_CODE, Stop; stop = Stop.install();"
+        "stop.call(lambda: os._exit(EXIT_CODE if stop.requested else 1)); print('ready', flush=True);"
+        "lock = threading.Lock(); lock.acquire(); lock.acquire()"  # Python handlers never run in here
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(5) == 143

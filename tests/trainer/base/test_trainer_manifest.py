@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from trainer.base.errors import UserError
+from trainer.base.manifest import FILE, Encoding, Feature, Manifest, Shard, Split, Statistics
+
+
+def test_what_was_saved_is_loaded(digits, tmp_path):
+    manifest = Manifest.load(digits)
+    manifest.save(tmp_path)
+    assert Manifest.load(tmp_path) == manifest
+    assert sorted(p.name for p in tmp_path.iterdir()) == [FILE]
+
+
+def test_the_fingerprint_follows_the_content(digits):
+    manifest = Manifest.load(digits)
+    assert dataclasses.replace(manifest, name="other").fingerprint != manifest.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m["splits"]["train"].update(examples=9), "edited"),
+        (lambda m: m.pop("label"), "not a dataset manifest"),
+        (lambda m: m.update(format_version=99), "format version 99; this program reads 1"),
+        (lambda m: m.pop("fingerprint"), "edited"),
+    ],
+)
+def test_an_edited_manifest_is_refused(digits, tmp_path, change, message):
+    raw = json.loads((digits / FILE).read_text())
+    change(raw)
+    (tmp_path / FILE).write_text(json.dumps(raw))
+    with pytest.raises(UserError, match=message):
+        Manifest.load(tmp_path)
+
+
+TABLE = Manifest(
+    name="trips",
+    origin="made up",
+    features=(
+        Feature(name="company", dtype="string", default="", statistics=Statistics(missing=2)),
+        Feature(name="label", dtype="int64", value_range=(0.0, 1.0), offset=40, num_bytes=1),
+        Feature(
+            name="seconds",
+            dtype="int64",
+            offset=60,
+            num_bytes=10,
+            unit="s",
+            default=-1,
+            statistics=Statistics(missing=0, mean=2.5, std=0.0, min=-(2**62), max=2**62),
+        ),
+        Feature(name="tips", dtype="float32", offset=80, num_bytes=4, statistics=Statistics(missing=0)),
+    ),
+    label="label",
+    class_names=("no tip", "tip"),
+    record_bytes=None,
+    splits={
+        "train": Split(
+            examples=1,
+            class_histogram=(1, 0),
+            shards=(Shard(file="a", examples=1, bytes=99, crc32c="f", head_crc32c="d", index="b", index_crc32c="e"),),
+        )
+    },
+    arguments={"dataset": "trips", "schema": {"wide": [], "default": None}},
+    wide=(
+        Encoding(kind="buckets", columns=("seconds",), boundaries=(1.0, 2.0)),
+        Encoding(kind="cross", columns=("company", "seconds"), hash_buckets=10_000),
+    ),
+    deep=(
+        Encoding(kind="numeric", columns=("seconds",)),
+        Encoding(kind="vocabulary", columns=("company",), vocabulary=("Blue", ""), embedding=3),
+        Encoding(kind="vocabulary", columns=("seconds",), vocabulary=()),
+        Encoding(kind="hash", columns=("company",), hash_buckets=100, embedding=10),
+    ),
+)
+
+
+def test_a_table_keeps_all_that_a_model_needs(tmp_path):
+    TABLE.save(tmp_path)
+    assert Manifest.load(tmp_path) == TABLE
+    assert [feature.name for feature in TABLE.inputs] == ["company", "seconds"]
+    assert [encoding.categories for encoding in (*TABLE.wide, *TABLE.deep)] == [3, 10_000, None, 3, 1, 100]
+
+
+def test_a_model_of_images_takes_the_image(digits):
+    assert [feature.name for feature in Manifest.load(digits).inputs] == ["image"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["deep"][1]["vocabulary"].reverse(),
+        lambda m: m["deep"][0].update(columns=["tips"]),
+        lambda m: m["wide"][0]["boundaries"].append(3.0),
+        lambda m: m["wide"].pop(),
+        lambda m: m["features"][2]["statistics"].update(mean=2.0),
+        lambda m: m["features"][2].update(default=0),
+        lambda m: m["features"][2].pop("unit"),
+        lambda m: m["splits"]["train"]["shards"][0].update(index_crc32c="f"),
+        lambda m: m["arguments"]["schema"].update(wide=[1]),
+    ],
+)
+def test_the_fingerprint_covers_what_a_model_needs(tmp_path, change):
+    raw = json.loads(TABLE.dump())
+    change(raw)
+    (tmp_path / FILE).write_text(json.dumps(raw))
+    with pytest.raises(UserError, match="edited"):
+        Manifest.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.pop("deep"),
+        lambda m: m["deep"][0].update(unknown=1),
+        lambda m: m["deep"][0].pop("kind"),
+        lambda m: m["features"][2]["statistics"].pop("missing"),
+        lambda m: m["features"].append("fare"),
+        lambda m: m.update(wide=7),
+    ],
+)
+def test_what_is_not_a_manifests_is_refused(tmp_path, change):
+    raw = json.loads(TABLE.dump())
+    change(raw)
+    (tmp_path / FILE).write_text(json.dumps(raw))
+    with pytest.raises(UserError, match="not a dataset manifest"):
+        Manifest.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3"])
+def test_what_is_no_manifest_is_refused(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(UserError, match=FILE):
+        Manifest.load(tmp_path)
+
+
+def test_an_unfinished_conversion_is_refused_with_the_repair(tmp_path):
+    with pytest.raises(UserError, match=r"no manifest.json.*components.convert"):
+        Manifest.load(tmp_path)
+
+
+def test_what_is_not_there_is_named_with_what_is(digits):
+    manifest = Manifest.load(digits)
+    with pytest.raises(UserError, match=r"no feature 'pixel'.*image, label"):
+        manifest.feature("pixel")
+    with pytest.raises(UserError, match=r"split 'tset'.*test, train, validation"):
+        manifest.split("tset")

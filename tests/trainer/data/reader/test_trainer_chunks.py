@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import shutil
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numbered import dataset, picture
+
+from trainer.base.errors import UserError
+from trainer.base.manifest import HEAD_BYTES, Manifest
+
+tf = pytest.importorskip("tensorflow")
+from trainer.data import records  # noqa: E402
+from trainer.data.reader.batches import Reader  # noqa: E402
+from trainer.data.reader.chunks import Chunks  # noqa: E402
+from trainer.data.reader.modes import Choice  # noqa: E402
+from trainer.data.reader.order import Order  # noqa: E402
+from trainer.data.reader.shards import Mapping, Shards  # noqa: E402
+from trainer.data.reader.storage import Chunked, MappedTensors, Resident  # noqa: E402
+
+EXAMPLES, FILES = 120, 24
+SMALL = Order(examples=EXAMPLES, seed=5, chunk=7, window=4)  # five windows an epoch
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("numbered") / "data"
+    dataset(directory, EXAMPLES)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("files") / "data"
+    dataset(directory, FILES, files=[picture(4 + i, 30 - i, seed=i) for i in range(FILES)])
+    return directory
+
+
+def storages(directory, order: Order):
+    manifest = Manifest.load(directory)
+    shards = Shards(manifest, str(directory), "train")
+    decode = lambda raw: records.decode(raw, manifest)  # noqa: E731
+    yield Resident(lambda: records.resident(manifest, str(directory), "train"))
+    for fetch in (Mapping(shards.paths), shards.read):
+        yield Chunked(Chunks(shards, order, fetch=fetch, ahead=2), decode, manifest.record_bytes)
+    if manifest.record_bytes:
+        yield MappedTensors(shards, decode)
+
+
+@settings(max_examples=settings.default.max_examples // 5)
+@given(
+    steps=st.lists(st.integers(0, 10**6), min_size=1, max_size=4), batch=st.integers(1, 50), window=st.integers(1, 9)
+)
+def test_every_way_of_reading_gives_the_same_batches_at_any_step(numbered, steps, batch, window):
+    order = Order(examples=EXAMPLES, seed=5, chunk=7, window=window)
+    readers = [Reader(storage=storage, order=order, global_batch=batch) for storage in storages(numbered, order)]
+    assert len(readers) == 4
+    for step in map(tf.constant, steps):
+        step = tf.cast(step, tf.int64)
+        labels = order(step, global_batch=batch, first=0, count=batch).numpy()
+        for reader in readers:
+            columns = reader.batch(reader.load(), step, 0, batch)
+            assert np.array_equal(columns["label"], labels)
+            assert np.array_equal(columns["image"].numpy().reshape(batch, -1)[:, 0], labels)
+
+
+def test_image_files_are_the_same_bytes_in_every_way(files):
+    order = Order(examples=FILES, seed=1, chunk=5, window=2)
+    readers = [Reader(storage=storage, order=order, global_batch=10) for storage in storages(files, order)]
+    assert len(readers) == 3
+    for step in range(6):
+        batches = [r.batch(r.load(), tf.constant(step, tf.int64), 0, 10)["image"].numpy().tolist() for r in readers]
+        assert batches[0] == batches[1] == batches[2]
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_batches_made_ahead_are_those_of_the_steps_for_any_number_of_replicas(numbered, replicas):
+    _, _, streamed, _ = storages(numbered, SMALL)
+    reader = Reader(storage=streamed, order=SMALL, global_batch=12, ahead=True)
+    context = tf.distribute.InputContext(num_input_pipelines=1, num_replicas_in_sync=replicas)
+    dataset = reader.dataset(first_step=8, context=context)
+    seen = np.concatenate([batch["label"].numpy() for batch in dataset.take(5 * replicas)])
+    wanted = [SMALL(step, global_batch=12, first=0, count=12).numpy() for step in range(8, 13)]
+    assert np.array_equal(seen, np.concatenate(wanted))
+
+
+def test_each_chunk_is_read_once_an_epoch_in_one_piece_of_each_file_and_few_are_held(numbered):
+    shards = Shards(Manifest.load(numbered), str(numbered), "train")
+    read, lock = [], threading.Lock()
+
+    def fetch(shard: int, start: int, end: int) -> np.ndarray:
+        with lock:
+            read.append((shard, start, end))
+        return shards.read(shard, start, end)
+
+    chunks = Chunks(shards, SMALL, fetch=fetch, ahead=0)
+    for step in range(EXAMPLES // 10):
+        chunks.take(SMALL(step, global_batch=10, first=0, count=10).numpy(), 10 * step)
+        assert len(chunks._held) <= 2 * SMALL.window  # a batch may stand in two windows
+    pieces = [piece for c in range(SMALL.chunks) for piece in shards.pieces(7 * c, min(7 * c + 7, EXAMPLES))]
+    size = shards.record_bytes
+    heads = [(shard, 0, min(HEAD_BYTES, path.stat().length)) for shard, path in enumerate(shards.paths)]
+    assert set(heads) <= set(read)  # two threads that come to a file at once both look whether it is the right one
+    assert sorted(r for r in read if r not in heads) == sorted((s, row * size, end * size) for s, row, end in pieces)
+
+
+def test_opening_reads_nothing_and_a_step_reads_no_more_than_its_window(numbered):
+    shards, read = Shards(Manifest.load(numbered), str(numbered), "train"), []
+
+    def fetch(shard: int, start: int, end: int) -> np.ndarray:
+        if (start, end) != (0, min(HEAD_BYTES, shards.paths[shard].stat().length)):  # by which it is known
+            read.append(end - start)
+        return shards.read(shard, start, end)
+
+    chunks = Chunks(shards, SMALL, fetch=fetch, ahead=0)
+    assert not read
+    chunks.take(SMALL(10**6, global_batch=4, first=0, count=4).numpy(), 4 * 10**6)
+    assert 0 < sum(read) <= 2 * SMALL.window * SMALL.chunk * shards.record_bytes
+
+
+@pytest.mark.parametrize("kind", ["numbered", "files"])
+def test_a_damaged_record_is_named_when_it_is_taken_and_only_then(kind, request, tmp_path):
+    shutil.copytree(request.getfixturevalue(kind), tmp_path / "data")
+    manifest = Manifest.load(tmp_path / "data")
+    shards = Shards(manifest, str(tmp_path / "data"), "train")
+    examples = shards.examples
+    path = tmp_path / "data" / manifest.split("train").shards[1].file
+    whole = path.read_bytes()
+    bad_row = 3
+    starts = shards.block(1, 0, 5, shards.read).starts
+    order = Order(examples=examples, seed=0, chunk=examples)
+    indices = order(0, global_batch=examples, first=0, count=examples).numpy()
+    bad = int(shards.starts[1]) + bad_row
+    offsets = [*range(int(starts[bad_row]), int(starts[bad_row]) + 14), int(starts[bad_row + 1]) - 1]
+    for offset in offsets:
+        content = bytearray(whole)
+        content[offset] ^= 64
+        path.write_bytes(content)
+        chunks = Chunks(shards, order, fetch=Mapping(shards.paths))
+        position = int(np.flatnonzero(indices == bad)[0])
+        chunks.take(np.delete(indices, position)[: examples - 1], 0)
+        with pytest.raises(UserError, match=rf"{path.name} is damaged: record {bad_row} "):
+            chunks.take(indices, 0)
+
+
+def test_a_damaged_file_is_told_through_tensorflows_threads(numbered, tmp_path):
+    shutil.copytree(numbered, tmp_path / "data")
+    path = sorted((tmp_path / "data").glob("train-*"))[2]
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    _, _, streamed, _ = storages(tmp_path / "data", SMALL)
+    reader = Reader(storage=streamed, order=SMALL, global_batch=10, ahead=True)
+    context = tf.distribute.InputContext()
+    with pytest.raises(tf.errors.OpError):
+        for _ in reader.dataset(0, context).take(12):
+            pass
+    assert path.name in str(reader.failure())
+
+
+@pytest.mark.parametrize("change", ["truncated", "missing", "index"])
+def test_what_is_not_the_manifests_is_refused_when_it_is_opened(files, tmp_path, change):
+    shutil.copytree(files, tmp_path / "data")
+    shard = Manifest.load(tmp_path / "data").split("train").shards[1]
+    path = tmp_path / "data" / (shard.index if change == "index" else shard.file)
+    if change == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UserError, match=path.name):
+        Shards(Manifest.load(tmp_path / "data"), str(tmp_path / "data"), "train")
+
+
+def test_streaming_from_afar_needs_room_for_its_window(numbered):
+    choice = Choice(mode="streaming", reason="", cache_dir=None, budget_bytes=2e8)
+    place = records.Place(data_dir="gs://bucket/data", choice=choice)
+    with pytest.raises(UserError, match=r"has 0.20 GB; give --reader-memory-gb 0.5"):
+        records.open_reader(place, Manifest.load(numbered), global_batch=8, seed=0, prepare=dict)
+
+
+def test_a_remote_file_that_is_too_short_or_gone_is_told_when_it_is_read(numbered, tmp_path):
+    shutil.copytree(numbered, tmp_path / "data")
+    manifest = Manifest.load(tmp_path / "data")
+    shards = Shards(manifest, str(tmp_path / "data"), "train")
+    first, second = (tmp_path / "data" / shard.file for shard in manifest.split("train").shards[:2])
+    first.write_bytes(first.read_bytes()[:-1])
+    second.unlink()
+    with pytest.raises(UserError, match=f"{first.name} ends before"):
+        shards.read(0, 0, manifest.split("train").shards[0].bytes)
+    with pytest.raises(UserError, match=f"{second.name} is missing"):
+        shards.read(1, 0, 1)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import concurrent.futures
+import pathlib
+import shutil
+
+import psutil
+import pytest
+from numbered import dataset, picture
+
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+from trainer.data.reader import cache
+from trainer.data.reader.memory import available_bytes
+from trainer.data.reader.modes import budget, choose
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("numbered") / "data"
+    dataset(directory, 100)
+    return directory
+
+
+def chosen(directory: pathlib.Path, **changes):
+    manifest = Manifest.load(directory)
+    size = sum(shard.bytes for shard in manifest.split("train").shards)
+    arguments = {
+        "wish": "auto",
+        "data_dir": str(directory),
+        "cache_dir": None,
+        "budget_bytes": changes.pop("times", 10) * size,
+        "asynchronous": False,
+    }
+    return choose(manifest, "train", **{**arguments, **changes})
+
+
+def test_what_fits_is_resident_and_what_does_not_is_mapped(numbered):
+    assert chosen(numbered).mode == "resident"
+    assert "fit into the memory budget" in str(chosen(numbered))
+    small = chosen(numbered, times=2.9)
+    assert (small.mode, small.cache_dir) == ("mapped", None)
+    assert str(small).startswith("reader: mapped (")
+    assert "would take" in str(small)
+
+
+def test_what_is_asked_for_is_done(numbered):
+    for mode in ("resident", "mapped", "streaming"):
+        assert chosen(numbered, wish=mode, times=0.1).mode == mode
+        assert str(chosen(numbered, wish=mode)) == f"reader: {mode} (as asked for)"
+
+
+@pytest.mark.parametrize("remote", ["gs://bucket/data", "/gcs/bucket/data"])
+def test_what_is_remote_is_copied_if_there_is_room_and_else_streamed(numbered, tmp_path, monkeypatch, remote):
+    assert chosen(numbered, data_dir=remote).mode == "resident"
+    copied = chosen(numbered, data_dir=remote, times=1)
+    assert (copied.mode, copied.cache_dir) == ("mapped", cache.default_dir())
+    usage = type(shutil.disk_usage(tmp_path))(10, 10, 0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    assert chosen(numbered, data_dir=remote, times=1, cache_dir=str(tmp_path)).mode == "streaming"
+    with pytest.raises(UserError, match="has no room"):
+        chosen(numbered, data_dir=remote, wish="mapped", cache_dir=str(tmp_path))
+
+
+def test_parameter_servers_are_told_what_cannot_be(numbered, tmp_path):
+    assert chosen(numbered, asynchronous=True, times=1).mode == "mapped"
+    with pytest.raises(UserError, match=r"use --reader mapped .* or --strategy multi_worker_mirrored"):
+        chosen(numbered, asynchronous=True, wish="streaming")
+    with pytest.raises(UserError, match="give --reader mapped, so that every worker"):
+        chosen(numbered, asynchronous=True, times=1, cache_dir=str(tmp_path))
+    dataset(tmp_path / "files", 3, files=[picture(4, 4)] * 3)
+    assert chosen(tmp_path / "files", asynchronous=True).mode == "resident"
+    with pytest.raises(UserError, match="differ in length"):
+        chosen(tmp_path / "files", asynchronous=True, times=1)
+
+
+def test_the_budget_is_what_is_asked_for_or_a_part_of_half_the_memory():
+    assert budget(1.5, 4) == 1.5e9
+    assert budget(None, 4) == pytest.approx(available_bytes() / 8, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("line", "mount", "names"),
+    [
+        ("0::/a/b", "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")),
+        (
+            "4:cpu,memory:/a/b",
+            "sys/fs/cgroup/memory",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+    ids=["v2", "v1"],
+)
+def test_memory_is_what_the_tightest_cgroup_leaves(tmp_path, line, mount, names):
+    def group(path: str, limit: str, used: int, inactive: int) -> None:
+        directory = tmp_path / mount / path
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in zip(names[:2], (limit, used), strict=True):
+            (directory / name).write_text(f"{text}\n")
+        (directory / "memory.stat").write_text(f"anon 7\n{names[2]} {inactive}\n")
+
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(f"9:pids:/x\n{line}\n")
+    assert available_bytes(str(tmp_path)) == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+    group("a/b", str(2**62), 0, 0)
+    group("a", "5000", 3000, 500)
+    assert available_bytes(str(tmp_path)) == 2500
+    group("", "1000", 900, 0)
+    assert available_bytes(str(tmp_path)) == 100
+    group("a/b", "50" if "limit" in names[0] else "max", 40, 0)
+    assert available_bytes(str(tmp_path)) == (10 if "limit" in names[0] else 100)
+
+
+@pytest.mark.parametrize("files", [None, [picture(4, 5), picture(6, 3)] * 50], ids=["fixed", "files"])
+def test_copies_are_whole_and_made_once(tmp_path, files):
+    manifest = dataset(tmp_path / "data", 100, files=files)
+    assert cache.missing_bytes(manifest, "train", str(tmp_path / "cache")) > 0
+    told = []
+    copies = cache.localize(manifest, str(tmp_path / "data"), "train", str(tmp_path / "cache"), told.append)
+    assert cache.missing_bytes(manifest, "train", str(tmp_path / "cache")) == 0
+    names = sorted(path.name for path in (tmp_path / "data").glob("train-*"))
+    assert sorted(path.name for path in pathlib.Path(copies).glob("train-*")) == names
+    assert all((pathlib.Path(copies) / n).read_bytes() == (tmp_path / "data" / n).read_bytes() for n in names)
+    assert max(told) == sum((tmp_path / "data" / name).stat().st_size for name in names)
+    shutil.rmtree(tmp_path / "data")
+    assert cache.localize(manifest, str(tmp_path / "data"), "train", str(tmp_path / "cache")) == copies
+
+
+def test_several_that_copy_at_once_copy_each_file_once(tmp_path):
+    manifest, told = dataset(tmp_path / "data", 100), []
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        jobs = [
+            pool.submit(cache.localize, manifest, str(tmp_path / "data"), "train", str(tmp_path / "cache"), told.append)
+            for _ in range(4)
+        ]
+        assert len({job.result() for job in jobs}) == 1
+    assert len([done for done in told if done]) == 3
+
+
+def test_a_damaged_or_missing_file_is_named_and_no_copy_of_it_is_left(tmp_path):
+    manifest = dataset(tmp_path / "data", 100)
+    path = tmp_path / "data" / manifest.split("train").shards[1].file
+    content = bytearray(path.read_bytes())
+    content[99] ^= 1
+    path.write_bytes(content)
+    for match in ("is not the file", "is missing"):
+        with pytest.raises(UserError, match=f"{path.name} {match}"):
+            cache.localize(manifest, str(tmp_path / "data"), "train", str(tmp_path / "cache"))
+        assert not list((tmp_path / "cache").rglob(f"{path.name}*"))
+        path.unlink(missing_ok=True)
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path):
+    manifest = dataset(tmp_path / "data", 100)
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(UserError, match="--cache-dir"):
+        cache.localize(manifest, str(tmp_path / "data"), "train", str(tmp_path / "cache"))

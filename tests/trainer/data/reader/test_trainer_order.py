@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer.base.manifest import Shard, Split
+
+tf = pytest.importorskip("tensorflow")
+from trainer.data.reader.order import CHUNK_BYTES, WINDOW_BYTES, Order, share  # noqa: E402
+
+ORDERS = st.builds(
+    Order,
+    examples=st.integers(1, 60),
+    seed=st.integers(0, 2**31),
+    chunk=st.integers(1, 9),
+    window=st.integers(1, 5),
+)
+
+
+def steps(order: Order, count: int, batch: int) -> np.ndarray:
+    return np.concatenate([order(step, global_batch=batch, first=0, count=batch).numpy() for step in range(count)])
+
+
+@settings(max_examples=settings.default.max_examples // 4)
+@given(order=ORDERS, batch=st.integers(1, 70), epochs=st.integers(1, 3))
+def test_every_epoch_is_a_permutation_of_the_split(order, batch, epochs):
+    seen = steps(order, -(-order.examples * epochs // batch), batch)
+    for epoch in range(epochs):
+        part = seen[epoch * order.examples : (epoch + 1) * order.examples]
+        assert sorted(part) == list(range(order.examples))
+
+
+@settings(max_examples=settings.default.max_examples // 4)
+@given(order=ORDERS)
+def test_the_examples_of_a_window_are_those_of_its_chunks(order):
+    seen = steps(order, 2, order.examples)
+    position = 0
+    while position < len(seen):
+        window = order.window_at(position)
+        chunks = order.chunks_at(window.places)
+        assert len(chunks) <= order.window
+        assert window.start == position < window.end
+        assert order.window_at(window.end - 1) == window
+        ranges = [range(c * order.chunk, min((c + 1) * order.chunk, order.examples)) for c in chunks]
+        assert sorted(seen[window.start : window.end]) == sorted(i for r in ranges for i in r)
+        position = window.end
+
+
+@pytest.mark.parametrize(
+    "order", [Order(examples=54_000, seed=0, chunk=54_000), Order(examples=20_000, seed=0, chunk=50)]
+)
+def test_no_epoch_resembles_another(order):
+    epochs = steps(order, 8, order.examples).reshape(8, -1)
+    correlations = np.corrcoef(epochs) - np.eye(8)
+    # Examples of a chunk stay near each other, so that there are as many free choices as chunks.
+    assert np.abs(correlations).max() < 5 / np.sqrt(order.chunks if order.windows > 1 else order.examples)
+
+
+def test_within_a_window_nothing_is_left_of_the_source():
+    order = Order(examples=20_000, seed=3, chunk=50, window=100)
+    seen = steps(order, 1, order.examples)
+    window = seen[: order.window_at(0).end]
+    assert abs(np.corrcoef(window[:-1], window[1:])[0, 1]) < 5 / np.sqrt(len(window))
+    assert len(np.unique(window[:256] // order.chunk)) > 80
+
+
+def test_epochs_and_seeds_differ_in_order():
+    for window in (1, 100):
+        a, b = steps(Order(examples=64, seed=0, chunk=8, window=window), 2, 64).reshape(2, -1)
+        c = steps(Order(examples=64, seed=1, chunk=8, window=window), 1, 64)
+        assert not np.array_equal(a, b)
+        assert not np.array_equal(a, c)
+
+
+@settings(max_examples=settings.default.max_examples // 4)
+@given(replicas=st.integers(1, 7), batch=st.integers(7, 64), step=st.integers(0, 10**6), chunk=st.integers(20, 1000))
+def test_the_order_does_not_depend_on_the_number_of_replicas(replicas, batch, step, chunk):
+    order = Order(examples=1000, seed=0, chunk=chunk, window=4)
+    whole = order(step, global_batch=batch, first=0, count=batch).numpy()
+    shares = [share(r, replicas=replicas, global_batch=batch) for r in range(replicas)]
+    parts = [order(step, global_batch=batch, first=first, count=count).numpy() for first, count in shares]
+    assert np.array_equal(np.concatenate(parts), whole)
+    counts = [count for _, count in shares]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_sizes_follow_from_the_manifest_and_small_splits_are_one_window():
+    def order(examples: int, record_bytes: int) -> Order:
+        shard = Shard(file="a", examples=examples, bytes=examples * record_bytes, crc32c="", head_crc32c="")
+        return Order.of(Split(examples=examples, class_histogram=(), shards=(shard,)), seed=0)
+
+    assert order(60_000, 838).windows == 1
+    large = order(1_281_167, 110_000)
+    assert large.chunk == CHUNK_BYTES // 110_000
+    assert large.windows == -(-large.chunks * CHUNK_BYTES // WINDOW_BYTES)
+    assert order(3, 50_000_000).chunk == 1

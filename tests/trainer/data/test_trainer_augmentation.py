@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+tf = pytest.importorskip("tensorflow")
+
+from trainer.data import augmentation  # noqa: E402
+from trainer.data.augmentation import crop_and_flip  # noqa: E402
+from trainer.replicas import step_context  # noqa: E402
+
+
+def draws(images: np.ndarray, changed: np.ndarray, pad: int) -> list[tuple[int, int, bool]]:
+    """Which crop (down, across, mirrored) each image became; every crop of a random image is another."""
+    found = []
+    for image, result in zip(images, changed, strict=True):
+        framed = np.pad(image, ((pad, pad), (pad, pad), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(framed, image.shape)[:, :, 0]
+        fits = [
+            (*map(int, offset), mirrored)
+            for mirrored in (False, True)
+            for offset in np.argwhere((windows == (result[:, ::-1] if mirrored else result)).all((2, 3, 4)))
+        ]
+        assert len(fits) == 1
+        found += fits
+    return found
+
+
+def random_images(count: int, height: int, width: int, channels: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, height, width, channels), dtype=np.uint8)
+
+
+@given(
+    height=st.integers(5, 9),
+    width=st.integers(5, 9),
+    channels=st.integers(1, 4),
+    pad=st.integers(0, 4),
+    seed=st.integers(0, 2**31 - 1),
+    step=st.integers(0, 2**40),
+)
+def test_each_image_becomes_one_crop_of_itself_framed_with_zeros(height, width, channels, pad, seed, step):
+    images = random_images(6, height, width, channels)
+    changed = crop_and_flip(images, seed=seed, step=step, positions=tf.range(6, dtype=tf.int64), pad=pad).numpy()
+    assert changed.dtype == np.uint8
+    draws(images, changed, pad)
+
+
+def test_offsets_and_flips_are_uniform_and_independent():
+    images, pad = random_images(4000, 6, 5, 1), 1
+    found = draws(images, crop_and_flip(images, seed=5, step=9, positions=np.arange(4000), pad=pad).numpy(), pad)
+    counts = np.zeros((3, 3, 2))
+    for down, across, mirrored in found:
+        counts[down, across, int(mirrored)] += 1
+    expected = 4000 / counts.size
+    assert ((counts - expected) ** 2 / expected).sum() < 40.8  # chi-square, 17 degrees of freedom, p = 0.001
+    pairs = np.zeros((2, 2))
+    for (*_, one), (*_, other) in zip(found[:-1:2], found[1::2], strict=True):
+        pairs[int(one), int(other)] += 1
+    assert ((pairs - 500) ** 2 / 500).sum() < 16.3  # neighbours: 3 degrees of freedom
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_the_split_over_replicas_does_not_matter(replicas):
+    images = random_images(10, 6, 7, 3)
+    graph = tf.function(
+        lambda x, positions: crop_and_flip(x, seed=1, step=tf.constant(3, tf.int64), positions=positions)
+    )
+    whole = graph(images, tf.range(10, dtype=tf.int64))
+    assert whole.shape == images.shape
+    parts = [graph(images[part], tf.constant(part, tf.int64)) for part in np.array_split(np.arange(10), replicas)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_step_and_seed_change_the_crops():
+    images, positions = random_images(20, 6, 7, 3), np.arange(20)
+    results = {
+        crop_and_flip(images, seed=seed, step=step, positions=positions).numpy().tobytes()
+        for seed, step in [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2**33)]
+    }
+    assert len(results) == 5
+
+
+def test_the_crops_share_no_numbers_with_the_layers(monkeypatch):
+    seeds = []
+    fold_in = tf.random.fold_in
+    monkeypatch.setattr(tf.random, "fold_in", lambda seed, data: seeds.append(fold_in(seed, data)) or seeds[-1])
+    augmentation.crop_and_flip(random_images(2, 5, 5, 1), seed=4, step=6, positions=np.arange(2))
+    with step_context.at(seed=4, step=6, first=0):
+        for _ in range(3):
+            step_context.uniform(tf.constant([2, 5]))
+    assert len({tuple(seed.numpy()) for seed in seeds}) == 4

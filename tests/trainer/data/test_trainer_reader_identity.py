@@ -1,0 +1,106 @@
+"""Two whole files of equal size in each other's place are found in every way of reading, without reading all of them."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from trainer import options
+from trainer.base.errors import UserError
+from trainer.base.manifest import HEAD_BYTES, Manifest
+from trainer.replicas.member import Member
+
+tf = pytest.importorskip("tensorflow")
+from trainer.data import records  # noqa: E402
+from trainer.data.reader.chunks import Chunks  # noqa: E402
+from trainer.data.reader.order import Order  # noqa: E402
+from trainer.data.reader.shards import Mapping, Shards  # noqa: E402
+
+ALONE = Member(role="chief", index=0, addresses={})
+WAYS = (("resident",), ("mapped",), ("mapped", "--cache-dir", "cache"), ("streaming",))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Training shards of one size, which is more than the head's."""
+    directory = tmp_path_factory.mktemp("whole") / "data"
+    manifest = convert(Options(output=str(directory), shards=3, validation_fraction=0, test_fraction=0))
+    (size,) = {shard.bytes for shard in manifest.split("train").shards}
+    assert size > HEAD_BYTES
+    return directory
+
+
+@pytest.fixture
+def data(whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(whole, tmp_path / "data")
+
+
+def exchange(directory) -> str:
+    one, *_, other = sorted(directory.glob("train-*.tfrecord"))
+    one.rename(directory / "aside")
+    other.rename(one)
+    (directory / "aside").rename(other)
+    return r"train-0000[02]-of-00003\.tfrecord is not the file that the manifest lists"
+
+
+def train(data, way, strategy="one_device") -> np.ndarray:
+    """All labels of an epoch, as a replica of a job gets them."""
+    manifest = Manifest.load(data)
+    flags = ["--data-dir", str(data), "--job-dir", "-", "--train-steps", "1", "--strategy", strategy, "--reader", *way]
+    place = records.locate(manifest, options.parse(flags), ALONE, alive=lambda: None)
+    count = manifest.split("train").examples
+    asynchronous = strategy == "parameter_server"
+    reader = records.open_reader(place, manifest, global_batch=count, seed=0, prepare=dict, asynchronous=asynchronous)
+    try:
+        return reader.batch(reader.load(), tf.constant(0, tf.int64), 0, count)["label"].numpy()
+    except tf.errors.OpError:
+        raise reader.failure() from None
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_exchanged_files_are_refused_and_named(data, way):
+    train(data, way)
+    shutil.rmtree("cache", ignore_errors=True)
+    message = exchange(data)
+    with pytest.raises(UserError, match=message):
+        train(data, way)
+
+
+def test_exchanged_copies_are_refused_too(data):
+    way = ("mapped", "--cache-dir", "cache")
+    labels = train(data, way)
+    (copies,) = (data.parent / "cache").iterdir()
+    message = exchange(copies)
+    for strategy in ("one_device", "parameter_server"):
+        with pytest.raises(UserError, match=message):
+            train(data, way, strategy)
+    exchange(copies)
+    assert np.array_equal(train(data, way, "parameter_server"), labels)
+
+
+@pytest.mark.parametrize("kind", ["mapped", "read"])
+def test_of_each_file_the_head_is_read_once_and_only_when_it_is_used(data, kind):
+    shards, heads = Shards(Manifest.load(data), str(data), "train"), []
+    fetch = Mapping(shards.paths) if kind == "mapped" else shards.read
+
+    def recorded(shard: int, start: int, end: int) -> np.ndarray:
+        if (start, end) == (0, HEAD_BYTES):
+            heads.append(shard)
+        return fetch(shard, start, end)
+
+    assert not heads
+    for shard in (2, 2, 0, 2):
+        shards.block(shard, 500, 510, recorded)
+    assert heads == [2, 0]
+
+
+def test_an_object_stores_file_is_refused_before_its_first_record(data):
+    shards, order = Shards(Manifest.load(data), str(data), "train"), Order(examples=1797, seed=0, chunk=100)
+    message = exchange(data)
+    with pytest.raises(UserError, match=message):
+        Chunks(shards, order, fetch=shards.read).take(order(0, global_batch=4, first=0, count=4).numpy(), 0)

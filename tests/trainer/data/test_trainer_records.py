@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numbered import dataset, picture
+
+from components.convert.sources.registry import find_reader
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+
+tf = pytest.importorskip("tensorflow")
+from trainer.data import records  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("numbered") / "data"
+    dataset(directory, 40)
+    return directory
+
+
+def test_all_records_of_all_splits_are_the_source(digits):
+    manifest = Manifest.load(digits)
+    read = [records.resident(manifest, str(digits), split) for split in ("train", "validation", "test")]
+    images = np.concatenate([part["image"].numpy() for part in read])
+    labels = np.concatenate([part["label"].numpy() for part in read])
+    source = find_reader("digits").read(None).splits["train"]
+    assert labels.dtype == np.int64
+    key = lambda image, label: image.reshape(len(image), -1).astype(int) @ np.arange(1, 65) * 10 + label  # noqa: E731
+    assert sorted(key(images, labels)) == sorted(key(source["image"][:], source["label"]))
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 13, 1000])
+def test_batches_are_the_split_in_its_order(numbered, batch_size):
+    manifest = Manifest.load(numbered)
+    whole = records.resident(manifest, str(numbered), "train")
+    batches = list(records.batches(manifest, str(numbered), "train", batch_size))
+    assert [len(batch["label"]) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+    assert whole["label"].numpy().tolist() == list(range(40))
+    for name, column in whole.items():
+        assert np.array_equal(np.concatenate([batch[name] for batch in batches]), column)
+
+
+def test_batches_of_image_files_are_decoded(tmp_path):
+    files = [picture(5 + i, 20 - i, kind) for i in range(6) for kind in ("PNG", "JPEG")]
+    manifest = dataset(tmp_path / "data", 12, files=files)
+    whole = records.resident(manifest, str(tmp_path / "data"), "test")
+    assert whole["image"].numpy().tolist() == files
+    batches = list(records.batches(manifest, str(tmp_path / "data"), "test", 5))
+    assert [batch["image"].shape for batch in batches] == [(5, 2, 3, 1), (5, 2, 3, 1), (2, 2, 3, 1)]
+    assert np.concatenate([batch["label"] for batch in batches]).tolist() == list(range(12))
+
+
+def test_a_wrong_or_missing_shard_is_named(digits, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(digits, copy)
+    manifest = Manifest.load(copy)
+    records.verify(manifest, str(copy), "train")
+    shard = copy / manifest.split("train").shards[1].file
+    content = bytearray(shard.read_bytes())
+    content[1234] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(UserError, match=f"{shard.name} is not the file"):
+        records.verify(manifest, str(copy), "train")
+    shard.unlink()
+    with pytest.raises(UserError, match=f"{shard.name} is missing"):
+        records.verify(manifest, str(copy), "train")
+
+
+@given(data=st.data())
+def test_any_flipped_byte_is_found_in_passing_and_the_file_is_named(numbered, tmp_path_factory, data):
+    copy = tmp_path_factory.mktemp("flipped") / "data"
+    shutil.copytree(numbered, copy)
+    manifest = Manifest.load(copy)
+    shard = copy / data.draw(st.sampled_from(manifest.split("test").shards)).file
+    content = bytearray(shard.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    shard.write_bytes(content)
+    with pytest.raises(UserError, match=shard.name):
+        list(records.batches(manifest, str(copy), "test", 16))
+    shutil.rmtree(copy)
+
+
+def test_two_shards_in_each_others_place_are_found_in_passing(tmp_path):
+    manifest = dataset(tmp_path / "data", 40, shards=4)
+    one, other = (tmp_path / "data" / shard.file for shard in manifest.split("test").shards[:2])
+    held = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(held)
+    with pytest.raises(UserError, match=f"{one.name} is not the file"):
+        list(records.batches(manifest, str(tmp_path / "data"), "test", 16))
+
+
+def test_what_a_split_takes_decoded(numbered):
+    manifest = Manifest.load(numbered)
+    assert records.decoded_bytes(manifest, "train") == 40 * (6 + 8)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import resource
+import signal
+
+import numpy as np
+import pytest
+
+keras = pytest.importorskip("keras")
+import tensorflow as tf  # noqa: E402
+
+from trainer.base.errors import UserError  # noqa: E402
+from trainer.job_dir.checkpoint import Checkpoints  # noqa: E402
+from trainer.job_dir.state import State  # noqa: E402
+from trainer.validation import Scores  # noqa: E402
+
+
+@pytest.fixture
+def model() -> keras.Model:
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(300)])
+
+
+@pytest.fixture
+def state(model) -> State:
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    return State(model, optimizer)
+
+
+def fill(model: keras.Model, value: float) -> None:
+    model.set_weights([np.full_like(w, value) for w in model.get_weights()])
+
+
+def saved(checkpoints: Checkpoints, model: keras.Model, *steps: int) -> None:
+    for step in steps:
+        fill(model, step)
+        checkpoints.save(step)
+        fill(model, -1)  # training goes on while the files are written
+        assert checkpoints.wait().step == step
+
+
+def test_the_newest_are_kept_and_what_was_saved_is_what_was_at_that_step(tmp_path, model, state):
+    checkpoints = Checkpoints(str(tmp_path), state, keep=2)
+    assert checkpoints.restore() == 0
+    saved(checkpoints, model, 10, 20, 30)
+    assert checkpoints.steps() == [20, 30]
+    assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("ckpt-30")
+    assert Checkpoints(str(tmp_path), state, keep=2).restore() == 30
+    assert np.unique(model.get_weights()[0]) == [30]
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_and_named(tmp_path, model, state, capsys):
+    checkpoints = Checkpoints(str(tmp_path), state, keep=3)
+    saved(checkpoints, model, 10, 20)
+    (data,) = (tmp_path / "checkpoints").glob("ckpt-20.data-*")
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    assert checkpoints.restore() == 10
+    assert np.unique(model.get_weights()[0]) == [10]
+    assert "checkpoint 20 cannot be read and is passed over" in capsys.readouterr().out
+    data.unlink()
+    assert checkpoints.restore() == 10
+
+
+def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, model, state):
+    checkpoints = Checkpoints(str(tmp_path), state, keep=3)
+    saved(checkpoints, model, 10)
+    next((tmp_path / "checkpoints").glob("ckpt-10.data-*")).write_bytes(b"")
+    with pytest.raises(OSError, match="none of the checkpoints"):
+        checkpoints.restore()
+
+
+def test_a_save_that_fails_leaves_the_checkpoint_before_it(tmp_path, model, state):
+    checkpoints = Checkpoints(str(tmp_path), state, keep=3)
+    saved(checkpoints, model, 10)
+    # A full disk, as far as a process can make one: no file may grow beyond this.
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        fill(model, 20)
+        checkpoints.save(20)
+        with pytest.raises(OSError, match="checkpoint 20 could not be saved"):
+            checkpoints.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert checkpoints.steps() == [10]
+    assert not list((tmp_path / "checkpoints").glob("ckpt-20*"))
+    assert checkpoints.restore() == 10
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"latest": {}, "best": {}}', '{"latest": {"step": "x"}}'])
+def test_scores_that_are_none_are_told_with_their_file(tmp_path, content):
+    (tmp_path / "validation.json").write_text(content)
+    with pytest.raises(UserError, match=r"validation\.json cannot be used"):
+        Scores(str(tmp_path)).load()
+
+
+def test_of_two_classes_the_best_is_that_of_the_highest_auc(tmp_path, state):
+    scores = Scores(str(tmp_path))
+    for step, (accuracy, auc) in enumerate([(0.9, 0.6), (0.7, 0.8), (0.95, 0.7)], 1):
+        scores.add(step, {"loss": 0.5, "accuracy": accuracy, "auc": auc}, state)
+    assert scores.load()["best"]["step"] == 2
+
+
+def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, state):
+    scores = Scores(str(tmp_path))
+    assert scores.load() == {}
+    results = []
+    for step, accuracy, loss in ((1, 0.5, 1.0), (2, 0.7, 0.9), (3, 0.7, 0.9), (4, 0.6, 0.1)):
+        fill(model, step)
+        state.take(step)
+        results.append(scores.add(step, {"loss": loss, "accuracy": accuracy}, state))
+    assert results == [True, True, False, False]
+    assert scores.load()["latest"]["step"] == 4
+    assert scores.load()["best"] == {"step": 2, "loss": 0.9, "accuracy": 0.7}
+    assert {p.name.split(".")[0] for p in (tmp_path / "best").iterdir()} == {"ckpt-2"}
+    assert scores.restore_best(state) == 2
+    assert np.unique(state.weights()[0]) == [2]

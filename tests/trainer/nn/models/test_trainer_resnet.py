@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+
+keras = pytest.importorskip("keras")
+import tensorflow as tf  # noqa: E402
+
+from trainer.nn.layers import BatchNormalization  # noqa: E402
+from trainer.nn.models import resnet  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def manifest(digits) -> Manifest:
+    """Of CIFAR-10's shape."""
+    digits = Manifest.load(digits)
+    image = dataclasses.replace(digits.feature("image"), shape=(32, 32, 3), value_range=(0.0, 255.0))
+    return dataclasses.replace(digits, features=(image, digits.feature("label")))
+
+
+def build(manifest: Manifest, num_layers: int = 8, **image) -> keras.Model:
+    image = dataclasses.replace(manifest.feature("image"), **image)
+    manifest = dataclasses.replace(manifest, features=(image,))
+    return resnet.build(manifest, num_layers=num_layers, batch_norm_decay=0.9, batch_norm_epsilon=1e-3)
+
+
+@pytest.mark.parametrize(("num_layers", "eleven_classes"), [(8, 75_355), (20, 269_787), (44, 658_651)])
+def test_it_has_the_parameters_of_the_published_network(manifest, num_layers, eleven_classes):
+    model = build(manifest, num_layers)
+    assert sum(int(np.prod(w.shape)) for w in model.trainable_weights) == eleven_classes - (64 + 1)
+    kernels = [w for w in model.trainable_weights if w.name == "kernel"]
+    assert len(kernels) == num_layers
+    assert sum(w.name == "bias" for w in model.trainable_weights) == 1  # of the dense layer: convolutions have none
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "near"), [(9, "8 or 14"), (43, "38 or 44"), (45, "44 or 50"), (2, "8"), (0, "8"), (-4, "8")]
+)
+def test_an_impossible_depth_is_refused_with_the_nearest_possible(manifest, num_layers, near):
+    with pytest.raises(UserError, match=rf"^--num-layers {num_layers}: .*; use {near}$"):
+        build(manifest, num_layers)
+
+
+def reference(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
+    """ResNet-8 in inference, written down a second time with plain TensorFlow operations."""
+    weights = iter(weights)
+
+    def unit(x: tf.Tensor, stride: int) -> tf.Tensor:
+        pads = [[0, 0], [1, 1], [1, 1], [0, 0]]
+        x = tf.nn.conv2d(tf.pad(x, pads), next(weights), stride, "VALID")
+        gamma, beta, mean, variance = (next(weights) for _ in range(4))
+        return gamma * (x - mean) / np.sqrt(variance + 1e-3) + beta
+
+    x = tf.nn.relu(unit(x / 128.0 - 1, 1))
+    for stride, pad in ((1, 0), (2, 8), (2, 16)):
+        shortcut = x if stride == 1 else sum(x[:, i::2, j::2] for i in (0, 1) for j in (0, 1)) / 4
+        y = unit(tf.nn.relu(unit(x, stride)), 1)
+        x = tf.nn.relu(y + tf.pad(shortcut, [[0, 0], [0, 0], [0, 0], [pad, pad]]))
+    return tf.reduce_mean(x, (1, 2)) @ next(weights) + next(weights)
+
+
+def test_it_computes_the_published_network(manifest):
+    model = build(manifest)
+    random = np.random.default_rng(0)
+    model.set_weights(
+        [
+            random.uniform(0.1, 0.5, w.shape) * random.choice([1, -1] if w.ndim == 4 else [1], w.shape)
+            for w in model.get_weights()
+        ]
+    )
+    images = random.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    logits = model({"image": images})
+    assert logits.shape == (2, 10) and logits.dtype == tf.float32
+    np.testing.assert_allclose(logits, reference(images.astype(np.float32), model.get_weights()), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "values", "expected"),
+    [
+        ("uint8", 0, 255, [0, 64, 128, 255], [-1, -0.5, 0, 127 / 128]),
+        ("uint8", 0, 16, [0, 16], [-1, 15 / 17]),
+        ("float32", -2, 2, [-2, 0, 2], [-1, 0, 1]),
+    ],
+)
+def test_pixels_are_scaled_by_the_range_of_the_source(manifest, dtype, low, high, values, expected):
+    model = build(manifest, shape=(1, 1, 1), dtype=dtype, value_range=(float(low), float(high)))
+    scaling = next(layer for layer in model.layers if "rescaling" in layer.name)
+    pixels = np.reshape(values, (-1, 1, 1, 1)).astype(dtype)
+    np.testing.assert_allclose(np.ravel(scaling(pixels)), expected, atol=1e-6)
+    assert scaling is model.layers[1]
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 7, 3), (8, 8, 1), (28, 28, 1)])
+def test_it_takes_any_image(manifest, shape):
+    assert build(manifest, shape=shape)({"image": np.zeros((2, *shape), np.uint8)}).shape == (2, 10)
+
+
+def test_batch_norm_takes_the_given_settings_and_is_synchronised(manifest):
+    norms = [layer for layer in build(manifest).layers if isinstance(layer, BatchNormalization)]
+    assert len(norms) == 7
+    assert {(n.decay, n.epsilon, n.synchronized) for n in norms} == {(0.9, 1e-3, True)}
+
+
+def test_mixed_precision_computes_in_bfloat16_and_ends_in_float32(manifest):
+    images = {"image": np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)}
+    exact = build(manifest)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = build(manifest)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    model.set_weights(exact.get_weights())
+    assert {w.dtype for w in model.weights} == {"float32"}
+    assert {layer.compute_dtype for layer in model.layers if "conv" in layer.name} == {"bfloat16"}
+    with tf.GradientTape() as tape:
+        logits = model(images, training=True)
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1, 2, 3], logits=logits))
+    assert logits.dtype == tf.float32
+    assert all(g.dtype == tf.float32 and np.isfinite(g).all() for g in tape.gradient(loss, model.trainable_variables))
+    np.testing.assert_allclose(logits, exact(images, training=True), atol=0.15)
+
+
+def test_the_defaults_are_the_published_recipe():
+    assert (resnet.OPTIMIZER, resnet.LEARNING_RATE, resnet.WEIGHT_DECAY) == ("sgd", 0.1, 2e-4)
+    assert (resnet.BOUNDARIES_EPOCHS, resnet.FACTORS) == ((82, 123, 300), (1, 0.1, 0.01, 0.002))

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import layers_program
+import numpy as np
+import pytest
+from layers_program import BATCH, DECAY, STEPS, batch_norm, inputs
+
+keras = pytest.importorskip("keras")
+import tensorflow as tf  # noqa: E402
+
+from trainer.nn.layers import BatchNormalization, Dropout  # noqa: E402
+from trainer.replicas import step_context  # noqa: E402
+
+ROOT = pathlib.Path(__file__).parents[3]
+ONE = tf.distribute.get_strategy()
+
+
+def reference(dtype: str = "float32", shape: tuple[int, ...] = (BATCH, 4, 6, 5)) -> dict[str, np.ndarray]:
+    """Keras' layer on one replica with the whole batch."""
+    make = lambda: keras.layers.BatchNormalization(momentum=DECAY, epsilon=1e-5, dtype=dtype)  # noqa: E731
+    [(_, values)] = batch_norm(ONE, make, shape)
+    return values
+
+
+def assert_close(values: dict[str, np.ndarray], expected: dict[str, np.ndarray], tolerance: float) -> None:
+    """By the largest value of each array: single ones may be differences of large numbers."""
+    assert values.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(values[name], value, rtol=0, atol=tolerance * np.abs(value).max(), err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory) -> dict[str, dict[str, np.ndarray]]:
+    """What the program saw, by strategy."""
+    directory = tmp_path_factory.mktemp("replicas")
+    command = [sys.executable, layers_program.__file__, directory]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-4000:]
+    files = {file.stem: dict(np.load(file)) for file in directory.iterdir()}
+    return {**files, "workers": files["worker-0"] | files["worker-1"]}
+
+
+@pytest.fixture(params=[pytest.param(strategy, marks=pytest.mark.cluster) for strategy in ("mirrored", "workers")])
+def replicas(request, programs) -> dict[str, np.ndarray]:
+    return programs[request.param]
+
+
+def of(replicas: dict[str, np.ndarray], what: str) -> dict[str, list[np.ndarray]]:
+    """By name, the values of both replicas."""
+    names = {key.split("/")[1] for key in replicas if key.startswith(f"{what}/")}
+    return {name: [replicas[f"{what}/{name}/{i}"] for i in range(2)] for name in names}
+
+
+def merged(replicas: dict[str, np.ndarray], what: str) -> dict[str, np.ndarray]:
+    """What the replicas saw together: parts of the batch joined, gradients of weights added."""
+    values = of(replicas, what)
+    joined = {name: np.concatenate(values[name]) for name in ("y", "dx")}
+    return (
+        joined
+        | {name: sum(values[name]) for name in ("dgamma", "dbeta")}
+        | {n: values[n][0] for n in ("mean", "variance")}
+    )
+
+
+@pytest.mark.parametrize("shape", [(BATCH, 4, 6, 5), (BATCH, 5), (BATCH, 3, 5), (1, 1, 1, 5)])
+def test_one_replica_computes_what_keras_does(shape):
+    [(_, values)] = batch_norm(ONE, lambda: BatchNormalization(decay=DECAY), shape)
+    assert_close(values, reference(shape=shape), 1e-5)
+
+
+def test_one_replica_in_bfloat16_stays_near_keras():
+    [(_, values)] = batch_norm(ONE, lambda: BatchNormalization(decay=DECAY, dtype="mixed_bfloat16"))
+    assert_close(values, reference("mixed_bfloat16"), 0.03)
+    assert_close({k: values[k] for k in ("mean", "variance")}, {k: reference()[k] for k in ("mean", "variance")}, 5e-3)
+
+
+def test_the_moving_variance_is_that_of_the_batch_not_an_estimate():
+    [(_, values)] = batch_norm(ONE, lambda: BatchNormalization(decay=DECAY), (BATCH, 5))
+    variance = inputs((BATCH, 5)).var(axis=0)  # divided by n
+    np.testing.assert_allclose(values["variance"], DECAY**STEPS + (1 - DECAY**STEPS) * variance, rtol=1e-5)
+
+
+def test_inference_uses_the_moving_statistics_and_leaves_them_alone():
+    ours, theirs = BatchNormalization(epsilon=1e-3), keras.layers.BatchNormalization(epsilon=1e-3)
+    x = inputs((BATCH, 4, 6, 5))
+    weights = [np.linspace(i + 1, i + 2, 5).astype(np.float32) for i in range(4)]
+    for layer in (ours, theirs):
+        layer.build(x.shape)
+        layer.set_weights(weights)
+    np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
+    ours.trainable = False
+    np.testing.assert_allclose(ours(x, training=True), theirs(x), rtol=1e-4, atol=1e-5)
+    for before, after in zip(weights, ours.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_synchronised_replicas_compute_what_one_does_with_the_whole_batch(replicas):
+    assert len(of(replicas, "synchronised")["y"][0]) != len(of(replicas, "synchronised")["y"][1])
+    assert_close(merged(replicas, "synchronised"), reference(), 2e-5)
+
+
+def test_synchronised_replicas_in_bfloat16_stay_near_one(replicas):
+    assert_close(merged(replicas, "mixed"), reference("mixed_bfloat16"), 0.03)
+
+
+def test_local_statistics_are_those_of_the_part_but_moving_ones_of_the_whole(replicas):
+    values, whole = merged(replicas, "local"), reference()
+    sizes = [len(y) for y in of(replicas, "local")["y"]]
+    for part in np.split(values["y"], [sizes[0]]):
+        np.testing.assert_allclose(part.mean(axis=(0, 1, 2)), 0, atol=1e-5)
+    assert np.abs(values["y"] - whole["y"]).max() > 0.01
+    assert_close({k: values[k] for k in ("mean", "variance")}, {k: whole[k] for k in ("mean", "variance")}, 1e-5)
+
+
+@pytest.mark.parametrize("what", ["synchronised", "mixed", "local"])
+def test_moving_statistics_are_equal_on_all_replicas(replicas, what):
+    for name in ("mean", "variance"):
+        first, second = of(replicas, what)[name]
+        np.testing.assert_array_equal(first, second)
+
+
+def test_a_network_on_two_replicas_learns_what_it_does_on_one(replicas):
+    [(_, one)] = layers_program.network(ONE)
+    first, second = of(replicas, "network")["weights"]
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, one["weights"], atol=1e-4)
+
+
+@pytest.mark.cluster
+def test_the_worker_of_a_parameter_server_job_uses_and_leaves_its_own_statistics(programs):
+    values, x = programs["parameter_server"], inputs((BATCH, 5))
+    np.testing.assert_allclose(values["y"], (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), atol=1e-5)
+    np.testing.assert_allclose(values["mean"], (1 - DECAY) * x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(values["variance"], DECAY + (1 - DECAY) * x.var(0), rtol=1e-5)
+
+
+def test_dropout_masks_do_not_depend_on_the_number_of_replicas(replicas):
+    [(_, one)] = layers_program.dropout(ONE)
+    for name, parts in of(replicas, "dropout").items():
+        np.testing.assert_array_equal(np.concatenate(parts), one[name])
+
+
+def test_dropout_masks_differ_between_examples_layers_and_steps():
+    [(_, one)] = layers_program.dropout(ONE)
+    masks = {mask.tobytes() for values in one.values() for mask in values}
+    assert len(masks) == 4 * BATCH
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean():
+    with step_context.at(seed=0, step=0, first=0):
+        dropped = Dropout(0.3)(tf.ones([1000, 50]), training=True).numpy()
+    assert set(np.unique(dropped)) == {0, np.float32(1 / np.float32(0.7))}
+    assert (dropped == 0).mean() == pytest.approx(0.3, abs=0.01)
+    assert np.abs(np.corrcoef(dropped[:-1].ravel(), dropped[1:].ravel())[0, 1]) < 0.02
+
+
+def test_dropout_passes_all_outside_of_training():
+    x = inputs((3, 4))
+    np.testing.assert_array_equal(Dropout(0.9)(x), x)
+    np.testing.assert_array_equal(Dropout(0.0)(x, training=True), x)
+
+
+def test_dropout_without_a_step_says_what_to_do():
+    with pytest.raises(RuntimeError, match=r"inside `with stepping\.at"):
+        Dropout(0.5)(inputs((3, 4)), training=True)
+
+
+def test_a_place_ends_with_its_block_and_the_inner_one_counts():
+    def draw() -> np.ndarray:
+        return step_context.uniform(tf.constant([2, 3])).numpy()
+
+    with step_context.at(seed=0, step=1, first=0):
+        outer = draw()
+        with step_context.at(seed=0, step=2, first=0):
+            assert not np.array_equal(draw(), outer)
+    with step_context.at(seed=0, step=1, first=1):
+        np.testing.assert_array_equal(draw()[0], outer[1])
+    with pytest.raises(RuntimeError):
+        draw()

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trainer.base.errors import UserError
+from trainer.replicas.member import from_environment
+
+CHIEF, WORKERS, PS = ["c:2222"], ["w0:2222", "w1:2222"], ["p:2222"]
+
+
+def tf_config(cluster: dict, role: str, index: int | str = 0) -> dict[str, str]:
+    return {
+        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"})
+    }
+
+
+def test_a_single_replica_has_no_variable_and_is_the_chief():
+    for environ in ({}, {"TF_CONFIG": ""}, tf_config({"chief": CHIEF}, "chief")):
+        me = from_environment(environ)
+        assert (me.role, me.index, me.addresses, me.is_chief) == ("chief", 0, {}, True)
+        assert me.default_strategy == "one_device"
+
+
+def test_vertex_and_tfjob_name_the_chief_chief():
+    me = from_environment(tf_config({"chief": CHIEF, "worker": WORKERS}, "worker", 1))
+    assert (me.name, me.is_chief, me.default_strategy) == ("worker-1", False, "multi_worker_mirrored")
+    assert me.addresses == {"chief": ("c:2222",), "worker": ("w0:2222", "w1:2222")}
+
+
+def test_ai_platform_names_it_master_and_writes_the_index_as_text():
+    me = from_environment(tf_config({"master": CHIEF, "worker": WORKERS, "ps": PS}, "master", "0"))
+    assert (me.role, me.is_chief, me.default_strategy) == ("chief", True, "parameter_server")
+    assert me.addresses["chief"] == ("c:2222",)
+
+
+def test_without_a_chief_worker_0_leads():
+    cluster = {"worker": WORKERS}
+    assert from_environment(tf_config(cluster, "worker", 0)).is_chief
+    assert not from_environment(tf_config(cluster, "worker", 1)).is_chief
+
+
+@pytest.mark.parametrize("cluster", [{"chief": CHIEF, "worker": WORKERS}, {"chief": CHIEF, "evaluator": ["e:2222"]}])
+def test_an_evaluator_is_never_in_the_cluster_whether_it_was_named_there_or_not(cluster):
+    me = from_environment(tf_config(cluster, "evaluator"))
+    assert me.role == "evaluator"
+    assert not me.is_chief
+    assert "evaluator" not in me.addresses
+
+
+def test_pools_are_named_by_our_variable_so_pool_1_can_be_parameter_servers():
+    spec = {"cluster": {"workerpool0": CHIEF, "workerpool1": PS}, "task": {"type": "workerpool1", "index": 0}}
+    # Vertex's own TF_CONFIG takes pool 1 for workers.
+    environ = {
+        "CLUSTER_SPEC": json.dumps(spec),
+        "TRAINER_POOL_ROLES": "chief,ps",
+        **tf_config({"chief": CHIEF, "worker": PS}, "worker"),
+    }
+    me = from_environment(environ)
+    assert (me.name, me.addresses) == ("ps-0", {"chief": ("c:2222",), "ps": ("p:2222",)})
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"TF_CONFIG": "{"}, "TF_CONFIG is not JSON"),
+        ({"TF_CONFIG": "[]"}, "TF_CONFIG is not a JSON object"),
+        (tf_config({"chief": CHIEF}, "boss"), "'boss' is none of chief, worker, ps, evaluator"),
+        (tf_config({"chief": CHIEF, "worker": WORKERS}, "worker", 2), "worker/2 is not in the cluster"),
+        ({"CLUSTER_SPEC": "{}", "TRAINER_POOL_ROLES": "chief"}, "'cluster' is missing"),
+    ],
+)
+def test_what_cannot_be_understood_is_said(environ, message):
+    with pytest.raises(UserError, match=message):
+        from_environment(environ)

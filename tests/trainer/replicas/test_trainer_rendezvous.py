@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from components.train.backends.ports import reserved
+from trainer.replicas.member import Member
+from trainer.replicas.rendezvous import Foreign, Lost, Missing, gone, listens, meet, part
+
+
+@pytest.fixture
+def members():
+    with reserved(3) as ports:
+        addresses = {"chief": (f"127.0.0.1:{ports[0]}",), "worker": tuple(f"127.0.0.1:{p}" for p in ports[1:])}
+        roles = [("chief", 0), ("worker", 0), ("worker", 1)]
+        yield [Member(role=role, index=index, addresses=addresses) for role, index in roles]
+
+
+def together(calls: dict[str, object]) -> dict[str, BaseException | None]:
+    """Runs all at once; what each raised."""
+    outcomes: dict[str, BaseException | None] = {}
+
+    def run(name: str, call) -> None:
+        try:
+            call()
+            outcomes[name] = None
+        except BaseException as error:
+            outcomes[name] = error
+
+    threads = [threading.Thread(target=run, args=item) for item in calls.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    return outcomes
+
+
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_all_go_on_when_the_last_has_come(members, late):
+    came: list[float] = []
+
+    def come(index: int) -> None:
+        time.sleep(0.5 if index == late else 0)
+        came.append(time.monotonic())
+        meet(members[index], job="a", timeout_s=10)
+        assert time.monotonic() >= max(came)
+        assert len(came) == 3
+
+    outcomes = together({str(i): (lambda i=i: come(i)) for i in range(3)})
+    assert outcomes == {"0": None, "1": None, "2": None}
+    # The leader's port is free at once: TensorFlow takes it over.
+    host, port = members[0].addresses["chief"][0].split(":")
+    socket.create_server((host, int(port))).close()
+
+
+def test_the_missing_is_named(members):
+    outcomes = together({str(i): (lambda i=i: meet(members[i], job="a", timeout_s=1)) for i in (0, 2)})
+    assert isinstance(outcomes["0"], Missing)
+    assert str(outcomes["0"]) == "after 1 s these replicas are missing: worker-0"
+    assert isinstance(outcomes["2"], Missing)
+    assert "chief-0" in str(outcomes["2"])
+
+
+def test_a_missing_leader_is_named_with_its_address(members):
+    with pytest.raises(Missing, match=rf"chief-0 does not answer at {members[0].addresses['chief'][0]}"):
+        meet(members[1], job="a", timeout_s=0.5)
+
+
+def test_a_stranger_at_the_port_does_no_harm(members):
+    host, port = members[0].addresses["chief"][0].split(":")
+
+    def stranger() -> None:
+        time.sleep(0.2)
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(b"\xff\xfeGET / HTTP/1.1\n")
+
+    calls = {str(i): (lambda i=i: (time.sleep(0.5 * i), meet(members[i], job="a", timeout_s=10))) for i in range(3)}
+    assert set(together({**calls, "stranger": stranger}).values()) == {None}
+
+
+def test_a_replica_of_another_job_on_a_port_used_again_is_told_and_does_no_harm(members, capsys):
+    def foreign() -> None:
+        time.sleep(0.3)  # after worker 0 of the right job
+        meet(members[2], job="jobs/old", timeout_s=10)
+
+    def late() -> None:
+        time.sleep(1)
+        meet(members[2], job="jobs/new", timeout_s=10)
+
+    calls = {str(i): (lambda i=i: meet(members[i], job="jobs/new", timeout_s=10)) for i in (0, 1)}
+    outcomes = together({**calls, "foreign": foreign, "late": late})
+    assert {name: outcomes[name] for name in ("0", "1", "late")} == {"0": None, "1": None, "late": None}
+    assert isinstance(outcomes["foreign"], Foreign)
+    address = members[0].addresses["chief"][0]
+    assert str(outcomes["foreign"]).startswith(
+        f'at {address}, the address of chief-0 of job "jobs/old", there is the leader of job "jobs/new"'
+    )
+    port = address.split(":")[1]
+    told = f"worker-1 of another job, jobs/old, came to port {port}, and was sent away\n"
+    assert capsys.readouterr().out == told
+
+
+def test_a_leader_whose_port_is_taken_says_so(members):
+    port = int(members[0].addresses["chief"][0].split(":")[1])
+    with socket.create_server(("", port)), pytest.raises(Foreign, match=f"cannot listen at port {port}, its own: Addr"):
+        meet(members[0], job="a", timeout_s=1)
+
+
+def test_a_cluster_of_one_meets_at_once():
+    meet(Member(role="chief", index=0, addresses={}), job="a", timeout_s=0)
+
+
+def test_the_leader_parts_last(members):
+    servers = [socket.create_server(tuple_of(m)) for m in members]
+    left: list[str] = []
+    written = threading.Event()
+
+    def worker(index: int) -> None:
+        part(members[index], completed=written.is_set, timeout_s=10)
+        left.append(members[index].name)
+        servers[index].close()
+
+    def chief() -> None:
+        time.sleep(0.3)
+        assert not left
+        written.set()
+        part(members[0], completed=lambda: True, timeout_s=10)
+        left.append("chief-0")
+
+    together({"0": chief, "1": lambda: worker(1), "2": lambda: worker(2)})
+    assert left[-1] == "chief-0"
+    assert len(left) == 3
+    assert not listens(members[1].addresses["worker"][0])
+
+
+def test_the_others_do_not_wait_for_a_leader_that_is_gone(members):
+    with socket.create_server(tuple_of(members[1])):
+        assert gone(members[0]) == ["worker-1"]
+        assert gone(members[2]) == ["chief-0"]
+    with pytest.raises(Lost, match="chief-0 has ended before its results were written"):
+        part(members[1], completed=lambda: False, timeout_s=60)
+    part(members[1], completed=lambda: True, timeout_s=0)
+
+
+def tuple_of(member: Member) -> tuple[str, int]:
+    host, port = member.addresses[member.role][member.index].split(":")
+    return host, int(port)

@@ -1,0 +1,80 @@
+"""Notices that another process has ended, so that nothing outlives the one that started it. Imports no TensorFlow.
+
+Synopsis:
+
+    if pid := owner_pid(os.environ):
+        watch(pid, lambda: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from trainer.base.errors import UserError
+
+OWNER_PID = "PIPELINE_OWNER_PID"
+_POLL_S = 0.25
+
+
+def owner_pid(environ: Mapping[str, str]) -> int | None:
+    """The process that this one must not outlive, or None.
+
+    Raises:
+      UserError: If the variable is set and is no process id.
+    """
+    text = environ.get(OWNER_PID)
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        raise UserError(f"{OWNER_PID}: {text!r} is not a process id; unset it or set it to one")
+    return int(text)
+
+
+def open_pidfd(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process ends, or None where the system has none (Linux has).
+
+    Raises:
+      ProcessLookupError: If there is no such process.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (AttributeError, OSError):
+        return None
+
+
+def watch(pid: int, on_death: Callable[[], object]) -> None:
+    """Calls `on_death` once, in a daemon thread, when process `pid` ends or if there is none."""
+    try:
+        # Here and not in the thread: until it is open, the id could be given to another process.
+        descriptor = open_pidfd(pid)
+    except ProcessLookupError:
+        descriptor = None
+
+    def wait_and_call() -> None:
+        _wait(pid, descriptor)
+        on_death()
+
+    threading.Thread(target=wait_and_call, name=f"lifeline-{pid}", daemon=True).start()
+
+
+def _wait(pid: int, descriptor: int | None) -> None:
+    if descriptor is not None:
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        ended.poll()
+        os.close(descriptor)
+        return
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            pass  # It lives and is another user's.
+        time.sleep(_POLL_S)

@@ -1,0 +1,111 @@
+"""Columns of a table as a wide and deep model takes them: numbers, and rows of tables of weights.
+
+All categories that have equally many weights share one table, each encoding in a range of rows of its own, so that a
+model gathers once for all of them. What a row is follows from the values alone; so it is found out once where a split
+is resident, and in the exported model from what a client sends.
+
+    prepare(manifest, {"fare": ..., "company": ..., "label": ...})
+    # {"deep_numbers": float32 [N, 1], "deep_embedding_10": int32 [N, 1], "label": int64 [N]}
+
+Everything here is graph operations without state: they run in a worker's input, under any strategy, in a SavedModel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.base.manifest import Encoding, Manifest
+
+Columns = dict[str, tf.Tensor]
+# Hashes of strings are compared as positive 63-bit numbers.
+_FINGERPRINTS = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Input:
+    """One tensor that a model takes.
+
+    Attributes:
+      name: Of the column.
+      encodings: One for each of its entries.
+      embedding: Weights of a category; None of numbers, and of categories that count as one-hot.
+    """
+
+    name: str
+    encodings: tuple[Encoding, ...]
+    embedding: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Of the table that the entries are rows of; 0 if they are numbers."""
+        return sum(encoding.categories or 0 for encoding in self.encodings)
+
+    @property
+    def dtype(self) -> str:
+        """Of the column."""
+        return "int32" if self.rows else "float32"
+
+
+def inputs(part: str, manifest: Manifest) -> tuple[Input, ...]:
+    """What a part of the model, `deep` or `wide`, takes: numbers, one-hot categories, embeddings, as far as there are."""
+    groups: dict[tuple[str, int | None], list[Encoding]] = {}
+    for encoding in getattr(manifest, part):
+        size = encoding.embedding
+        name = "numbers" if encoding.kind == "numeric" else f"embedding_{size}" if size else "one_hot"
+        groups.setdefault((f"{part}_{name}", size), []).append(encoding)
+    return tuple(Input(name=name, encodings=tuple(e), embedding=size) for (name, size), e in sorted(groups.items()))
+
+
+def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
+    """The columns that a wide and deep model takes, and the label if there is one, from those of the dataset, [N] each."""
+    prepared = {name: column for name, column in columns.items() if name == manifest.label}
+    for entry in (*inputs("deep", manifest), *inputs("wide", manifest)):
+        if not entry.rows:
+            prepared[entry.name] = _z_scores(manifest, entry.encodings, columns)
+            continue
+        firsts = np.cumsum([0, *(encoding.categories for encoding in entry.encodings)])
+        rows = [first + category(e, columns) for first, e in zip(firsts, entry.encodings, strict=False)]
+        prepared[entry.name] = tf.cast(tf.stack(rows, axis=1), tf.int32)
+    return prepared
+
+
+def _z_scores(manifest: Manifest, encodings: Sequence[Encoding], columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """float32 [N, encodings]; computed in float64, which large integers need."""
+    names = [encoding.columns[0] for encoding in encodings]
+    statistics = [manifest.feature(name).statistics for name in names]
+    mean, std = (np.array([getattr(s, what) for s in statistics], np.float64) for what in ("mean", "std"))
+    values = tf.stack([tf.cast(columns[name], tf.float64) for name in names], axis=1)
+    return tf.cast(tf.math.divide_no_nan(values - mean, std), tf.float32)
+
+
+def category(encoding: Encoding, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """The category of each row, int64 [N] in `range(encoding.categories)`; `Encoding` says which it is."""
+    values = columns[encoding.columns[0]]
+    if encoding.kind == "buckets":
+        # A float is compared as it is stored: 0.1 reaches the boundary 0.1. An integer may need more than 32 bits.
+        values = values if values.dtype == tf.float32 else tf.cast(values, tf.float64)
+        boundaries = tf.constant(encoding.boundaries, values.dtype)
+        return tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
+    if encoding.kind == "vocabulary":
+        return _position(tf.constant(encoding.vocabulary, values.dtype), values)
+    texts = [_text(columns[name]) for name in encoding.columns]
+    return tf.strings.to_hash_bucket_fast(tf.strings.join(texts, "_X_"), encoding.hash_buckets)
+
+
+def _text(values: tf.Tensor) -> tf.Tensor:
+    return values if values.dtype == tf.string else tf.strings.as_string(values)
+
+
+def _position(vocabulary: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Positions of values in the vocabulary, its length where they are not there; without a table, which is state."""
+    keys, wanted = vocabulary, values
+    if values.dtype == tf.string:
+        keys, wanted = (tf.strings.to_hash_bucket_fast(texts, _FINGERPRINTS) for texts in (vocabulary, values))
+    order = tf.argsort(keys)
+    size = len(vocabulary)
+    at = tf.gather(order, tf.minimum(tf.searchsorted(tf.gather(keys, order), wanted), size - 1))
+    return tf.where(tf.equal(tf.gather(vocabulary, at), values), tf.cast(at, tf.int64), tf.constant(size, tf.int64))

@@ -1,0 +1,120 @@
+"""Batches of the training split as a pure function of (seed, step, replica), whatever holds the examples.
+
+    reader = open_reader(...)                               # `trainer.data.reader.modes` decides what holds them
+    batch = reader.batch(reader.load(), step, first, count) # graph operations in the step
+    dataset = reader.dataset(step, context)                 # or ahead of it, in threads
+
+A batch follows from the global step alone. So resuming is seeking, no iterator state is saved, and with a fixed global
+batch the order of samples does not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from trainer.base.manifest import Manifest
+from trainer.data import augmentation
+from trainer.data.reader import decoding
+from trainer.data.reader.order import Order, share
+from trainer.data.reader.storage import Columns, Storage
+
+_AHEAD = 4  # batches a replica that wait for their step
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finish:
+    """What happens to the images of a batch that was gathered: files are decoded, and training images are augmented.
+
+    Attributes:
+      manifest: Of the dataset.
+      prepare: What the model makes of columns; applied here if images are files, else it was before.
+      augment: Of `options.AUGMENTATIONS`.
+      seed: Of the augmentation.
+    """
+
+    manifest: Manifest
+    prepare: Callable[[Columns], Columns]
+    augment: str = "none"
+    seed: int = 0
+
+    def __call__(self, columns: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
+        """The batch that the model takes, with the label, of the positions `first` to `first + count` of a step's."""
+        positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
+        draw = {"seed": self.seed, "step": step, "positions": positions}
+        crops = augmentation.draw_crops(**draw) if self.augment == "resized_crop_flip" else None
+        if encoded := encoded_images(self.manifest):
+            columns = self.prepare(
+                {**columns, **{n: decoding.decode(columns[n], s, crops=crops) for n, s in encoded.items()}}
+            )
+        elif crops is not None:
+            columns = {**columns, "image": augmentation.crop_and_resize(columns["image"], crops)}
+        if self.augment == "crop_flip":
+            columns = {**columns, "image": augmentation.crop_and_flip(columns["image"], **draw)}
+        return columns
+
+
+def encoded_images(manifest: Manifest) -> dict[str, tuple[int, ...]]:
+    """The features that are image files, and the shape that a model gets."""
+    return {f.name: f.shape for f in manifest.features if f.encoding == "image"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reader:
+    """Batches of a split.
+
+    Attributes:
+      storage: What holds the examples.
+      order: In which they come.
+      global_batch: Examples of one step over all replicas.
+      finish: The last touch; None for columns as they are.
+      ahead: Whether batches are made in threads ahead of their steps, by `dataset`, because that takes long or needs
+        Python; else in the step, by `batch`.
+    """
+
+    storage: Storage
+    order: Order
+    global_batch: int
+    finish: Finish | None = None
+    ahead: bool = False
+
+    def load(self) -> Any:
+        """The tensors that `batch` reads from, on whichever device runs this."""
+        return self.storage.load()
+
+    def batch(self, loaded: Any, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
+        """The examples `first` to `first + count` of the global batch of a step, by name [count, ...]."""
+        return self._finished(self._gathered(loaded, step, first, count), step, first, count)
+
+    def dataset(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
+        """The batches of one process from a step on, without end: of each step those of its replicas in turn."""
+        replicas = context.num_replicas_in_sync
+        here = replicas // context.num_input_pipelines
+        loaded = self.load()
+
+        def place(i: tf.Tensor) -> tuple[tf.Tensor, int | tf.Tensor, int | tf.Tensor]:
+            replica = context.input_pipeline_id * here + i % here
+            return i // here, *share(replica, replicas=replicas, global_batch=self.global_batch)
+
+        # Only decoding of image files takes so long that several batches are worth their memory.
+        calls = tf.data.AUTOTUNE if self.finish and encoded_images(self.finish.manifest) else None
+        return (
+            tf.data.Dataset.counter(first_step * here)
+            .map(lambda i: (i, self._gathered(loaded, *place(i))))
+            .map(lambda i, columns: self._finished(columns, *place(i)), num_parallel_calls=calls)
+            .prefetch(_AHEAD * here)
+        )
+
+    def _gathered(self, loaded: Any, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
+        indices = self.order(step, global_batch=self.global_batch, first=first, count=count)
+        return self.storage.gather(loaded, indices, step * self.global_batch + tf.cast(first, tf.int64))
+
+    def _finished(self, columns: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
+        return self.finish(columns, step, first, count) if self.finish else columns
+
+    def failure(self) -> Exception | None:
+        """Why a batch that was made ahead failed, if it is for the user to mend."""
+        return getattr(self.storage, "failure", None)

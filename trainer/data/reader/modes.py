@@ -1,0 +1,112 @@
+"""Which of the three ways to read suits a split and a machine, in one line that says why. The order is the same in all.
+
+    choice = choose(manifest, "train", wish="auto", data_dir=D, cache_dir=None, budget_bytes=4e9, asynchronous=False)
+    print(choice)     # reader: mapped (15.4 GB of train would take 46.2 GB in memory; the budget is 4.0 GB)
+
+- `resident`: the whole split in memory; checked by CRC-32C as it is loaded.
+- `mapped`: files on a local disk, mapped into memory; copied to one and checked by CRC-32C if they are remote or a cache
+  directory is given. Each record is checked by its CRC-32C when it is used.
+- `streaming`: nothing is kept but the window that training is in and what comes next, read in large pieces from wherever the
+  files are (if they are local, by the system's read-ahead); checked record by record.
+
+Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+from trainer.data.reader import cache
+from trainer.data.reader.memory import available_bytes
+from trainer.data.reader.shards import is_remote
+
+BUDGET_SHARE = 0.5  # of the memory that is available, for all training replicas of a machine together
+_LOADING = 3  # times the files' bytes that loading a split takes at its worst: files, records, columns
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Choice:
+    """How to read a split.
+
+    Attributes:
+      mode: `resident`, `mapped` or `streaming`.
+      reason: In words.
+      cache_dir: Where mapped files are copied to; None if they are mapped where they are.
+      budget_bytes: Of memory for the split.
+    """
+
+    mode: str
+    reason: str
+    cache_dir: str | None
+    budget_bytes: float
+
+    def __str__(self) -> str:
+        copied = f", copied to {self.cache_dir}" if self.mode == "mapped" and self.cache_dir else ""
+        return f"reader: {self.mode}{copied} ({self.reason})"
+
+
+def budget(memory_gb: float | None, replicas_here: int) -> float:
+    """Bytes of memory for the training split: what is asked for, or this replica's part of a half of what is available."""
+    return memory_gb * 1e9 if memory_gb else available_bytes() * BUDGET_SHARE / replicas_here
+
+
+def choose(
+    manifest: Manifest,
+    split: str,
+    *,
+    wish: str,
+    data_dir: str,
+    cache_dir: str | None,
+    budget_bytes: float,
+    asynchronous: bool,
+) -> Choice:
+    """Chooses the way, or checks the one that is wished.
+
+    Args:
+      manifest: Of the dataset.
+      split: Name of the split.
+      wish: Of `options.READERS`.
+      data_dir: Where the dataset is.
+      cache_dir: Local directory for copies; None for a default if they are needed.
+      budget_bytes: Of memory for the split.
+      asynchronous: Whether workers of a parameter-server job read, where only TensorFlow's own operations can run.
+
+    Raises:
+      UserError: If there is no way.
+    """
+    size = sum(shard.bytes for shard in manifest.split(split).shards)
+    remote, fixed = is_remote(data_dir), manifest.record_bytes is not None
+    if remote or cache_dir:
+        cache_dir = cache_dir or cache.default_dir()
+    room = not cache_dir or cache.fits(cache.missing_bytes(manifest, split, cache_dir), cache_dir)
+    held = f"{_gb(size)} of {split} would take {_gb(_LOADING * size)} while they are loaded; the budget is {_gb(budget_bytes)}"
+    mode, reason = wish, "as asked for"
+    if wish == "auto" and size * _LOADING <= budget_bytes:
+        mode, reason = "resident", f"{_gb(size)} of {split} fit into the memory budget of {_gb(budget_bytes)}"
+    elif wish == "auto":
+        mode, reason = ("mapped", held) if room else ("streaming", f"{held}; {cache_dir} has no room for a copy")
+    if mode == "mapped" and not room:
+        raise UserError(
+            f"--reader mapped: {cache_dir} has no room for {_gb(size)}; give --cache-dir on another disk, or --reader streaming"
+        )
+    if asynchronous and mode == "mapped" and cache_dir and wish == "auto":
+        # What each replica has room for, it decides alone; but the chief's choice has to hold for all workers.
+        raise UserError(f"{held}; give --reader mapped, so that every worker copies the files, or --reader-memory-gb")
+    if asynchronous and mode == "streaming":
+        raise UserError(
+            f"reader streaming ({reason}): workers of a parameter-server job read by TensorFlow's own operations, which "
+            "cannot; use --reader mapped with --cache-dir on a disk that has room, or --strategy multi_worker_mirrored"
+        )
+    if asynchronous and mode == "mapped" and not fixed:
+        raise UserError(
+            f"reader mapped ({reason}): workers of a parameter-server job read by TensorFlow's own operations, which "
+            "cannot map records that differ in length; use --reader resident with more memory, or --strategy "
+            "multi_worker_mirrored"
+        )
+    return Choice(mode=mode, reason=reason, cache_dir=cache_dir, budget_bytes=budget_bytes)
+
+
+def _gb(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:,.1f} GB" if num_bytes >= 5e7 else f"{num_bytes / 1e6:,.1f} MB"

@@ -1,0 +1,318 @@
+"""The files of a split as bytes: where each record lies, pieces of files mapped or read, records checked.
+
+shards = Shards(manifest, "data/mnist", "train")
+blocks = [shards.block(*piece, shards.read) for piece in shards.pieces(0, 1000)]  # records 0 to 999 of the split
+records = take(shards, blocks, np.array([7, 400]))
+
+A file is known by its first bytes before it is used, and every record is checked against its own CRC-32C when it is
+taken, so what was damaged or exchanged on the way never becomes a batch.
+Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import google_crc32c
+import numpy as np
+from etils import epath
+
+from trainer.base.errors import UserError
+from trainer.base.files import crc32c, store_errors
+from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
+from trainer.base.manifest import HEAD_BYTES, Manifest, Shard
+
+_TRIES, _FIRST_WAIT_S = 4, 0.5
+
+
+def is_remote(data_dir: str) -> bool:
+    """Whether a directory is an object store's, or one that looks like a local one (Vertex AI mounts buckets there)."""
+    return "://" in data_dir or data_dir.startswith("/gcs/")
+
+
+def damaged(path: os.PathLike[str], what: str) -> UserError:
+    """The error that names a file that is not as it was written."""
+    return UserError(f"{path} {what}; copy the file again, or convert the dataset again")
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Neighbouring records of one file.
+
+    Attributes:
+      first: Index in the split of the first.
+      shard: Number of the file.
+      row: Of the first record in that file.
+      data: Their bytes, uint8.
+      starts: int64 [records + 1], where they begin in `data` and the last ends.
+    """
+
+    first: int
+    shard: int
+    row: int
+    data: np.ndarray
+    starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+class Shards:
+    """The files of a split.
+
+    Attributes:
+      paths: Of the files.
+      starts: int64 [files + 1], index in the split of the first record of each, and the number of examples.
+    """
+
+    def __init__(self, manifest: Manifest, data_dir: str, split: str) -> None:
+        """Reads the indices of records that differ in length, and of local files the sizes.
+
+        Raises:
+          UserError: If a file is missing or differs from what the manifest says.
+        """
+        self._shards, self._record_bytes = manifest.split(split).shards, manifest.record_bytes
+        self._directory, self._remote = epath.Path(data_dir), is_remote(data_dir)
+        self.paths = [self._directory / shard.file for shard in self._shards]
+        self.starts = np.cumsum([0, *(shard.examples for shard in self._shards)])
+        self._offsets = [self._where(shard) for shard in self._shards]
+        self._known: set[int] = set()
+        if not self._remote:
+            for path, shard in zip(self.paths, self._shards, strict=True):
+                with missing_is_told(path):
+                    size = os.stat(path).st_size
+                if size != shard.bytes:
+                    raise damaged(path, f"has {size:,} bytes, not the manifest's {shard.bytes:,}")
+
+    def _where(self, shard: Shard) -> np.ndarray:
+        if self._record_bytes:
+            return np.arange(shard.examples + 1) * self._record_bytes
+        path = self._directory / shard.index
+        with readable(path):
+            content = _insist(path, 0, -1)
+        if crc32c(content) != shard.index_crc32c:
+            raise damaged(path, "is not the file that the manifest lists (CRC-32C differs)")
+        return np.frombuffer(content, "<i8")
+
+    @property
+    def record_bytes(self) -> int | None:
+        """Of every record; None if they differ."""
+        return self._record_bytes
+
+    @property
+    def examples(self) -> int:
+        """Of the split."""
+        return int(self.starts[-1])
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """File, first row and end row there of each piece of the records `start` to `stop` of the split."""
+        shard = int(np.searchsorted(self.starts, start, side="right")) - 1
+        while start < stop:
+            end = min(stop, int(self.starts[shard + 1]))
+            yield shard, start - int(self.starts[shard]), end - int(self.starts[shard])
+            start, shard = end, shard + 1
+
+    def identify(self, shard: int, fetch: Callable[[int, int, int], np.ndarray]) -> None:
+        """Compares the beginning of a file, once, with what the manifest says: it may have another one's name.
+
+        Raises:
+          UserError: If it begins otherwise.
+        """
+        listed = self._shards[shard]
+        if shard not in self._known:
+            head = fetch(shard, 0, min(HEAD_BYTES, listed.bytes))
+            if crc32c(head) != listed.head_crc32c:
+                raise damaged(self.paths[shard], "is not the file that the manifest lists, or is damaged at its start")
+            self._known.add(shard)
+
+    def block(self, shard: int, row: int, end: int, fetch: Callable[[int, int, int], np.ndarray]) -> Block:
+        """The records `row` to `end` of a file, as `fetch(shard, first byte, end byte)` gives their bytes.
+
+        Raises:
+          UserError: If the file is missing, too short or another one.
+        """
+        self.identify(shard, fetch)
+        return self._block(shard, row, end, fetch)
+
+    def _block(self, shard: int, row: int, end: int, fetch: Callable[[int, int, int], np.ndarray]) -> Block:
+        starts = self._offsets[shard][row : end + 1]
+        data = fetch(shard, int(starts[0]), int(starts[-1]))
+        return Block(int(self.starts[shard]) + row, shard, row, data, starts - starts[0])
+
+    def in_order(self, batch_size: int) -> Iterator[list[Block]]:
+        """All records in batches. Files are read from end to end, and compared with their CRC-32C when they end.
+
+        Raises:
+          UserError: Naming a file that is missing or is not what the manifest says.
+        """
+        passing: _Passing | None = None
+        for start in range(0, self.examples, batch_size):
+            blocks = []
+            for shard, row, end in self.pieces(start, min(start + batch_size, self.examples)):
+                if row == 0:
+                    passing = _Passing(self.paths[shard])
+                blocks.append(self._block(shard, row, end, passing.read))
+                if end == self._shards[shard].examples:
+                    passing.finish(self._shards[shard].crc32c)
+            yield blocks
+
+    def read(self, shard: int, start: int, end: int) -> np.ndarray:
+        """The bytes of a range of a file, uint8, in one sequential read; a store that fails is asked again.
+
+        Raises:
+          UserError: If the file is missing or too short, or cannot be read.
+        """
+        path = self.paths[shard]
+        with readable(path):
+            content = _insist(path, start, end - start)
+        if len(content) != end - start:
+            raise damaged(path, f"ends before byte {end:,}")
+        return np.frombuffer(content, np.uint8)
+
+
+class _Passing:
+    """A file that is read once, from end to end."""
+
+    def __init__(self, path: epath.Path) -> None:
+        self._path, self._digest, self._opened = path, google_crc32c.Checksum(), contextlib.ExitStack()
+        with readable(path):
+            self._file = self._opened.enter_context(path.open("rb"))
+
+    def read(self, shard: int, start: int, end: int) -> np.ndarray:
+        """The next bytes."""
+        content = self._next(end - start)
+        if len(content) != end - start:
+            raise damaged(self._path, f"ends before byte {end:,}")
+        self._digest.update(content)
+        return np.frombuffer(content, np.uint8)
+
+    def finish(self, listed: str) -> None:
+        """Compares what has passed."""
+        self._digest.update(self._next(-1))
+        self._opened.close()
+        if self._digest.hexdigest().decode() != listed:
+            raise damaged(self._path, "is not the file that the manifest lists (CRC-32C differs)")
+
+    def _next(self, size: int) -> bytes:
+        with readable(self._path):  # a store's file is looked for when it is read
+            return self._file.read(size)
+
+
+class Mapping:
+    """Local files as memory that is read when it is touched. What was read is the system's to drop, not ours to hold."""
+
+    def __init__(self, paths: Sequence[os.PathLike[str]]) -> None:
+        self._maps = []
+        for path in paths:
+            with missing_is_told(path), open(path, "rb") as file:
+                self._maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def __call__(self, shard: int, start: int, end: int) -> np.ndarray:
+        """A range of a file, which the system is asked to read ahead."""
+        page = start - start % mmap.PAGESIZE
+        with contextlib.suppress(AttributeError, OSError):  # advice is not everywhere
+            self._maps[shard].madvise(mmap.MADV_WILLNEED, page, end - page)
+        return np.frombuffer(self._maps[shard], np.uint8, end - start, start)
+
+
+def take(shards: Shards, blocks: Sequence[Block], indices: np.ndarray) -> np.ndarray:
+    """Some records of the blocks, each checked.
+
+    Args:
+      shards: Where the blocks are from.
+      blocks: In the order of their records; all of `indices` are in them.
+      indices: [N] in the split, in any order.
+
+    Returns:
+      uint8 [N, record_bytes] whole records, or where they differ in length the payloads, objects [N] of bytes.
+
+    Raises:
+      UserError: Naming the file of the first that is damaged.
+    """
+    firsts = np.array([block.first for block in blocks])
+    which = np.searchsorted(firsts, indices, side="right") - 1
+    wanted = zip(which.tolist(), (indices - firsts[which]).tolist(), strict=True)
+    if shards.record_bytes is None:
+        payloads = np.empty(len(indices), object)
+        for i, (block, row) in enumerate(wanted):
+            payloads[i] = _payload(shards, blocks[block], row)
+        return payloads
+    size = shards.record_bytes
+    records = np.empty((len(indices), size), np.uint8)
+    for i, (block, row) in enumerate(wanted):
+        records[i] = blocks[block].data[row * size : (row + 1) * size]
+    if (bad := _first_bad(records)) is not None:
+        block = blocks[which[bad]]
+        raise _broken(shards, block, int(indices[bad]) - block.first)
+    return records
+
+
+def _first_bad(records: np.ndarray) -> int | None:
+    """The first of records [N, size] whose length or checksums are not right."""
+    length = np.array([records.shape[1] - HEADER_BYTES - FOOTER_BYTES], "<u8").view(np.uint8)
+    header = np.concatenate([length, checksums([length], 1).view(np.uint8)])
+    payloads = records[:, HEADER_BYTES:-FOOTER_BYTES]
+    footers = records[:, -FOOTER_BYTES:].copy().view("<u4")[:, 0]
+    bad = (records[:, :HEADER_BYTES] != header).any(axis=1) | (checksums(payloads, len(records)) != footers)
+    return int(bad.argmax()) if bad.any() else None
+
+
+def _payload(shards: Shards, block: Block, row: int) -> bytes:
+    record = block.data[block.starts[row] : block.starts[row + 1]]
+    length, header = record[:8], record[8:HEADER_BYTES]
+    payload, footer = record[HEADER_BYTES:-FOOTER_BYTES], record[-FOOTER_BYTES:]
+    stated = np.concatenate([length, header, footer])
+    actual = np.concatenate(
+        [np.array([len(payload)], "<u8").view(np.uint8), checksums([length, payload], 2).view(np.uint8)]
+    )
+    if not np.array_equal(stated, actual):
+        raise _broken(shards, block, row)
+    return payload.tobytes()
+
+
+def _broken(shards: Shards, block: Block, row: int) -> UserError:
+    return damaged(shards.paths[block.shard], f"is damaged: record {block.row + row} does not have its checksum")
+
+
+@contextlib.contextmanager
+def missing_is_told(path: os.PathLike[str]) -> Iterator[None]:
+    """Names the file that is missing."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; copy it there, or convert the dataset again") from None
+
+
+@contextlib.contextmanager
+def readable(path: os.PathLike[str]) -> Iterator[None]:
+    """Names the file that is missing or cannot be read."""
+    with missing_is_told(path):
+        try:
+            with store_errors():
+                yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error}); see whether the storage is up") from None
+
+
+def _insist(path: epath.Path, start: int, size: int) -> bytes:
+    for attempt in range(_TRIES):
+        try:
+            with store_errors(), path.open("rb") as file:
+                file.seek(start)
+                return file.read(size)
+        except FileNotFoundError:
+            raise
+        except EOFError:
+            return b""
+        except OSError:
+            if attempt == _TRIES - 1:
+                raise
+            time.sleep(_FIRST_WAIT_S * 2**attempt)
+    raise AssertionError

@@ -1,0 +1,245 @@
+"""The examples of a converted dataset: for training in a random order, for evaluation in their own.
+
+place = locate(manifest, opts, member, alive)             # decides how to read; copies or checks files
+reader = open_reader(place, manifest, global_batch=128, seed=0, prepare=build.prepare)
+batch = reader.batch(reader.load(), step, first=0, count=128)
+
+for columns in batches(manifest, data_dir, "test", batch_size=512):
+    columns["image"]     # [512, height, width, channels]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+from etils import epath
+
+from trainer.base.errors import UserError
+from trainer.base.files import crc32c_of
+from trainer.base.manifest import Feature, Manifest
+from trainer.data import rows
+from trainer.data.reader import cache, decoding
+from trainer.data.reader.batches import Finish, Reader, encoded_images
+from trainer.data.reader.chunks import Chunks
+from trainer.data.reader.modes import Choice, budget, choose
+from trainer.data.reader.order import CHUNK_BYTES, Order
+from trainer.data.reader.shards import Mapping, Shards, damaged, is_remote, readable, take
+from trainer.data.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
+from trainer.options import Options
+from trainer.replicas.member import Member
+
+_TOLD_S = 5.0
+_READERS = ("chief", "worker")
+_SIZES = {"uint8": 1, "float32": 4, "int64": 8, "string": 32}  # bytes of a value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the training split is, and how it is to be read."""
+
+    data_dir: str
+    choice: Choice
+
+
+def locate(manifest: Manifest, opts: Options, member: Member, alive: Callable[[], None]) -> Place:
+    """Decides how this replica reads the training split, and sees to its files: checks them, or copies them.
+
+    Args:
+      manifest: Of the dataset.
+      opts: Of the job.
+      member: This replica.
+      alive: Called every few seconds while it takes long.
+
+    Raises:
+      UserError: If the split cannot be read so, or a file is not what it should be.
+    """
+    choice = choose(
+        manifest,
+        "train",
+        wish=opts.reader,
+        data_dir=opts.data_dir,
+        cache_dir=opts.cache_dir,
+        budget_bytes=budget(opts.reader_memory_gb, _readers_here(member)),
+        asynchronous=opts.strategy == "parameter_server",
+    )
+    if member.is_chief:
+        print(choice, flush=True)
+    if member.role == "ps":  # holds variables only
+        return Place(data_dir=opts.data_dir, choice=choice)
+    if choice.mode == "resident":
+        verify(manifest, opts.data_dir, "train")
+    if choice.mode != "mapped" or not choice.cache_dir:
+        if choice.mode == "mapped" and opts.strategy == "parameter_server" and member.role == "worker":
+            # TensorFlow alone reads there, and does not look at checksums.
+            threading.Thread(target=_verify_beside, args=(manifest, opts.data_dir), name="verify", daemon=True).start()
+        return Place(data_dir=opts.data_dir, choice=choice)
+    told = time.monotonic()
+
+    def progress(done: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > _TOLD_S:
+            told = time.monotonic()
+            alive()
+            print(f"copying the training files to {choice.cache_dir}: {done / 1e9:.1f} GB so far", flush=True)
+
+    copies = cache.localize(manifest, opts.data_dir, "train", choice.cache_dir, progress)
+    return Place(data_dir=copies, choice=choice)
+
+
+def _verify_beside(manifest: Manifest, data_dir: str) -> None:
+    """Checks the training files while training goes on; a bad one ends this process, whatever the main thread does."""
+    try:
+        verify(manifest, data_dir, "train")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        os._exit(2)
+
+
+def _readers_here(member: Member) -> int:
+    """Replicas that read the training split on the machine of this one."""
+    hosts = {role: [address.rsplit(":", 1)[0] for address in member.addresses.get(role, ())] for role in _READERS}
+    own = hosts.get(member.role, [])[member.index :][:1]
+    return max(1, sum(there.count(host) for host in own for there in hosts.values()))
+
+
+def open_reader(
+    place: Place,
+    manifest: Manifest,
+    *,
+    global_batch: int,
+    seed: int,
+    prepare: Callable[[Columns], Columns],
+    augment: str = "none",
+    asynchronous: bool = False,
+) -> Reader:
+    """The reader of the training split.
+
+    Args:
+      place: From `locate`.
+      manifest: Of the dataset.
+      global_batch: Examples of one step over all replicas.
+      seed: Of sample order and augmentation.
+      prepare: What the model makes of the dataset's columns.
+      augment: Of `options.AUGMENTATIONS`.
+      asynchronous: Whether workers of a parameter-server job read.
+
+    Raises:
+      UserError: If a file is missing or has another size than it should.
+    """
+    order, encoded = Order.of(manifest.split("train"), seed), encoded_images(manifest)
+    finish = Finish(manifest=manifest, prepare=prepare, augment=augment, seed=seed)
+
+    def columns(records: tf.Tensor) -> Columns:
+        return decode(records, manifest) if encoded else prepare(decode(records, manifest))
+
+    def whole() -> Columns:
+        split = resident(manifest, place.data_dir, "train")
+        return split if encoded else prepare(split)
+
+    storage: Storage
+    if place.choice.mode == "resident":
+        storage = Resident(whole)
+    elif asynchronous:
+        shards = Shards(manifest, place.data_dir, "train")
+        for shard in range(len(shards.paths)):  # at once, for TensorFlow alone reads them then
+            shards.identify(shard, shards.read)
+        storage = MappedTensors(shards, columns)
+    else:
+        storage = Chunked(_chunks(place, manifest, order), columns, manifest.record_bytes)
+    ahead = not asynchronous and (place.choice.mode != "resident" or bool(encoded))
+    return Reader(storage=storage, order=order, global_batch=global_batch, finish=finish, ahead=ahead)
+
+
+def _chunks(place: Place, manifest: Manifest, order: Order) -> Chunks:
+    shards = Shards(manifest, place.data_dir, "train")
+    if not is_remote(place.data_dir):
+        return Chunks(shards, order, fetch=Mapping(shards.paths))
+    ahead = int(place.choice.budget_bytes / CHUNK_BYTES) - order.window
+    if ahead < 1:
+        needed = (order.window + 1) * CHUNK_BYTES / 1e9
+        raise UserError(
+            f"reader streaming needs {needed:.2f} GB for the window that it shuffles, and has "
+            f"{place.choice.budget_bytes / 1e9:.2f} GB; give --reader-memory-gb {2 * needed:.1f} or more memory"
+        )
+    return Chunks(shards, order, fetch=shards.read, ahead=min(ahead, order.window))
+
+
+def verify(manifest: Manifest, data_dir: str, split: str) -> None:
+    """Checks size and CRC-32C of every file of a split.
+
+    Raises:
+      UserError: Naming the first file that is missing or not what the manifest says.
+    """
+    for name, crc32c in manifest.split(split).checksums.items():
+        path = epath.Path(data_dir) / name
+        with readable(path):
+            whole = crc32c_of(path) == crc32c
+        if not whole:
+            raise damaged(path, "is not the file that the manifest lists (CRC-32C differs)")
+
+
+def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:
+    """The whole split in memory, read by graph operations on whichever device runs them.
+
+    Returns:
+      By feature name, [examples, *shape] in the feature's dtype; of an image that is stored as a file, strings [examples].
+    """
+    files = [os.path.join(data_dir, shard.file) for shard in manifest.split(split).shards]
+    if manifest.record_bytes is None:
+        return rows.parse(files, manifest)
+    parts = [
+        decode(tf.reshape(tf.io.decode_raw(tf.io.read_file(f), tf.uint8), [-1, manifest.record_bytes]), manifest)
+        for f in files
+    ]
+    return {f.name: tf.concat([part[f.name] for part in parts], 0) for f in manifest.features}
+
+
+def batches(manifest: Manifest, data_dir: str, split: str, batch_size: int) -> Iterator[Columns]:
+    """The split in its order, batch by batch in little memory; images that are stored as files are decoded.
+
+    Files are read once from end to end, and checked as they pass.
+
+    Yields:
+      By feature name, [batch_size, *shape] in the feature's dtype; the last may be shorter.
+
+    Raises:
+      UserError: Naming a file that is missing or not what the manifest says, at its end at the latest.
+    """
+    shards, encoded, start = Shards(manifest, data_dir, split), encoded_images(manifest), 0
+    for blocks in shards.in_order(batch_size):
+        end = start + sum(len(block) for block in blocks)
+        columns = decode(tf.constant(take(shards, blocks, np.arange(start, end))), manifest)
+        yield {**columns, **{name: decoding.decode(columns[name], shape) for name, shape in encoded.items()}}
+        start = end
+
+
+def decoded_bytes(manifest: Manifest, split: str) -> int:
+    """About what a split takes in memory as its columns."""
+    return manifest.split(split).examples * sum(math.prod(f.shape) * _SIZES[f.dtype] for f in manifest.features)
+
+
+def decode(records: tf.Tensor, manifest: Manifest) -> Columns:
+    """Columns of records [N]: whole ones, uint8 [N, record_bytes], or the payloads of such as differ in length."""
+    if manifest.record_bytes is None:
+        return rows.parse_examples(records, manifest)
+    return {f.name: _decode(records[:, f.offset : f.offset + f.num_bytes], f) for f in manifest.features}
+
+
+def _decode(raw: tf.Tensor, feature: Feature) -> tf.Tensor:
+    """Values [N, *shape] of one feature from its bytes [N, num_bytes]."""
+    if feature.dtype == "uint8":
+        return tf.reshape(raw, [-1, *feature.shape])
+    if feature.dtype == "float32":
+        return tf.bitcast(raw, tf.float32)
+    # A varint of fixed width: seven bits a byte, the lowest first.
+    digits = tf.cast(tf.bitwise.bitwise_and(raw, 127), tf.int64)
+    shifts = 7 * tf.range(feature.num_bytes, dtype=tf.int64)
+    return tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=1)

@@ -1,0 +1,59 @@
+"""`DONE.json`: the job has reached its step. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from trainer.base.errors import reading
+from trainer.base.files import store_errors, write_text
+
+FILE = "DONE.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Done:
+    """The end of a job.
+
+    Attributes:
+      step: Global step reached.
+      epochs: Passes over the training split until then.
+      loss: Mean over the last reported steps, per example; None if that is not known any more, as for the next two.
+      accuracy: Share of training examples of those steps that were classified right.
+      validation: The `latest` and the `best` evaluation on the validation split, if there was any.
+      seconds: Wall time of the attempt that finished, from its start to the export.
+      examples_per_s: Of the whole job while training; first call, saving and export excluded.
+    """
+
+    step: int
+    epochs: float
+    loss: float | None
+    accuracy: float | None
+    validation: Mapping[str, Any]
+    seconds: float
+    examples_per_s: float | None
+
+    def covers(self, train_steps: int | None, train_epochs: float | None) -> bool:
+        """Whether that many steps, or else epochs, are done."""
+        return self.epochs >= train_epochs if train_steps is None else self.step >= train_steps
+
+    def save(self, job_dir: str) -> None:
+        """Writes the file; after this the job is finished."""
+        write_text(epath.Path(job_dir) / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+
+def load(job_dir: str) -> Done | None:
+    """The record of a finished job, or None.
+
+    Raises:
+      UserError: If it is no such record.
+    """
+    path = epath.Path(job_dir) / FILE
+    with reading(path), store_errors():
+        if not path.exists():
+            return None
+        return Done(**json.loads(path.read_text()))

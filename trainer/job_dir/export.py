@@ -1,0 +1,59 @@
+"""A SavedModel that takes what a client has and answers with names.
+
+It loads with TensorFlow alone, and its files lie as TensorFlow Serving wants them inside a version's folder.
+
+    served = tf.saved_model.load("job/model").signatures["serving_default"]
+    served(image=images)  # -> probabilities [N, classes], class_index [N], class_name [N]
+
+Of a table it takes every column that the model uses, as the source has it: `served(fare=..., company=..., ...)`. Where a
+client has no value it sends the column's `default` of `manifest.json`, as the converter did in training; a column
+without a default was never missing, so the model cannot say what its absence means.
+"""
+
+from __future__ import annotations
+
+import os
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer.base import provenance
+from trainer.base.manifest import Manifest
+from trainer.nn.models import Builder
+
+
+def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
+    """Writes the model with its preprocessing inside.
+
+    Args:
+      weights: Of the trained model.
+      build: Makes the same model; the one that is exported lives outside any strategy, so nothing of it is saved.
+      manifest: Of the dataset: the signature takes its features and answers with its class names.
+      directory: Where the files go; what was there is replaced when the new ones are complete.
+    """
+    served = build()
+    served.set_weights(weights)
+    names = tf.constant(manifest.class_names)
+
+    def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
+        probabilities = tf.nn.softmax(served(build.prepare(features), training=False))
+        index = tf.argmax(probabilities, axis=1)
+        return {"probabilities": probabilities, "class_index": index, "class_name": tf.gather(names, index)}
+
+    inputs = {f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
+    archive = keras.export.ExportArchive()
+    archive.track(served)
+    endpoint = tf.function(serve)
+    endpoint.get_concrete_function(**inputs)
+    archive.add_endpoint("serving_default", endpoint)
+    partial = f"{directory.rstrip('/')}.partial"
+    if tf.io.gfile.exists(partial):
+        tf.io.gfile.rmtree(partial)
+    archive.write_out(partial, verbose=False)
+    provenance.write(manifest, partial)
+    if tf.io.gfile.exists(directory):
+        tf.io.gfile.rmtree(directory)
+    tf.io.gfile.rename(partial, directory)
+    if not tf.io.gfile.exists(os.path.join(directory, "saved_model.pb")):
+        raise OSError(f"{directory}: the export is not complete")

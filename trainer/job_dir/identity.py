@@ -1,0 +1,72 @@
+"""`job.json`: what a job directory is for. Resuming it for something else is refused. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from trainer.base.errors import UserError, reading
+from trainer.base.files import store_errors, write_text
+
+FILE = "job.json"
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
+
+
+def check(job_dir: str, identity: Mapping[str, Any]) -> None:
+    """Compares `identity` with the one that the job directory was started with, if it was.
+
+    Raises:
+      UserError: Listing every difference.
+    """
+    path = epath.Path(job_dir) / FILE
+    with reading(path), store_errors():
+        if not path.exists():
+            return
+        before = dict(json.loads(path.read_text())["identity"])
+    identity = json.loads(json.dumps(dict(identity)))
+    keys = sorted(before.keys() | identity.keys())
+    differences = [f"{k}: {before.get(k)!r} -> {identity.get(k)!r}" for k in keys if before.get(k) != identity.get(k)]
+    if differences:
+        raise UserError(
+            f"{job_dir} was started with other settings ({'; '.join(differences)}); use them, or another --job-dir"
+        )
+
+
+def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
+    """Writes `job.json` at the first start, with the versions that ran; they are not compared.
+
+    Raises:
+      UserError: If the directory cannot be made or written to.
+    """
+    path = epath.Path(job_dir) / FILE
+    versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
+    content = json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True)
+    try:
+        with store_errors():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                write_text(path, content + "\n")
+    except OSError as error:
+        raise UserError(f"cannot write to --job-dir {job_dir}: {error.strerror}; use another") from None
+
+
+def settle(job_dir: str, name: str, value: Any, *, write: bool) -> Any:
+    """A value that follows from the first start and holds for all: what was written then, or `value` from now on."""
+    path = epath.Path(job_dir) / FILE
+    with reading(path), store_errors():
+        content = dict(json.loads(path.read_text()))
+    if name not in content and write:
+        write_text(path, json.dumps({**content, name: value}, indent=1, sort_keys=True) + "\n")
+    return content.get(name, value)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

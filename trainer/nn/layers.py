@@ -1,0 +1,152 @@
+"""Layers that are right, and fast, in several replicas.
+
+Keras 3 never combines the moving statistics of replicas unless batch statistics are synchronised, does not use
+TensorFlow's fused batch normalisation, and repeats one dropout mask on every replica. These two layers replace its own:
+
+    x = BatchNormalization(decay=0.9)(x)
+    x = Dropout(0.5)(x)  # the train step calls the model inside `stepping.at(...)`
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer.replicas import collectives, step_context
+
+
+class BatchNormalization(keras.layers.Layer):
+    """Batch normalisation over all axes but the last (Ioffe and Szegedy 2015, arXiv:1502.03167).
+
+    The same numbers as `keras.layers.BatchNormalization`, the moving variance being that of the batch (divided by n,
+    not by n - 1 as TensorFlow's fused operation has it). On one replica the fused operation does it all. On several:
+
+    - The moving statistics follow the moments of the whole batch, so they are equal on all replicas after every step.
+    - `synchronized` normalises by these moments too, as one replica with the whole batch would; the replicas' parts may
+      differ in size. Each layer costs one exchange forward and one backward. (On GPUs TensorFlow 2.21 has no
+      deterministic operation for it and refuses when op determinism is on.) Otherwise each replica normalises its part by
+      the moments of that part, and no replica waits for another within the step.
+
+    The workers of a parameter-server job do not step together: each normalises by its own batch and updates the shared
+    moving statistics; an update may overwrite that of another worker.
+
+    Inputs may be bfloat16 or float16; statistics are float32. With `trainable = False` the layer infers, as in Keras.
+    """
+
+    def __init__(
+        self, *, decay: float = 0.997, epsilon: float = 1e-5, synchronized: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.decay, self.epsilon, self.synchronized = decay, epsilon, synchronized
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Makes gamma, beta and the moving statistics, [channels] each."""
+        options = {"shape": input_shape[-1:], "autocast": False}
+        self.gamma = self.add_weight(name="gamma", initializer="ones", **options)
+        self.beta = self.add_weight(name="beta", initializer="zeros", **options)
+        self.moving_mean = self.add_weight(name="moving_mean", initializer="zeros", trainable=False, **options)
+        self.moving_variance = self.add_weight(name="moving_variance", initializer="ones", trainable=False, **options)
+
+    def compute_output_spec(self, inputs: keras.KerasTensor, training: bool | None = None) -> keras.KerasTensor:
+        """The shape of the inputs, in the layer's compute dtype."""
+        return keras.KerasTensor(inputs.shape, self.compute_dtype)
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Normalises [..., channels]; with `training` by the batch, whose moments join the moving statistics."""
+        channels = inputs.shape[-1]
+        x = inputs if inputs.shape.rank == 4 else tf.reshape(inputs, [-1, 1, 1, channels])
+        gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
+        if training and self.trainable:
+            y, mean, variance = self._normalise_by_batch(x, gamma, beta)
+            for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
+                moving.assign(moving * self.decay + batch * (1 - self.decay))
+        else:
+            y = self._affine(x, gamma, beta, self.moving_mean, self.moving_variance)
+        return y if inputs.shape.rank == 4 else tf.reshape(y, tf.shape(inputs))
+
+    def _normalise_by_batch(
+        self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns y, and mean and variance of the whole batch."""
+        replica = tf.distribute.get_replica_context()
+        if replica is None or replica.num_replicas_in_sync == 1:
+            return self._fused(x, gamma, beta)[:3]
+        if not self.synchronized:
+            y, mean, variance, count = self._fused(x, gamma, beta)
+            return y, *self._whole(mean, variance, count)[:2]
+
+        @tf.custom_gradient
+        def synchronised(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[Any, Any]:
+            # The fused operation finds the moments of this part faster than reductions do; its y is not used.
+            mean, variance, count = self._whole(*self._fused(x, gamma, beta)[1:])
+
+            def gradient(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+                dx, d_gamma, d_beta, _, _ = tf.raw_ops.FusedBatchNormGradV3(
+                    y_backprop=dy,
+                    x=x,
+                    scale=gamma,
+                    reserve_space_1=mean,
+                    reserve_space_2=variance,
+                    reserve_space_3=tf.zeros([0]),
+                    epsilon=self.epsilon,
+                    is_training=False,
+                )
+                # So far the moments counted as constants. What x does through them is affine in the normalised x.
+                whole = collectives.sum_over_replicas(tf.stack([d_gamma, d_beta]))
+                scale, offset = tf.unstack(whole * (-gamma * tf.math.rsqrt(variance + self.epsilon) / count))
+                return dx + self._affine(x, scale, offset, mean, variance), d_gamma, d_beta
+
+            return (self._affine(x, gamma, beta, mean, variance), mean, variance), gradient
+
+        return synchronised(x, gamma, beta)
+
+    def _fused(self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Returns y, mean, variance and count of one replica's part."""
+        y, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, epsilon=self.epsilon)
+        count = tf.cast(tf.size(x) // x.shape[-1], tf.float32)
+        return y, mean, variance * (tf.maximum(count - 1, 1) / count), count
+
+    def _whole(self, mean: tf.Tensor, variance: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Mean, variance and count of all replicas' parts together, by one sum over the replicas.
+
+        Sums of squares are taken about the moving mean, which all replicas share, lest a large mean drown the variance.
+        """
+        origin = tf.convert_to_tensor(self.moving_mean)
+        shift = mean - origin
+        sums = tf.concat([count * shift, count * (variance + shift**2), [count]], 0)
+        first, second, total = tf.split(collectives.sum_over_replicas(sums), [*mean.shape, *mean.shape, 1])
+        shift = first / total
+        return origin + shift, second / total - shift**2, total
+
+    def _affine(self, x: tf.Tensor, scale: Any, offset: Any, mean: Any, variance: Any) -> tf.Tensor:
+        """Normalises by given moments, in one pass."""
+        return tf.compat.v1.nn.fused_batch_norm(
+            x, scale, offset, mean, variance, epsilon=self.epsilon, is_training=False
+        )[0]
+
+
+class Dropout(keras.layers.Layer):
+    """Zeroes each value with probability `rate` in training and scales the others up by 1 / (1 - rate).
+
+    The mask is a function of the place in training (`stepping.at`) alone: it differs between steps, examples and layers,
+    does not depend on the number of replicas, and a resumed job repeats it.
+    """
+
+    def __init__(self, rate: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not 0 <= rate < 1:
+            raise ValueError(f"dropout rate {rate} is not in [0, 1)")
+        self.rate = rate
+
+    def compute_output_spec(self, inputs: keras.KerasTensor, training: bool | None = None) -> keras.KerasTensor:
+        """The shape of the inputs, in the layer's compute dtype."""
+        return keras.KerasTensor(inputs.shape, self.compute_dtype)
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Drops values of [examples, ...]."""
+        if not training or not self.rate:
+            return inputs
+        kept = step_context.uniform(tf.shape(inputs)) >= self.rate
+        return tf.where(kept, inputs / (1 - self.rate), tf.zeros([], inputs.dtype))

@@ -1,0 +1,84 @@
+"""From the options to what learns: optimizer, learning-rate schedule, decayed weights. The model states the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from trainer.base.errors import UserError
+from trainer.nn import models, schedules
+from trainer.nn.optimizers import Adam
+from trainer.options import Options
+
+_MOMENTUM = 0.9
+
+
+def optimizer(
+    opts: Options, *, examples: int, examples_per_step: int, horizon_steps: int
+) -> keras.optimizers.Optimizer:
+    """The optimizer, with its learning rate as a function of the step.
+
+    Args:
+      opts: Of the job.
+      examples: In the training split: an epoch.
+      examples_per_step: Seen by the optimizer at each of its updates.
+      horizon_steps: Where a falling schedule reaches 0.
+
+    Raises:
+      UserError: If an option is given that means nothing to what the model or another option has chosen.
+    """
+    rate = _schedule(opts, examples, examples_per_step, horizon_steps)
+    if (opts.optimizer or models.default(opts, "OPTIMIZER")) == "adam":
+        if opts.momentum is not None:
+            raise UserError("--momentum is for --optimizer sgd, and this job's is adam; leave it out")
+        return Adam(rate)
+    return keras.optimizers.SGD(rate, momentum=_MOMENTUM if opts.momentum is None else opts.momentum)
+
+
+def falls(opts: Options) -> bool:
+    """Whether the learning rate ends at 0, at the horizon."""
+    return _schedule_name(opts) in ("linear", "cosine")
+
+
+def _schedule_name(opts: Options) -> str:
+    return opts.schedule or models.default(opts, "SCHEDULE")
+
+
+def _schedule(
+    opts: Options, examples: int, examples_per_step: int, horizon_steps: int
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    rate = opts.learning_rate or models.default(opts, "LEARNING_RATE")
+    name = _schedule_name(opts)
+    if opts.horizon_steps is not None and not falls(opts):
+        raise UserError(f"--horizon-steps is for --schedule linear or cosine, and this job's is {name}; leave it out")
+    if opts.factors is not None and name != "piecewise":
+        raise UserError(f"--boundaries-epochs is for --schedule piecewise, and this job's is {name}; leave it out")
+    if name == "piecewise":
+        return schedules.PiecewiseEpochs(
+            rate,
+            boundaries_epochs=opts.boundaries_epochs or models.default(opts, "BOUNDARIES_EPOCHS"),
+            factors=opts.factors or models.default(opts, "FACTORS"),
+            examples_per_epoch=examples,
+            examples_per_step=examples_per_step,
+            warmup_steps=opts.warmup_steps,
+        )
+    if name == "constant":
+        return schedules.Constant(rate, warmup_steps=opts.warmup_steps)
+    falling = schedules.Linear if name == "linear" else schedules.Cosine
+    return falling(rate, horizon_steps=horizon_steps, warmup_steps=opts.warmup_steps)
+
+
+def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
+    """Weight decay, and the weights that decay."""
+    rate = models.default(opts, "WEIGHT_DECAY") if opts.weight_decay is None else opts.weight_decay
+    kernels = opts.weight_decay_on == "kernels"
+    return rate, [w for w in model.trainable_variables if not kernels or w.name == "kernel"]
+
+
+def loss_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Summed cross-entropy and number of examples classified right, of logits [N, classes] and int64 labels [N]."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    hits = tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32)
+    return tf.reduce_sum(losses), tf.reduce_sum(hits)

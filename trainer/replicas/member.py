@@ -1,0 +1,99 @@
+"""Who am I: the role of this replica, from the environment alone. Imports no TensorFlow.
+
+Three launchers, one answer:
+  * our own, AI Platform and TFJob: `TF_CONFIG` (the chief may be called `master`, the cluster may hold an evaluator);
+  * Vertex AI with several replicas: `CLUSTER_SPEC` of numbered pools, with our `TRAINER_POOL_ROLES` naming them in
+    order; Vertex's own TF_CONFIG takes pool 2 for parameter servers whatever the job meant, so it is the second choice;
+  * a single replica: neither; it is the chief of a cluster of one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainer.base.errors import UserError
+
+ROLES = ("chief", "worker", "ps", "evaluator")
+POOL_ROLES = "TRAINER_POOL_ROLES"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Member:
+    """This replica and the others.
+
+    Attributes:
+      role: `chief`, `worker`, `ps` or `evaluator`.
+      index: Among the replicas of its role, from 0.
+      addresses: `host:port` of the training cluster by role. Evaluators never stand in it: TensorFlow's parameter-server
+        strategy waits for ever for one that does (tensorflow#46169). Empty for a single replica.
+    """
+
+    role: str
+    index: int
+    addresses: Mapping[str, tuple[str, ...]]
+
+    @property
+    def name(self) -> str:
+        """`worker-1`, as files are named."""
+        return f"{self.role}-{self.index}"
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this replica saves, exports and decides: the chief, or worker 0 where there is no chief."""
+        return self.role == "chief" or (self.role == "worker" and self.index == 0 and "chief" not in self.addresses)
+
+    @property
+    def default_strategy(self) -> str:
+        """What the cluster's shape asks for when no strategy is named."""
+        if self.addresses.get("ps"):
+            return "parameter_server"
+        return "multi_worker_mirrored" if sum(map(len, self.addresses.values())) > 1 else "one_device"
+
+
+def from_environment(environ: Mapping[str, str]) -> Member:
+    """The member that `environ` describes.
+
+    Raises:
+      UserError: If a variable is set and cannot be understood.
+    """
+    if environ.get("CLUSTER_SPEC") and environ.get(POOL_ROLES):
+        return _from_pools(_object("CLUSTER_SPEC", environ["CLUSTER_SPEC"]), environ[POOL_ROLES].split(","))
+    config = _object("TF_CONFIG", environ.get("TF_CONFIG") or "{}")
+    cluster, task = config.get("cluster") or {}, config.get("task") or {}
+    return _member("TF_CONFIG", cluster, task.get("type", "chief"), task.get("index", 0))
+
+
+def _from_pools(spec: Mapping[str, Any], roles: Sequence[str]) -> Member:
+    names = {f"workerpool{i}": role for i, role in enumerate(roles)}
+    try:
+        cluster = {names[pool]: hosts for pool, hosts in spec["cluster"].items()}
+        return _member("CLUSTER_SPEC", cluster, names[spec["task"]["type"]], spec["task"]["index"])
+    except KeyError as error:
+        raise UserError(
+            f"CLUSTER_SPEC: {error} is missing or not among the pools {', '.join(names)} of {POOL_ROLES}"
+        ) from None
+
+
+def _object(variable: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{variable} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{variable} is not a JSON object: {text[:80]}")
+    return value
+
+
+def _member(variable: str, cluster: Mapping[str, Sequence[str]], role: str, index: int | str) -> Member:
+    cluster = {"chief" if key == "master" else key: tuple(hosts) for key, hosts in cluster.items()}
+    role, index = "chief" if role == "master" else role, int(index)
+    if role not in ROLES:
+        raise UserError(f"{variable}: task type {role!r} is none of {', '.join(ROLES)}")
+    addresses = {key: cluster[key] for key in ROLES if key != "evaluator" and cluster.get(key)}
+    if addresses and role != "evaluator" and index >= len(addresses.get(role, ())):
+        raise UserError(f"{variable}: task {role}/{index} is not in the cluster {addresses}")
+    # A cluster of one needs no addresses: it trains without a server.
+    return Member(role=role, index=index, addresses=addresses if sum(map(len, addresses.values())) > 1 else {})

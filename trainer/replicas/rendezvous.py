@@ -1,0 +1,194 @@
+"""How replicas come together and part.
+
+`meet` waits until every replica is there, and names those that are not, and one that belongs to another job.
+
+TensorFlow's multi-worker runtime waits for ever for a missing replica, and while it does no Python code runs. So the
+replicas meet before it starts, over plain sockets at the leader's address, which TensorFlow takes over afterwards.
+
+`part` lets them leave. A collective operation is no barrier: it returns on one replica while another still fetches the
+last piece from it, and if that one is gone then, the other fails after all the work is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Callable
+
+from trainer.replicas.member import Member
+
+_RETRY_S = 0.2
+_POLL_S = 0.05
+_SAY_S = 5.0
+_OTHERS_LEAVE_S = 5.0
+_LEADER_LIVES_S = 1.0
+_HTTP2_SETTINGS = b"\0\0"  # how a gRPC server begins: with the length of its settings, far below 64 KiB
+
+
+class Missing(TimeoutError):
+    """Some replicas did not come in time; the message names them."""
+
+
+class Foreign(ConnectionError):
+    """The leader's address is in use by something else; the message names what is known of it."""
+
+
+class Lost(ConnectionError):
+    """Another replica has ended before its work was done; the message names it."""
+
+
+def meet(me: Member, *, job: str, timeout_s: float) -> None:
+    """Returns when all members of the cluster have called it.
+
+    Args:
+      me: This replica.
+      job: What tells this job from others, the same for all its replicas: ports are used again.
+      timeout_s: To wait for the others.
+
+    Raises:
+      Missing: Naming those that have not after `timeout_s`.
+      Foreign: If the leader's address is in use by another job, which is named, or by another program.
+    """
+    members = [(role, index) for role, hosts in me.addresses.items() for index in range(len(hosts))]
+    if len(members) < 2:
+        return
+    role = "chief" if "chief" in me.addresses else "worker"
+    host, port = me.addresses[role][0].rsplit(":", 1)
+    deadline = time.monotonic() + timeout_s
+    if (me.role, me.index) == (role, 0):
+        _lead(job, int(port), {f"{r}-{i}" for r, i in members} - {me.name}, deadline, timeout_s)
+    else:
+        _follow(job, me, f"{role}-0", (host, int(port)), deadline, timeout_s)
+
+
+def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: float) -> None:
+    """Collects a line with job and name from everyone, then answers all with the job: that they may go on.
+
+    A replica of another job gets the same answer, at once.
+    """
+    answer = f"{json.dumps(job)}\n".encode()
+    with contextlib.ExitStack() as stack:
+        try:
+            listener = stack.enter_context(socket.create_server(("", port), backlog=len(expected)))
+        except OSError as error:
+            raise Foreign(f"the leader cannot listen at port {port}, its own: {error.strerror}") from None
+        listener.settimeout(_RETRY_S)
+        connections: dict[str, socket.socket] = {}
+        while missing := expected - connections.keys():
+            _check(deadline, f"after {timeout_s:.0f} s these replicas are missing: {', '.join(sorted(missing))}")
+            with contextlib.suppress(OSError):  # nobody came, or came and went: it will come again
+                connection = stack.enter_context(listener.accept()[0])
+                connection.settimeout(_SAY_S)
+                theirs, name = _heard(connection)
+                if theirs == job and name in expected:
+                    connections[name] = connection
+                elif theirs not in (job, None):
+                    print(f"{name} of another job, {theirs}, came to port {port}, and was sent away", flush=True)
+                    connection.sendall(answer)
+        for connection in connections.values():
+            with contextlib.suppress(OSError):
+                connection.sendall(answer)
+        for connection in connections.values():
+            with contextlib.suppress(OSError):
+                connection.recv(1)  # they close first, so that the port is free at once
+
+
+def _heard(connection: socket.socket) -> tuple[str | None, str]:
+    """Job and name that the other end tells, or None and nothing if it is no replica."""
+    with connection.makefile("r", encoding="utf-8", errors="replace") as lines:
+        try:
+            job, name = json.loads(lines.readline())
+            return str(job), str(name)
+        except (ValueError, TypeError):
+            return None, ""
+
+
+def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadline: float, timeout_s: float) -> None:
+    """Says job and name to the leader until told to go on; a leader that is not up yet is tried again."""
+    go_on, answer = f"{json.dumps(job)}\n".encode(), b""
+    told = f"does not answer at {address[0]}:{address[1]}"
+    while not answer.endswith(b"\n"):
+        _check(deadline, f"after {timeout_s:.0f} s {leader} {told}")
+        with contextlib.suppress(OSError), socket.create_connection(address, timeout=_SAY_S) as connection:
+            told, answer = "still waits for others", b""
+            connection.sendall(f"{json.dumps([job, me.name])}\n".encode())
+            connection.settimeout(_RETRY_S)
+            while not answer.endswith(b"\n") and time.monotonic() < deadline:
+                with contextlib.suppress(TimeoutError):
+                    if not (more := connection.recv(4096)):
+                        break
+                    answer += more
+                    if answer.startswith(_HTTP2_SETTINGS):
+                        return  # The others have met: this one was started again, and TensorFlow answers already.
+        if not answer.endswith(b"\n"):
+            time.sleep(_RETRY_S)
+    if answer != go_on:
+        theirs = answer.decode(errors="replace").strip()
+        raise Foreign(
+            f"at {address[0]}:{address[1]}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
+            f"{theirs}; give every job ports of its own"
+        )
+
+
+def _check(deadline: float, message: str) -> None:
+    if time.monotonic() > deadline:
+        raise Missing(message)
+
+
+def part(me: Member, *, completed: Callable[[], bool], timeout_s: float) -> None:
+    """Returns when this replica may end without hurting another.
+
+    The leader, which the others depend on most, goes last; the others go when it has written its results.
+
+    Args:
+      me: This replica.
+      completed: Whether the leader's results are there.
+      timeout_s: That the others wait for them.
+
+    Raises:
+      Lost: If the leader ends without, or takes longer.
+    """
+    others = _others(me)
+    deadline = time.monotonic() + (_OTHERS_LEAVE_S if me.is_chief else timeout_s)
+    if me.is_chief:
+        while any(map(listens, others.values())) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return
+    leader, address = next(iter(others.items()), ("", ""))
+    look_at = time.monotonic()
+    while others and not completed():
+        if (now := time.monotonic()) >= look_at:
+            look_at = now + _LEADER_LIVES_S
+            if not listens(address) and not completed():
+                raise Lost(f"{leader} has ended before its results were written")
+        if now > deadline:
+            raise Lost(f"{leader} has not written its results within {timeout_s:.0f} s")
+        time.sleep(_POLL_S)
+
+
+def gone(me: Member, *, within_s: float = 0.0) -> list[str]:
+    """The other replicas that do not answer, as soon as there is one: a process that dies may close its port last."""
+    deadline = time.monotonic() + within_s
+    while True:
+        names = [name for name, address in _others(me).items() if not listens(address)]
+        if names or time.monotonic() >= deadline:
+            return names
+        time.sleep(_POLL_S)
+
+
+def _others(me: Member) -> dict[str, str]:
+    """Addresses by name; the leader, the chief or else worker 0, comes first."""
+    everyone = {f"{role}-{i}": a for role, hosts in me.addresses.items() for i, a in enumerate(hosts)}
+    return {name: address for name, address in everyone.items() if name != me.name}
+
+
+def listens(address: str) -> bool:
+    """Whether a server answers at `host:port`: a replica's ends with its process."""
+    host, port = address.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""SIGTERM as a flag that the step loop looks at.
+
+TensorFlow's multi-worker runtime installs its own SIGTERM handler, and a parameter server sits in C++ where Python's
+handlers never run. So the signal is blocked in every thread before TensorFlow starts any, and one thread waits for it.
+
+    stop = Stop.install()     # before TensorFlow is imported
+    import tensorflow
+    ... if stop.requested: save and leave with EXIT_CODE
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+from etils import epath
+
+from trainer.base.files import write_text
+
+EXIT_CODE = 143  # 128 + SIGTERM: saved and yielding
+
+
+class Stop:
+    """Whether this process was told to stop."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._then: Callable[[], None] | None = None
+
+    @classmethod
+    def install(cls) -> Stop:
+        """Blocks SIGTERM in this thread and all that it will start, and awaits it in a daemon thread."""
+        stop = cls()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=stop._wait, name="sigterm", daemon=True).start()
+        return stop
+
+    @property
+    def requested(self) -> bool:
+        """True once the signal has come."""
+        return self._event.is_set()
+
+    def call(self, then: Callable[[], None]) -> None:
+        """Runs `then` in the waiting thread when the signal comes, or now if it has: for a main thread stuck in C++."""
+        self._then = then
+        if self.requested:
+            then()
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Inside there is nothing to save, and the signal ends the process whatever it is doing."""
+        before = self._then
+        self.call(lambda: os._exit(EXIT_CODE))
+        try:
+            yield
+        finally:
+            self._then = before
+
+    def _wait(self) -> None:
+        signal.sigwait({signal.SIGTERM})
+        self._event.set()
+        if self._then:
+            self._then()
+
+
+class StopMark:
+    """The file `STOP` in a job directory, by which a replica that was told to stop asks the chief to save."""
+
+    def __init__(self, job_dir: str) -> None:
+        self._path = epath.Path(job_dir) / "STOP"
+
+    def set(self, who: str) -> None:
+        """Asks."""
+        with contextlib.suppress(OSError):  # a full disk: it leaves without being heard
+            write_text(self._path, who)
+
+    def is_set(self) -> bool:
+        """Whether somebody asks."""
+        return self._path.exists()
+
+    def clear(self) -> None:
+        """Answers: what was asked for is done, or nobody asks any more."""
+        self._path.unlink(missing_ok=True)
