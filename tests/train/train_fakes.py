@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -43,9 +44,11 @@ exec(eval(sys.argv[1]).get(f"{task['type']}/{task['index']}", "time.sleep(60)"))
 LAUNCH = """
 import pickle, sys
 from components.train.supervision.supervisor import run
-from components.train.console.view import Plain
+from components.train.console.view import view_for
 plan, patience = pickle.load(open(sys.argv[1], "rb"))
-sys.exit(run(plan, Plain(1), patience))
+with view_for(sys.argv[2]) as view:
+    code = run(plan, view, patience)
+sys.exit(code)
 """
 ONE = Cluster(strategy="one_device", chief=Pool())
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
@@ -76,24 +79,31 @@ class Bench:
     def run(self, plan: Plan, patience: Patience = QUICK) -> tuple[int, list[str]]:
         """Exit code and merged lines of a job run in this process."""
         with open(self.path / "merged", "w+b") as merged:
-            code = run(plan, Plain(merged.fileno()), patience)
+            with contextlib.closing(Plain(merged.fileno())) as view:
+                code = run(plan, view, patience)
             merged.seek(0)
             return code, merged.read().decode().splitlines()
 
     def start(self, plan: Plan, patience: Patience = QUICK, **env: str) -> subprocess.Popen:
         """A launcher in a process of its own, once all its replicas run."""
+        launcher = self.launch(plan, patience, **env)
+        wait_until(lambda: len(self.processes()) >= len(plan.replicas))
+        return launcher
+
+    def launch(
+        self, plan: Plan, patience: Patience = QUICK, view: str = "plain", stdout: int = subprocess.PIPE, **env: str
+    ) -> subprocess.Popen:
+        """A launcher in a process of its own."""
         job = self.path / "job.pickle"
         job.write_bytes(pickle.dumps((plan, patience)))
-        launcher = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, str(job)],
-            stdout=subprocess.PIPE,
+        return subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, str(job), view],
+            stdout=stdout,
             text=True,
             env={**os.environ, "TMPDIR": str(self.path), **env},
             # Tests that run in a shell's background were started to ignore Ctrl-C, and what they start would be too.
             preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler),
         )
-        wait_until(lambda: len(self.processes()) >= len(plan.replicas))
-        return launcher
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         """What the newest launcher wrote down, of these kinds."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from components.train.supervision.launcher_log import Event, in_words
+from components.train.supervision.outlet import Outlet
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -53,11 +53,15 @@ class Plain:
     """Each line of each replica after its name, `worker/1 | `; the launcher's own among them."""
 
     def __init__(self, output: int):
-        self._output: int | None = output
+        self._outlet = Outlet(output, self._missing)
+
+    def close(self) -> None:
+        """Waits for whoever reads, for some seconds."""
+        self._outlet.close()
 
     def lines(self, name: str, lines: Sequence[str]) -> None:
         """What a replica has written."""
-        self._write("".join(f"{name} | {line}\n" for line in lines))
+        self._outlet.write("".join(f"{name} | {line}\n" for line in lines))
 
     def event(self, event: Event) -> None:
         """What happened to the job."""
@@ -66,44 +70,46 @@ class Plain:
     def rows(self, rows: Sequence[Row]) -> None:
         """How the replicas are now."""
 
-    def _write(self, text: str) -> None:
-        data = memoryview(text.encode("utf-8", "replace"))
-        try:
-            while data and self._output is not None:
-                data = data[os.write(self._output, data) :]
-        except OSError:
-            self._output = None  # Nobody listens any more; the job and its log files go on.
+    def _missing(self, lines: int) -> str:
+        return f"{_ME} | {lines:,} lines are not shown, which nobody read in time; the log files have them\n"
 
 
 class Json(Plain):
-    """One JSON object a line: the events of `record`, and `{"event": "log", "replica": ..., "line": ...}`."""
+    """One JSON object a line: the events of `record`, and two of its own.
+
+    `{"event": "log", "replica": ..., "line": ...}`, and `{"event": "missing", "lines": ...}` for lines that are left out.
+    """
 
     def lines(self, name: str, lines: Sequence[str]) -> None:
         """What a replica has written."""
-        self._write("".join(json.dumps({"event": "log", "replica": name, "line": line}) + "\n" for line in lines))
+        self._outlet.write(
+            "".join(json.dumps({"event": "log", "replica": name, "line": line}) + "\n" for line in lines)
+        )
 
     def event(self, event: Event) -> None:
         """What happened to the job."""
-        self._write(json.dumps(event) + "\n")
+        self._outlet.write(json.dumps(event) + "\n")
+
+    def _missing(self, lines: int) -> str:
+        return json.dumps({"event": "missing", "lines": lines}) + "\n"
 
 
-class Live:
+class Live(Plain):
     """On a terminal: the lines scroll by above a table with a row for each replica."""
 
-    def __init__(self) -> None:
+    def __init__(self, output: int):
+        """Begins to draw."""
         from rich import console, live
 
-        self._console = console.Console()
-        # It draws when it is told to, not in a thread: replicas want a launcher of one thread to be forked from.
-        self._live = live.Live(console=self._console, auto_refresh=False)
-
-    def start(self) -> None:
-        """Begins to draw."""
+        super().__init__(output)
+        self._console = console.Console(file=self._outlet)
+        self._live = live.Live(console=self._console, auto_refresh=False)  # It draws when it is told to.
         self._live.start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Leaves the last table on the screen."""
         self._live.stop()
+        super().close()
 
     def lines(self, name: str, lines: Sequence[str]) -> None:
         """What a replica has written."""
@@ -112,10 +118,6 @@ class Live:
         shown = [Text(f"{name} | ", style="cyan").append(Text.from_ansi(line)) for line in lines]
         if shown:
             self._console.print(Text("\n").join(shown), soft_wrap=True)  # At once: each print draws the table again.
-
-    def event(self, event: Event) -> None:
-        """What happened to the job."""
-        self.lines(_ME, in_words(event))
 
     def rows(self, rows: Sequence[Row]) -> None:
         """How the replicas are now."""
@@ -142,15 +144,8 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 @contextlib.contextmanager
-def view_for(form: str | None) -> Iterator[Plain | Live]:
+def view_for(form: str | None) -> Iterator[Plain]:
     """The view of one of `FORMATS`; by default live on a terminal and plain elsewhere."""
     form = form or ("live" if sys.stdout.isatty() else "plain")
-    if form != "live":
-        yield (Json if form == "json" else Plain)(_STDOUT)
-        return
-    view = Live()
-    view.start()
-    try:
+    with contextlib.closing({"plain": Plain, "json": Json, "live": Live}[form](_STDOUT)) as view:
         yield view
-    finally:
-        view.stop()

@@ -9,13 +9,13 @@ import socket
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from components.train.console.view import Live, Plain
+from components.train.console.view import Plain
 from components.train.supervision.reaper import MARK
 from components.train.supervision.signals import STOPPING
 from trainer.base.errors import UserError
 
 
-def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket, view: Plain | Live) -> int | None:
+def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket, view: Plain) -> int | None:
     """Runs one after another and shows the lines that they write to standard error.
 
     Args:
@@ -42,7 +42,7 @@ def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket
     return None
 
 
-def _watch(process: subprocess.Popen[bytes], signals: socket.socket, view: Plain | Live) -> tuple[int | None, str]:
+def _watch(process: subprocess.Popen[bytes], signals: socket.socket, view: Plain) -> tuple[int | None, str]:
     """Returns at its end, with its last line, or at a signal, having killed it."""
     rest, last = b"", ""
     while True:

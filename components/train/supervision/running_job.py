@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from components.train.backends.plan import Plan, Replica
-from components.train.console.view import Live, Plain, Row
+from components.train.console.view import Plain, Row
 from components.train.supervision.blame import Blame
 from components.train.supervision.forks import Forks
 from components.train.supervision.launcher_log import Record
@@ -38,9 +38,7 @@ _POLL_S = 0.05  # Where the system cannot tell of a process's end.
 class Job:
     """The replicas of one job, and what has happened so far."""
 
-    def __init__(
-        self, plan: Plan, patience: Patience, view: Plain | Live, record: Record, selector: selectors.BaseSelector
-    ):
+    def __init__(self, plan: Plan, patience: Patience, view: Plain, record: Record, selector: selectors.BaseSelector):
         self._plan, self._patience, self._view, self._record = plan, patience, view, record
         # Callbacks by file descriptor. epoll reports ends of processes in the order in which they came, however late
         # it is asked: the order of blame is the order of death.

@@ -18,7 +18,7 @@ import selectors
 import signal
 
 from components.train.backends.plan import Plan
-from components.train.console.view import Live, Plain
+from components.train.console.view import Plain
 from components.train.supervision.job_lock import locked
 from components.train.supervision.launcher_log import Record
 from components.train.supervision.preparation import prepare
@@ -30,7 +30,7 @@ from trainer.base import lifeline
 from trainer.base.errors import UserError
 
 
-def run(plan: Plan, view: Plain | Live, patience: Patience | None = None) -> int:
+def run(plan: Plan, view: Plain, patience: Patience | None = None) -> int:
     """Runs the job to its end; to be called from the main thread.
 
     Args:
@@ -64,7 +64,7 @@ def run(plan: Plan, view: Plain | Live, patience: Patience | None = None) -> int
         try:
             job.start(guard, signals)
             if owner:
-                # After the replicas, which want a launcher of one thread to be forked from. The guard does the rest.
+                # The guard does the rest.
                 lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
             return job.supervise()
         except UserError as error:

@@ -32,7 +32,8 @@ def test_table_has_a_row_for_each_replica_with_what_is_known():
 
 def test_json_is_one_object_a_line_with_events_and_replicas_lines(bench: Bench):
     with open(bench.path / "out", "w+b") as out:
-        code = run(bench.plan(ONE, chief_0="print('{\"a\": \\'b\\'}'); sys.exit(3)"), Json(out.fileno()), QUICK)
+        with contextlib.closing(Json(out.fileno())) as view:
+            code = run(bench.plan(ONE, chief_0="print('{\"a\": \\'b\\'}'); sys.exit(3)"), view, QUICK)
         out.seek(0)
         objects = [json.loads(line) for line in out]
     assert code == 3
@@ -47,13 +48,9 @@ def test_live_view_draws_the_replicas_on_a_terminal_and_lets_lines_scroll_by(
     terminal, inner = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    with os.fdopen(inner, "w") as file:
-        monkeypatch.setattr("sys.stdout", file)
-        view = Live()
-        view.start()
+    with os.fdopen(inner, "w") as file, contextlib.closing(Live(file.fileno())) as view:
         script = "print('[bold]hello[/] \\033[31mred\\033[0m', flush=True); tell('training', 7); time.sleep(0.2)"
         code = run(bench.plan(ONE, chief_0=script), view, QUICK)
-        view.stop()
     shown = b""
     with contextlib.suppress(OSError):  # the terminal's end
         while part := os.read(terminal, 65_536):
