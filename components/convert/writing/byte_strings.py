@@ -7,9 +7,12 @@ names[np.array([2, 0])].tolist()      # [b"Mobile", b"Cash"]
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
+
+_BYTES_AT_ONCE = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,9 +45,19 @@ class Strings:
     def __getitem__(self, rows: np.ndarray) -> Strings:
         """The values at the given rows."""
         lengths = self.lengths[rows]
-        starts = self.ends[rows] - lengths
-        positions = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
-        return Strings(data=self.data[positions], lengths=lengths)
+        starts, ends = self.ends[rows] - lengths, np.cumsum(lengths)
+        data = np.empty(lengths.sum(), np.uint8)
+        # Where each byte comes from takes many times the room of the bytes, so it is worked out for some at a time.
+        cuts = np.searchsorted(ends, np.arange(_BYTES_AT_ONCE, len(data), _BYTES_AT_ONCE))
+        cuts = np.unique(np.concatenate([[0], cuts, cuts + 1, [len(lengths)]]))  # a value across a cut stands alone
+        for first, last in itertools.pairwise(cuts.tolist()):
+            part, to = lengths[first:last], data[ends[first] - lengths[first] : ends[last - 1]]
+            if last == first + 1:
+                to[:] = self.data[starts[first] : starts[first] + len(to)]
+            else:
+                before = np.cumsum(part) - part
+                to[:] = self.data[np.repeat(starts[first:last] - before, part) + np.arange(len(to))]
+        return Strings(data=data, lengths=lengths, ends=ends)
 
     def tolist(self) -> list[bytes]:
         """The values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pathlib
 import resource
 import shutil
@@ -81,3 +82,19 @@ def test_a_table_larger_than_memory(tmp_path):
     run(450, "--dataset", "taxi", "--source", tmp_path / "trips.csv", "--output", tmp_path / "out", "--memory-gb", 0.2)
     manifest = Manifest.load(tmp_path / "out")
     assert sum(split.examples for split in manifest.splits.values()) == 15_002 * copies
+
+
+@pytest.mark.parametrize("words", [1, 300])
+def test_a_table_of_texts_takes_a_few_times_its_size(tmp_path, words):
+    rows = 20 * MB // (5 * words + 5)
+    lines = (f"{'kind ' * (words - 1)}{i % 4096:07d},{i % 2}\n" for i in range(rows))
+    (tmp_path / "rows.csv").write_text("text,class\n" + "".join(lines))
+    (tmp_path / "schema.yaml").write_text(
+        "{name: t, origin: t, columns: {text: {type: string}, class: {type: int}}, "
+        "label: {column: class, classes: [a, b]}, deep: [{column: text, vocabulary: 100}]}"
+    )
+    flags = ("--dataset", "csv", "--source", tmp_path / "rows.csv", "--schema", tmp_path / "schema.yaml")
+    command = [sys.executable, "-m", "components.convert", *map(str, flags), "--output", str(tmp_path / "out")]
+    process = subprocess.Popen(command, cwd=ROOT)
+    _, status, used = os.wait4(process.pid, 0)
+    assert status == 0 and used.ru_maxrss * 1024 < 280 * MB  # 80 MB are for the interpreter and its libraries
