@@ -107,7 +107,8 @@ def _circles(files: Mapping[str, pathlib.Path], edges: Arrows) -> Iterator[str]:
 
 def folders(files: Mapping[str, pathlib.Path]) -> list[str]:
     """The dotted names of all folders, and "" for the whole."""
-    return sorted({name.rpartition(".")[0] for name in files})
+    parts = [name.split(".") for name in files]
+    return sorted({".".join(path[:depth]) for path in parts for depth in range(len(path))})
 
 
 def _crowded(files: Mapping[str, pathlib.Path], root: pathlib.Path) -> Iterator[str]:
