@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 
-from components.convert import machine
 from components.convert.options import Options
 from components.convert.plan import Plan, Planned, Written
 from components.convert.report import drift
@@ -22,7 +21,7 @@ from components.convert.writing import output, workers
 from components.convert.writing.column_store import Store
 from components.convert.writing.progress import track
 from trainer.base.errors import UserError
-from trainer.base.machine import usable_cores
+from trainer.base.machine import memory_bytes, usable_cores
 from trainer.base.manifest import Manifest
 
 _PROCESS_BYTES = 1 << 26  # to write, that make up for the start of a process
@@ -69,7 +68,7 @@ def read(options: Options) -> Plan:
       UserError: If the source is not what it should be, or the output does not fit on its disk.
     """
     reader, directory = find_reader(options.dataset, **options.reading), pathlib.Path(options.output)
-    budget = options.memory_gb * 1e9 if options.memory_gb else _MEMORY_SHARE * machine.memory_bytes()
+    budget = options.memory_gb * 1e9 if options.memory_gb else _MEMORY_SHARE * memory_bytes()
     plan = Plan(reader.read(options.source, Store(budget_bytes=budget, directory=directory)), options)
     if plan.least_bytes > (free := shutil.disk_usage(directory).free):
         raise UserError(f"--output {directory}: needs {plan.least_bytes:,} bytes, and its disk has {free:,} free")

@@ -1,11 +1,20 @@
-"""What of this machine a process may use: its cores, and the control groups that a container puts it in (Linux)."""
+"""What of this machine a process may use: cores and memory, as far as control groups and limits leave them (Linux)."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import pathlib
+import resource
 from collections.abc import Iterator
+
+import psutil
+
+# Of both versions of control groups: files of the limit, of what is used, and what of that the system gives back when asked.
+_MEMORY = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
 def control_groups(controller: str, root: str = "/") -> Iterator[pathlib.Path]:
@@ -38,3 +47,36 @@ def usable_cores(root: str = "/") -> int:
                 quota, period = map(int, " ".join((group / name).read_text() for name in names).split())
                 limits += [-(-quota // period)] if quota > 0 else []
     return min(limits)
+
+
+def memory_bytes(root: str = "/") -> int:
+    """Physical memory, or less if a control group or a limit of the process says so.
+
+    Args:
+      root: Of the file system.
+    """
+    limits = [psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits(root))]
+    soft = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+    return min(limits + [limit for limit in soft if limit != resource.RLIM_INFINITY])
+
+
+def available_bytes(root: str = "/") -> int:
+    """Bytes that can be taken without swapping or being killed.
+
+    Args:
+      root: Of the file system.
+    """
+    left = [psutil.virtual_memory().available, *(limit - used for limit, used in _memory_limits(root))]
+    return max(0, min(left))
+
+
+def _memory_limits(root: str) -> Iterator[tuple[int, int]]:
+    """Limit, and bytes that are used and not given back, of each control group that limits memory."""
+    for group in control_groups("memory", root):
+        for limit, used, spare in _MEMORY:
+            with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+                bound = int((group / limit).read_text())
+                stat = group / "memory.stat"
+                fields = dict(line.split() for line in stat.read_text().splitlines()) if stat.exists() else {}
+                held = int((group / used).read_text()) if (group / used).exists() else 0
+                yield bound, held - int(fields.get(spare, 0))

@@ -2,10 +2,17 @@ from __future__ import annotations
 
 import os
 import pathlib
+import resource
+import subprocess
+import sys
 
+import psutil
 import pytest
 
-from trainer.base.machine import control_groups, usable_cores
+from trainer.base.machine import available_bytes, control_groups, memory_bytes, usable_cores
+
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+V2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def groups(root: pathlib.Path, membership: str, files: dict[str, str]) -> str:
@@ -40,3 +47,51 @@ def test_groups_are_those_of_the_process_up_to_the_topmost_and_no_others(tmp_pat
 def test_a_system_without_control_groups_has_all_cores(tmp_path):
     assert not list(control_groups("cpu", str(tmp_path)))
     assert usable_cores(str(tmp_path)) >= 1
+
+
+def test_there_is_memory():
+    assert 10**8 < available_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 10**8 < memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce it")
+def test_a_limit_of_the_process_counts():
+    run = subprocess.run(
+        [sys.executable, "-c", "from trainer.base.machine import memory_bytes; print(memory_bytes())"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (4 * 10**8, 4 * 10**8)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(run.stdout) == 4 * 10**8
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "expected"),
+    [
+        ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": "300000000", "memory.max": "400000000"}, 300_000_000),
+        (
+            "7:memory:/x\n0::/",
+            {"memory/memory.limit_in_bytes": str(2**63 - 1), "memory/x/memory.limit_in_bytes": "200000000"},
+            200_000_000,
+        ),
+    ],
+    ids=["v2", "v1"],
+)
+def test_the_least_limit_of_a_group_and_those_above_it_counts(tmp_path, membership, files, expected):
+    assert memory_bytes(groups(tmp_path, membership, files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "mount", "names"), [("0::/a/b", "", V2), ("4:cpu,memory:/a/b", "memory/", V1)], ids=["v2", "v1"]
+)
+def test_memory_is_what_the_tightest_group_leaves(tmp_path, line, mount, names):
+    def group(path: str, limit: str, used: int, inactive: int) -> int:
+        texts = zip((*names[:2], "memory.stat"), (limit, str(used), f"anon 7\n{names[2]} {inactive}"), strict=True)
+        files = {f"{mount}{path}{name}": text for name, text in texts}
+        return available_bytes(groups(tmp_path, f"9:pids:/x\n{line}", files))
+
+    assert group("a/b/", str(2**62), 0, 0) == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+    assert group("a/", "5000", 3000, 500) == 2500
+    assert group("", "1000", 900, 0) == 100
+    assert group("a/b/", "50" if "limit" in names[0] else "max", 40, 0) == (10 if "limit" in names[0] else 100)

@@ -17,9 +17,9 @@ from __future__ import annotations
 import dataclasses
 
 from trainer.base.errors import UserError
+from trainer.base.machine import available_bytes
 from trainer.base.manifest import Manifest
 from trainer.data.reader import cache
-from trainer.data.reader.memory import available_bytes
 from trainer.data.reader.shards import is_remote
 
 BUDGET_SHARE = 0.5  # of the memory that is available, for all training replicas of a machine together

@@ -4,14 +4,13 @@ import concurrent.futures
 import pathlib
 import shutil
 
-import psutil
 import pytest
 from numbered import dataset, picture
 
 from trainer.base.errors import UserError
+from trainer.base.machine import available_bytes
 from trainer.base.manifest import Manifest
 from trainer.data.reader import cache
-from trainer.data.reader.memory import available_bytes
 from trainer.data.reader.modes import budget, choose
 
 
@@ -77,38 +76,6 @@ def test_parameter_servers_are_told_what_cannot_be(numbered, tmp_path):
 def test_the_budget_is_what_is_asked_for_or_a_part_of_half_the_memory():
     assert budget(1.5, 4) == 1.5e9
     assert budget(None, 4) == pytest.approx(available_bytes() / 8, rel=0.2)
-
-
-@pytest.mark.parametrize(
-    ("line", "mount", "names"),
-    [
-        ("0::/a/b", "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")),
-        (
-            "4:cpu,memory:/a/b",
-            "sys/fs/cgroup/memory",
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        ),
-    ],
-    ids=["v2", "v1"],
-)
-def test_memory_is_what_the_tightest_cgroup_leaves(tmp_path, line, mount, names):
-    def group(path: str, limit: str, used: int, inactive: int) -> None:
-        directory = tmp_path / mount / path
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, text in zip(names[:2], (limit, used), strict=True):
-            (directory / name).write_text(f"{text}\n")
-        (directory / "memory.stat").write_text(f"anon 7\n{names[2]} {inactive}\n")
-
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text(f"9:pids:/x\n{line}\n")
-    assert available_bytes(str(tmp_path)) == pytest.approx(psutil.virtual_memory().available, rel=0.2)
-    group("a/b", str(2**62), 0, 0)
-    group("a", "5000", 3000, 500)
-    assert available_bytes(str(tmp_path)) == 2500
-    group("", "1000", 900, 0)
-    assert available_bytes(str(tmp_path)) == 100
-    group("a/b", "50" if "limit" in names[0] else "max", 40, 0)
-    assert available_bytes(str(tmp_path)) == (10 if "limit" in names[0] else 100)
 
 
 @pytest.mark.parametrize("files", [None, [picture(4, 5), picture(6, 3)] * 50], ids=["fixed", "files"])
