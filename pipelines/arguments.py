@@ -20,7 +20,7 @@ from trainer import options
 from trainer.base import feature_summary as trainer_summary
 from trainer.base import framing, manifest
 from trainer.base.errors import UserError
-from trainer.nn import models
+from trainer.nn.models.registry import NAMES
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
@@ -53,7 +53,7 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     train.add_argument("--cluster", default=cluster, help="cluster file: pools, machines, strategy")
     train.add_argument(
         "--model",
-        help=f"{', '.join(models.NAMES)}, or package.module:function (None: cnn of images, wide_deep of a table)",
+        help=f"{', '.join(NAMES)}, or package.module:function (None: cnn of images, wide_deep of a table)",
     )
     train.add_argument("--train-steps", type=int, help=f"global step to reach (without: {DEFAULT_STEPS})")
     train.add_argument("--train-epochs", type=float, help="the same in passes over the training split")

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from trainer import learning
 from trainer.base.manifest import Manifest
 from trainer.job_dir import done
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
-from trainer.nn import learning, models
+from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas.member import POOL_ROLES
 from trainer.replicas.stop import EXIT_CODE, Stop
@@ -52,7 +53,7 @@ def evaluate(
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
     """Scores checkpoints, the newest first, until the last step's is scored. Returns the exit code."""
     with stop.at_once():
-        build = models.builder(opts, manifest)
+        build = registry.builder(opts.model, manifest, opts.network)
         # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.
         model, optimizer = build(), learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
         optimizer.build(model.trainable_variables)

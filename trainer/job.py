@@ -21,16 +21,26 @@ _PEER_DIES_S = 2.0
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     """Plays this member's part until the job is done. Returns the exit code."""
     configure(opts)
-    journal = Journal(opts.job_dir, member)
+    journal = Journal(opts.job_dir, member.name)
     journal.status("starting", 0)
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)
     with stop.at_once():
-        place = records.locate(manifest, opts, member, lambda: journal.status("starting", 0))
+        place = records.locate(
+            manifest,
+            member,
+            lambda: journal.status("starting", 0),
+            data_dir=opts.data_dir,
+            wish=opts.reader,
+            cache_dir=opts.cache_dir,
+            memory_gb=opts.reader_memory_gb,
+            asynchronous=opts.strategy == "parameter_server",
+        )
         rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.event("serve", 0)
-        journal.status("serving", 0)
+        # That the process runs, though not whether TensorFlow's threads in it do.
+        journal.status.keep_telling("serving")
         strategy.serve(member, stop, opts.job_dir)
     try:
         return Training(opts, member, manifest, place, journal, stop).run()

@@ -1,98 +1,167 @@
 """The trainer's flags.
 
 One command line serves every replica; what differs between replicas comes from the environment (`trainer.replicas.member`).
-A new flag goes into `Options` and `parser`, and either into `CHANGEABLE` or it becomes part of the job's identity.
+A flag is a field of `Options`, and nothing else has to know of it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trainer.base.errors import Parser, UserError
-from trainer.base.flags import at_least, not_negative, positive, share
-from trainer.nn import models
+from trainer.base.flags import add_flags, at_least, flag, not_negative, positive, several, share
+from trainer.base.manifest import Manifest
+from trainer.nn.models import registry
 
-STRATEGIES = ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server")
-OPTIMIZERS = ("adam", "sgd")
-PRECISIONS = ("float32", "bfloat16")
-SCHEDULES = ("constant", "piecewise", "linear", "cosine")
-AUGMENTATIONS = ("none", "crop_flip", "resized_crop_flip")
-READERS = ("auto", "resident", "mapped", "streaming")
-# What a resumed job may change; all other options decide what is learnt and are refused when they differ.
-CHANGEABLE = frozenset(
-    {
-        *(
-            "data_dir",
-            "job_dir",
-            "reader",
-            "reader_memory_gb",
-            "cache_dir",
-            "sync",
-            "train_steps",
-            "train_epochs",
-            "num_gpus",
-            "logical_cpus",
-            "threads",
-            "all_reduce",
-        ),
-        *("checkpoint_num_steps", "checkpoint_secs", "keep_checkpoints", "eval_every_steps", "eval_batch_size"),
-        *("export", "start_timeout_s", "evaluator_timeout_s"),
-    }
-)
+_GROUPS = {
+    "network": "For models that have such a thing; default: the model's own.",
+    "learning": "Default, where none is named: the model's own.",
+    "reader": "how training data is read; the order of samples is the same in all",
+}
+# Of a flag that decides what is learnt: a resumed job with another value is refused.
+_learnt = functools.partial(flag, identity=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to train and how; `--help` says what each field means."""
+    """What to train and how; `--help` says what each field means.
 
-    data_dir: str
-    job_dir: str
-    model: str | None
-    train_steps: int | None
-    train_epochs: float | None
-    batch_size: int | None
-    per_replica_batch_size: int | None
-    seed: int
-    deterministic: bool
-    num_layers: int | None
-    batch_norm_decay: float | None
-    batch_norm_epsilon: float | None
-    batch_norm_statistics: str | None
-    hidden_units: tuple[int, ...] | None
-    dropout: float | None
-    optimizer: str | None
-    learning_rate: float | None
-    momentum: float | None
-    weight_decay: float | None
-    weight_decay_on: str
-    schedule: str | None
-    boundaries_epochs: tuple[float, ...] | None
-    factors: tuple[float, ...] | None
-    horizon_steps: int | None
-    warmup_steps: int
-    augment: str | None
-    precision: str
-    eval_every_steps: int
-    eval_batch_size: int
-    export: str
-    reader: str
-    reader_memory_gb: float | None
-    cache_dir: str | None
-    checkpoint_num_steps: int
-    checkpoint_secs: float
-    keep_checkpoints: int
-    strategy: str | None
-    sync: bool
-    num_gpus: int | None
-    logical_cpus: int
-    all_reduce: str
-    threads: int
-    start_timeout_s: float
-    evaluator_timeout_s: float
+    Options of the group `network` are keywords of the model's `build`, given to it where they are not None.
+    """
+
+    data_dir: str = flag("job", str, "a dataset made by components.convert", required=True, metavar="DIR")
+    job_dir: str = flag(
+        "job", str, "checkpoints, logs, journal and model; the same one resumes", required=True, metavar="DIR"
+    )
+    model: str | None = _learnt(
+        "job",
+        str,
+        f"{', '.join(registry.NAMES)}, or package.module:function of your own (default: cnn for images, wide_deep for a "
+        "table)",
+    )
+    train_steps: int | None = flag("job", at_least(1), "absolute global step to reach")
+    train_epochs: float | None = flag("job", positive, "the same in passes over the training split", metavar="N")
+    seed: int = _learnt("job", at_least(0), "of initial weights, sample order, augmentation and dropout", default=0)
+    deterministic: bool = _learnt("job", bool, "the same bits in every run; a little slower")
+
+    batch_size: int | None = _learnt("batches", at_least(1), "examples of a step over all replicas (default: 128)")
+    per_replica_batch_size: int | None = _learnt(
+        "batches", at_least(1), "examples of a step on each replica, instead of --batch-size", "--train-batch-size"
+    )
+
+    num_layers: int | None = _learnt("network", at_least(1), "of a resnet: 6n + 2")
+    batch_norm_decay: float | None = _learnt("network", share, "of the moving statistics, each step")
+    batch_norm_epsilon: float | None = _learnt("network", positive, "added to variances")
+    batch_norm_statistics: str | None = _learnt(
+        "network",
+        ("synchronized", "local"),
+        "of the whole batch, the same with any number of replicas; or of each replica's part, which is faster",
+    )
+    hidden_units: tuple[int, ...] | None = _learnt(
+        "network", several(at_least(1)), "layers of the deep part of wide_deep, such as 128,64,32"
+    )
+    dropout: float | None = _learnt("network", share, "share of the values that training drops behind each of these")
+
+    optimizer: str | None = _learnt("learning", ("adam", "sgd"), "how gradients become updates")
+    learning_rate: float | None = _learnt("learning", positive, "what the schedule multiplies")
+    momentum: float | None = _learnt("learning", share, "of --optimizer sgd (default: 0.9)")
+    weight_decay: float | None = _learnt("learning", not_negative, "times half the squared weights, added to the loss")
+    weight_decay_on: str = _learnt("learning", ("kernels", "all"), "which weights decay", default="kernels")
+    schedule: str | None = _learnt("learning", ("constant", "piecewise", "linear", "cosine"), "of the learning rate")
+    boundaries_epochs: tuple[float, ...] | None = _learnt(
+        "learning", several(positive), "of piecewise: epochs of data seen, such as 82,123"
+    )
+    factors: tuple[float, ...] | None = _learnt(
+        "learning", several(positive), "of piecewise: before, between and after the boundaries"
+    )
+    horizon_steps: int | None = _learnt(
+        "learning",
+        at_least(1),
+        "global step at which linear and cosine reach 0 (default: the last step asked for at the first start)",
+    )
+    warmup_steps: int = _learnt("learning", at_least(0), "over which the rate rises linearly", default=0)
+    augment: str | None = _learnt(
+        "learning",
+        ("none", "crop_flip", "resized_crop_flip"),
+        "of training images: crop_flip pads by 4 pixels, crops, mirrors; resized_crop_flip takes a part of 8 to 100 %% "
+        "of the area, resizes, mirrors",
+    )
+    precision: str = _learnt(
+        "learning", ("float32", "bfloat16"), "of the computation; weights stay float32", default="float32"
+    )
+
+    reader: str = flag(
+        "reader",
+        ("auto", "resident", "mapped", "streaming"),
+        "resident: all in memory; mapped: files on a local disk; streaming: in large pieces from wherever the files are; "
+        "auto: the first of these that there is room for",
+        default="auto",
+    )
+    reader_memory_gb: float | None = flag(
+        "reader",
+        positive,
+        "of each replica (default: half of what is available, shared by the replicas of a machine)",
+        metavar="GB",
+    )
+    cache_dir: str | None = flag(
+        "reader",
+        str,
+        "local directory to which mapped files are copied first (default: only files of a bucket, to a temporary "
+        "directory)",
+        metavar="DIR",
+    )
+
+    eval_every_steps: int = flag(
+        "validation",
+        at_least(0),
+        "steps between evaluations by the chief, which also evaluates at the end; 0: only then. A cluster's evaluator "
+        "scores checkpoints instead",
+        default=0,
+    )
+    eval_batch_size: int = flag("validation", at_least(1), "examples evaluated at a time", default=500)
+    export: str = flag(
+        "validation", ("last", "best"), "weights to export; best on the validation split", default="last"
+    )
+    evaluator_timeout_s: float = flag(
+        "validation", positive, "that the chief waits at the end for the evaluator", default=300.0, metavar="SECONDS"
+    )
+
+    checkpoint_num_steps: int = flag(
+        "checkpoints", at_least(0), "steps between checkpoints; 0: none by steps", default=500
+    )
+    checkpoint_secs: float = flag(
+        "checkpoints", not_negative, "between checkpoints; 0: none by time", default=0.0, metavar="SECONDS"
+    )
+    keep_checkpoints: int = flag("checkpoints", at_least(1), "newest checkpoints to keep", default=3)
+
+    strategy: str | None = _learnt(
+        "machine",
+        ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server"),
+        "how replicas work together (default: by the cluster's shape)",
+    )
+    sync: bool = flag(
+        "machine",
+        bool,
+        "all-reduce over chief and workers even if the cluster has parameter servers, which then end at once",
+    )
+    num_gpus: int | None = flag("machine", at_least(0), "GPUs of this replica (default: all there are)")
+    logical_cpus: int = flag("machine", at_least(1), "replicas of mirrored without GPUs", default=1)
+    all_reduce: str = flag("machine", ("auto", "ring", "nccl"), "how workers add gradients up", default="auto")
+    threads: int = flag(
+        "machine",
+        at_least(0),
+        "of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
+        default=0,
+    )
+    start_timeout_s: float = flag(
+        "machine", positive, "that replicas wait for each other at the start", default=600.0, metavar="SECONDS"
+    )
 
     def __post_init__(self) -> None:
         """Refuses what argparse cannot."""
@@ -111,6 +180,23 @@ class Options:
         if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
             raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 
+    def on(self, manifest: Manifest) -> Options:
+        """These with a model for the dataset.
+
+        Raises:
+          UserError: If theirs does not fit, or images are to be augmented where there are none.
+        """
+        if manifest.is_table and self.augment not in (None, "none"):
+            raise UserError(
+                f"--augment {self.augment} is for images; dataset {manifest.name!r} is a table; leave it out"
+            )
+        return dataclasses.replace(self, model=registry.suited(self.model, manifest))
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """The options of the model that are given."""
+        return {name: value for name, value in self._where("group", "network").items() if value is not None}
+
     def global_batch_size(self, replicas: int) -> int:
         """Examples of one step over `replicas` synchronous replicas (1 in a parameter-server job)."""
         if self.per_replica_batch_size:
@@ -123,18 +209,13 @@ class Options:
             return self.train_steps
         return math.ceil(self.train_epochs * examples / self.global_batch_size(replicas))
 
-    def identity(self) -> dict[str, object]:
+    def identity(self) -> dict[str, Any]:
         """The options that decide what is learnt. Synchronous strategies learn the same, whatever their replicas."""
-        options = {k: v for k, v in dataclasses.asdict(self).items() if k not in CHANGEABLE}
-        return {**options, "strategy": "asynchronous" if self.strategy == "parameter_server" else "synchronous"}
+        strategy = "asynchronous" if self.strategy == "parameter_server" else "synchronous"
+        return {**self._where("identity", True), "strategy": strategy}
 
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(map(positive, text.split(",")))
-
-
-def _units(text: str) -> tuple[int, ...]:
-    return tuple(map(at_least(1), text.split(",")))
+    def _where(self, key: str, value: Any) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get(key) == value}
 
 
 def parser() -> Parser:
@@ -144,145 +225,7 @@ def parser() -> Parser:
         description="Trains a model on a converted dataset. Every replica runs this with the same flags; its role "
         "comes from TF_CONFIG. The same --job-dir resumes.",
     )
-    job = p.add_argument_group("job").add_argument
-    job("--data-dir", required=True, metavar="DIR", help="a dataset made by components.convert")
-    job("--job-dir", required=True, metavar="DIR", help="checkpoints, logs, journal and model; the same one resumes")
-    job(
-        "--model",
-        help=f"{', '.join(models.NAMES)}, or package.module:function of your own (default: cnn for images, wide_deep for "
-        "a table)",
-    )
-    job("--train-steps", type=at_least(1), metavar="N", help="absolute global step to reach")
-    job("--train-epochs", type=positive, metavar="N", help="the same in passes over the training split")
-    job("--seed", type=at_least(0), default=0, help="of initial weights, sample order, augmentation and dropout")
-    job("--deterministic", action="store_true", help="the same bits in every run; a little slower")
-    batch = p.add_argument_group("batches").add_argument
-    batch("--batch-size", type=at_least(1), metavar="N", help="examples of a step over all replicas (default: 128)")
-    batch(
-        "--per-replica-batch-size",
-        "--train-batch-size",
-        type=at_least(1),
-        metavar="N",
-        help="examples of a step on each replica, instead of --batch-size",
-    )
-    network = p.add_argument_group(
-        "network", "For models that have such a thing; default: the model's own."
-    ).add_argument
-    network("--num-layers", type=at_least(1), metavar="N", help="of a resnet: 6n + 2")
-    network("--batch-norm-decay", type=share, metavar="X", help="of the moving statistics, each step")
-    network("--batch-norm-epsilon", type=positive, metavar="X", help="added to variances")
-    network(
-        "--batch-norm-statistics",
-        choices=("synchronized", "local"),
-        help="of the whole batch, the same with any number of replicas; or of each replica's part, which is faster",
-    )
-    network(
-        "--hidden-units", type=_units, metavar="N,N", help="layers of the deep part of wide_deep, such as 128,64,32"
-    )
-    network("--dropout", type=share, metavar="X", help="share of the values that training drops behind each of these")
-    learn = p.add_argument_group("learning", "Default, where none is named: the model's own.").add_argument
-    learn("--optimizer", choices=OPTIMIZERS, help="how gradients become updates")
-    learn("--learning-rate", type=positive, metavar="X", help="what the schedule multiplies")
-    learn("--momentum", type=share, metavar="X", help="of --optimizer sgd (default: 0.9)")
-    learn("--weight-decay", type=not_negative, metavar="X", help="times half the squared weights, added to the loss")
-    learn("--weight-decay-on", choices=("kernels", "all"), default="kernels", help="which weights decay")
-    learn("--schedule", choices=SCHEDULES, help="of the learning rate")
-    learn("--boundaries-epochs", type=_numbers, metavar="X,X", help="of piecewise: epochs of data seen, such as 82,123")
-    learn("--factors", type=_numbers, metavar="X,X", help="of piecewise: before, between and after the boundaries")
-    learn(
-        "--horizon-steps",
-        type=at_least(1),
-        metavar="N",
-        help="global step at which linear and cosine reach 0 (default: the last step asked for at the first start)",
-    )
-    learn("--warmup-steps", type=at_least(0), default=0, metavar="N", help="over which the rate rises linearly")
-    learn(
-        "--augment",
-        choices=AUGMENTATIONS,
-        help="of training images: crop_flip pads by 4 pixels, crops, mirrors; resized_crop_flip takes a part of 8 to 100 %% "
-        "of the area, resizes, mirrors",
-    )
-    learn("--precision", choices=PRECISIONS, default="float32", help="of the computation; weights stay float32")
-    read = p.add_argument_group(
-        "reader", "how training data is read; the order of samples is the same in all"
-    ).add_argument
-    read(
-        "--reader",
-        choices=READERS,
-        default="auto",
-        help="resident: all in memory; mapped: files on a local disk; streaming: in large pieces from wherever the files "
-        "are; auto: the first of these that there is room for",
-    )
-    read(
-        "--reader-memory-gb",
-        type=positive,
-        metavar="GB",
-        help="of each replica (default: half of what is available, shared by the replicas of a machine)",
-    )
-    read(
-        "--cache-dir",
-        metavar="DIR",
-        help="local directory to which mapped files are copied first (default: only files of a bucket, to a temporary "
-        "directory)",
-    )
-    judge = p.add_argument_group("validation").add_argument
-    judge(
-        "--eval-every-steps",
-        type=at_least(0),
-        default=0,
-        metavar="N",
-        help="steps between evaluations by the chief, which also evaluates at the end; 0: only then. A cluster's "
-        "evaluator scores checkpoints instead",
-    )
-    judge("--eval-batch-size", type=at_least(1), default=500, metavar="N", help="examples evaluated at a time")
-    judge("--export", choices=("last", "best"), default="last", help="weights to export; best on the validation split")
-    judge(
-        "--evaluator-timeout-s",
-        type=positive,
-        default=300.0,
-        metavar="SECONDS",
-        help="that the chief waits at the end for the evaluator",
-    )
-    save = p.add_argument_group("checkpoints").add_argument
-    save(
-        "--checkpoint-num-steps",
-        type=at_least(0),
-        default=500,
-        metavar="N",
-        help="steps between checkpoints; 0: none by steps",
-    )
-    save(
-        "--checkpoint-secs",
-        type=not_negative,
-        default=0.0,
-        metavar="SECONDS",
-        help="between checkpoints; 0: none by time",
-    )
-    save("--keep-checkpoints", type=at_least(1), default=3, metavar="N", help="newest checkpoints to keep")
-    machine = p.add_argument_group("machine").add_argument
-    machine("--strategy", choices=STRATEGIES, help="how replicas work together (default: by the cluster's shape)")
-    machine(
-        "--sync",
-        action="store_true",
-        help="all-reduce over chief and workers even if the cluster has parameter servers, which then end at once",
-    )
-    machine("--num-gpus", type=at_least(0), metavar="N", help="GPUs of this replica (default: all there are)")
-    machine("--logical-cpus", type=at_least(1), default=1, metavar="N", help="replicas of mirrored without GPUs")
-    machine("--all-reduce", choices=("auto", "ring", "nccl"), default="auto", help="how workers add gradients up")
-    machine(
-        "--threads",
-        type=at_least(0),
-        default=0,
-        metavar="N",
-        help="of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
-    )
-    machine(
-        "--start-timeout-s",
-        type=positive,
-        default=600.0,
-        metavar="SECONDS",
-        help="that replicas wait for each other at the start",
-    )
+    add_flags(p, Options, _GROUPS)
     return p
 
 
@@ -292,5 +235,5 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     values = vars(parser().parse_args(argv))
     values["threads"] = values["threads"] or int(environ.get("TRAINER_THREADS") or 0)
     if values["model"]:
-        models.check_name(values["model"])
+        registry.check_name(values["model"])
     return Options(**values)

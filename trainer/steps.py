@@ -23,7 +23,7 @@ import tensorflow as tf
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns
-from trainer.nn.learning import loss_and_hits
+from trainer.learning import loss_and_hits
 from trainer.replicas import step_context
 
 _CALL_S = 0.5

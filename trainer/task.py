@@ -19,7 +19,6 @@ from trainer.base import quiet
 from trainer.base.errors import UserError, run_cli
 from trainer.base.manifest import Manifest
 from trainer.job_dir import done, identity
-from trainer.nn import models
 from trainer.replicas import member, stop
 
 
@@ -38,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         opts = dataclasses.replace(opts, strategy=None if opts.strategy == "parameter_server" else opts.strategy)
     opts = dataclasses.replace(opts, strategy=opts.strategy or me.default_strategy)
     manifest = Manifest.load(opts.data_dir)
-    opts = models.fit(opts, manifest)
+    opts = opts.on(manifest)
     facts = {**opts.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
     # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
     identity.check(opts.job_dir, facts)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from trainer import learning
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.data import records
@@ -27,7 +28,7 @@ from trainer.job_dir.journal import Journal, last
 from trainer.job_dir.state import State
 from trainer.loop import Loop
 from trainer.meter import Meter
-from trainer.nn import learning, models
+from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas import rendezvous, strategy
 from trainer.replicas.member import Member
@@ -70,8 +71,8 @@ class Training:
         self._started = time.time()
 
     @functools.cached_property
-    def _build(self) -> models.Builder:
-        return models.builder(self._opts, self._manifest)
+    def _build(self) -> registry.Builder:
+        return registry.builder(self._opts.model, self._manifest, self._opts.network)
 
     def run(self) -> int:
         """Trains, and as the chief exports what was learnt. Returns the exit code."""
@@ -83,7 +84,13 @@ class Training:
         # Until the first step there is nothing to save; but synchronous replicas leave together, or the others hang.
         alone = self._asynchronous or not self._member.addresses
         with self._stop.at_once() if alone else contextlib.nullcontext():
-            distribution = strategy.create(self._opts, self._member)
+            distribution = strategy.create(
+                self._opts.strategy,
+                self._member,
+                num_gpus=self._opts.num_gpus,
+                logical_cpus=self._opts.logical_cpus,
+                all_reduce=self._opts.all_reduce,
+            )
             extent = self._extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
             state = self._state(distribution, extent)
             checkpoints = Checkpoints(self._opts.job_dir, state, keep=self._opts.keep_checkpoints)
@@ -198,7 +205,7 @@ class Training:
             global_batch=extent.batch,
             seed=opts.seed,
             prepare=self._build.prepare,
-            augment=opts.augment or models.default(opts, "AUGMENT"),
+            augment=opts.augment or registry.default(opts.model, "AUGMENT"),
             asynchronous=self._asynchronous,
         )
         if self._asynchronous:
@@ -239,7 +246,7 @@ class Training:
             export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"))
             journal.event("export", reached, exported_step=exported)
             # An attempt that only had to export has not seen a step.
-            final = loop.meter.final() if reached > first_step else last(opts.job_dir, self._member, "step")
+            final = loop.meter.final() if reached > first_step else last(opts.job_dir, self._member.name, "step")
             done.Done(
                 step=reached,
                 epochs=reached * extent.batch / extent.examples,

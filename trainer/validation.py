@@ -22,8 +22,8 @@ from trainer.base.manifest import Manifest
 from trainer.base.roc import auc
 from trainer.data import records
 from trainer.job_dir.state import State
-from trainer.nn.learning import loss_and_hits
-from trainer.nn.models import Builder
+from trainer.learning import loss_and_hits
+from trainer.nn.models.registry import Builder
 
 SPLIT = "validation"
 FILE = "validation.json"

@@ -21,7 +21,7 @@ _MOST_VALUES, _BINS = 100, 10
 
 def decisive(manifest: Manifest) -> str:
     """The metric that models are judged by: `auc` for tables with two classes, else `accuracy`."""
-    return "auc" if manifest.deep + manifest.wide and len(manifest.class_names) == 2 else "accuracy"
+    return "auc" if manifest.is_table and len(manifest.class_names) == 2 else "accuracy"
 
 
 def baseline(manifest: Manifest, data_dir: str, split: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def baseline(manifest: Manifest, data_dir: str, split: str) -> dict[str, Any]:
     """
     histogram = np.asarray(manifest.split("train").class_histogram)
     prior = histogram / histogram.sum()
-    if not manifest.deep + manifest.wide:
+    if not manifest.is_table:
         labels = np.repeat(np.arange(len(prior)), manifest.split(split).class_histogram)
         return {"rule": MAJORITY, **measure(np.tile(prior, (len(labels), 1)), labels)}
     training, columns = (load_columns(manifest, data_dir, name) for name in ("train", split))

@@ -13,11 +13,10 @@ import numpy as np
 
 from tests.bench.serve import serve
 from tests.bench.wide_deep_peer import ordinary_columns, ordinary_model
-from trainer import job, options
+from trainer import job, learning, options
 from trainer.base.manifest import Manifest
 from trainer.data import records
-from trainer.nn import learning, models
-from trainer.nn.models import resnet
+from trainer.nn.models import registry, resnet
 
 
 def _batch_norm(*, decay: float, epsilon: float, synchronized: bool) -> keras.layers.Layer:
@@ -40,7 +39,7 @@ def main(model_name: str, data_dir: str, steps: int, flags: list[str]) -> None:
         optimizer = keras.optimizers.Adam(1e-3)  # ours leaves rows alone that a batch did not ask for
     else:
         with mock.patch.object(resnet, "BatchNormalization", _batch_norm):
-            model = models.builder(opts, manifest)()
+            model = registry.builder(opts.model, manifest, opts.network)()
         columns = {name: column.numpy() for name, column in columns.items()}
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"])

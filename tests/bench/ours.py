@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from tests.bench.serve import serve
-from trainer import job, options
+from trainer import job, learning, options
 from trainer.base.manifest import Manifest
 from trainer.data import records
-from trainer.nn import learning, models
+from trainer.nn.models import registry
 from trainer.replicas.member import Member
 from trainer.steps import SyncSteps, TrainStep
 
@@ -23,12 +23,14 @@ def main(model_name: str, data_dir: str, steps: int, flags: list[str]) -> None:
     manifest, strategy = Manifest.load(data_dir), tf.distribute.OneDeviceStrategy("CPU:0")
     examples, batch = manifest.split("train").examples, opts.global_batch_size(1)
     with strategy.scope():
-        build = models.builder(opts, manifest)
+        build = registry.builder(opts.model, manifest, opts.network)
         model = build()
         optimizer = learning.optimizer(opts, examples=examples, examples_per_step=batch, horizon_steps=1_000_000)
         optimizer.build(model.trainable_variables)
     step = TrainStep(model=model, optimizer=optimizer, label=manifest.label, global_batch=batch, seed=0)
-    place = records.locate(manifest, opts, Member(role="chief", index=0, addresses={}), lambda: None)
+    place = records.locate(
+        manifest, Member(role="chief", index=0, addresses={}), lambda: None, data_dir=data_dir, wish=opts.reader
+    )
     reader = records.open_reader(place, manifest, global_batch=batch, seed=0, prepare=build.prepare)
     loop = SyncSteps(strategy, step, reader, True)
     reached = 0

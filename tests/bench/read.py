@@ -16,7 +16,6 @@ import tensorflow as tf
 from components.convert.convert import convert
 from components.convert.options import Options
 from tests.bench.scratch import scratch
-from trainer import options
 from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.batches import Reader
@@ -47,10 +46,8 @@ def _dataset() -> tuple[Manifest, str]:
 
 def _reader(mode: str, augment: str = "none") -> Reader:
     manifest, directory = _dataset()
-    flags = ["--data-dir", directory, "--job-dir", "unused", "--train-steps", "1", "--reader", mode]
-    place = records.locate(
-        manifest, options.parse(flags, {}), Member(role="chief", index=0, addresses={}), lambda: None
-    )
+    alone = Member(role="chief", index=0, addresses={})
+    place = records.locate(manifest, alone, lambda: None, data_dir=directory, wish=mode)
     return records.open_reader(
         place, manifest, global_batch=BATCH, seed=0, prepare=lambda columns: columns, augment=augment
     )

@@ -1,8 +1,12 @@
-"""Types of the values of flags, for argparse: what is wrong is shown as it was typed, with what would be allowed.
+"""Flags that are fields of a dataclass, and types of their values: what is wrong is shown with what would be allowed.
 
 Synopsis:
 
-    parser.add_argument("--train-steps", type=at_least(1))
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Options:
+        train_steps: int | None = flag("job", at_least(1), "global step to reach")
+
+    add_flags(parser, Options)
     parser.add_argument("--timeout-s", type=positive)
 """
 
@@ -10,26 +14,83 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def _checked(kind: type, holds: Callable[[Any], bool], says: str) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A type for argparse.
+
+    Attributes:
+      convert: From text to a value; ValueError if it is none.
+      holds: Whether a value is allowed.
+      says: What is allowed, in words.
+      metavar: Stands for a value in the help.
+    """
+
+    convert: Callable[[str], Any]
+    holds: Callable[[Any], bool]
+    says: str
+    metavar: str = "X"
+
+    def __call__(self, text: str) -> Any:
+        """The value of a text."""
         with contextlib.suppress(ValueError):
-            if holds(value := kind(text)):
+            if self.holds(value := self.convert(text)):
                 return value
-        raise argparse.ArgumentTypeError(f"{text!r} is not {says}")
-
-    return parse
+        raise argparse.ArgumentTypeError(f"{text!r} is not {self.says}")
 
 
-def at_least(least: int) -> Callable[[str], int]:
+def at_least(least: int) -> Kind:
     """The type of a whole number with a lower bound."""
-    return _checked(int, lambda value: value >= least, f"a whole number of at least {least}")
+    return Kind(int, lambda value: value >= least, f"a whole number of at least {least}", "N")
 
 
-positive = _checked(float, lambda value: 0 < value < math.inf, "a number greater than 0")
-not_negative = _checked(float, lambda value: 0 <= value < math.inf, "a number of at least 0")
-share = _checked(float, lambda value: 0 <= value < 1, "a number of at least 0 and less than 1")
+positive = Kind(float, lambda value: 0 < value < math.inf, "a number greater than 0")
+not_negative = Kind(float, lambda value: 0 <= value < math.inf, "a number of at least 0")
+share = Kind(float, lambda value: 0 <= value < 1, "a number of at least 0 and less than 1")
+
+
+def several(kind: Kind) -> Kind:
+    """The type of values with commas between them: a tuple."""
+    return Kind(lambda text: tuple(map(kind, text.split(","))), bool, "a list", f"{kind.metavar},{kind.metavar}")
+
+
+def flag(
+    group: str, kind: Kind | type | tuple[str, ...], help: str, *aliases: str, default: Any = None, **more: Any
+) -> Any:
+    """A field that is a flag by the same name.
+
+    Args:
+      group: In the help.
+      kind: Of its value: a type for argparse, `bool` of one that is given without a value, or what to choose from.
+      help: What it means.
+      aliases: Other names, with their dashes.
+      default: Without it; for an optional flag None.
+      more: Metadata of the field; of them `required` and `metavar` are argparse's.
+    """
+    takes: dict[str, Any] = {"help": help}
+    if kind is bool:
+        takes["action"], default = "store_true", False
+    elif isinstance(kind, tuple):
+        takes["choices"] = kind
+    else:
+        takes |= {"type": kind, "metavar": more.get("metavar", getattr(kind, "metavar", None))}
+    if more.get("required"):
+        takes["required"], default = True, dataclasses.MISSING
+    else:
+        takes["default"] = default
+    return dataclasses.field(default=default, metadata={**more, "group": group, "aliases": aliases, "argparse": takes})
+
+
+def add_flags(parser: argparse.ArgumentParser, options: type, descriptions: Mapping[str, str]) -> None:
+    """Adds the flags of a dataclass to a parser, in their groups, some of which have descriptions."""
+    groups: dict[str, Any] = {}
+    for field in dataclasses.fields(options):
+        title = field.metadata["group"]
+        group = groups.get(title) or groups.setdefault(title, parser.add_argument_group(title, descriptions.get(title)))
+        names = (f"--{field.name.replace('_', '-')}", *field.metadata["aliases"])
+        group.add_argument(*names, **field.metadata["argparse"])

@@ -201,6 +201,11 @@ class Manifest:
     deep: tuple[Encoding, ...] = ()
 
     @property
+    def is_table(self) -> bool:
+        """Whether it holds rows of a table; else images."""
+        return bool(self.wide or self.deep)
+
+    @property
     def inputs(self) -> tuple[Feature, ...]:
         """The features that a model takes, in the order of their names."""
         taken = {name for encoding in (*self.wide, *self.deep) for name in encoding.columns}

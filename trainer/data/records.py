@@ -1,6 +1,6 @@
 """The examples of a converted dataset: for training in a random order, for evaluation in their own.
 
-place = locate(manifest, opts, member, alive)             # decides how to read; copies or checks files
+place = locate(manifest, member, alive, data_dir="data")  # decides how to read; copies or checks files
 reader = open_reader(place, manifest, global_batch=128, seed=0, prepare=build.prepare)
 batch = reader.batch(reader.load(), step, first=0, count=128)
 
@@ -33,7 +33,6 @@ from trainer.data.reader.modes import Choice, budget, choose
 from trainer.data.reader.order import CHUNK_BYTES, Order
 from trainer.data.reader.shards import Mapping, Shards, damaged, is_remote, readable, take
 from trainer.data.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
-from trainer.options import Options
 from trainer.replicas.member import Member
 
 _TOLD_S = 5.0
@@ -49,14 +48,28 @@ class Place:
     choice: Choice
 
 
-def locate(manifest: Manifest, opts: Options, member: Member, alive: Callable[[], None]) -> Place:
+def locate(
+    manifest: Manifest,
+    member: Member,
+    alive: Callable[[], None],
+    *,
+    data_dir: str,
+    wish: str = "auto",
+    cache_dir: str | None = None,
+    memory_gb: float | None = None,
+    asynchronous: bool = False,
+) -> Place:
     """Decides how this replica reads the training split, and sees to its files: checks them, or copies them.
 
     Args:
       manifest: Of the dataset.
-      opts: Of the job.
       member: This replica.
       alive: Called every few seconds while it takes long.
+      data_dir: Where the dataset is.
+      wish: As `--reader` has it.
+      cache_dir: Local directory for copies; None for a default if they are needed.
+      memory_gb: For the split; None for a part of what is available.
+      asynchronous: Whether workers of a parameter-server job read.
 
     Raises:
       UserError: If the split cannot be read so, or a file is not what it should be.
@@ -64,23 +77,23 @@ def locate(manifest: Manifest, opts: Options, member: Member, alive: Callable[[]
     choice = choose(
         manifest,
         "train",
-        wish=opts.reader,
-        data_dir=opts.data_dir,
-        cache_dir=opts.cache_dir,
-        budget_bytes=budget(opts.reader_memory_gb, _readers_here(member)),
-        asynchronous=opts.strategy == "parameter_server",
+        wish=wish,
+        data_dir=data_dir,
+        cache_dir=cache_dir,
+        budget_bytes=budget(memory_gb, _readers_here(member)),
+        asynchronous=asynchronous,
     )
     if member.is_chief:
         print(choice, flush=True)
     if member.role == "ps":  # holds variables only
-        return Place(data_dir=opts.data_dir, choice=choice)
+        return Place(data_dir=data_dir, choice=choice)
     if choice.mode == "resident":
-        verify(manifest, opts.data_dir, "train")
+        verify(manifest, data_dir, "train")
     if choice.mode != "mapped" or not choice.cache_dir:
-        if choice.mode == "mapped" and opts.strategy == "parameter_server" and member.role == "worker":
+        if choice.mode == "mapped" and asynchronous and member.role == "worker":
             # TensorFlow alone reads there, and does not look at checksums.
-            threading.Thread(target=_verify_beside, args=(manifest, opts.data_dir), name="verify", daemon=True).start()
-        return Place(data_dir=opts.data_dir, choice=choice)
+            threading.Thread(target=_verify_beside, args=(manifest, data_dir), name="verify", daemon=True).start()
+        return Place(data_dir=data_dir, choice=choice)
     told = time.monotonic()
 
     def progress(done: int) -> None:
@@ -90,7 +103,7 @@ def locate(manifest: Manifest, opts: Options, member: Member, alive: Callable[[]
             alive()
             print(f"copying the training files to {choice.cache_dir}: {done / 1e9:.1f} GB so far", flush=True)
 
-    copies = cache.localize(manifest, opts.data_dir, "train", choice.cache_dir, progress)
+    copies = cache.localize(manifest, data_dir, "train", choice.cache_dir, progress)
     return Place(data_dir=copies, choice=choice)
 
 
@@ -128,7 +141,7 @@ def open_reader(
       global_batch: Examples of one step over all replicas.
       seed: Of sample order and augmentation.
       prepare: What the model makes of the dataset's columns.
-      augment: Of `options.AUGMENTATIONS`.
+      augment: As `--augment` has it.
       asynchronous: Whether workers of a parameter-server job read.
 
     Raises:

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from trainer.base import provenance
 from trainer.base.manifest import Manifest
-from trainer.nn.models import Builder
+from trainer.nn.models.registry import Builder
 
 
 def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:

@@ -20,16 +20,15 @@ import psutil
 from etils import epath
 
 from trainer.base.files import write_text
-from trainer.replicas.member import Member
 
 STATUS = "TRAINER_STATUS"
 ATTEMPT = "TRAINER_ATTEMPT"
 _BEAT_S = 2.0
 
 
-def last(job_dir: str, member: Member, event: str) -> dict[str, Any]:
-    """The newest line with that event in this member's journals of all attempts; empty if there is none."""
-    files = epath.Path(job_dir).glob(f"journal-{member.name}-*.jsonl")
+def last(job_dir: str, replica: str, event: str) -> dict[str, Any]:
+    """The newest line with that event in that replica's journals of all attempts; empty if there is none."""
+    files = epath.Path(job_dir).glob(f"journal-{replica}-*.jsonl")
     for file in sorted(files, key=lambda file: int(file.stem.rsplit("-", 1)[1]), reverse=True):
         for line in reversed(file.read_text().splitlines()):
             with contextlib.suppress(ValueError):  # half a line, of a replica that was killed
@@ -46,7 +45,7 @@ class Status:
         self._fields: dict[str, Any] = {"examples_per_s": None}
         self._process = psutil.Process()
 
-    def tell(self, phase: str, step: int, **fields: Any) -> None:
+    def __call__(self, phase: str, step: int, **fields: Any) -> None:
         """Rewrites the file: `cpu` is the CPU seconds used so far, `memory` the resident bytes.
 
         `fields`, `examples_per_s` among them, stay until they are given again.
@@ -71,7 +70,7 @@ class Status:
         def tell() -> None:
             while True:
                 with contextlib.suppress(OSError):  # a full disk, for now
-                    self.tell(phase, 0)
+                    self(phase, 0)
                 time.sleep(_BEAT_S)
 
         threading.Thread(target=tell, name="status", daemon=True).start()
@@ -83,19 +82,20 @@ class Journal:
     Object stores cannot append; for a job directory there the lines go to a local file that `flush` uploads.
 
     Attributes:
-      status: Rewrites the status file, as `Status.tell` does.
+      status: The status file; to call it rewrites the file.
     """
 
-    def __init__(self, job_dir: str, member: Member) -> None:
+    def __init__(self, job_dir: str, replica: str) -> None:
+        """Args: `replica` is its name, such as `worker-0`."""
         attempt = int(os.environ.get(ATTEMPT, 0))
         directory = epath.Path(job_dir)
         directory.mkdir(parents=True, exist_ok=True)
-        while (path := directory / f"journal-{member.name}-{attempt}.jsonl").exists():
+        while (path := directory / f"journal-{replica}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
         self._remote = None if "://" not in job_dir else path
         self._local = pathlib.Path(tempfile.mkdtemp()) / path.name if self._remote else pathlib.Path(path)
         self._file = self._local.open("x", encoding="utf-8", buffering=1)
-        self.status = Status().tell
+        self.status = Status()
 
     def event(self, event: str, step: int, **fields: Any) -> None:
         """Appends one line."""

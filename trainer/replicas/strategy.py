@@ -9,8 +9,6 @@ import keras
 import tensorflow as tf
 
 from trainer.base.errors import UserError
-from trainer.job_dir.journal import Status
-from trainer.options import Options
 from trainer.replicas.member import Member
 from trainer.replicas.rendezvous import listens
 from trainer.replicas.stop import EXIT_CODE, Stop, StopMark
@@ -28,14 +26,22 @@ def _resolver(member: Member) -> tf.distribute.cluster_resolver.ClusterResolver:
     )
 
 
-def create(opts: Options, member: Member) -> tf.distribute.Strategy:
-    """The strategy that the options name, for this member.
+def create(
+    name: str, member: Member, *, num_gpus: int | None = None, logical_cpus: int = 1, all_reduce: str = "auto"
+) -> tf.distribute.Strategy:
+    """The strategy of that name, for this member.
+
+    Args:
+      name: As `--strategy` has it.
+      member: This replica.
+      num_gpus: To use; None for all there are.
+      logical_cpus: Replicas of `mirrored` without GPUs.
+      all_reduce: How gradients are added up.
 
     Raises:
       UserError: If the cluster or the machine cannot run it.
     """
-    gpus = _gpus(opts)
-    name, shape = opts.strategy, _shape(member)
+    gpus, shape = _gpus(num_gpus), _shape(member)
     if name == "parameter_server":
         if not (member.addresses.get("ps") and member.addresses.get("worker")):
             raise UserError(f"parameter_server needs workers and parameter servers; the cluster has {shape}")
@@ -44,25 +50,25 @@ def create(opts: Options, member: Member) -> tf.distribute.Strategy:
         raise UserError(f"{name} has no use for parameter servers; the cluster has {shape}")
     if name in ("one_device", "mirrored") and member.addresses:
         raise UserError(f"{name} is for a single replica; the cluster has {shape}")
-    if opts.all_reduce == "nccl" and not gpus:
+    if all_reduce == "nccl" and not gpus:
         raise UserError("--all-reduce nccl needs GPUs and there are none; use ring or auto")
     if name == "mirrored":
-        devices = [f"GPU:{i}" for i in range(gpus)] or [f"CPU:{i}" for i in range(opts.logical_cpus)]
-        reduction = tf.distribute.NcclAllReduce() if opts.all_reduce == "nccl" else None
+        devices = [f"GPU:{i}" for i in range(gpus)] or [f"CPU:{i}" for i in range(logical_cpus)]
+        reduction = tf.distribute.NcclAllReduce() if all_reduce == "nccl" else None
         return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
     if name == "one_device" or not member.addresses:  # a cluster of one needs no server
         return tf.distribute.OneDeviceStrategy("GPU:0" if gpus else "CPU:0")
-    implementation = tf.distribute.experimental.CommunicationImplementation[opts.all_reduce.upper()]
+    implementation = tf.distribute.experimental.CommunicationImplementation[all_reduce.upper()]
     return tf.distribute.MultiWorkerMirroredStrategy(
         cluster_resolver=_resolver(member),
         communication_options=tf.distribute.experimental.CommunicationOptions(implementation=implementation),
     )
 
 
-def _gpus(opts: Options) -> int:
+def _gpus(wanted: int | None) -> int:
     """GPUs to use; the others are hidden."""
     there = tf.config.list_physical_devices("GPU")
-    wanted = len(there) if opts.num_gpus is None else opts.num_gpus
+    wanted = len(there) if wanted is None else wanted
     if wanted > len(there):
         raise UserError(f"--num-gpus {wanted}, and this machine has {len(there)}; give what it has, or another machine")
     tf.config.set_visible_devices(there[:wanted], "GPU")
@@ -86,9 +92,8 @@ def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
 def serve(member: Member, stop: Stop, job_dir: str) -> None:
     """Serves as a parameter server or its worker until the process is ended. Never returns.
 
-    Its status file tells that the process runs, though not whether TensorFlow's threads in it do. On SIGTERM it sets the
-    mark that the chief looks for, stays until the chief has saved and cleared it, and exits 143; at once when the chief is
-    gone.
+    On SIGTERM it sets the mark that the chief looks for, stays until the chief has saved and cleared it, and exits 143; at
+    once when the chief is gone.
     """
     chief = member.addresses["chief"][0]
 
@@ -107,5 +112,4 @@ def serve(member: Member, stop: Stop, job_dir: str) -> None:
         protocol="grpc",
     )
     stop.call(leave)
-    Status().keep_telling("serving")
     server.join()

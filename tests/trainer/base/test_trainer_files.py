@@ -15,9 +15,6 @@ from trainer.base.files import tree_digest, write_text
 from trainer.job_dir import done, identity
 from trainer.job_dir.done import Done
 from trainer.job_dir.journal import Journal, last
-from trainer.replicas.member import Member
-
-CHIEF = Member(role="chief", index=0, addresses={})
 
 
 def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
@@ -95,7 +92,7 @@ def test_a_new_job_directory_is_for_anything(tmp_path):
 def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
     for _ in range(2):
-        journal = Journal(str(tmp_path / "job"), CHIEF)
+        journal = Journal(str(tmp_path / "job"), "chief-0")
         journal.event("start", 0, seed=3)
         journal.event("step", 7, loss=0.5)
         journal.status("training", 7, examples_per_s=123.0, loss=0.5)
@@ -109,9 +106,9 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
     for attempt in (9, 10):
         lines = [json.dumps({"event": "step", "step": attempt}), '{"event": "st']
         (tmp_path / "job" / f"journal-chief-0-{attempt}.jsonl").write_text("\n".join(lines))
-    assert last(str(tmp_path / "job"), CHIEF, "step")["step"] == 10
-    assert last(str(tmp_path / "job"), CHIEF, "start")["seed"] == 3
-    assert last(str(tmp_path / "job"), CHIEF, "export") == {}
+    assert last(str(tmp_path / "job"), "chief-0", "step")["step"] == 10
+    assert last(str(tmp_path / "job"), "chief-0", "start")["seed"] == 3
+    assert last(str(tmp_path / "job"), "chief-0", "export") == {}
     status = json.loads((tmp_path / "status.json").read_text())
     assert {"time", "cpu"} <= status.keys()
     assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == ("saving", 7, 123.0, 0.5)

@@ -9,7 +9,6 @@ import pytest
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer import options
 from trainer.base.errors import UserError
 from trainer.base.manifest import HEAD_BYTES, Manifest
 from trainer.replicas.member import Member
@@ -21,7 +20,8 @@ from trainer.data.reader.order import Order  # noqa: E402
 from trainer.data.reader.shards import Mapping, Shards  # noqa: E402
 
 ALONE = Member(role="chief", index=0, addresses={})
-WAYS = (("resident",), ("mapped",), ("mapped", "--cache-dir", "cache"), ("streaming",))
+COPIED = {"wish": "mapped", "cache_dir": "cache"}
+WAYS = ({"wish": "resident"}, {"wish": "mapped"}, COPIED, {"wish": "streaming"})
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +48,11 @@ def exchange(directory) -> str:
     return r"train-0000[02]-of-00003\.tfrecord is not the file that the manifest lists"
 
 
-def train(data, way, strategy="one_device") -> np.ndarray:
+def train(data, way, asynchronous=False) -> np.ndarray:
     """All labels of an epoch, as a replica of a job gets them."""
     manifest = Manifest.load(data)
-    flags = ["--data-dir", str(data), "--job-dir", "-", "--train-steps", "1", "--strategy", strategy, "--reader", *way]
-    place = records.locate(manifest, options.parse(flags), ALONE, alive=lambda: None)
+    place = records.locate(manifest, ALONE, lambda: None, data_dir=str(data), asynchronous=asynchronous, **way)
     count = manifest.split("train").examples
-    asynchronous = strategy == "parameter_server"
     reader = records.open_reader(place, manifest, global_batch=count, seed=0, prepare=dict, asynchronous=asynchronous)
     try:
         return reader.batch(reader.load(), tf.constant(0, tf.int64), 0, count)["label"].numpy()
@@ -62,7 +60,7 @@ def train(data, way, strategy="one_device") -> np.ndarray:
         raise reader.failure() from None
 
 
-@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(way.values()))
 def test_exchanged_files_are_refused_and_named(data, way):
     train(data, way)
     shutil.rmtree("cache", ignore_errors=True)
@@ -72,15 +70,14 @@ def test_exchanged_files_are_refused_and_named(data, way):
 
 
 def test_exchanged_copies_are_refused_too(data):
-    way = ("mapped", "--cache-dir", "cache")
-    labels = train(data, way)
+    labels = train(data, COPIED)
     (copies,) = (data.parent / "cache").iterdir()
     message = exchange(copies)
-    for strategy in ("one_device", "parameter_server"):
+    for asynchronous in (False, True):
         with pytest.raises(UserError, match=message):
-            train(data, way, strategy)
+            train(data, COPIED, asynchronous)
     exchange(copies)
-    assert np.array_equal(train(data, way, "parameter_server"), labels)
+    assert np.array_equal(train(data, COPIED, True), labels)
 
 
 @pytest.mark.parametrize("kind", ["mapped", "read"])

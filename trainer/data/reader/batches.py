@@ -32,7 +32,7 @@ class Finish:
     Attributes:
       manifest: Of the dataset.
       prepare: What the model makes of columns; applied here if images are files, else it was before.
-      augment: Of `options.AUGMENTATIONS`.
+      augment: As `--augment` has it.
       seed: Of the augmentation.
     """
 

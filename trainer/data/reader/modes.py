@@ -67,7 +67,7 @@ def choose(
     Args:
       manifest: Of the dataset.
       split: Name of the split.
-      wish: Of `options.READERS`.
+      wish: As `--reader` has it.
       data_dir: Where the dataset is.
       cache_dir: Local directory for copies; None for a default if they are needed.
       budget_bytes: Of memory for the split.

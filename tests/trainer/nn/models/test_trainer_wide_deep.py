@@ -10,7 +10,7 @@ from bench import wide_deep_peer
 from trainer import options
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
-from trainer.nn import models
+from trainer.nn.models import registry
 
 keras = pytest.importorskip("keras")
 import tensorflow as tf  # noqa: E402
@@ -36,6 +36,10 @@ def randomised(model: keras.Model) -> keras.Model:
 
 def ask(*flags: str) -> options.Options:
     return options.parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "1", *flags], {})
+
+
+def builder(opts: options.Options, manifest: Manifest) -> registry.Builder:
+    return registry.builder(opts.model, manifest, opts.network)
 
 
 def rows_of(model: keras.Model, part: str, manifest: Manifest) -> list[np.ndarray]:
@@ -90,16 +94,16 @@ def test_a_table_may_have_one_part_alone(table, columns, part):
 def test_layers_and_dropout_are_as_asked_for(table, columns):
     from trainer.replicas import step_context
 
-    wider = models.builder(ask("--model", "wide_deep", "--hidden-units", "7,4"), table)()
+    wider = builder(ask("--model", "wide_deep", "--hidden-units", "7,4"), table)()
     assert [layer.units for layer in wider.layers if type(layer) is keras.layers.Dense] == [7, 4, 2, 2]
-    build = models.builder(ask("--model", "wide_deep", "--dropout", "0.5"), table)
+    build = builder(ask("--model", "wide_deep", "--dropout", "0.5"), table)
     model, features = randomised(build()), build.prepare(columns)
     with step_context.at(seed=0, step=3, first=0):
         dropped = model(features, training=True)
     assert not np.allclose(dropped, model(features, training=False))
     for flags in (["--hidden-units", "7"], ["--dropout", "0.1"]):
         with pytest.raises(UserError, match=f"{flags[0]} means nothing to --model cnn"):
-            models.builder(ask("--model", "cnn", *flags), table)
+            builder(ask("--model", "cnn", *flags), table)
 
 
 def test_logits_are_float32_when_the_rest_is_not(table, columns):
@@ -114,19 +118,19 @@ def test_logits_are_float32_when_the_rest_is_not(table, columns):
 
 def test_the_model_follows_from_the_dataset_and_another_that_does_not_fit_is_refused(digits, table):
     images = Manifest.load(digits)
-    assert models.fit(ask(), table).model == "wide_deep"
-    assert models.fit(ask(), images).model == "cnn"
-    assert models.fit(ask("--model", "my.module:build"), table).model == "my.module:build"
+    assert ask().on(table).model == "wide_deep"
+    assert ask().on(images).model == "cnn"
+    assert ask("--model", "my.module:build").on(table).model == "my.module:build"
     with pytest.raises(UserError, match="--model resnet does not fit dataset 'trips', which is a table; use wide_deep"):
-        models.fit(ask("--model", "resnet"), table)
+        ask("--model", "resnet").on(table)
     with pytest.raises(UserError, match="wide_deep does not fit dataset 'digits', which is of images; use cnn or res"):
-        models.fit(ask("--model", "wide_deep"), images)
+        ask("--model", "wide_deep").on(images)
     with pytest.raises(UserError, match="--augment crop_flip is for images; dataset 'trips' is a table"):
-        models.fit(ask("--augment", "crop_flip"), table)
+        ask("--augment", "crop_flip").on(table)
 
 
 def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns, tmp_path):
-    build = models.builder(ask("--model", "wide_deep"), table)
+    build = builder(ask("--model", "wide_deep"), table)
     model = randomised(build())
     export.export(model.get_weights(), build, table, str(tmp_path / "model"))
     told = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
@@ -149,7 +153,7 @@ def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns,
 
 
 def test_a_model_without_a_preparation_of_its_own_sees_the_inputs_and_nothing_that_tells_the_label(table, columns):
-    build = models.builder(ask("--model", "trips:of_my_own"), table)
+    build = builder(ask("--model", "trips:of_my_own"), table)
     assert set(build.prepare({**columns, "label": columns["tip"]})) == {
         "label",
         "miles",
@@ -161,4 +165,4 @@ def test_a_model_without_a_preparation_of_its_own_sees_the_inputs_and_nothing_th
     }
     assert build()(build.prepare(columns)).shape == (table.split("test").examples, 2)
     with pytest.raises(UserError, match="of_miles_alone takes miles; dataset 'trips' gives area, company, miles, same"):
-        models.builder(ask("--model", "trips:of_miles_alone"), table)()
+        builder(ask("--model", "trips:of_miles_alone"), table)()

@@ -6,7 +6,7 @@ from trainer.base.errors import UserError
 from trainer.options import Options, parse
 
 pytest.importorskip("keras")
-from trainer.nn import learning
+from trainer import learning
 
 
 def options(*flags: str) -> Options:

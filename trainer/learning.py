@@ -8,7 +8,8 @@ import keras
 import tensorflow as tf
 
 from trainer.base.errors import UserError
-from trainer.nn import models, schedules
+from trainer.nn import schedules
+from trainer.nn.models.registry import default
 from trainer.nn.optimizers import Adam
 from trainer.options import Options
 
@@ -30,7 +31,7 @@ def optimizer(
       UserError: If an option is given that means nothing to what the model or another option has chosen.
     """
     rate = _schedule(opts, examples, examples_per_step, horizon_steps)
-    if (opts.optimizer or models.default(opts, "OPTIMIZER")) == "adam":
+    if (opts.optimizer or default(opts.model, "OPTIMIZER")) == "adam":
         if opts.momentum is not None:
             raise UserError("--momentum is for --optimizer sgd, and this job's is adam; leave it out")
         return Adam(rate)
@@ -43,13 +44,13 @@ def falls(opts: Options) -> bool:
 
 
 def _schedule_name(opts: Options) -> str:
-    return opts.schedule or models.default(opts, "SCHEDULE")
+    return opts.schedule or default(opts.model, "SCHEDULE")
 
 
 def _schedule(
     opts: Options, examples: int, examples_per_step: int, horizon_steps: int
 ) -> keras.optimizers.schedules.LearningRateSchedule:
-    rate = opts.learning_rate or models.default(opts, "LEARNING_RATE")
+    rate = opts.learning_rate or default(opts.model, "LEARNING_RATE")
     name = _schedule_name(opts)
     if opts.horizon_steps is not None and not falls(opts):
         raise UserError(f"--horizon-steps is for --schedule linear or cosine, and this job's is {name}; leave it out")
@@ -58,8 +59,8 @@ def _schedule(
     if name == "piecewise":
         return schedules.PiecewiseEpochs(
             rate,
-            boundaries_epochs=opts.boundaries_epochs or models.default(opts, "BOUNDARIES_EPOCHS"),
-            factors=opts.factors or models.default(opts, "FACTORS"),
+            boundaries_epochs=opts.boundaries_epochs or default(opts.model, "BOUNDARIES_EPOCHS"),
+            factors=opts.factors or default(opts.model, "FACTORS"),
             examples_per_epoch=examples,
             examples_per_step=examples_per_step,
             warmup_steps=opts.warmup_steps,
@@ -72,7 +73,7 @@ def _schedule(
 
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
     """Weight decay, and the weights that decay."""
-    rate = models.default(opts, "WEIGHT_DECAY") if opts.weight_decay is None else opts.weight_decay
+    rate = default(opts.model, "WEIGHT_DECAY") if opts.weight_decay is None else opts.weight_decay
     kernels = opts.weight_decay_on == "kernels"
     return rate, [w for w in model.trainable_variables if not kernels or w.name == "kernel"]
 

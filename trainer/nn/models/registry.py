@@ -1,0 +1,142 @@
+"""The models: by name, or a function of the user's own.
+
+A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to logits; every keyword
+of `build` is an option of the trainer by that name. It may state what suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY,
+SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT. `package.module:function` names such a function anywhere on
+Python's path.
+
+It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it is there) from the
+dataset's columns, in graph operations that look at each example alone. It is applied once to a split that is resident
+in memory, to each batch otherwise, and inside the exported model. Without it a model takes the manifest's inputs as
+they are.
+
+Modules are imported when they are asked for, because they import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from trainer.base.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+    from trainer.base.manifest import Manifest
+
+_OF_IMAGES, _OF_TABLES = ("cnn", "resnet"), ("wide_deep",)
+NAMES = (*_OF_IMAGES, *_OF_TABLES)
+_DEFAULTS = {
+    "OPTIMIZER": "adam",
+    "LEARNING_RATE": 1e-3,
+    "WEIGHT_DECAY": 0.0,
+    "SCHEDULE": "constant",
+    "BOUNDARIES_EPOCHS": (),
+    "FACTORS": (1.0,),
+    "AUGMENT": "none",
+}
+
+
+def check_name(name: str) -> str:
+    """Returns `name` if it can be a model's.
+
+    Raises:
+      UserError: If it is neither known nor `package.module:function`.
+    """
+    if name not in NAMES and not all(part.isidentifier() for part in name.replace(":", ".").split(".")):
+        raise unknown("--model", name, NAMES)
+    if name not in NAMES and name.count(":") != 1:
+        raise unknown("--model", name, (*NAMES, "package.module:function"))
+    return name
+
+
+def default(name: str, what: str) -> Any:
+    """What the model of that name states, for example as its `LEARNING_RATE`."""
+    return getattr(_module(name), what, _DEFAULTS[what])
+
+
+def suited(name: str | None, manifest: Manifest) -> str:
+    """The name, or without one that of the first model for such a dataset.
+
+    Raises:
+      UserError: If the model of that name does not fit.
+    """
+    fitting, kind = (_OF_TABLES, "a table") if manifest.is_table else (_OF_IMAGES, "of images")
+    if name in NAMES and name not in fitting:
+        raise UserError(
+            f"--model {name} does not fit dataset {manifest.name!r}, which is {kind}; use {' or '.join(fitting)}"
+        )
+    return name or fitting[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Builder:
+    """Makes a model, the same at every call, and what it takes.
+
+    Attributes:
+      prepare: From columns of the dataset by name [N, ...] to what the model takes, and the label if it is there.
+    """
+
+    build: Callable[[], keras.Model]
+    prepare: Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
+
+    def __call__(self) -> keras.Model:
+        """The model."""
+        return self.build()
+
+
+def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
+    """The builder of the model of that name, with the options that are given.
+
+    Raises:
+      UserError: If there is no such function, or it does not take one of the options, which would do nothing.
+    """
+    function = _function(name)
+    if useless := given.keys() - inspect.signature(function).parameters.keys():
+        flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
+        raise UserError(f"{flags} means nothing to --model {name}; leave it out")
+    build = functools.partial(function, manifest, **given)
+    prepare = getattr(_module(name), "prepare", None)
+    if prepare is None:
+        build, prepare = functools.partial(_build_checked, build, name, manifest), _as_they_are
+    return Builder(build, functools.partial(prepare, manifest))
+
+
+def _build_checked(build: Callable[[], keras.Model], name: str, manifest: Manifest) -> keras.Model:
+    """The model, unless it takes other columns than it would get: Keras then hands it the wrong ones, and only warns."""
+    model, given = build(), sorted(feature.name for feature in manifest.inputs)
+    taken = getattr(model, "input", None)
+    if isinstance(taken, dict) and sorted(taken) != given:
+        raise UserError(
+            f"--model {name} takes {', '.join(sorted(taken))}; dataset {manifest.name!r} gives {', '.join(given)}; take "
+            "them all, or choose in a function prepare(manifest, columns) beside the model's"
+        )
+    return model
+
+
+def _as_they_are(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    taken = {manifest.label, *(feature.name for feature in manifest.inputs)}
+    return {name: column for name, column in columns.items() if name in taken}
+
+
+def _module(name: str) -> types.ModuleType:
+    path = name.split(":")[0] if ":" in name else f"trainer.nn.models.{name}"
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        raise UserError(f"--model {name}: {error}; a module of your own must be on Python's path") from None
+
+
+def _function(name: str) -> Callable[..., keras.Model]:
+    function = name.split(":")[1] if ":" in name else "build"
+    try:
+        return getattr(_module(name), function)
+    except AttributeError:
+        raise UserError(f"--model {name}: there is no {function} in that module") from None
