@@ -6,8 +6,6 @@ import os
 import time
 from collections.abc import Callable
 
-import tensorflow as tf
-
 from trainer import learning
 from trainer.base.manifest import Manifest
 from trainer.job_dir import done
@@ -58,21 +56,17 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
         model, optimizer = build(), learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
         optimizer.build(model.trainable_variables)
         state = State(model, optimizer)
-        checkpoints, scores = Checkpoints(opts.job_dir, state, keep=opts.keep_checkpoints), Scores(opts.job_dir)
+        checkpoints, scores = Checkpoints(opts, state, writes=False), Scores(opts.job_dir)
         validator = Validator(build, manifest, opts.data_dir, opts.eval_batch_size)
     scored = scores.latest_step
     journal.event("start", scored)
     while not stop.requested:
         journal.status("waiting", scored)
-        newest = max(checkpoints.steps(), default=0)
-        if newest <= scored:
+        newest = checkpoints.load_newest(after=scored)
+        if not newest:
             if (record := done.load(opts.job_dir)) and record.covers(opts.train_steps, opts.train_epochs):
                 break
             time.sleep(_POLL_S)
-            continue
-        try:
-            checkpoints.load(newest)
-        except tf.errors.OpError:  # deleted while it was read: there is a newer one
             continue
         means = {"validator": validator, "scores": scores, "journal": journal}
         if evaluate(newest, state, **means, interrupted=lambda: stop.requested):

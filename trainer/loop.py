@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable
 
 from trainer.base.errors import UserError
@@ -23,7 +22,6 @@ class Loop:
     """Drives the steps of a job from wherever it is to its last step.
 
     Attributes:
-      checkpoints: Of the chief; None elsewhere.
       validator: Of the replica that evaluates; None elsewhere.
       wants_to_stop: Whether this process was told to stop; all replicas then agree on the step.
     """
@@ -32,7 +30,7 @@ class Loop:
     last_step: int
     steps: SyncSteps | AsyncSteps
     state: State
-    checkpoints: Checkpoints | None
+    checkpoints: Checkpoints
     validator: Validator | None
     scores: Scores
     meter: Meter
@@ -46,8 +44,7 @@ class Loop:
           The step it ends at, whose state is saved, and whether all that was to be done is done: False if it was told
           to stop.
         """
-        first_step = saved = step
-        saved_at = time.monotonic()
+        first_step = step
         self.journal.status("training", step)
         leaving = False
         while step < self.last_step and not leaving:
@@ -60,11 +57,10 @@ class Loop:
             at_end = step >= self.last_step
             if not (leaving or at_end) and _due(step, self.opts.eval_every_steps) and self.steps.idle:
                 self._evaluate(step)
-            late = 0 < self.opts.checkpoint_secs <= time.monotonic() - saved_at and self.steps.idle
-            if step != saved and (at_end or leaving or late or _due(step, self.opts.checkpoint_num_steps)):
-                self._save(step)
-                saved, saved_at = step, time.monotonic()
-        self._finish_save()
+            if at_end or leaving or (self.steps.idle and self.checkpoints.due(step)):
+                self.journal.status("saving", step)
+                self._told(self.checkpoints.save(step))
+        self._told(self.checkpoints.wait())
         # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
         scored = first_step == step == self.scores.latest_step
         finished = not leaving and (scored or self._evaluate(step))
@@ -75,17 +71,8 @@ class Loop:
 
     def _until(self, step: int) -> int:
         """The next step at which something may be to be done, the same on all replicas: they make equal calls."""
-        intervals = [self.opts.checkpoint_num_steps, self.opts.eval_every_steps]
-        return min([self.last_step, *(step - step % n + n for n in intervals if n)])
-
-    def _save(self, step: int) -> None:
-        if self.checkpoints:
-            self.journal.status("saving", step)
-            self._told(self.checkpoints.save(step))
-
-    def _finish_save(self) -> None:
-        if self.checkpoints:
-            self._told(self.checkpoints.wait())
+        every = self.opts.eval_every_steps or self.last_step
+        return min(self.last_step, step - step % every + every, self.checkpoints.next_step(step))
 
     def _told(self, saved: Saved | None) -> None:
         """Notes a save when it is complete: until then there is no checkpoint."""
@@ -98,7 +85,7 @@ class Loop:
         """Scores the present state. Returns False if it was told to stop meanwhile."""
         if not self.validator:
             return True
-        self._finish_save()  # the state's copies are the save's until it is written
+        self._told(self.checkpoints.wait())  # the state's copies are the save's until it is written
         self.state.take(step)
         means = {"validator": self.validator, "scores": self.scores, "journal": self.journal}
         return evaluate(step, self.state, **means, interrupted=self.wants_to_stop)

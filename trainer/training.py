@@ -93,7 +93,7 @@ class Training:
             )
             extent = self._extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
             state = self._state(distribution, extent)
-            checkpoints = Checkpoints(self._opts.job_dir, state, keep=self._opts.keep_checkpoints)
+            checkpoints = Checkpoints(self._opts, state, writes=self._chief)
             first_step = self._restore(checkpoints)
             loop = self._loop(distribution, extent, state, checkpoints, first_step)
             if self._chief:
@@ -169,7 +169,7 @@ class Training:
             last_step=extent.last_step,
             steps=self._steps(distribution, extent, state, first_step),
             state=state,
-            checkpoints=checkpoints if self._chief else None,
+            checkpoints=checkpoints,
             validator=Validator(self._build, manifest, opts.data_dir, opts.eval_batch_size) if validates else None,
             scores=Scores(opts.job_dir),
             meter=Meter(

@@ -21,6 +21,7 @@ from trainer.base.files import store_errors, write_text
 from trainer.base.manifest import Manifest
 from trainer.base.roc import auc
 from trainer.data import records
+from trainer.job_dir.checkpoint import remove
 from trainer.job_dir.state import State
 from trainer.learning import loss_and_hits
 from trainer.nn.models.registry import Builder
@@ -122,8 +123,7 @@ class Scores:
             json.dumps({"latest": latest, "best": latest if better else best}, indent=1) + "\n",
         )
         if better and best and best["step"] != step:
-            for path in tf.io.gfile.glob(f"{self._best(best['step'])}.*"):
-                tf.io.gfile.remove(path)
+            remove(self._best(best["step"]))
         return better
 
     def restore_best(self, state: State) -> int:

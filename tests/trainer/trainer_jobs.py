@@ -120,6 +120,10 @@ class Job:
         """SIGTERM, as a preempted machine sends it."""
         os.kill(self._replicas[name].pid, signal.SIGTERM)
 
+    def pid(self, name: str) -> int:
+        """Of a replica that runs."""
+        return self._replicas[name].pid
+
     def until(self, condition: Callable[[], object]) -> None:
         """Waits until the condition holds; fails if a replica ends before."""
         deadline = time.monotonic() + LIMIT_S

@@ -1,12 +1,14 @@
 """Training state on disk: `checkpoints/ckpt-<step>`, the newest few, each complete or absent.
 
-Only the copying of the state makes training wait; the files are written in a thread of their own, one save at a time.
+Here stands all of the policy: when a checkpoint is due, which are kept, and which one a job goes on from. Only the
+copying of the state makes training wait; the files are written in a thread of their own, one save at a time.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import math
 import os
 import re
 import time
@@ -15,6 +17,7 @@ import tensorflow as tf
 
 from trainer.base.files import write_text
 from trainer.job_dir.state import State
+from trainer.options import Options
 
 _NAME = re.compile(r"ckpt-(\d+)\.index")
 
@@ -29,28 +32,52 @@ class Saved:
 
 
 class Checkpoints:
-    """Saves and restores a `State`. Every replica restores from the same directory; only the chief saves."""
+    """Saves and restores a `State`. Every replica restores from the same directory and follows the same policy."""
 
-    def __init__(self, job_dir: str, state: State, *, keep: int) -> None:
-        self._directory = os.path.join(job_dir, "checkpoints")
-        self._state, self._keep = state, keep
+    def __init__(self, opts: Options, state: State, *, writes: bool = True) -> None:
+        """Of the replicas of a job only the chief `writes`."""
+        self._directory = os.path.join(opts.job_dir, "checkpoints")
+        self._opts, self._state, self._writes = opts, state, writes
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._under_way: tuple[int, float, concurrent.futures.Future[float]] | None = None
+        self._saved_at = time.monotonic()
+        self._unreadable: set[int] = set()
+
+    @property
+    def late(self) -> bool:
+        """Whether the time since the last one is up: to be made as soon as the state may be saved."""
+        return 0 < self._opts.checkpoint_secs <= time.monotonic() - self._saved_at
+
+    def due(self, step: int) -> bool:
+        """Whether one is to be made at this step."""
+        every = self._opts.checkpoint_num_steps
+        return self.late or (every > 0 and step % every == 0)
+
+    def next_step(self, step: int) -> float:
+        """The next step at which one is due whatever the time, the same on all replicas; infinite if there is none."""
+        every = self._opts.checkpoint_num_steps
+        return step - step % every + every if every else math.inf
 
     def steps(self) -> list[int]:
         """Steps of the checkpoints there are, oldest first."""
-        if not tf.io.gfile.isdir(self._directory):
-            return []
-        names = (_NAME.fullmatch(name) for name in tf.io.gfile.listdir(self._directory))
-        return sorted(int(match[1]) for match in names if match)
+        return sorted(int(match[1]) for match in map(_NAME.fullmatch, _listed(self._directory)) if match)
 
-    def load(self, step: int) -> None:
-        """Reads a checkpoint into the state's copies.
+    def load_newest(self, after: int = 0) -> int:
+        """Reads the newest checkpoint beyond step `after` into the state's copies. Returns its step, or 0 without one.
 
-        Raises:
-          tf.errors.OpError: If it is damaged or gone.
+        One that cannot be read is named once and passed over from then on.
         """
-        self._state.checkpoint.read(self._path(step)).assert_consumed()
+        for step in reversed(self.steps()):
+            if step <= after or step in self._unreadable:
+                continue
+            try:
+                self._state.checkpoint.read(self._path(step)).assert_consumed()
+                return step
+            except Exception as error:  # TensorFlow has many for a damaged file, IndexError among them
+                if step in self.steps():  # else it was deleted while it was read: there is a newer one
+                    self._unreadable.add(step)
+                    print(f"checkpoint {step} cannot be read and is passed over: {_first_line(error)}", flush=True)
+        return 0
 
     def restore(self) -> int:
         """Loads the newest checkpoint that can be read into the live variables. Returns its step, or 0.
@@ -58,20 +85,17 @@ class Checkpoints:
         Raises:
           OSError: If there are checkpoints and none can be read.
         """
-        steps = self.steps()
-        for step in reversed(steps):
-            try:
-                self.load(step)
-            except Exception as error:  # TensorFlow has many for a damaged file, IndexError among them
-                print(f"checkpoint {step} cannot be read and is passed over: {_first_line(error)}", flush=True)
-                continue
+        if self.load_newest():
             return self._state.put()
-        if steps:
+        if self.steps():
             raise OSError(f"none of the checkpoints in {self._directory} can be read")
         return 0
 
     def save(self, step: int) -> Saved | None:
         """Copies the state now and writes it in the background. Returns the save before, if it is known only now."""
+        self._saved_at = time.monotonic()
+        if not self._writes:
+            return None
         start = time.perf_counter()
         before = self.wait()
         self._state.take(step)
@@ -92,7 +116,7 @@ class Checkpoints:
         try:
             seconds = future.result()
         except tf.errors.OpError as error:
-            self._remove(step)
+            remove(self._path(step))
             raise OSError(f"checkpoint {step} could not be saved: {_first_line(error)}") from None
         return Saved(step=step, seconds=seconds, waited_s=waited_s + time.perf_counter() - start)
 
@@ -100,24 +124,32 @@ class Checkpoints:
         start = time.perf_counter()
         tf.io.gfile.makedirs(self._directory)
         self._state.checkpoint.write(self._path(step))
-        old = [s for s in self.steps() if s <= step][: -self._keep]
-        kept = [s for s in self.steps() if s not in old]
-        # TensorFlow's own index of a directory, as its CheckpointManager writes it.
-        lines = [f'model_checkpoint_path: "ckpt-{step}"', *(f'all_model_checkpoint_paths: "ckpt-{s}"' for s in kept)]
-        write_text(os.path.join(self._directory, "checkpoint"), "\n".join(lines) + "\n")
+        old = [s for s in self.steps() if s <= step][: -self._opts.keep_checkpoints]
+        kept = [f"ckpt-{s}" for s in self.steps() if s not in old]
+        # What TensorFlow itself finds the newest by. `update_checkpoint_state` would write it too, with a warning.
+        index = tf.compat.v1.train.generate_checkpoint_state_proto(self._directory, f"ckpt-{step}", kept)
+        write_text(os.path.join(self._directory, "checkpoint"), str(index))
         for s in old:
-            self._remove(s)
+            remove(self._path(s))
         return time.perf_counter() - start
-
-    def _remove(self, step: int) -> None:
-        for path in tf.io.gfile.glob(f"{self._path(step)}.*"):
-            tf.io.gfile.remove(path)
-        if tf.io.gfile.isdir(partial := f"{self._path(step)}_temp"):  # TensorFlow's, of a save that failed
-            tf.io.gfile.rmtree(partial)
 
     def _path(self, step: int) -> str:
         return os.path.join(self._directory, f"ckpt-{step}")
 
 
+def remove(path: str) -> None:
+    """Deletes the files of a checkpoint. By their names and not by a pattern, which other names in `path` could be too."""
+    directory, name = os.path.split(path)
+    for file in _listed(directory):
+        if file.startswith(f"{name}."):
+            tf.io.gfile.remove(os.path.join(directory, file))
+    if tf.io.gfile.isdir(partial := f"{path}_temp"):  # TensorFlow's, of a save that failed
+        tf.io.gfile.rmtree(partial)
+
+
+def _listed(directory: str) -> list[str]:
+    return tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
+
+
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import pathlib
 import resource
 import signal
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 keras = pytest.importorskip("keras")
 import tensorflow as tf  # noqa: E402
 
+from trainer import options  # noqa: E402
 from trainer.base.errors import UserError  # noqa: E402
 from trainer.job_dir.checkpoint import Checkpoints  # noqa: E402
 from trainer.job_dir.state import State  # noqa: E402
@@ -27,6 +31,11 @@ def state(model) -> State:
     return State(model, optimizer)
 
 
+def opts(directory: pathlib.Path, keep: int = 3, *flags: str) -> options.Options:
+    known = ["--data-dir", "unused", "--job-dir", str(directory), "--train-steps", "1"]
+    return options.parse([*known, "--keep-checkpoints", str(keep), *flags], {})
+
+
 def fill(model: keras.Model, value: float) -> None:
     model.set_weights([np.full_like(w, value) for w in model.get_weights()])
 
@@ -40,31 +49,61 @@ def saved(checkpoints: Checkpoints, model: keras.Model, *steps: int) -> None:
 
 
 def test_the_newest_are_kept_and_what_was_saved_is_what_was_at_that_step(tmp_path, model, state):
-    checkpoints = Checkpoints(str(tmp_path), state, keep=2)
+    checkpoints = Checkpoints(opts(tmp_path, 2), state)
     assert checkpoints.restore() == 0
     saved(checkpoints, model, 10, 20, 30)
     assert checkpoints.steps() == [20, 30]
     assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("ckpt-30")
-    assert Checkpoints(str(tmp_path), state, keep=2).restore() == 30
+    assert Checkpoints(opts(tmp_path, 2), state).restore() == 30
     assert np.unique(model.get_weights()[0]) == [30]
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over_and_named(tmp_path, model, state, capsys):
-    checkpoints = Checkpoints(str(tmp_path), state, keep=3)
-    saved(checkpoints, model, 10, 20)
-    (data,) = (tmp_path / "checkpoints").glob("ckpt-20.data-*")
-    content = bytearray(data.read_bytes())
-    content[len(content) // 2] ^= 1
-    data.write_bytes(content)
-    assert checkpoints.restore() == 10
-    assert np.unique(model.get_weights()[0]) == [10]
-    assert "checkpoint 20 cannot be read and is passed over" in capsys.readouterr().out
-    data.unlink()
-    assert checkpoints.restore() == 10
+def cut(content: bytes, at: int) -> bytes:
+    return content[:at]
+
+
+def zero(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes(len(content) - at)
+
+
+def flip(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> tuple[pathlib.Path, keras.Model, State]:
+    """A job directory with two checkpoints."""
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(300)])
+    state, directory = State(model, keras.optimizers.SGD()), tmp_path_factory.mktemp("two")
+    saved(Checkpoints(opts(directory), state), model, 10, 20)
+    return directory, model, state
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_newest_checkpoint_damaged_in_any_way_is_named_once_and_passed_over(two, capsys, data):
+    directory, model, state = two
+    file = data.draw(st.sampled_from(sorted((directory / "checkpoints").glob("ckpt-20.*"))))
+    whole = file.read_bytes()
+    kind = data.draw(st.sampled_from([cut, zero, flip]))
+    file.write_bytes(kind(whole, data.draw(st.just(0) | st.integers(0, len(whole) - 1))))
+    if data.draw(st.integers(0, 9)) == 0:
+        file.unlink()
+    capsys.readouterr()
+    try:
+        checkpoints = Checkpoints(opts(directory), state)
+        # Every byte of a value is under a checksum; what is not read may be anything.
+        assert checkpoints.load_newest() == state.put() == np.unique(model.get_weights()[0])
+        assert checkpoints.load_newest() == state.step
+        assert state.step == 20 or checkpoints.load_newest(after=10) == 0
+        named = 1 if state.step == 10 and 20 in checkpoints.steps() else 0
+        assert capsys.readouterr().out.count("checkpoint 20 cannot be read and is passed over") == named
+    finally:
+        file.write_bytes(whole)
 
 
 def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, model, state):
-    checkpoints = Checkpoints(str(tmp_path), state, keep=3)
+    checkpoints = Checkpoints(opts(tmp_path, 3), state)
     saved(checkpoints, model, 10)
     next((tmp_path / "checkpoints").glob("ckpt-10.data-*")).write_bytes(b"")
     with pytest.raises(OSError, match="none of the checkpoints"):
@@ -72,7 +111,7 @@ def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, mo
 
 
 def test_a_save_that_fails_leaves_the_checkpoint_before_it(tmp_path, model, state):
-    checkpoints = Checkpoints(str(tmp_path), state, keep=3)
+    checkpoints = Checkpoints(opts(tmp_path, 3), state)
     saved(checkpoints, model, 10)
     # A full disk, as far as a process can make one: no file may grow beyond this.
     before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
