@@ -48,7 +48,8 @@ class Loop:
         self.journal.status("training", step)
         leaving = False
         while step < self.last_step and not leaving:
-            window = self.steps.run(step, self._until(step), self.wants_to_stop())
+            stop = self.wants_to_stop()
+            window = self.steps.run(step, self._until(step), stop, stop or self.checkpoints.late)
             step += window.steps
             self.meter.add(step, window)
             if not math.isfinite(window.loss):

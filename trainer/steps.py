@@ -116,8 +116,8 @@ class SyncSteps:
             self._source, scalar, tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.float32)
         )
 
-    def run(self, step: int, until: int, stop: bool) -> Window:
-        """Advances by some steps, not beyond `until`. `stop` is this process's wish."""
+    def run(self, step: int, until: int, stop: bool, settle: bool = False) -> Window:
+        """Advances by some steps, not beyond `until`. `stop` is this process's wish; it is settled after every call."""
         steps = min(self._steps_a_call, until - step)
         wish = tf.constant([float(stop), self._proposal()], tf.float32)
         if self._reader.ahead and step != self._next_step:
@@ -206,12 +206,12 @@ class AsyncSteps:
         """Whether the state may be saved now: every scheduled call has been waited for."""
         return not self._under_way
 
-    def run(self, step: int, until: int, stop: bool) -> Window:
-        """Schedules calls towards `until` and waits for the oldest; with `stop`, adds none to those under way."""
+    def run(self, step: int, until: int, stop: bool, settle: bool = False) -> Window:
+        """Schedules calls towards `until` and waits for the oldest; with `settle`, adds none to those under way."""
         if self.idle:
             self._scheduled, self._last_s = step, time.perf_counter()
         # Two calls a worker keep all busy; more would only delay a stop.
-        while self._scheduled < until and len(self._under_way) < (1 if stop else 2 * self._workers):
+        while self._scheduled < until and len(self._under_way) < (1 if settle else 2 * self._workers):
             steps = min(self._steps_a_call, until - self._scheduled)
             arguments = (self._held, tf.constant(self._scheduled, tf.int64), tf.constant(steps))
             self._under_way.append((steps, self._coordinator.schedule(self._function, args=arguments)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pathlib
@@ -247,6 +248,15 @@ def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume(job):
     record = json.loads((asynchronous.directory / "DONE.json").read_text())
     assert record["step"] == 400
     assert record["accuracy"] > 0.9
+
+
+def test_parameter_servers_make_checkpoints_by_time_between_those_by_steps(job):
+    asynchronous = job()
+    flags = ["--train-steps", 100_000, "--checkpoint-num-steps", 0, "--checkpoint-secs", 0.5]
+    asynchronous.start("chief", "worker", "worker", "ps", flags=flags)
+    asynchronous.until(lambda: sum(e["event"] == "checkpoint" for e in asynchronous.events()) >= 3)
+    saves = [e["time"] for e in asynchronous.events() if e["event"] == "checkpoint"]
+    assert max(b - a for a, b in itertools.pairwise(saves)) < 5
 
 
 def test_sync_trains_by_all_reduce_in_a_cluster_with_parameter_servers(job, straight):
