@@ -36,9 +36,14 @@ def evaluate(
     interrupted: Callable[[], bool],
 ) -> bool:
     """Scores the copies of `state` and tells it everywhere. Returns False when `interrupted` said to leave it."""
+
+    def looked_at() -> bool:
+        journal.alive()
+        return interrupted()
+
     journal.status("evaluating", step)
     start = time.perf_counter()
-    score = validator.score(state.weights(), interrupted)
+    score = validator.score(state.weights(), looked_at)
     if score is None:
         return False
     best = scores.add(step, score, state)
@@ -75,11 +80,12 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
     return EXIT_CODE if stop.requested else 0
 
 
-def await_evaluator(scores: Scores, step: int, timeout_s: float) -> None:
+def await_evaluator(scores: Scores, step: int, journal: Journal, timeout_s: float) -> None:
     """Waits until the evaluator has scored the last checkpoint: on Vertex AI the job ends with the chief."""
     deadline = time.monotonic() + timeout_s
     while scores.latest_step < step:
         if time.monotonic() > deadline:
             print(f"the evaluator has not scored step {step} within {timeout_s:.0f} s; going on without", flush=True)
             return
+        journal.status("waiting", step)
         time.sleep(_POLL_S)

@@ -21,7 +21,8 @@ _PEER_DIES_S = 2.0
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     """Plays this member's part until the job is done. Returns the exit code."""
     configure(opts)
-    journal = Journal(opts.job_dir, member.name)
+    # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
+    journal = Journal(opts.job_dir, member.name, beats=not member.is_chief and member.role != "evaluator")
     journal.status("starting", 0)
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)
@@ -39,8 +40,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
         rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.event("serve", 0)
-        # That the process runs, though not whether TensorFlow's threads in it do.
-        journal.status.keep_telling("serving")
+        journal.status("serving", 0)
         strategy.serve(member, stop, opts.job_dir)
     try:
         return Training(opts, member, manifest, place, journal, stop).run()

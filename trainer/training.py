@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import time
 from collections.abc import Callable
@@ -36,8 +37,8 @@ from trainer.replicas.stop import EXIT_CODE, Stop, StopMark
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
 from trainer.validation import SPLIT, Scores, Validator
 
-# A preempted machine leaves little time; an export, or an evaluator that the chief waits for, takes as long as it takes.
-_CHIEF_SAVES_S, _CHIEF_EXPORTS_S = 8.0, 3600.0
+# A preempted machine leaves little time; evaluation and export take as long as they take, while the chief lives.
+_CHIEF_SAVES_S, _CHIEF_EXPORTS_S = 8.0, math.inf
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -236,7 +237,7 @@ class Training:
         opts, journal = self._opts, self._journal
         if self._chief:
             if has_evaluator():
-                await_evaluator(loop.scores, reached, opts.evaluator_timeout_s)
+                await_evaluator(loop.scores, reached, journal, opts.evaluator_timeout_s)
             exported = reached
             if opts.export == "best" and loop.scores.load():
                 exported = loop.scores.restore_best(loop.state)

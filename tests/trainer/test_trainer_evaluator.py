@@ -8,6 +8,8 @@ import psutil
 import pytest
 from trainer_jobs import Job
 
+from components.train.supervision.health import Limits, Vitals
+
 pytestmark = pytest.mark.cluster
 FLAGS = ["--checkpoint-num-steps", 10, "--batch-size", 16]
 
@@ -17,6 +19,36 @@ def job(digits, tmp_path):
     one = Job(digits, tmp_path / "job")
     yield one
     one.close()
+
+
+def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_may_be_silent(
+    job,
+):
+    limits = Limits(silence_s={"evaluating": 5.0, "waiting": 5.0, "training": 5.0})
+    flags = ["--model", "slow_model:network", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 16]
+    job.start("chief", "worker", flags=flags)
+    silences, started = set(), time.monotonic()
+    vitals = {
+        name: Vitals(str(job.directory / f"{name}.status"), job.pid(name), started) for name in ("chief-0", "worker-0")
+    }
+
+    def ended() -> bool:
+        for name, one in vitals.items():
+            one.look(now := time.monotonic())
+            # The first call of the chief compiles.
+            if name == "worker-0" or one.phase != "training":
+                silences.add(one.frozen(now, limits, reports=True))
+        return (job.directory / "DONE.json").exists()
+
+    job.until(ended)
+    assert job.wait() == {"chief-0": 0, "worker-0": 0}
+    assert silences == {""}
+    evaluations = [e for e in job.events() if e["event"] == "evaluation"]
+    assert [e["step"] for e in evaluations] == [10, 20]
+    assert min(e["seconds"] for e in evaluations) > 6
+    for name in vitals:
+        used = [e for e in job.events(name) if e["event"] == "usage"]
+        assert len(used) > 5 and used[-1]["cpu"] > used[0]["cpu"] and used[0]["memory"] > 50 << 20
 
 
 def test_a_newest_checkpoint_that_is_damaged_is_named_once_while_the_evaluator_waits_for_the_next(job):

@@ -1,8 +1,9 @@
 """What one replica did and is doing: the journal keeps it, the status file shows it.
 
 `journal-<role>-<index>-<attempt>.jsonl` in the job directory has one JSON object a line, always with `event`, `step`
-(integer) and `time` (seconds since the epoch). The status file named by TRAINER_STATUS is rewritten in place for the
-launcher: `time, phase, step, examples_per_s, cpu, memory`.
+(integer) and `time` (seconds since the epoch); every two seconds a line `usage` tells `cpu`, the seconds used so far, and
+`memory`, the resident bytes. The status file named by TRAINER_STATUS is rewritten in place for the launcher: `time, phase,
+step, examples_per_s, cpu, memory`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import tempfile
 import threading
 import time
@@ -26,9 +28,10 @@ ATTEMPT = "TRAINER_ATTEMPT"
 _BEAT_S = 2.0
 
 
-def last(job_dir: str, replica: str, event: str) -> dict[str, Any]:
-    """The newest line with that event in that replica's journals of all attempts; empty if there is none."""
-    files = epath.Path(job_dir).glob(f"journal-{replica}-*.jsonl")
+def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
+    """The newest line with that event in this replica's journals of all attempts; empty if there is none."""
+    # Not by a pattern, which other names in the job directory's path could be too.
+    files = [file for file in epath.Path(job_dir).iterdir() if re.fullmatch(rf"journal-{name}-\d+\.jsonl", file.name)]
     for file in sorted(files, key=lambda file: int(file.stem.rsplit("-", 1)[1]), reverse=True):
         for line in reversed(file.read_text().splitlines()):
             with contextlib.suppress(ValueError):  # half a line, of a replica that was killed
@@ -37,72 +40,71 @@ def last(job_dir: str, replica: str, event: str) -> dict[str, Any]:
     return {}
 
 
-class Status:
-    """The status file of this process, if it is to have one."""
-
-    def __init__(self) -> None:
-        self._path = os.environ.get(STATUS)
-        self._fields: dict[str, Any] = {"examples_per_s": None}
-        self._process = psutil.Process()
-
-    def __call__(self, phase: str, step: int, **fields: Any) -> None:
-        """Rewrites the file: `cpu` is the CPU seconds used so far, `memory` the resident bytes.
-
-        `fields`, `examples_per_s` among them, stay until they are given again.
-        """
-        if not self._path:
-            return
-        self._fields.update(fields)
-        cpu = self._process.cpu_times()
-        state = {
-            "time": time.time(),
-            "phase": phase,
-            "step": int(step),
-            "cpu": round(cpu.user + cpu.system, 2),
-            "memory": self._process.memory_info().rss,
-            **self._fields,
-        }
-        write_text(self._path, json.dumps(state))
-
-    def keep_telling(self, phase: str) -> None:
-        """Tells it every two seconds from now on, in a thread of its own: for a main thread that stays in C++."""
-
-        def tell() -> None:
-            while True:
-                with contextlib.suppress(OSError):  # a full disk, for now
-                    self(phase, 0)
-                time.sleep(_BEAT_S)
-
-        threading.Thread(target=tell, name="status", daemon=True).start()
-
-
 class Journal:
-    """Appends events of one replica and attempt.
+    """Appends events of one replica and attempt, and shows what it is doing in its status file, if it is to have one.
 
     Object stores cannot append; for a job directory there the lines go to a local file that `flush` uploads.
-
-    Attributes:
-      status: The status file; to call it rewrites the file.
     """
 
-    def __init__(self, job_dir: str, replica: str) -> None:
-        """Args: `replica` is its name, such as `worker-0`."""
+    def __init__(self, job_dir: str, name: str, *, beats: bool = False) -> None:
+        """Begins the journal.
+
+        Args:
+          job_dir: Made if need be.
+          name: Of the replica, as files are named.
+          beats: Whether it shows its status every two seconds of itself: for a replica whose main thread waits for
+            others in C++, for as long as they take. That its process runs is all that this says.
+        """
         attempt = int(os.environ.get(ATTEMPT, 0))
         directory = epath.Path(job_dir)
         directory.mkdir(parents=True, exist_ok=True)
-        while (path := directory / f"journal-{replica}-{attempt}.jsonl").exists():
+        while (path := directory / f"journal-{name}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
         self._remote = None if "://" not in job_dir else path
         self._local = pathlib.Path(tempfile.mkdtemp()) / path.name if self._remote else pathlib.Path(path)
         self._file = self._local.open("x", encoding="utf-8", buffering=1)
-        self.status = Status()
+        self._status, self._shown_at = os.environ.get(STATUS), 0.0
+        self._state: dict[str, Any] = {"phase": "starting", "step": 0, "examples_per_s": None}
+        self._process, self._beats, self._lock = psutil.Process(), beats, threading.RLock()
+        threading.Thread(target=self._beat, name="journal", daemon=True).start()
 
     def event(self, event: str, step: int, **fields: Any) -> None:
         """Appends one line."""
         line = {"event": event, "step": int(step), "time": round(time.time(), 3), **fields}
-        self._file.write(json.dumps(line) + "\n")
+        with self._lock:
+            self._file.write(json.dumps(line) + "\n")
 
     def flush(self) -> None:
         """Makes the lines so far visible in the job directory."""
         if self._remote:
             write_text(self._remote, self._local.read_text(encoding="utf-8"))
+
+    def status(self, phase: str, step: int, **fields: Any) -> None:
+        """Rewrites the status file; `fields`, `examples_per_s` among them, stay until they are given again."""
+        with self._lock:
+            self._state.update(phase=phase, step=int(step), **fields)
+            self._show()
+
+    def alive(self) -> None:
+        """Shows the last status again, now and then: for whatever takes long, to be called often."""
+        if time.monotonic() - self._shown_at >= _BEAT_S:
+            with self._lock:
+                self._show()
+
+    def _show(self) -> None:
+        self._shown_at = time.monotonic()
+        if self._status:
+            write_text(self._status, json.dumps({"time": time.time(), **self._state, **self._usage()}))
+
+    def _usage(self) -> dict[str, float]:
+        """CPU seconds used so far, and resident bytes."""
+        cpu = self._process.cpu_times()
+        return {"cpu": round(cpu.user + cpu.system, 2), "memory": self._process.memory_info().rss}
+
+    def _beat(self) -> None:
+        while True:
+            time.sleep(_BEAT_S)
+            with contextlib.suppress(OSError):  # a full disk, for now
+                self.event("usage", self._state["step"], **self._usage())
+                if self._beats:
+                    self.alive()

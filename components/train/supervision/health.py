@@ -26,8 +26,8 @@ from components.train.console.view import Row
 
 # The longest that a phase of ours goes without a word, with room to spare: a first call compiles, reading checks the
 # whole dataset, and replicas wait for each other (--start-timeout-s, 600 s) and then name the missing themselves.
-# A server beats by itself, so its silence says that its process does not run at all; one whose TensorFlow hangs is noticed
-# by the chief's silence. Phases that are not here (the end, those of other programs) may be silent for ever.
+# A server or worker beats by itself, so its silence says that its process does not run at all; one whose TensorFlow hangs
+# is noticed by the chief's silence. Phases that are not here (the end, those of other programs) may be silent for ever.
 _SILENCE_S = {
     "starting": 900.0,
     "serving": 60.0,

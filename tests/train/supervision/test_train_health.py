@@ -46,8 +46,10 @@ SERVER = """
 from trainer.replicas.stop import Stop
 stop = Stop.install()
 from trainer.replicas.member import Member
+from trainer.job_dir.journal import Journal
 from trainer.replicas.strategy import serve
 addresses = {"chief": ["127.0.0.1:10001"], "worker": ["127.0.0.1:10002"], "ps": ["127.0.0.1:10003"]}
+Journal("job", "ps-0", beats=True).status("serving", 0)
 serve(Member(role="ps", index=0, addresses=addresses), stop, "job")
 """
 

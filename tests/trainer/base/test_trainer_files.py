@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from trainer.base.errors import UserError
 from trainer.base.files import tree_digest, write_text
 from trainer.job_dir import done, identity
+from trainer.job_dir import journal as journal_module
 from trainer.job_dir.done import Done
 from trainer.job_dir.journal import Journal, last
+
+CHIEF = "chief-0"
 
 
 def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
@@ -89,10 +92,28 @@ def test_a_new_job_directory_is_for_anything(tmp_path):
     identity.check(str(tmp_path / "new"), {"seed": 1})
 
 
+@pytest.mark.parametrize("beats", [True, False])
+def test_the_journal_tells_the_use_of_the_machine_by_itself_and_the_status_if_it_is_to_beat(
+    tmp_path, monkeypatch, beats
+):
+    monkeypatch.setattr(journal_module, "_BEAT_S", 0.02)
+    monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
+    journal = Journal(str(tmp_path / "job"), CHIEF, beats=beats)
+    journal.status("training", 7)
+    (tmp_path / "status.json").unlink()
+    lines: list[dict] = []
+    while len(lines) < 3:
+        text = (tmp_path / "job" / "journal-chief-0-0.jsonl").read_text()
+        lines = [json.loads(line) for line in text.split("\n")[:-1]]
+    assert {(line["event"], line["step"]) for line in lines} == {("usage", 7)}
+    assert 0 < lines[0]["cpu"] <= lines[-1]["cpu"] and lines[0]["memory"] > 1 << 20
+    assert (tmp_path / "status.json").exists() == beats
+
+
 def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
     for _ in range(2):
-        journal = Journal(str(tmp_path / "job"), "chief-0")
+        journal = Journal(str(tmp_path / "job"), CHIEF)
         journal.event("start", 0, seed=3)
         journal.event("step", 7, loss=0.5)
         journal.status("training", 7, examples_per_s=123.0, loss=0.5)
@@ -101,14 +122,15 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
     assert files == ["journal-chief-0-0.jsonl", "journal-chief-0-1.jsonl"]
     for file in files:
         events = [json.loads(line) for line in (tmp_path / "job" / file).read_text().splitlines()]
+        events = [e for e in events if e["event"] != "usage"]
         assert [(e["event"], e["step"]) for e in events] == [("start", 0), ("step", 7)]
         assert all(isinstance(e["time"], float) for e in events)
     for attempt in (9, 10):
         lines = [json.dumps({"event": "step", "step": attempt}), '{"event": "st']
         (tmp_path / "job" / f"journal-chief-0-{attempt}.jsonl").write_text("\n".join(lines))
-    assert last(str(tmp_path / "job"), "chief-0", "step")["step"] == 10
-    assert last(str(tmp_path / "job"), "chief-0", "start")["seed"] == 3
-    assert last(str(tmp_path / "job"), "chief-0", "export") == {}
+    assert last(str(tmp_path / "job"), CHIEF, "step")["step"] == 10
+    assert last(str(tmp_path / "job"), CHIEF, "start")["seed"] == 3
+    assert last(str(tmp_path / "job"), CHIEF, "export") == {}
     status = json.loads((tmp_path / "status.json").read_text())
     assert {"time", "cpu"} <= status.keys()
     assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == ("saving", 7, 123.0, 0.5)
