@@ -101,11 +101,10 @@ class Training:
                 self._announce(extent, state, first_step)
         reached, finished = loop.run(first_step)
         if finished:
-            with self._stop.at_once():  # all is saved: what is interrupted now, a resume does again
-                self._finish(loop, extent, first_step, reached)
-            return 0
+            with self._stop.at_once(self._leave):  # all is saved: what is interrupted now, a resume does again
+                return self._finish(loop, extent, first_step, reached)
+        self._leave()
         if self._chief:
-            self._mark.clear()
             print(f"told to stop; saved at step {reached}", flush=True)
         self._part(lambda: reached in checkpoints.steps(), _CHIEF_SAVES_S)
         return EXIT_CODE
@@ -233,7 +232,14 @@ class Training:
                 flush=True,
             )
 
-    def _finish(self, loop: Loop, extent: _Extent, first_step: int, reached: int) -> None:
+    def _leave(self) -> None:
+        """As the chief who was told to stop: the servers wait until what they asked for is done, the others are told."""
+        if self._chief and (self._asynchronous or not self._member.addresses):
+            self._mark.clear()
+        elif self._chief:
+            self._mark.leave()
+
+    def _finish(self, loop: Loop, extent: _Extent, first_step: int, reached: int) -> int:
         opts, journal = self._opts, self._journal
         if self._chief:
             if has_evaluator():
@@ -255,10 +261,18 @@ class Training:
                 validation=loop.scores.load(),
                 **{name: final.get(name) for name in ("loss", "accuracy", "examples_per_s")},
             ).save(opts.job_dir)
+        else:
+            self._part(lambda: self._mark.left or _is_done(opts.job_dir, reached), _CHIEF_EXPORTS_S)
+            if not _is_done(opts.job_dir, reached):
+                journal.event("preempted", reached)
+                journal.flush()
+                return EXIT_CODE
         journal.event("done", reached, steps=reached - first_step)
         journal.status("done", reached)
         journal.flush()
-        self._part(lambda: _is_done(opts.job_dir, reached), _CHIEF_EXPORTS_S)
+        if self._chief:
+            self._part(lambda: True, _CHIEF_EXPORTS_S)
+        return 0
 
     def _part(self, completed: Callable[[], bool], timeout_s: float) -> None:
         """Leaves when the chief has done what the others wait for; asynchronous workers serve until they are told."""

@@ -51,6 +51,16 @@ def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_m
         assert len(used) > 5 and used[-1]["cpu"] > used[0]["cpu"] and used[0]["memory"] > 50 << 20
 
 
+@pytest.mark.parametrize("phase", ["evaluating", pytest.param("exporting", marks=pytest.mark.slow)])
+def test_a_chief_that_is_told_to_stop_when_only_it_has_work_left_takes_the_others_along(job, phase):
+    flags = ["--model", "slow_model:network", "--train-steps", 10, "--eval-batch-size", 16]
+    job.start("chief", "worker", "worker", flags=flags)
+    job.until(lambda: job.status()["phase"] == phase)
+    job.terminate("chief-0")
+    assert job.wait(10) == dict.fromkeys(("chief-0", "worker-0", "worker-1"), 143), job.output()
+    job.run("chief", "worker", "worker", flags=flags)
+
+
 def test_a_newest_checkpoint_that_is_damaged_is_named_once_while_the_evaluator_waits_for_the_next(job):
     job.run("chief", flags=[*FLAGS, "--train-steps", 30])
     (job.directory / "validation.json").unlink()

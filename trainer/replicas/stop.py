@@ -21,6 +21,7 @@ from etils import epath
 from trainer.base.files import write_text
 
 EXIT_CODE = 143  # 128 + SIGTERM: saved and yielding
+_LEFT = "the chief has left"
 
 
 class Stop:
@@ -50,10 +51,10 @@ class Stop:
             then()
 
     @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Inside there is nothing to save, and the signal ends the process whatever it is doing."""
+    def at_once(self, last: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Inside there is nothing to save, and the signal ends the process, after `last`, whatever it is doing."""
         before = self._then
-        self.call(lambda: os._exit(EXIT_CODE))
+        self.call(lambda: (last(), os._exit(EXIT_CODE)))
         try:
             yield
         finally:
@@ -67,7 +68,10 @@ class Stop:
 
 
 class StopMark:
-    """The file `STOP` in a job directory, by which a replica that was told to stop asks the chief to save."""
+    """The file `STOP` in a job directory, by which a replica that was told to stop asks the chief to save.
+
+    With it the chief also tells those that wait for the end of the job that it leaves before.
+    """
 
     def __init__(self, job_dir: str) -> None:
         self._path = epath.Path(job_dir) / "STOP"
@@ -77,9 +81,18 @@ class StopMark:
         with contextlib.suppress(OSError):  # a full disk: it leaves without being heard
             write_text(self._path, who)
 
+    def leave(self) -> None:
+        """Tells, as the chief."""
+        self.set(_LEFT)
+
     def is_set(self) -> bool:
         """Whether somebody asks."""
         return self._path.exists()
+
+    @property
+    def left(self) -> bool:
+        """Whether the chief has told."""
+        return self.is_set() and self._path.read_text() == _LEFT
 
     def clear(self) -> None:
         """Answers: what was asked for is done, or nobody asks any more."""
