@@ -19,7 +19,7 @@ import numpy as np
 
 from components.convert.options import Options
 from components.convert.report import samples, statistics
-from components.convert.sources.registry import Source
+from components.convert.sources.base import Source
 from components.convert.writing import splits, tfrecord
 from trainer.base.errors import UserError
 from trainer.base.feature_summary import Summary

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from components.convert.sources.registry import Source
+from components.convert.sources.base import Source
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import Rows
 from components.convert.writing.tfrecord import Column

@@ -19,7 +19,7 @@ import numpy as np
 
 from components.convert.report import drift
 from components.convert.report.accumulators import Categories, Numbers, Pixels, Tally
-from components.convert.sources.registry import Source
+from components.convert.sources.base import Source
 from components.convert.writing import workers
 from components.convert.writing.progress import track
 from components.convert.writing.splits import BLOCK, Rows

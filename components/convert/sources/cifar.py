@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import IO
 
 import numpy as np
 
-from components.convert.images.pixels import ImageSource, one_path
+from components.convert.images.pixels import ImageSource
+from components.convert.sources.base import Paths, one_path
 from components.convert.sources.downloads import archive
 from components.convert.writing.column_store import MEMORY, Store, fill
 from trainer.base.errors import UserError
@@ -56,12 +57,12 @@ class CifarReader:
     def _originals(self) -> dict[str, int]:
         return {file: records for files in self.files_of.values() for file, records in files.items()}
 
-    def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[pathlib.Path]:
         """The files that `read` reads."""
         path = self._path(source)
         return list(self._find(path).values()) if path.is_dir() else [path]
 
-    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> ImageSource:
+    def read(self, source: Paths, store: Store = MEMORY) -> ImageSource:
         """Reads the set from a directory (any number of whole records a file) or an archive (the original only).
 
         Raises:
@@ -92,7 +93,7 @@ class CifarReader:
             value_range=(0.0, 255.0),
         )
 
-    def _path(self, source: str | Sequence[str] | None) -> pathlib.Path:
+    def _path(self, source: Paths) -> pathlib.Path:
         if source is None:
             raise UserError(f"dataset {self.name!r} needs --source PATH, its binary version: a directory or an archive")
         if not (path := one_path(self.name, source)).exists():

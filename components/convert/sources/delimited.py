@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from components.convert.sources.base import Paths
 from components.convert.tables.schema import Schema
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
@@ -30,7 +30,7 @@ class CsvReader:
     name: str
     schema: str | pathlib.Path | None = None
 
-    def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[pathlib.Path]:
         """The schema and the files of the table; a directory stands for those in it, in the order of their names.
 
         Raises:
@@ -47,7 +47,7 @@ class CsvReader:
             raise UserError(f"{absent[0]}: no such file")
         return [pathlib.Path(self.schema), *paths]
 
-    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> TableSource:
+    def read(self, source: Paths, store: Store = MEMORY) -> TableSource:
         """Reads the table.
 
         Raises:

@@ -1,7 +1,7 @@
 """The IDX files in which MNIST and its relatives are published, gzip-compressed or not.
 
-    pairs = find(pathlib.Path("mnist"), {"train": "train-", "test": "t10k-"}, required={"train"})
-    images, labels = read_pair(*pairs["train"])
+    source = IdxReader(name="mnist", origin="MNIST, original IDX files").read("downloads/mnist")
+    source.splits["train"]["image"].shape     # (60000, 28, 28, 1)
 
 Format: two zero bytes, an element type, the number of dimensions, each dimension as a big-endian 32-bit number, then
 the elements (http://yann.lecun.com/exdb/mnist). The header says how many bytes are due, and not one more is unpacked.
@@ -9,6 +9,7 @@ the elements (http://yann.lecun.com/exdb/mnist). The header says how many bytes 
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import math
 import os
@@ -19,6 +20,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from components.convert.images.pixels import ImageSource
+from components.convert.sources.base import Paths, one_path
 from components.convert.writing.column_store import MEMORY, Store, fill
 from components.convert.writing.progress import track
 from trainer.base.errors import UserError
@@ -116,3 +119,68 @@ def _shape(path: pathlib.Path, magic: bytes, sizes: bytes, dimensions: int) -> t
     if not all(shape):
         raise UserError(f"{path}: empty; its dimensions are {' x '.join(map(str, shape))}")
     return shape
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IdxReader:
+    """Reads a set of IDX files.
+
+    Attributes:
+      name: As given with `--dataset`.
+      origin: Where the set comes from, in words.
+      class_names: None for the numbers from 0 to the largest label.
+      value_range: Smallest and largest value that a pixel can have.
+      embedded: Directory of a set that we ship; None if `--source` gives it.
+      prefixes: By native split, what its file names start with.
+      required: Native splits that must be there.
+    """
+
+    name: str
+    origin: str
+    class_names: tuple[str, ...] | None = tuple("0123456789")
+    value_range: tuple[float, float] = (0.0, 255.0)
+    embedded: pathlib.Path | None = None
+    prefixes: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"train": "train-", "test": "t10k-"})
+    required: frozenset[str] = frozenset({"train", "test"})
+
+    def files(self, source: Paths) -> list[pathlib.Path]:
+        """The files that `read` reads."""
+        return [path for pair in self._pairs(source).values() for path in pair]
+
+    def read(self, source: Paths, store: Store = MEMORY) -> ImageSource:
+        """Reads the set from the directory `source`, or the embedded one.
+
+        Raises:
+          UserError: If `source` or a file is missing, or a file is not what it should be.
+        """
+        pairs = self._pairs(source)
+        splits = {
+            split: dict(zip(("image", "label"), read_pair(*pair, store), strict=True)) for split, pair in pairs.items()
+        }
+        largest = max(int(columns["label"].max()) for columns in splits.values())
+        class_names = self.class_names or tuple(str(label) for label in range(largest + 1))
+        height, width, _ = splits["train"]["image"].shape[1:]
+        for split, (images, labels) in pairs.items():
+            if (shape := splits[split]["image"].shape[1:3]) != (height, width):
+                raise UserError(f"{images}: images of {shape[0]} x {shape[1]} pixels; {height} x {width} in train")
+            if (wrong := splits[split]["label"] >= len(class_names)).any():
+                record = int(wrong.argmax())
+                raise UserError(
+                    f"{labels}: record {record} has label {splits[split]['label'][record]}; {self.name} has classes 0 to "
+                    f"{len(class_names) - 1}"
+                )
+        return ImageSource(
+            name=self.name,
+            origin=self.origin,
+            splits=splits,
+            class_names=class_names,
+            value_range=self.value_range,
+        )
+
+    def _pairs(self, source: Paths) -> dict[str, tuple[pathlib.Path, pathlib.Path]]:
+        if self.embedded and source is not None:
+            raise UserError(f"dataset {self.name!r} is built in; leave out --source {source}, or use --dataset idx")
+        if not self.embedded and source is None:
+            wanted = ", ".join(f"{prefix}{{images-idx3,labels-idx1}}-ubyte[.gz]" for prefix in self.prefixes.values())
+            raise UserError(f"dataset {self.name!r} needs --source DIR, the directory of {wanted}")
+        return find(self.embedded or one_path(self.name, source), self.prefixes, required=self.required)

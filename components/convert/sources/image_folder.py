@@ -17,8 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from components.convert.images.pixels import one_path
-from components.convert.sources import digests
+from components.convert.sources.base import Paths, digest_of_named, one_path
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of
@@ -62,17 +61,17 @@ class FolderReader:
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
 
-    def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[pathlib.Path]:
         """The images."""
         root, found, _ = self._find(source)
         return [root / name for names in found.values() for name in names]
 
-    def digest(self, source: str | Sequence[str] | None) -> str:
+    def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the paths, from the folder, and the contents of the images."""
         root, found, _ = self._find(source)
-        return digests.of((name, digest_of(root / name)) for names in found.values() for name in names)
+        return digest_of_named((name, digest_of(root / name)) for names in found.values() for name in names)
 
-    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> PictureSource:
+    def read(self, source: Paths, store: Store = MEMORY) -> PictureSource:
         """Finds the images, which are read when they are asked for.
 
         Raises:
@@ -102,7 +101,7 @@ class FolderReader:
             encoding=self.encoding,
         )
 
-    def _find(self, source: str | Sequence[str] | None) -> tuple[pathlib.Path, dict[str, list[str]], list[str]]:
+    def _find(self, source: Paths) -> tuple[pathlib.Path, dict[str, list[str]], list[str]]:
         """The folder, by split the images' paths from there in their order, and what was left out."""
         if source is None:
             raise UserError(f"dataset {self.name!r} needs --source DIR, with {_LAYOUT}")

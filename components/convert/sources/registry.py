@@ -10,68 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
 
-from components.convert.images.pixels import IdxReader
-from components.convert.sources import cifar, digests
+from components.convert.sources import cifar
+from components.convert.sources.base import Paths, Reader, digest_of_files
 from components.convert.sources.delimited import CsvReader
 from components.convert.sources.downloads.catalog import OFFERED, Published
 from components.convert.sources.examples.dataset_files import TfrecordReader
+from components.convert.sources.idx import IdxReader
 from components.convert.sources.image_folder import FolderReader
 from components.convert.sources.tfds.builder import TFDS, TfdsReader
-from components.convert.writing.column_store import Store
-from components.convert.writing.splits import Rows
-from components.convert.writing.tfrecord import Column, Layout
 from trainer.base.errors import UserError, unknown
-from trainer.base.manifest import Encoding, Feature
-
-Paths = str | Sequence[str] | None
-
-
-class Source(Protocol):
-    """Examples as their authors split them, in memory or read as they are asked for.
-
-    Attributes:
-      name: Of the dataset.
-      origin: Where it comes from, in words.
-      class_names: In the order of the labels, which all lie in `range(len(class_names))`.
-      splits: The native splits, `train` and whatever else there is of `validation` and `test`, each with its columns by
-        name, in the source's order; `label` is among them.
-      arguments: What decides the content beside the options.
-    """
-
-    name: str
-    origin: str
-    class_names: tuple[str, ...]
-    splits: Mapping[str, Mapping[str, Column]]
-    arguments: Mapping[str, Any]
-
-    def layout(self) -> Layout:
-        """How a record is laid out."""
-
-    def features(self) -> tuple[Feature, ...]:
-        """The manifest's."""
-
-    def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
-        """The manifest's `deep` and `wide`, if any, given which examples of `train` are for training."""
-
-
-class Reader(Protocol):
-    """Reads one kind of source.
-
-    Attributes:
-      name: As given with `--dataset`.
-    """
-
-    name: str
-
-    def files(self, source: Paths) -> list[pathlib.Path]:
-        """The files that `read` reads."""
-
-    def read(self, source: Paths, store: Store) -> Source:
-        """Reads the source; what the store has no room for is not held in memory."""
-
 
 _SCHEMAS = pathlib.Path(__file__).parents[1] / "tables" / "schemas"
 _FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
@@ -148,4 +97,4 @@ def source_digest(dataset: str, source: Paths, schema: str | None = None) -> str
     """
     reader = find_reader(dataset, schema=schema)
     own = getattr(reader, "digest", None)
-    return own(source) if own else digests.of_files(reader.files(source))
+    return own(source) if own else digest_of_files(reader.files(source))

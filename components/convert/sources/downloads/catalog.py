@@ -12,15 +12,11 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from components.convert.sources import digests
+from components.convert.sources.base import Paths, Reader, Source, digest_of_files, digest_of_named
 from components.convert.sources.downloads import download
 from components.convert.sources.downloads.download import RemoteFile
 from components.convert.writing.column_store import MEMORY, Store
-
-if TYPE_CHECKING:
-    from components.convert.sources.registry import Paths, Reader, Source
 
 _IDX_NAMES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 
@@ -109,8 +105,8 @@ class Published:
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the files; of those to be downloaded it is known beforehand."""
         if source is not None:
-            return digests.of_files(self.reader.files(source))
-        return digests.of((file.name, file.sha256) for file in self.offered)
+            return digest_of_files(self.reader.files(source))
+        return digest_of_named((file.name, file.sha256) for file in self.offered)
 
     def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the source, or what was downloaded."""

@@ -8,18 +8,15 @@ Records are taken in the order of the files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from components.convert.images.encodings import arrange
 from components.convert.images.pixels import ImageSource
+from components.convert.sources.base import Source
 from components.convert.sources.examples import image_features
 from components.convert.sources.examples.parser import Record, describe_value, records
 from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError, unknown
-
-if TYPE_CHECKING:
-    from components.convert.sources.registry import Source
 
 _MOST_LISTED = 40
 

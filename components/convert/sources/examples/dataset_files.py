@@ -9,17 +9,13 @@ import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from components.convert.sources import digests
+from components.convert.sources.base import Paths, Source, digest_of_named
 from components.convert.writing.column_store import MEMORY, Store
 from components.convert.writing.splits import NAMES
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of
-
-if TYPE_CHECKING:
-    from components.convert.sources.registry import Source
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
 _MARK = ".tfrec"  # in the names of most such files, whatever follows
@@ -41,7 +37,7 @@ class TfrecordReader:
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
 
-    def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[pathlib.Path]:
         """The schema and the files.
 
         Raises:
@@ -50,12 +46,12 @@ class TfrecordReader:
         found = self._find(source)
         return [pathlib.Path(self.schema), *found.values()]
 
-    def digest(self, source: str | Sequence[str] | None) -> str:
+    def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the schema, and the names and contents of the files."""
         found = self._find(source)
-        return digests.of((name, digest_of(path)) for name, path in [("", self.schema), *found.items()])
+        return digest_of_named((name, digest_of(path)) for name, path in [("", self.schema), *found.items()])
 
-    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> Source:
+    def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the files.
 
         Raises:
@@ -70,7 +66,7 @@ class TfrecordReader:
         schema = yaml_loader.load(pathlib.Path(self.schema))
         return contents.read(schema, splits, store, size=self.image_size, encoding=self.encoding)
 
-    def _find(self, source: str | Sequence[str] | None) -> dict[str, pathlib.Path]:
+    def _find(self, source: Paths) -> dict[str, pathlib.Path]:
         """The files, in order, by their paths from the folder that they all are in."""
         if not source:
             raise UserError(f"dataset {self.name!r} needs --source FILE..., its TFRecord files or a directory of them")

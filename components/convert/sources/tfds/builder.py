@@ -17,11 +17,10 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from components.convert.images.pixels import one_path
-from components.convert.sources import digests
+from components.convert.sources.base import Paths, Source, digest_of_files, digest_of_named, one_path
 from components.convert.sources.downloads import download, network
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base import quiet
@@ -29,8 +28,6 @@ from trainer.base.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
-
-    from components.convert.sources.registry import Source
 
 TFDS = "tfds:"
 _NAME = re.compile(r"(?P<dataset>[A-Za-z_]\w*)(/[^/:]+)?(:\d+\.\d+\.\d+)?")
@@ -60,20 +57,20 @@ class TfdsReader:
     def _tfds_name(self) -> str:
         return self.name.removeprefix(TFDS)
 
-    def files(self, source: str | Sequence[str] | None) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[pathlib.Path]:
         """The files of the prepared dataset, or those that it would be prepared from; none if they are downloaded."""
         given = self._given(source)
         prepared = self._find(given)
         directory = pathlib.Path(prepared.data_path) if prepared else given
         return sorted(path for path in directory.rglob("*") if path.is_file()) if directory else []
 
-    def digest(self, source: str | Sequence[str] | None) -> str:
+    def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the files of the source; of what is downloaded, over its name with the version."""
         if source is not None:
-            return digests.of_files(self.files(source))
-        return digests.of([((self._find(None) or self._builder()).info.full_name, "")])
+            return digest_of_files(self.files(source))
+        return digest_of_named([((self._find(None) or self._builder()).info.full_name, "")])
 
-    def read(self, source: str | Sequence[str] | None, store: Store = MEMORY) -> Source:
+    def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the dataset, which is prepared first if need be.
 
         Raises:
@@ -86,7 +83,7 @@ class TfdsReader:
         prepared = self._find(given) or self._prepare(given)
         return features.read(prepared, store, size=self.image_size, encoding=self.encoding)
 
-    def _given(self, source: str | Sequence[str] | None) -> pathlib.Path | None:
+    def _given(self, source: Paths) -> pathlib.Path | None:
         if source is None:
             return None
         if not (path := one_path(self.name, source).expanduser()).is_dir():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from components.convert.images.encodings import arrange
+from components.convert.sources.base import Source
 from components.convert.sources.examples.image_features import encoded
 from components.convert.writing.column_store import Store
 from components.convert.writing.splits import NAMES
@@ -22,8 +23,6 @@ from trainer.base.errors import UserError
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder, DatasetInfo
     from tensorflow_datasets.core.features import FeatureConnector
-
-    from components.convert.sources.registry import Source
 
 
 def read(
