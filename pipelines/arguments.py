@@ -97,7 +97,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, source: str) 
         # The text: a file of this machine is not where the steps run.
         schema = pathlib.Path(args.schema).read_text(encoding="utf-8")
     reader = find_reader(args.dataset, schema=args.schema or None)
-    if getattr(reader, "schema", "") is None:
+    if "schema" in reader.takes and not args.schema:
         if os.path.exists(source):
             reader.files(source)  # refuses too, and may know what a schema would say
         raise UserError(f"--dataset {args.dataset} needs --schema FILE, which says what it holds")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+import dataclasses
 import hashlib
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +13,7 @@ from components.convert.writing.column_store import Store
 from components.convert.writing.splits import Rows
 from components.convert.writing.tfrecord import Column, Layout
 from trainer.base.errors import UserError
-from trainer.base.files import digest_of
+from trainer.base.files import digest_of as digest_of_file
 from trainer.base.manifest import Encoding, Feature
 
 Paths = str | Sequence[str] | None
@@ -45,41 +47,75 @@ class Source(Protocol):
         """The manifest's `deep` and `wide`, if any, given which examples of `train` are for training."""
 
 
-class Reader(Protocol):
+class Reader(abc.ABC):
     """Reads one kind of source.
 
     Attributes:
       name: As given with `--dataset`.
+      takes: Options that mean something to it, of `schema`, `image_size`, `encoding` and `download_dir`. A reader that
+        takes any is a dataclass with a field for each, None if it is not given.
     """
 
     name: str
+    takes: frozenset[str] = frozenset()
 
+    @abc.abstractmethod
     def files(self, source: Paths) -> list[pathlib.Path]:
         """The files that `read` reads."""
 
+    @abc.abstractmethod
     def read(self, source: Paths, store: Store) -> Source:
         """Reads the source; what the store has no room for is not held in memory."""
 
+    def digest(self, source: Paths) -> str:
+        """SHA-256 (hexadecimal) over the names and contents of the files: it changes when the source does."""
+        return digest_of((path.name, digest_of_file(path)) for path in self.files(source))
 
-def one_path(dataset: str, source: str | Sequence[str]) -> pathlib.Path:
-    """The path that `--source` gives to a dataset that takes one.
+    def given(self, **options: object) -> Reader:
+        """The same reader with options that it takes."""
+        return dataclasses.replace(self, **options) if options else self
 
-    Raises:
-      UserError: If it gives more.
-    """
-    if not isinstance(source, str):
-        raise UserError(f"--source {' '.join(source)}: dataset {dataset!r} takes one path, not {len(source)}")
-    return pathlib.Path(source)
+    def paths(self, source: Paths, wanted: str) -> list[pathlib.Path]:
+        """What `--source` gives, at least one path.
+
+        Args:
+          source: As it is given.
+          wanted: What it has to be, in words.
+
+        Raises:
+          UserError: If it gives nothing, or what is not there.
+        """
+        if not source:
+            raise UserError(f"dataset {self.name!r} needs --source {wanted}")
+        paths = [pathlib.Path(path) for path in ([source] if isinstance(source, str) else source)]
+        if absent := [path for path in paths if not path.exists()]:
+            raise UserError(f"{absent[0]}: no such file or directory; dataset {self.name!r} needs --source {wanted}")
+        return paths
+
+    def path(self, source: Paths, wanted: str) -> pathlib.Path:
+        """The same for a reader that takes one path.
+
+        Raises:
+          UserError: Also if it gives more.
+        """
+        if source and not isinstance(source, str):
+            raise UserError(f"--source {' '.join(source)}: dataset {self.name!r} takes one path, not {len(source)}")
+        return self.paths(source, wanted)[0]
+
+    def directory(self, source: Paths, wanted: str) -> pathlib.Path:
+        """The same for a reader that takes one directory.
+
+        Raises:
+          UserError: Also if it gives anything else.
+        """
+        if not (path := self.path(source, wanted)).is_dir():
+            raise UserError(f"{path}: no such directory; dataset {self.name!r} needs --source {wanted}")
+        return path
 
 
-def digest_of_named(files: Iterable[tuple[str, str]]) -> str:
+def digest_of(files: Iterable[tuple[str, str]]) -> str:
     """SHA-256 (hexadecimal) over names and checksums of contents, in this order."""
     digest = hashlib.sha256()
     for name, content in files:
         digest.update(f"{name}\0{content}\n".encode())
     return digest.hexdigest()
-
-
-def digest_of_files(paths: Iterable[pathlib.Path]) -> str:
-    """SHA-256 (hexadecimal) over the files' names, without their folders, and contents."""
-    return digest_of_named((path.name, digest_of(path)) for path in paths)

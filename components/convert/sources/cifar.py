@@ -19,7 +19,7 @@ from typing import IO
 import numpy as np
 
 from components.convert.images.pixels import ImageSource
-from components.convert.sources.base import Paths, one_path
+from components.convert.sources.base import Paths, Reader
 from components.convert.sources.downloads import archive
 from components.convert.writing.column_store import MEMORY, Store, fill
 from trainer.base.errors import UserError
@@ -30,7 +30,7 @@ _OVERHEAD_BYTES = 1 << 20  # of an archive: headers, padding, the small text fil
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CifarReader:
+class CifarReader(Reader):
     """Reads CIFAR-10 or CIFAR-100.
 
     Attributes:
@@ -94,11 +94,7 @@ class CifarReader:
         )
 
     def _path(self, source: Paths) -> pathlib.Path:
-        if source is None:
-            raise UserError(f"dataset {self.name!r} needs --source PATH, its binary version: a directory or an archive")
-        if not (path := one_path(self.name, source)).exists():
-            raise UserError(f"{path}: no such file or directory; give --source the binary version of {self.name}")
-        return path
+        return self.path(source, "PATH, its binary version: a directory or an archive")
 
     def _find(self, directory: pathlib.Path) -> dict[str, pathlib.Path]:
         inner = directory / self.folder

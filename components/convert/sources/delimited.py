@@ -7,7 +7,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING
 
-from components.convert.sources.base import Paths
+from components.convert.sources.base import Paths, Reader
 from components.convert.tables.schema import Schema
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
@@ -19,16 +19,18 @@ _NAME = re.compile(r".*\.[ct]sv(\.gz)?", re.IGNORECASE | re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CsvReader:
+class CsvReader(Reader):
     """Reads a table from CSV files.
 
     Attributes:
       name: As given with `--dataset`.
       schema: Its schema file; None if `--schema` gives it.
+      takes: Whether that is so.
     """
 
     name: str
     schema: str | pathlib.Path | None = None
+    takes: frozenset[str] = frozenset()
 
     def files(self, source: Paths) -> list[pathlib.Path]:
         """The schema and the files of the table; a directory stands for those in it, in the order of their names.
@@ -38,10 +40,8 @@ class CsvReader:
         """
         if self.schema is None:
             raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
-        if not source:
-            raise UserError(f"dataset {self.name!r} needs --source FILE..., its CSV files or a directory of them")
         paths = []
-        for path in map(pathlib.Path, [source] if isinstance(source, str) else source):
+        for path in self.paths(source, "FILE..., its CSV files or a directory of them"):
             paths += _inside(path) if path.is_dir() else [path]
         if absent := [path for path in paths if not path.is_file()]:
             raise UserError(f"{absent[0]}: no such file")

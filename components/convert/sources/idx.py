@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from components.convert.images.pixels import ImageSource
-from components.convert.sources.base import Paths, one_path
+from components.convert.sources.base import Paths, Reader
 from components.convert.writing.column_store import MEMORY, Store, fill
 from components.convert.writing.progress import track
 from trainer.base.errors import UserError
@@ -43,10 +43,8 @@ def find(
       required: Splits that must be there; of the others both files or neither.
 
     Raises:
-      UserError: If the directory is missing, or files; it names them.
+      UserError: If files are missing; it names them.
     """
-    if not directory.is_dir():
-        raise UserError(f"{directory}: no such directory; give --source the directory of the IDX files")
     pairs, missing = {}, []
     for split, prefix in prefixes.items():
         pair = [_variant(directory, prefix + name) for name in (_IMAGES, _LABELS)]
@@ -122,7 +120,7 @@ def _shape(path: pathlib.Path, magic: bytes, sizes: bytes, dimensions: int) -> t
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class IdxReader:
+class IdxReader(Reader):
     """Reads a set of IDX files.
 
     Attributes:
@@ -180,7 +178,6 @@ class IdxReader:
     def _pairs(self, source: Paths) -> dict[str, tuple[pathlib.Path, pathlib.Path]]:
         if self.embedded and source is not None:
             raise UserError(f"dataset {self.name!r} is built in; leave out --source {source}, or use --dataset idx")
-        if not self.embedded and source is None:
-            wanted = ", ".join(f"{prefix}{{images-idx3,labels-idx1}}-ubyte[.gz]" for prefix in self.prefixes.values())
-            raise UserError(f"dataset {self.name!r} needs --source DIR, the directory of {wanted}")
-        return find(self.embedded or one_path(self.name, source), self.prefixes, required=self.required)
+        names = ", ".join(f"{prefix}{{images-idx3,labels-idx1}}-ubyte[.gz]" for prefix in self.prefixes.values())
+        directory = self.embedded or self.directory(source, f"DIR, the directory of {names}")
+        return find(directory, self.prefixes, required=self.required)

@@ -17,10 +17,10 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from components.convert.sources.base import Paths, digest_of_named, one_path
+from components.convert.sources.base import Paths, Reader, digest_of
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
-from trainer.base.files import digest_of
+from trainer.base.files import digest_of as digest_of_file
 
 if TYPE_CHECKING:
     from components.convert.images.encodings import PictureSource
@@ -48,7 +48,7 @@ class Files:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FolderReader:
+class FolderReader(Reader):
     """Reads a folder of images.
 
     Attributes:
@@ -58,6 +58,7 @@ class FolderReader:
     """
 
     name: str = "images"
+    takes = frozenset({"image_size", "encoding"})
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
 
@@ -69,7 +70,7 @@ class FolderReader:
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the paths, from the folder, and the contents of the images."""
         root, found, _ = self._find(source)
-        return digest_of_named((name, digest_of(root / name)) for names in found.values() for name in names)
+        return digest_of((name, digest_of_file(root / name)) for names in found.values() for name in names)
 
     def read(self, source: Paths, store: Store = MEMORY) -> PictureSource:
         """Finds the images, which are read when they are asked for.
@@ -103,11 +104,7 @@ class FolderReader:
 
     def _find(self, source: Paths) -> tuple[pathlib.Path, dict[str, list[str]], list[str]]:
         """The folder, by split the images' paths from there in their order, and what was left out."""
-        if source is None:
-            raise UserError(f"dataset {self.name!r} needs --source DIR, with {_LAYOUT}")
-        root = one_path(self.name, source)
-        if not root.is_dir():
-            raise UserError(f"{root}: no such directory; give --source the folder of {_LAYOUT}")
+        root = self.directory(source, f"DIR, with {_LAYOUT}")
         folders, strays = _entries(root)
         parts = {folder: _SPLITS[folder] for folder in folders if folder in _SPLITS}
         if "train" in parts and _entries(root, "train")[0]:

@@ -3,17 +3,17 @@
     source = find_reader("mnist").read("downloads/mnist")
     source.splits["train"]["image"].shape     # (60000, 28, 28, 1)
 
-A new kind of source is another `Reader` and an entry in `_FROM_FILES`.
+A new kind of source is another `Reader` and an entry in `_FROM_FILES`: the command, its --help and the pipeline know it
+then.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from collections.abc import Mapping
 
 from components.convert.sources import cifar
-from components.convert.sources.base import Paths, Reader, digest_of_files
+from components.convert.sources.base import Paths, Reader
 from components.convert.sources.delimited import CsvReader
 from components.convert.sources.downloads.catalog import OFFERED, Published
 from components.convert.sources.examples.dataset_files import TfrecordReader
@@ -43,7 +43,7 @@ _FROM_FILES: Mapping[str, Reader] = {
         cifar.CIFAR100,
         CsvReader(name="taxi", schema=_SCHEMAS / "taxi.yaml"),
         CsvReader(name="taxi_cents", schema=_SCHEMAS / "taxi_cents.yaml"),
-        CsvReader(name="csv"),
+        CsvReader(name="csv", takes=frozenset({"schema"})),
         FolderReader(),
         TfrecordReader(),
     )
@@ -54,39 +54,27 @@ READERS: Mapping[str, Reader] = {
 }
 
 
-def find_reader(
-    dataset: str,
-    *,
-    schema: str | None = None,
-    image_size: tuple[int, int] | None = None,
-    encoding: str | None = None,
-    download_dir: str | None = None,
-) -> Reader:
+def find_reader(dataset: str, **options: object) -> Reader:
     """The reader of that name.
 
     Args:
       dataset: Its name.
-      schema: A schema file for `csv` or `tfrecord`.
-      image_size: Height and width that a model gets, for datasets of image files.
-      encoding: How these are stored, `raw` or `source`.
-      download_dir: For datasets that can be downloaded.
+      **options: What a reader may take, each None if it is not given: `schema`, a file; `image_size`, height and width;
+        `encoding`, `raw` or `source`; `download_dir`.
 
     Raises:
-      UserError: If there is none, naming the nearest; if something else means nothing to it.
+      UserError: If there is none, naming the nearest; if an option means nothing to it.
     """
     reader = TfdsReader(name=dataset) if dataset.startswith(TFDS) else READERS.get(dataset)
     if reader is None:
         raise UserError(f"{unknown('dataset', dataset, READERS)}, or {TFDS}NAME of TensorFlow Datasets")
-    schema = pathlib.Path(schema) if schema else None
-    given = {"schema": schema, "image_size": image_size, "encoding": encoding, "download_dir": download_dir}
-    given = {name: value for name, value in given.items() if value is not None}
-    for name, value in given.items():
-        if getattr(reader, name, "") is not None:
-            repair = ", or use --dataset csv or tfrecord" if name == "schema" else ""
-            shown = "x".join(map(str, value)) if name == "image_size" else value
-            flag = f"--{name.replace('_', '-')} {shown}"
-            raise UserError(f"{flag} means nothing to dataset {dataset!r}; leave it out{repair}")
-    return dataclasses.replace(reader, **given)
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given.keys() - reader.takes:
+        others = " or ".join(name for name, other in READERS.items() if option in other.takes)
+        value = given[option] if isinstance(given[option], str) else "x".join(map(str, given[option]))
+        flag = f"--{option.replace('_', '-')} {value}"
+        raise UserError(f"{flag} means nothing to dataset {dataset!r}; leave it out, or use --dataset {others}")
+    return reader.given(**given)
 
 
 def source_digest(dataset: str, source: Paths, schema: str | None = None) -> str:
@@ -95,6 +83,4 @@ def source_digest(dataset: str, source: Paths, schema: str | None = None) -> str
     Raises:
       UserError: If the dataset is unknown or its files are missing.
     """
-    reader = find_reader(dataset, schema=schema)
-    own = getattr(reader, "digest", None)
-    return own(source) if own else digest_of_files(reader.files(source))
+    return find_reader(dataset, schema=schema).digest(source)

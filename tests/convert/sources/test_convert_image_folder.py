@@ -206,7 +206,7 @@ def test_a_folder_that_is_none_of_the_two_layouts_is_told(folder, fails, files, 
     ("flags", "message"),
     [
         ((), "needs --source DIR, with DIR/class/name.png"),
-        (("--source", "nowhere"), "nowhere: no such directory"),
+        (("--source", "nowhere"), "nowhere: no such file or directory"),
         (("--source", "a", "b"), "takes one path, not 2"),
         (("--source", ".", "--image-size", "224"), "--image-size 224: must be HEIGHTxWIDTH"),
         (("--source", ".", "--image-size", "0x4"), "--image-size 0x4"),

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
 
 import numpy as np
 import pytest
 
+from components.convert.sources import registry
+from components.convert.sources.base import Reader
+from components.convert.sources.downloads.catalog import Published
 from components.convert.sources.registry import READERS, find_reader, source_digest
 from trainer.base.errors import UserError
 
@@ -70,3 +74,51 @@ def test_the_digest_follows_content_and_names_but_not_the_place(tmp_path, make_i
         source_digest("mnist", str(tmp_path))
     with pytest.raises(UserError, match=r"unknown dataset 'mnits'; did you mean 'mnist'.* or tfds:NAME"):
         source_digest("mnits", None)
+
+
+OPTIONS = {"schema": "x.yaml", "image_size": (4, 5), "encoding": "raw", "download_dir": "d"}
+
+
+@pytest.mark.parametrize("dataset", [*READERS, "tfds:mnist"])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_reader_is_given_the_options_that_it_takes_and_no_others(dataset, option):
+    plain = find_reader(dataset, **dict.fromkeys(OPTIONS))
+    if option in plain.takes:
+        reader = find_reader(dataset, **{option: OPTIONS[option]})
+        assert getattr(reader, option) == OPTIONS[option] and reader.takes == plain.takes and reader != plain
+    else:
+        shown = "--image-size 4x5" if option == "image_size" else f"--{option.replace('_', '-')} {OPTIONS[option]}"
+        with pytest.raises(UserError, match=f"{shown} means nothing to dataset '{dataset}'; .* use --dataset [a-z]+"):
+            find_reader(dataset, **{option: OPTIONS[option]})
+
+
+class Plain(Reader):
+    name = "plain"
+
+    def files(self, source):
+        return self.paths(source, "FILE...")
+
+    def read(self, source, store):
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Sized(Plain):
+    takes = frozenset({"image_size"})
+    image_size: tuple[int, int] | None = None
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_reader_may_be_any_class_and_one_with_options_a_dataclass(monkeypatch, tmp_path, published):
+    made = {"plain": Plain(), "sized": Sized()}
+    if published:
+        made = {name: Published(reader=reader, offered=()) for name, reader in made.items()}
+    monkeypatch.setattr(registry, "READERS", made)
+    sized = find_reader("sized", image_size=(4, 5))
+    assert (sized.reader if published else sized).image_size == (4, 5)
+    with pytest.raises(UserError, match=r"--image-size 4x5 means nothing to dataset 'plain'.* use --dataset sized"):
+        find_reader("plain", image_size=(4, 5))
+    (tmp_path / "a").write_text("")
+    assert find_reader("plain").files([str(tmp_path / "a")]) == [tmp_path / "a"]
+    with pytest.raises(UserError, match="b: no such file or directory; dataset 'plain' needs --source FILE"):
+        source_digest("plain", [str(tmp_path / "a"), str(tmp_path / "b")])

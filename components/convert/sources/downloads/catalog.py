@@ -13,7 +13,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from components.convert.sources.base import Paths, Reader, Source, digest_of_files, digest_of_named
+from components.convert.sources.base import Paths, Reader, Source, digest_of
 from components.convert.sources.downloads import download
 from components.convert.sources.downloads.download import RemoteFile
 from components.convert.writing.column_store import MEMORY, Store
@@ -80,7 +80,7 @@ OFFERED: Mapping[str, tuple[RemoteFile, ...]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Published:
+class Published(Reader):
     """Reads a dataset from `--source`, or downloads it.
 
     Attributes:
@@ -98,6 +98,15 @@ class Published:
         """As given with `--dataset`."""
         return self.reader.name
 
+    @property
+    def takes(self) -> frozenset[str]:
+        """What the reader of the files takes, and where to download to."""
+        return self.reader.takes | {"download_dir"}
+
+    def given(self, *, download_dir: str | None = None, **options: object) -> Published:
+        """The same with options that it takes."""
+        return dataclasses.replace(self, reader=self.reader.given(**options), download_dir=download_dir)
+
     def files(self, source: Paths) -> list[pathlib.Path]:
         """The files that `read` reads; downloaded, if there is no source."""
         return self.reader.files(self._source(source))
@@ -105,8 +114,8 @@ class Published:
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the files; of those to be downloaded it is known beforehand."""
         if source is not None:
-            return digest_of_files(self.reader.files(source))
-        return digest_of_named((file.name, file.sha256) for file in self.offered)
+            return self.reader.digest(source)
+        return digest_of((file.name, file.sha256) for file in self.offered)
 
     def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the source, or what was downloaded."""

@@ -11,18 +11,18 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from components.convert.sources.base import Paths, Source, digest_of_named
+from components.convert.sources.base import Paths, Reader, Source, digest_of
 from components.convert.writing.column_store import MEMORY, Store
 from components.convert.writing.splits import NAMES
 from trainer.base.errors import UserError
-from trainer.base.files import digest_of
+from trainer.base.files import digest_of as digest_of_file
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
 _MARK = ".tfrec"  # in the names of most such files, whatever follows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TfrecordReader:
+class TfrecordReader(Reader):
     """Reads TFRecord files of `tf.train.Example` records.
 
     Attributes:
@@ -33,6 +33,7 @@ class TfrecordReader:
     """
 
     name: str = "tfrecord"
+    takes = frozenset({"schema", "image_size", "encoding"})
     schema: str | pathlib.Path | None = None
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
@@ -49,7 +50,7 @@ class TfrecordReader:
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the schema, and the names and contents of the files."""
         found = self._find(source)
-        return digest_of_named((name, digest_of(path)) for name, path in [("", self.schema), *found.items()])
+        return digest_of((name, digest_of_file(path)) for name, path in [("", self.schema), *found.items()])
 
     def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the files.
@@ -68,10 +69,8 @@ class TfrecordReader:
 
     def _find(self, source: Paths) -> dict[str, pathlib.Path]:
         """The files, in order, by their paths from the folder that they all are in."""
-        if not source:
-            raise UserError(f"dataset {self.name!r} needs --source FILE..., its TFRecord files or a directory of them")
         paths = []
-        for path in map(pathlib.Path, [source] if isinstance(source, str) else source):
+        for path in self.paths(source, "FILE..., its TFRecord files or a directory of them"):
             paths += _inside(path) if path.is_dir() else [path]
         if absent := [path for path in paths if not path.is_file()]:
             raise UserError(f"{absent[0]}: no such file")

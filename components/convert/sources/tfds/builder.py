@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from components.convert.sources.base import Paths, Source, digest_of_files, digest_of_named, one_path
+from components.convert.sources.base import Paths, Reader, Source, digest_of
 from components.convert.sources.downloads import download, network
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base import quiet
@@ -34,7 +34,7 @@ _NAME = re.compile(r"(?P<dataset>[A-Za-z_]\w*)(/[^/:]+)?(:\d+\.\d+\.\d+)?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TfdsReader:
+class TfdsReader(Reader):
     """Reads a dataset of TensorFlow Datasets.
 
     Attributes:
@@ -45,6 +45,7 @@ class TfdsReader:
     """
 
     name: str
+    takes = frozenset({"image_size", "encoding", "download_dir"})
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
     download_dir: str | None = None
@@ -67,8 +68,8 @@ class TfdsReader:
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the files of the source; of what is downloaded, over its name with the version."""
         if source is not None:
-            return digest_of_files(self.files(source))
-        return digest_of_named([((self._find(None) or self._builder()).info.full_name, "")])
+            return super().digest(source)
+        return digest_of([((self._find(None) or self._builder()).info.full_name, "")])
 
     def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the dataset, which is prepared first if need be.
@@ -84,11 +85,8 @@ class TfdsReader:
         return features.read(prepared, store, size=self.image_size, encoding=self.encoding)
 
     def _given(self, source: Paths) -> pathlib.Path | None:
-        if source is None:
-            return None
-        if not (path := one_path(self.name, source).expanduser()).is_dir():
-            raise UserError(f"{path}: no such directory; give --source prepared datasets, or the files of {self.name}")
-        return path
+        wanted = "DIR, prepared datasets or the files that it is made from"
+        return None if source is None else self.directory(source, wanted)
 
     def _data_dir(self, given: pathlib.Path | None) -> pathlib.Path:
         """Where we keep what was prepared from the network, or from the files in a directory."""
