@@ -74,8 +74,9 @@ def _schedule(
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
     """Weight decay, and the weights that decay."""
     rate = default(opts.model, "WEIGHT_DECAY") if opts.weight_decay is None else opts.weight_decay
-    kernels = opts.weight_decay_on == "kernels"
-    return rate, [w for w in model.trainable_variables if not kernels or w.name == "kernel"]
+    # Keras calls them kernel, depthwise_kernel, pointwise_kernel, recurrent_kernel, and of an adapter lora_kernel_a.
+    everything = opts.weight_decay_on == "all"
+    return rate, [w for w in model.trainable_variables if everything or "kernel" in w.name.split("_")]
 
 
 def loss_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -16,6 +16,7 @@ import collections
 import dataclasses
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -104,7 +105,7 @@ class SyncSteps:
     ) -> None:
         self._strategy, self._step, self._reader, self._chief = strategy, step, reader, chief
         self._next_step = first_step
-        self._source = self._batches() if reader.ahead else reader.load()
+        self._source = self._batches() if reader.ahead else self._copies()
         self._steps_a_call = 1
         self._step_s: float | None = None
         self._function = tf.function(self._call)
@@ -150,6 +151,18 @@ class SyncSteps:
         return iter(
             self._strategy.distribute_datasets_from_function(lambda where: self._reader.dataset(self._next_step, where))
         )
+
+    def _copies(self) -> Any:
+        """The split on every device of this process: from one of them it would be sent to the others in every step."""
+        with tf.device("CPU:0"):
+            loaded = self._reader.load()
+        devices = self._strategy.extended.worker_devices
+
+        def copy(replica: tf.distribute.experimental.ValueContext) -> Any:
+            with tf.device(devices[replica.replica_id_in_sync_group % len(devices)]):
+                return tf.nest.map_structure(tf.identity, loaded)
+
+        return self._strategy.experimental_distribute_values_from_function(copy)
 
     def _call(self, source, step: tf.Tensor, steps: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
         totals = tf.zeros([2])

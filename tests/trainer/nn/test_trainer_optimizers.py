@@ -43,3 +43,40 @@ def test_rows_that_are_not_asked_for_stay_as_they_are():
         changed = np.flatnonzero((after != before).any(axis=1))
         assert changed.tolist() == sorted(set(batch))
         before = after
+
+
+def test_a_row_that_is_left_out_keeps_its_place_and_moments_where_keras_moves_it_on():
+    """As docs/TRAINING.md says."""
+    batches = [[0, 1], [1], [1], [0, 1]]
+    ours, theirs = learn(Adam(0.05), batches), learn(keras.optimizers.Adam(0.05), batches)
+    np.testing.assert_allclose([row[1] for row in ours], [row[1] for row in theirs], rtol=1e-6)
+    assert np.array_equal(ours[0][0], ours[2][0])
+    moved = np.abs(theirs[2][0] - theirs[0][0])
+    assert (moved > 0.05).all()  # more than another step, by the moments alone
+    assert not np.allclose(ours[3][0] - ours[2][0], theirs[3][0] - theirs[2][0])  # whose moments have decayed
+
+
+def test_of_a_row_asked_for_twice_the_sum_is_squared_where_keras_sums_the_squares():
+    """As docs/TRAINING.md says: of two equal gradients the first step is longer by the root of two with Keras."""
+    start = np.ones((ROWS, SIZE), np.float32)
+    lengths = []
+    for optimizer in (Adam(0.05), keras.optimizers.Adam(0.05)):
+        table = keras.Variable(start)
+        optimizer.build([table])
+        optimizer.apply([tf.IndexedSlices(tf.ones([2, SIZE]), [3, 3], [ROWS, SIZE])], [table])
+        lengths.append((start - table.numpy())[3])
+    np.testing.assert_allclose(lengths[0], 0.05, rtol=1e-5)
+    np.testing.assert_allclose(lengths[1], 0.05 * np.sqrt(2), rtol=1e-5)
+
+
+def test_it_needs_no_private_name_of_keras_to_find_the_moments(monkeypatch):
+    batches = [[0, 1], [1, 1], [5]]
+    expected, built = learn(Adam(0.05), batches), Adam.build
+
+    def build(self: Adam, variables: list) -> None:
+        built(self, variables)
+        del self._momentums, self._velocities
+
+    monkeypatch.setattr(Adam, "build", build)
+    monkeypatch.setattr(Adam, "_get_variable_index", None, raising=False)
+    np.testing.assert_array_equal(learn(Adam(0.05), batches), expected)

@@ -31,19 +31,28 @@ class Storage(Protocol):
 
 
 class Resident:
-    """The whole split in memory, a tensor a column."""
+    """The whole split in memory, a tensor a column.
+
+    TensorFlow keeps int32 arguments of a function in the host's memory whatever their device, and would send such a column
+    to its replica whole in every step; so their bits pass for float32 ones.
+    """
 
     def __init__(self, columns: Callable[[], Columns]) -> None:
         """Args: `columns` reads the split, by graph operations."""
         self._columns = columns
 
-    def load(self) -> Columns:
-        """The columns."""
-        return self._columns()
+    def load(self) -> tuple[Columns, Columns]:
+        """The columns as they are, and those of int32 as float32."""
+        columns = self._columns()
+        integers = {
+            name: tf.bitcast(column, tf.float32) for name, column in columns.items() if column.dtype == tf.int32
+        }
+        return {name: column for name, column in columns.items() if name not in integers}, integers
 
-    def gather(self, loaded: Columns, indices: tf.Tensor, position: tf.Tensor) -> Columns:
+    def gather(self, loaded: tuple[Columns, Columns], indices: tf.Tensor, position: tf.Tensor) -> Columns:
         """Rows of the columns."""
-        return {name: tf.gather(column, indices) for name, column in loaded.items()}
+        plain, integers = ({name: tf.gather(c, indices) for name, c in columns.items()} for columns in loaded)
+        return {**plain, **{name: tf.bitcast(rows, tf.int32) for name, rows in integers.items()}}
 
 
 class Chunked:

@@ -17,11 +17,12 @@ from trainer.nn.layers import BatchNormalization
 OPTIMIZER = "sgd"
 LEARNING_RATE = 0.1
 WEIGHT_DECAY = 2e-4
+# As in TensorFlow's cifar10_estimator; the paper divides at steps 32,000 and 48,000 and decays weights by 1e-4.
 # The learning rate is LEARNING_RATE times a factor, the next one from each boundary on; in epochs of data seen.
 BOUNDARIES_EPOCHS = (82, 123, 300)
 FACTORS = (1.0, 0.1, 0.01, 0.002)
 SCHEDULE = "piecewise"
-AUGMENT = "crop_flip"
+AUGMENT = "crop_flip"  # the paper's
 
 _STEM_FILTERS = 16
 _STAGES = ((16, 1), (32, 2), (64, 2))  # filters, stride of the first block
