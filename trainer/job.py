@@ -36,6 +36,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
             cache_dir=opts.cache_dir,
             memory_gb=opts.reader_memory_gb,
             asynchronous=opts.strategy == "parameter_server",
+            gpus=opts.num_gpus != 0 and bool(tf.config.list_physical_devices("GPU")),
         )
         rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):

@@ -106,7 +106,7 @@ class Options:
     reader_memory_gb: float | None = flag(
         "reader",
         positive,
-        "of each replica (default: half of what is available, shared by the replicas of a machine)",
+        "of each replica, and of each GPU (default: half of what is available, shared by the replicas of a machine)",
         metavar="GB",
     )
     cache_dir: str | None = flag(

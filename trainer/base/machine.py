@@ -1,4 +1,4 @@
-"""What of this machine a process may use: cores and memory, as far as control groups and limits leave them (Linux)."""
+"""What of this machine a process may use: cores, and memory, as far as control groups and limits leave them (Linux)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import contextlib
 import os
 import pathlib
 import resource
+import subprocess
 from collections.abc import Iterator
 
 import psutil
 
+_ANSWER_S = 20.0
 # Of both versions of control groups: files of the limit, of what is used, and what of that the system gives back when asked.
 _MEMORY = (
     ("memory.max", "memory.current", "inactive_file"),
@@ -68,6 +70,15 @@ def available_bytes(root: str = "/") -> int:
     """
     left = [psutil.virtual_memory().available, *(limit - used for limit, used in _memory_limits(root))]
     return max(0, min(left))
+
+
+def gpu_free_bytes() -> int:
+    """Free memory of that GPU of this machine which has least, as nvidia-smi tells; 0 where it does not."""
+    query = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        told = subprocess.run(query, capture_output=True, text=True, check=True, timeout=_ANSWER_S).stdout
+        return min(int(line) for line in told.splitlines()) << 20
+    return 0
 
 
 def _memory_limits(root: str) -> Iterator[tuple[int, int]]:

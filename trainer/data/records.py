@@ -29,7 +29,7 @@ from trainer.data import rows
 from trainer.data.reader import cache, decoding
 from trainer.data.reader.batches import Finish, Reader, encoded_images
 from trainer.data.reader.chunks import Chunks
-from trainer.data.reader.modes import Choice, budget, choose
+from trainer.data.reader.modes import Choice, budget, choose, gpu_budget
 from trainer.data.reader.order import CHUNK_BYTES, Order
 from trainer.data.reader.shards import Mapping, Shards, damaged, is_remote, readable, take
 from trainer.data.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
@@ -58,6 +58,7 @@ def locate(
     cache_dir: str | None = None,
     memory_gb: float | None = None,
     asynchronous: bool = False,
+    gpus: bool = False,
 ) -> Place:
     """Decides how this replica reads the training split, and sees to its files: checks them, or copies them.
 
@@ -70,6 +71,8 @@ def locate(
       cache_dir: Local directory for copies; None for a default if they are needed.
       memory_gb: For the split; None for a part of what is available.
       asynchronous: Whether workers of a parameter-server job read.
+      gpus: Whether replicas train on GPUs, whose own memory then has to hold a resident split; files of images are
+        decoded on the host.
 
     Raises:
       UserError: If the split cannot be read so, or a file is not what it should be.
@@ -82,6 +85,7 @@ def locate(
         cache_dir=cache_dir,
         budget_bytes=budget(memory_gb, _readers_here(member)),
         asynchronous=asynchronous,
+        gpu_bytes=gpu_budget(memory_gb) if gpus and not encoded_images(manifest) else math.inf,
     )
     if member.is_chief:
         print(choice, flush=True)

@@ -15,9 +15,10 @@ Imports no TensorFlow.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from trainer.base.errors import UserError
-from trainer.base.machine import available_bytes
+from trainer.base.machine import available_bytes, gpu_free_bytes
 from trainer.base.manifest import Manifest
 from trainer.data.reader import cache
 from trainer.data.reader.shards import is_remote
@@ -52,6 +53,11 @@ def budget(memory_gb: float | None, replicas_here: int) -> float:
     return memory_gb * 1e9 if memory_gb else available_bytes() * BUDGET_SHARE / replicas_here
 
 
+def gpu_budget(memory_gb: float | None) -> float:
+    """Bytes of each GPU's memory for the training split: what is asked for, or a half of what is free."""
+    return memory_gb * 1e9 if memory_gb else gpu_free_bytes() * BUDGET_SHARE
+
+
 def choose(
     manifest: Manifest,
     split: str,
@@ -61,6 +67,7 @@ def choose(
     cache_dir: str | None,
     budget_bytes: float,
     asynchronous: bool,
+    gpu_bytes: float = math.inf,
 ) -> Choice:
     """Chooses the way, or checks the one that is wished.
 
@@ -72,6 +79,7 @@ def choose(
       cache_dir: Local directory for copies; None for a default if they are needed.
       budget_bytes: Of memory for the split.
       asynchronous: Whether workers of a parameter-server job read, where only TensorFlow's own operations can run.
+      gpu_bytes: Of memory for the split on each GPU; infinite where training is on CPUs, whose memory is the machine's.
 
     Raises:
       UserError: If there is no way.
@@ -82,8 +90,10 @@ def choose(
         cache_dir = cache_dir or cache.default_dir()
     room = not cache_dir or cache.fits(cache.missing_bytes(manifest, split, cache_dir), cache_dir)
     held = f"{_gb(size)} of {split} would take {_gb(_LOADING * size)} while they are loaded; the budget is {_gb(budget_bytes)}"
+    if size * _LOADING <= budget_bytes:
+        held = f"{_gb(size)} of {split} would lie on each GPU, whose budget is {_gb(gpu_bytes)}"
     mode, reason = wish, "as asked for"
-    if wish == "auto" and size * _LOADING <= budget_bytes:
+    if wish == "auto" and size * _LOADING <= budget_bytes and size <= gpu_bytes:
         mode, reason = "resident", f"{_gb(size)} of {split} fit into the memory budget of {_gb(budget_bytes)}"
     elif wish == "auto":
         mode, reason = ("mapped", held) if room else ("streaming", f"{held}; {cache_dir} has no room for a copy")

@@ -11,7 +11,7 @@ from trainer.base.errors import UserError
 from trainer.base.machine import available_bytes
 from trainer.base.manifest import Manifest
 from trainer.data.reader import cache
-from trainer.data.reader.modes import budget, choose
+from trainer.data.reader.modes import budget, choose, gpu_budget
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,27 @@ def test_parameter_servers_are_told_what_cannot_be(numbered, tmp_path):
 def test_the_budget_is_what_is_asked_for_or_a_part_of_half_the_memory():
     assert budget(1.5, 4) == 1.5e9
     assert budget(None, 4) == pytest.approx(available_bytes() / 8, rel=0.2)
+
+
+@pytest.mark.parametrize("free_mib", [(), (4, 9), (7,), (3, 0)], ids=str)
+def test_where_training_is_on_gpus_the_split_has_to_fit_on_each_of_them(numbered, tmp_path, monkeypatch, free_mib):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\n" + "".join(f"echo {mib}\n" for mib in free_mib) + ("" if free_mib else "exit 9\n"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    room = gpu_budget(None)
+    assert room == min(free_mib, default=0) * 2**20 / 2
+    size = sum(shard.bytes for shard in Manifest.load(numbered).split("train").shards)
+    for bound, mode in ((room, "resident" if room else "mapped"), (size, "resident"), (size - 1, "mapped")):
+        choice = chosen(numbered, gpu_bytes=bound)
+        assert choice.mode == mode and ("on each GPU" in choice.reason) == (mode == "mapped")
+    assert chosen(numbered, gpu_bytes=0, wish="resident").mode == "resident"
+    assert gpu_budget(1.5) == 1.5e9
+
+
+def test_without_the_program_that_tells_nothing_is_supposed_of_a_gpu(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu_budget(None) == 0
 
 
 @pytest.mark.parametrize("files", [None, [picture(4, 5), picture(6, 3)] * 50], ids=["fixed", "files"])
