@@ -13,8 +13,9 @@ import multiprocessing
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
@@ -22,7 +23,7 @@ import tensorflow as tf
 
 from trainer.data.reader.order import share
 from trainer.nn.layers import BatchNormalization, Dropout
-from trainer.replicas import step_context
+from trainer.replicas import collectives, step_context
 
 BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in size
 LAYERS = {
@@ -30,6 +31,7 @@ LAYERS = {
     "mixed": lambda: BatchNormalization(decay=DECAY, dtype="mixed_bfloat16"),
     "local": lambda: BatchNormalization(decay=DECAY, synchronized=False),
 }
+PRIVATE = ("_cross_device_ops", "_launchers", "_device", "_group_key", "_group_size", "_collective_keys")
 Results = dict[str, np.ndarray]
 
 
@@ -122,10 +124,49 @@ def network(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.nd
     return on_replicas(strategy, body, 3)
 
 
+class Without:
+    """Something as it would be in a TensorFlow where a private name, of it or within it, is another."""
+
+    def __init__(self, real: Any, name: str) -> None:
+        self.real, self.name = real, name
+
+    @property
+    def __class__(self) -> type:
+        return type(self.real)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.name:
+            raise AttributeError(name)
+        value = getattr(self.real, name)
+        return value if isinstance(value, (int, str)) or callable(value) else Without(value, self.name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (Without(value, self.name) for value in self.real)
+
+
+def sums(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarray]]]:
+    """Of a tensor over the replicas: by the shortcut, and by the public way where one of its private names is gone."""
+    group, ways = collectives._group, {}
+
+    def body(first: Any, count: Any) -> dict[str, Any]:
+        part = tf.reduce_sum(tf.sin(tf.constant(inputs((BATCH, 5)))[first : first + count]), axis=0)
+        totals = {"": collectives.sum_over_replicas(part)}
+        for name in PRIVATE:
+            with mock.patch.object(collectives, "_group", lambda real, name=name: group(Without(real, name))):
+                ways[name] = collectives._group(strategy)
+                totals[name] = collectives.sum_over_replicas(part)
+        return totals
+
+    found = on_replicas(strategy, body)
+    assert (group(strategy) is None) == (strategy.num_replicas_in_sync == len(strategy.extended.worker_devices))
+    assert not any(ways.values()), ways
+    return found
+
+
 def everything(strategy: tf.distribute.Strategy) -> Results:
     """All of the above, by "what/value/replica"."""
     parts = {name: batch_norm(strategy, make) for name, make in LAYERS.items()}
-    parts |= {"dropout": dropout(strategy), "network": network(strategy)}
+    parts |= {"dropout": dropout(strategy), "network": network(strategy), "sums": sums(strategy)}
     return {
         f"{what}/{name}/{replica}": value
         for what, replicas in parts.items()

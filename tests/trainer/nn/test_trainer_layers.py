@@ -132,6 +132,14 @@ def test_a_network_on_two_replicas_learns_what_it_does_on_one(replicas):
     np.testing.assert_allclose(first, one["weights"], atol=1e-4)
 
 
+def test_without_private_names_of_tensorflow_the_sums_are_the_same_by_public_ways(replicas):
+    values = of(replicas, "sums")
+    assert values.keys() == {"", *layers_program.PRIVATE}
+    for name in values:
+        for replica in (0, 1):
+            np.testing.assert_array_equal(values[name][replica], values[""][0])
+
+
 @pytest.mark.cluster
 def test_the_worker_of_a_parameter_server_job_uses_and_leaves_its_own_statistics(programs):
     values, x = programs["parameter_server"], inputs((BATCH, 5))
