@@ -47,28 +47,24 @@ def _schedule_name(opts: Options) -> str:
     return opts.schedule or default(opts.model, "SCHEDULE")
 
 
-def _schedule(
-    opts: Options, examples: int, examples_per_step: int, horizon_steps: int
-) -> keras.optimizers.schedules.LearningRateSchedule:
+def _schedule(opts: Options, examples: int, examples_per_step: int, horizon_steps: int) -> schedules.Schedule:
     rate = opts.learning_rate or default(opts.model, "LEARNING_RATE")
     name = _schedule_name(opts)
     if opts.horizon_steps is not None and not falls(opts):
         raise UserError(f"--horizon-steps is for --schedule linear or cosine, and this job's is {name}; leave it out")
     if opts.factors is not None and name != "piecewise":
         raise UserError(f"--boundaries-epochs is for --schedule piecewise, and this job's is {name}; leave it out")
+    factor = None
     if name == "piecewise":
-        return schedules.PiecewiseEpochs(
-            rate,
-            boundaries_epochs=opts.boundaries_epochs or default(opts.model, "BOUNDARIES_EPOCHS"),
-            factors=opts.factors or default(opts.model, "FACTORS"),
+        factor = schedules.piecewise(
+            opts.boundaries_epochs or default(opts.model, "BOUNDARIES_EPOCHS"),
+            opts.factors or default(opts.model, "FACTORS"),
             examples_per_epoch=examples,
             examples_per_step=examples_per_step,
-            warmup_steps=opts.warmup_steps,
         )
-    if name == "constant":
-        return schedules.Constant(rate, warmup_steps=opts.warmup_steps)
-    falling = schedules.Linear if name == "linear" else schedules.Cosine
-    return falling(rate, horizon_steps=horizon_steps, warmup_steps=opts.warmup_steps)
+    elif falls(opts):
+        factor = (schedules.linear if name == "linear" else schedules.cosine)(horizon_steps)
+    return schedules.Schedule(rate, factor, warmup_steps=opts.warmup_steps)
 
 
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
