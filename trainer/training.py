@@ -21,6 +21,7 @@ from trainer import learning
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.data import records
+from trainer.data.reader.modes import Choice
 from trainer.evaluator import await_evaluator, has_evaluator
 from trainer.job_dir import done, identity
 from trainer.job_dir.checkpoint import Checkpoints
@@ -64,7 +65,7 @@ class Training:
     """The part of one replica."""
 
     def __init__(
-        self, opts: Options, member: Member, manifest: Manifest, place: records.Place, journal: Journal, stop: Stop
+        self, opts: Options, member: Member, manifest: Manifest, place: Choice, journal: Journal, stop: Stop
     ) -> None:
         self._opts, self._member, self._manifest, self._place = opts, member, manifest, place
         self._journal, self._stop, self._mark = journal, stop, StopMark(opts.job_dir)

@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+import psutil
+
 from trainer.base.errors import UserError
 
 OWNER_PID = "PIPELINE_OWNER_PID"
@@ -70,11 +72,5 @@ def _wait(pid: int, descriptor: int | None) -> None:
         ended.poll()
         os.close(descriptor)
         return
-    while True:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        except PermissionError:
-            pass  # It lives and is another user's.
+    while psutil.pid_exists(pid):
         time.sleep(_POLL_S)

@@ -40,14 +40,6 @@ _READERS = ("chief", "worker")
 _SIZES = {"uint8": 1, "float32": 4, "int64": 8, "string": 32}  # bytes of a value
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where the training split is, and how it is to be read."""
-
-    data_dir: str
-    choice: Choice
-
-
 def locate(
     manifest: Manifest,
     member: Member,
@@ -59,7 +51,7 @@ def locate(
     memory_gb: float | None = None,
     asynchronous: bool = False,
     gpus: bool = False,
-) -> Place:
+) -> Choice:
     """Decides how this replica reads the training split, and sees to its files: checks them, or copies them.
 
     Args:
@@ -90,14 +82,14 @@ def locate(
     if member.is_chief:
         print(choice, flush=True)
     if member.role == "ps":  # holds variables only
-        return Place(data_dir=data_dir, choice=choice)
+        return choice
     if choice.mode == "resident":
         verify(manifest, data_dir, "train")
     if choice.mode != "mapped" or not choice.cache_dir:
         if choice.mode == "mapped" and asynchronous and member.role == "worker":
             # TensorFlow alone reads there, and does not look at checksums.
             threading.Thread(target=_verify_beside, args=(manifest, data_dir), name="verify", daemon=True).start()
-        return Place(data_dir=data_dir, choice=choice)
+        return choice
     told = time.monotonic()
 
     def progress(done: int) -> None:
@@ -108,7 +100,7 @@ def locate(
             print(f"copying the training files to {choice.cache_dir}: {done / 1e9:.1f} GB so far", flush=True)
 
     copies = cache.localize(manifest, data_dir, "train", choice.cache_dir, progress)
-    return Place(data_dir=copies, choice=choice)
+    return dataclasses.replace(choice, data_dir=copies)
 
 
 def _verify_beside(manifest: Manifest, data_dir: str) -> None:
@@ -128,7 +120,7 @@ def _readers_here(member: Member) -> int:
 
 
 def open_reader(
-    place: Place,
+    place: Choice,
     manifest: Manifest,
     *,
     global_batch: int,
@@ -162,7 +154,7 @@ def open_reader(
         return split if encoded else prepare(split)
 
     storage: Storage
-    if place.choice.mode == "resident":
+    if place.mode == "resident":
         storage = Resident(whole)
     elif asynchronous:
         shards = Shards(manifest, place.data_dir, "train")
@@ -171,20 +163,20 @@ def open_reader(
         storage = MappedTensors(shards, columns)
     else:
         storage = Chunked(_chunks(place, manifest, order), columns, manifest.record_bytes)
-    ahead = not asynchronous and (place.choice.mode != "resident" or bool(encoded))
+    ahead = not asynchronous and (place.mode != "resident" or bool(encoded))
     return Reader(storage=storage, order=order, global_batch=global_batch, finish=finish, ahead=ahead)
 
 
-def _chunks(place: Place, manifest: Manifest, order: Order) -> Chunks:
+def _chunks(place: Choice, manifest: Manifest, order: Order) -> Chunks:
     shards = Shards(manifest, place.data_dir, "train")
     if not is_remote(place.data_dir):
         return Chunks(shards, order, fetch=Mapping(shards.paths))
-    ahead = int(place.choice.budget_bytes / CHUNK_BYTES) - order.window
+    ahead = int(place.budget_bytes / CHUNK_BYTES) - order.window
     if ahead < 1:
         needed = (order.window + 1) * CHUNK_BYTES / 1e9
         raise UserError(
             f"reader streaming needs {needed:.2f} GB for the window that it shuffles, and has "
-            f"{place.choice.budget_bytes / 1e9:.2f} GB; give --reader-memory-gb {2 * needed:.1f} or more memory"
+            f"{place.budget_bytes / 1e9:.2f} GB; give --reader-memory-gb {2 * needed:.1f} or more memory"
         )
     return Chunks(shards, order, fetch=shards.read, ahead=min(ahead, order.window))
 

@@ -32,12 +32,14 @@ class Choice:
     """How to read a split.
 
     Attributes:
+      data_dir: Where the files are that are read.
       mode: `resident`, `mapped` or `streaming`.
       reason: In words.
       cache_dir: Where mapped files are copied to; None if they are mapped where they are.
       budget_bytes: Of memory for the split.
     """
 
+    data_dir: str
     mode: str
     reason: str
     cache_dir: str | None
@@ -115,7 +117,7 @@ def choose(
             "cannot map records that differ in length; use --reader resident with more memory, or --strategy "
             "multi_worker_mirrored"
         )
-    return Choice(mode=mode, reason=reason, cache_dir=cache_dir, budget_bytes=budget_bytes)
+    return Choice(data_dir=data_dir, mode=mode, reason=reason, cache_dir=cache_dir, budget_bytes=budget_bytes)
 
 
 def _gb(num_bytes: float) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -18,16 +17,6 @@ from trainer.data.reader.chunks import Chunks
 from trainer.data.reader.shards import Shards
 
 Columns = dict[str, tf.Tensor]
-
-
-class Storage(Protocol):
-    """One of the ways."""
-
-    def load(self) -> Any:
-        """Tensors to keep, in any structure."""
-
-    def gather(self, loaded: Any, indices: tf.Tensor, position: tf.Tensor) -> Columns:
-        """The columns of the examples at the indices."""
 
 
 class Resident:
@@ -110,3 +99,6 @@ class MappedTensors:
         rows = tf.dynamic_partition(indices - tf.gather(starts, file), file, len(loaded))
         places = tf.dynamic_partition(tf.range(tf.size(indices)), file, len(loaded))
         return self._decode(tf.dynamic_stitch(places, [tf.gather(f, r) for f, r in zip(loaded, rows, strict=True)]))
+
+
+Storage = Resident | Chunked | MappedTensors

@@ -175,8 +175,7 @@ def test_what_is_not_the_manifests_is_refused_when_it_is_opened(files, tmp_path,
 
 
 def test_streaming_from_afar_needs_room_for_its_window(numbered):
-    choice = Choice(mode="streaming", reason="", cache_dir=None, budget_bytes=2e8)
-    place = records.Place(data_dir="gs://bucket/data", choice=choice)
+    place = Choice(data_dir="gs://bucket/data", mode="streaming", reason="", cache_dir=None, budget_bytes=2e8)
     with pytest.raises(UserError, match=r"has 0.20 GB; give --reader-memory-gb 0.5"):
         records.open_reader(place, Manifest.load(numbered), global_batch=8, seed=0, prepare=dict)
 
