@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,38 +63,49 @@ def from_environment(environ: Mapping[str, str]) -> Member:
     if environ.get("CLUSTER_SPEC") and environ.get(POOL_ROLES):
         return _from_pools(_object("CLUSTER_SPEC", environ["CLUSTER_SPEC"]), environ[POOL_ROLES].split(","))
     config = _object("TF_CONFIG", environ.get("TF_CONFIG") or "{}")
-    cluster, task = config.get("cluster") or {}, config.get("task") or {}
-    return _member("TF_CONFIG", cluster, task.get("type", "chief"), task.get("index", 0))
+    return _member("TF_CONFIG", config.get("cluster") or {}, config.get("task") or {})
 
 
 def _from_pools(spec: Mapping[str, Any], roles: Sequence[str]) -> Member:
     names = {f"workerpool{i}": role for i, role in enumerate(roles)}
     try:
         cluster = {names[pool]: hosts for pool, hosts in spec["cluster"].items()}
-        return _member("CLUSTER_SPEC", cluster, names[spec["task"]["type"]], spec["task"]["index"])
-    except KeyError as error:
+        task = {"type": names[spec["task"]["type"]], "index": spec["task"]["index"]}
+    except (KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"CLUSTER_SPEC: {error} is missing or not among the pools {', '.join(names)} of {POOL_ROLES}"
         ) from None
+    return _member("CLUSTER_SPEC", cluster, task)
 
 
 def _object(variable: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{variable} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise UserError(f"{variable} is not a JSON object: {text[:80]}")
     return value
 
 
-def _member(variable: str, cluster: Mapping[str, Sequence[str]], role: str, index: int | str) -> Member:
+def _member(variable: str, cluster: Any, task: Any) -> Member:
+    if not isinstance(cluster, dict) or not all(map(_are_addresses, cluster.values())):
+        raise UserError(f"{variable}: the cluster is not lists of host:port by role: {json.dumps(cluster)[:80]}")
+    if not isinstance(task, dict) or not re.fullmatch(r"\d{1,6}", str(task.get("index", 0))):
+        raise UserError(f"{variable}: the task is not a type with an index of at least 0: {json.dumps(task)[:80]}")
     cluster = {"chief" if key == "master" else key: tuple(hosts) for key, hosts in cluster.items()}
-    role, index = "chief" if role == "master" else role, int(index)
+    role, index = task.get("type", "chief"), int(task.get("index", 0))
+    role = "chief" if role == "master" else role
     if role not in ROLES:
         raise UserError(f"{variable}: task type {role!r} is none of {', '.join(ROLES)}")
+    if len(cluster.get("chief", ())) > 1:
+        raise UserError(f"{variable}: {len(cluster['chief'])} chiefs in the cluster; there can be one")
     addresses = {key: cluster[key] for key in ROLES if key != "evaluator" and cluster.get(key)}
     if addresses and role != "evaluator" and index >= len(addresses.get(role, ())):
         raise UserError(f"{variable}: task {role}/{index} is not in the cluster {addresses}")
     # A cluster of one needs no addresses: it trains without a server.
     return Member(role=role, index=index, addresses=addresses if sum(map(len, addresses.values())) > 1 else {})
+
+
+def _are_addresses(hosts: Any) -> bool:
+    return isinstance(hosts, list) and all(isinstance(h, str) and re.fullmatch(r"\S+:\d{1,5}", h) for h in hosts)
