@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer.base.errors import Parser, UserError
-from trainer.base.flags import add_flags, at_least, flag, not_negative, positive, several, share
+from trainer.base.flags import MOST, add_flags, at_least, flag, not_negative, positive, several, share, variable
 from trainer.base.manifest import Manifest
 from trainer.nn.models import registry
 
@@ -24,6 +24,8 @@ _GROUPS = {
     "learning": "Default, where none is named: the model's own.",
     "reader": "how training data is read; the order of samples is the same in all",
 }
+_MOST_THREADS = 1024
+_batch_size = at_least(1, 2**24)
 # Of a flag that decides what is learnt: a resumed job with another value is refused.
 _learnt = functools.partial(flag, identity=True)
 
@@ -47,12 +49,14 @@ class Options:
     )
     train_steps: int | None = flag("job", at_least(1), "absolute global step to reach")
     train_epochs: float | None = flag("job", positive, "the same in passes over the training split", metavar="N")
-    seed: int = _learnt("job", at_least(0), "of initial weights, sample order, augmentation and dropout", default=0)
+    seed: int = _learnt(
+        "job", at_least(0, 2**32 - 1), "of initial weights, sample order, augmentation and dropout", default=0
+    )
     deterministic: bool = _learnt("job", bool, "the same bits in every run; a little slower")
 
-    batch_size: int | None = _learnt("batches", at_least(1), "examples of a step over all replicas (default: 128)")
+    batch_size: int | None = _learnt("batches", _batch_size, "examples of a step over all replicas (default: 128)")
     per_replica_batch_size: int | None = _learnt(
-        "batches", at_least(1), "examples of a step on each replica, instead of --batch-size", "--train-batch-size"
+        "batches", _batch_size, "examples of a step on each replica, instead of --batch-size", "--train-batch-size"
     )
 
     num_layers: int | None = _learnt("network", at_least(1), "of a resnet: 6n + 2")
@@ -151,11 +155,11 @@ class Options:
         "all-reduce over chief and workers even if the cluster has parameter servers, which then end at once",
     )
     num_gpus: int | None = flag("machine", at_least(0), "GPUs of this replica (default: all there are)")
-    logical_cpus: int = flag("machine", at_least(1), "replicas of mirrored without GPUs", default=1)
+    logical_cpus: int = flag("machine", at_least(1, _MOST_THREADS), "replicas of mirrored without GPUs", default=1)
     all_reduce: str = flag("machine", ("auto", "ring", "nccl"), "how workers add gradients up", default="auto")
     threads: int = flag(
         "machine",
-        at_least(0),
+        at_least(0, _MOST_THREADS),
         "of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
         default=0,
     )
@@ -207,7 +211,12 @@ class Options:
         """The global step to reach, with `examples` in the training split."""
         if self.train_steps is not None:
             return self.train_steps
-        return math.ceil(self.train_epochs * examples / self.global_batch_size(replicas))
+        step = math.ceil(self.train_epochs * examples / self.global_batch_size(replicas))
+        if step > MOST:
+            raise UserError(
+                f"--train-epochs {self.train_epochs:g} is {step} steps, and {MOST} are the most there can be"
+            )
+        return step
 
     def identity(self) -> dict[str, Any]:
         """The options that decide what is learnt. Synchronous strategies learn the same, whatever their replicas."""
@@ -233,7 +242,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     """Options from a command line; `--train_steps` is understood as `--train-steps`, as older programs wrote it."""
     argv = [re.sub(r"^--[\w-]+", lambda m: m[0].replace("_", "-"), a) for a in argv]
     values = vars(parser().parse_args(argv))
-    values["threads"] = values["threads"] or int(environ.get("TRAINER_THREADS") or 0)
+    values["threads"] = values["threads"] or variable("TRAINER_THREADS", at_least(0, _MOST_THREADS), environ)
     if values["model"]:
         registry.check_name(values["model"])
     return Options(**values)

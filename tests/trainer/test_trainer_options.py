@@ -4,6 +4,8 @@ import argparse
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainer import options as options_module
 from trainer.base.errors import UserError
@@ -81,6 +83,35 @@ def test_bad_values_are_told_with_the_flag(flags):
 def test_a_bad_value_is_shown_with_what_would_be_allowed(flags, message):
     with pytest.raises(UserError, match=re.escape(message)):
         options(*flags)
+
+
+NUMBERS = [action for action in options_module.parser()._actions if action.type]
+
+
+@pytest.mark.parametrize("action", NUMBERS, ids=lambda action: action.dest)
+@given(
+    st.sampled_from(
+        [2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 1e9, 1e308, 5e-324, 0.9999999999999999, -1, 0]
+    )
+    | st.integers()
+    | st.floats()
+)
+def test_a_number_of_any_size_is_taken_or_refused_in_one_line_and_what_follows_from_it_fits_too(action, value):
+    flag = action.option_strings[0]
+    needed = NEEDED[:-2] if flag == "--train-epochs" else NEEDED
+    try:
+        opts = parse([*needed, f"{flag}={value}", *(["--factors=1,1"] * (flag == "--boundaries-epochs"))], {})
+        assert 0 <= opts.seed < 2**32
+        assert 0 < opts.last_step(10**9, 1) < 2**31 > opts.global_batch_size(64)
+    except UserError as error:
+        assert flag in str(error) or (flag == "--factors" and "belong together" in str(error))
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "1.5", str(2**40)])
+def test_threads_from_the_launcher_that_are_no_number_are_told_with_the_variable(text):
+    with pytest.raises(UserError, match=f"TRAINER_THREADS: '{text}' is not a whole number"):
+        options(TRAINER_THREADS=text)
 
 
 def test_help_groups_the_flags_and_tells_every_default_and_unit():

@@ -8,6 +8,9 @@ Synopsis:
 
     add_flags(parser, Options)
     parser.add_argument("--timeout-s", type=positive)
+    attempt = variable("TRAINER_ATTEMPT", at_least(0))
+
+Every number has a largest value too, far beyond use and within what TensorFlow can count: it may end in C++ otherwise.
 """
 
 from __future__ import annotations
@@ -15,9 +18,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import math
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from trainer.base.errors import UserError
+
+MOST = 2**31 - 1
+_MOST_REAL = 1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,13 +52,14 @@ class Kind:
         raise argparse.ArgumentTypeError(f"{text!r} is not {self.says}")
 
 
-def at_least(least: int) -> Kind:
-    """The type of a whole number with a lower bound."""
-    return Kind(int, lambda value: value >= least, f"a whole number of at least {least}", "N")
+def at_least(least: int, most: int = MOST) -> Kind:
+    """The type of a whole number with bounds."""
+    says = f"a whole number of at least {least} and at most {most}"
+    return Kind(int, lambda value: least <= value <= most, says, "N")
 
 
-positive = Kind(float, lambda value: 0 < value < math.inf, "a number greater than 0")
-not_negative = Kind(float, lambda value: 0 <= value < math.inf, "a number of at least 0")
+positive = Kind(float, lambda value: 0 < value <= _MOST_REAL, f"a number greater than 0 and at most {_MOST_REAL:g}")
+not_negative = Kind(float, lambda value: 0 <= value <= _MOST_REAL, f"a number of at least 0 and at most {_MOST_REAL:g}")
 share = Kind(float, lambda value: 0 <= value < 1, "a number of at least 0 and less than 1")
 
 
@@ -94,3 +103,15 @@ def add_flags(parser: argparse.ArgumentParser, options: type, descriptions: Mapp
         group = groups.get(title) or groups.setdefault(title, parser.add_argument_group(title, descriptions.get(title)))
         names = (f"--{field.name.replace('_', '-')}", *field.metadata["aliases"])
         group.add_argument(*names, **field.metadata["argparse"])
+
+
+def variable(name: str, parse: Callable[[str], Any], environ: Mapping[str, str] = os.environ) -> Any:
+    """The value of an environment variable; that of "0" where it is not set.
+
+    Raises:
+      UserError: If it is none.
+    """
+    try:
+        return parse(environ.get(name) or "0")
+    except argparse.ArgumentTypeError as error:
+        raise UserError(f"{name}: {error}; unset it or set it to one") from None

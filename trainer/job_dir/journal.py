@@ -22,6 +22,7 @@ import psutil
 from etils import epath
 
 from trainer.base.files import write_text
+from trainer.base.flags import at_least, variable
 
 STATUS = "TRAINER_STATUS"
 ATTEMPT = "TRAINER_ATTEMPT"
@@ -55,7 +56,7 @@ class Journal:
           beats: Whether it shows its status every two seconds of itself: for a replica whose main thread waits for
             others in C++, for as long as they take. That its process runs is all that this says.
         """
-        attempt = int(os.environ.get(ATTEMPT, 0))
+        attempt = variable(ATTEMPT, at_least(0))
         directory = epath.Path(job_dir)
         directory.mkdir(parents=True, exist_ok=True)
         while (path := directory / f"journal-{name}-{attempt}.jsonl").exists():
