@@ -15,7 +15,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer.base.errors import Parser, UserError
-from trainer.base.flags import MOST, add_flags, at_least, flag, not_negative, positive, several, share, variable
+from trainer.base.flags import (
+    MOST,
+    add_flags,
+    at_least,
+    directory,
+    directory_of_tensorflow,
+    flag,
+    not_negative,
+    positive,
+    several,
+    share,
+    variable,
+)
 from trainer.base.manifest import Manifest
 from trainer.nn.models import registry
 
@@ -37,9 +49,13 @@ class Options:
     Options of the group `network` are keywords of the model's `build`, given to it where they are not None.
     """
 
-    data_dir: str = flag("job", str, "a dataset made by components.convert", required=True, metavar="DIR")
+    data_dir: str = flag("job", directory, "a dataset made by components.convert", required=True, metavar="DIR")
     job_dir: str = flag(
-        "job", str, "checkpoints, logs, journal and model; the same one resumes", required=True, metavar="DIR"
+        "job",
+        directory_of_tensorflow,
+        "checkpoints, logs, journal and model; the same one resumes",
+        required=True,
+        metavar="DIR",
     )
     model: str | None = _learnt(
         "job",

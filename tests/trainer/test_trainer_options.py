@@ -58,6 +58,11 @@ def test_the_launcher_gives_threads_and_the_flag_wins():
         ["--seed", "-1"],
         ["--strategy", "mirored"],
         ["--no-such-flag"],
+        *(
+            [flag, directory]
+            for flag in ("--data-dir", "--job-dir")
+            for directory in ("", "gs://", "s3://a/b", "http://a")
+        ),
     ],
 )
 def test_bad_values_are_told_with_the_flag(flags):

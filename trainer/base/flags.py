@@ -18,7 +18,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import fnmatch
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -103,6 +105,26 @@ def add_flags(parser: argparse.ArgumentParser, options: type, descriptions: Mapp
         group = groups.get(title) or groups.setdefault(title, parser.add_argument_group(title, descriptions.get(title)))
         names = (f"--{field.name.replace('_', '-')}", *field.metadata["aliases"])
         group.add_argument(*names, **field.metadata["argparse"])
+
+
+def directory(text: str) -> str:
+    """The type of a directory, on this machine or in a bucket."""
+    if not text or ("://" in text and not re.match("gs://.", text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a local directory or gs://BUCKET/NAME")
+    return text
+
+
+def directory_of_tensorflow(text: str) -> str:
+    """The type of one in which TensorFlow is to find what it has written, checkpoints and models.
+
+    It takes the names for patterns, and brackets and backslashes for what they mean there.
+    """
+    if "\\" in text or not fnmatch.fnmatchcase(text, text):
+        raise argparse.ArgumentTypeError(
+            f"TensorFlow takes {text!r} for a pattern, and would not find what it has written there; use a name without "
+            "[, ] and \\"
+        )
+    return directory(text)
 
 
 def variable(name: str, parse: Callable[[str], Any], environ: Mapping[str, str] = os.environ) -> Any:

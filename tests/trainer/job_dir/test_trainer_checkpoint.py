@@ -129,6 +129,23 @@ def test_a_save_that_fails_leaves_the_checkpoint_before_it(tmp_path, model, stat
     assert checkpoints.restore() == 10
 
 
+@pytest.mark.parametrize("name", ["a*", "a?", "[a", "é {a}"])
+def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_directory_is_called(
+    tmp_path, model, state, name
+):
+    neighbour, own = (Checkpoints(opts(tmp_path / each, 1), state) for each in ("ab", name))
+    saved(neighbour, model, 10)
+    for best in ((own_scores := Scores(str(tmp_path / name))), Scores(str(tmp_path / "ab"))):
+        best.add(10, {"loss": 1.0, "accuracy": 0.5}, state)
+    saved(own, model, 10, 20)
+    own_scores.add(20, {"loss": 1.0, "accuracy": 0.6}, state)
+    for directory, step in (("ab", 10), (name, 20)):
+        for part in ("checkpoints", "best"):
+            files = {p.name.split(".")[0] for p in (tmp_path / directory / part).iterdir()}
+            assert files - {"checkpoint"} == {f"ckpt-{step}"}
+    assert own.restore() == 20
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"latest": {}, "best": {}}', '{"latest": {"step": "x"}}'])
 def test_scores_that_are_none_are_told_with_their_file(tmp_path, content):
     (tmp_path / "validation.json").write_text(content)
