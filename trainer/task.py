@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import sys
 import traceback
@@ -16,7 +17,7 @@ from etils import epath
 
 from trainer import options
 from trainer.base import quiet
-from trainer.base.errors import UserError, run_cli
+from trainer.base.errors import UserError, reading, run_cli
 from trainer.base.manifest import Manifest
 from trainer.job_dir import done, identity
 from trainer.replicas import member, stop
@@ -36,19 +37,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         me = _without_servers(me)
         opts = dataclasses.replace(opts, strategy=None if opts.strategy == "parameter_server" else opts.strategy)
     opts = dataclasses.replace(opts, strategy=opts.strategy or me.default_strategy)
-    manifest = Manifest.load(opts.data_dir)
+    without_advice = functools.partial(quiet.without_advice, peers=bool(me.addresses))  # buckets import TensorFlow
+    with without_advice(), reading(opts.data_dir, "give --data-dir a dataset that can be reached"):
+        manifest = Manifest.load(opts.data_dir)
     opts = opts.on(manifest)
     facts = {**opts.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
     # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
-    identity.check(opts.job_dir, facts)
-    if (record := done.load(opts.job_dir)) and record.covers(opts.train_steps, opts.train_epochs):
+    with without_advice(), reading(opts.job_dir, "give --job-dir a directory that can be reached"):
+        identity.check(opts.job_dir, facts)
+        record = done.load(opts.job_dir)
+    if record and record.covers(opts.train_steps, opts.train_epochs):
         if (epath.Path(opts.job_dir) / "model" / "saved_model.pb").exists():
             print(f"{opts.job_dir}: already done at step {record.step}", flush=True)
             return 0
         print(f"{opts.job_dir}: done at step {record.step}, but its model is gone and is exported again", flush=True)
     if me.is_chief:
         identity.claim(opts.job_dir, facts)
-    with quiet.without_advice(peers=bool(me.addresses)):
+    with without_advice():
         from trainer import job
     quiet.lost_replicas()
     try:
@@ -58,16 +63,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = 2
     except BrokenPipeError:  # nobody reads what it prints, and prints in vain
         code = 141
-    except OSError as error:  # a full disk, a replica that is missing or lost
-        print(f"error: {error}", file=sys.stderr)
-        code = 1
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        # Of a full disk, or a replica that is missing or lost, the message says all; unless the user's own code met it.
+        if isinstance(error, OSError) and not _passed_through(error, opts.model.split(":")[0]):
+            print(f"error: {error}", file=sys.stderr)
+        else:
+            traceback.print_exc()
         code = 1
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     # TensorFlow's runtime may wait for peers that are gone, or complain of them, while it is torn down.
     os._exit(code)
+
+
+def _passed_through(error: Exception, module: str) -> bool:
+    """Whether an error comes out of the package of a module."""
+    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return module.split(".")[0] in (name.split(".")[0] for name in names)
 
 
 def _without_servers(me: member.Member) -> member.Member:

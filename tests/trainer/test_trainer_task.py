@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pathlib
@@ -9,8 +10,11 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainer import options
+from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.job_dir import done, identity
 
@@ -75,6 +79,23 @@ def test_garbage_in_the_job_directory_is_named_in_one_line(flags, tmp_path, name
 def test_a_job_directory_that_cannot_be_written_to_is_told_in_one_line(flags, tmp_path):
     (tmp_path / "file").touch()
     assert "cannot write to --job-dir" in told([*flags, "--job-dir", str(tmp_path / "file" / "job")])
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("flag", ["--data-dir", "--job-dir"])
+def test_a_bucket_that_cannot_be_reached_is_told_in_one_line(flags, flag):
+    said = told([*flags, f"{flag}=gs://no-such-bucket-of-ours/d"], NO_GCE_CHECK="true")
+    assert flag in said and "gs://no-such-bucket-of-ours/d cannot be used (" in said
+
+
+@given(st.text(st.sampled_from("ab[]!-*?\\ {}é"), min_size=1, max_size=6))
+def test_a_job_directory_is_refused_where_tensorflow_would_not_find_its_own_files_and_taken_otherwise(name):
+    flags = ["--data-dir", "d", "--train-steps", "1", f"--job-dir={name}"]
+    matches = ctypes.CDLL(None).fnmatch(name.encode(), name.encode(), 0) == 0  # by which TensorFlow decides
+    try:
+        assert options.parse(flags, {}).job_dir == name and matches
+    except UserError as error:
+        assert f"TensorFlow takes {name!r} for a pattern" in str(error) and set("[\\") & set(name)
 
 
 def test_sync_needs_no_parameter_servers(flags, tmp_path):

@@ -32,18 +32,23 @@ def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
 
 
 @contextlib.contextmanager
-def reading(path: object) -> Iterator[None]:
-    """Around the reading of a file that the program itself has written: what is wrong with it is the user's to mend.
+def reading(path: object, repair: str = "put the right one back, or delete it") -> Iterator[None]:
+    """Around the reading of what the program itself has written: what is wrong with it is the user's to mend.
 
     Raises:
-      UserError: In place of whatever reading and parsing raise.
+      UserError: In place of whatever reading and parsing raise; file systems that are far away have errors of their own.
     """
     try:
         yield
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{path} cannot be used ({type(error).__name__}: {error}); put the right one back, or delete it"
-        ) from None
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path} cannot be used ({type(error).__name__}: {first_line(error)}); {repair}") from None
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, or its kind if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):

@@ -15,6 +15,7 @@ import time
 
 import tensorflow as tf
 
+from trainer.base.errors import first_line
 from trainer.base.files import write_text
 from trainer.job_dir.state import State
 from trainer.options import Options
@@ -76,7 +77,7 @@ class Checkpoints:
             except Exception as error:  # TensorFlow has many for a damaged file, IndexError among them
                 if step in self.steps():  # else it was deleted while it was read: there is a newer one
                     self._unreadable.add(step)
-                    print(f"checkpoint {step} cannot be read and is passed over: {_first_line(error)}", flush=True)
+                    print(f"checkpoint {step} cannot be read and is passed over: {first_line(error)}", flush=True)
         return 0
 
     def restore(self) -> int:
@@ -117,7 +118,7 @@ class Checkpoints:
             seconds = future.result()
         except tf.errors.OpError as error:
             remove(self._path(step))
-            raise OSError(f"checkpoint {step} could not be saved: {_first_line(error)}") from None
+            raise OSError(f"checkpoint {step} could not be saved: {first_line(error)}") from None
         return Saved(step=step, seconds=seconds, waited_s=waited_s + time.perf_counter() - start)
 
     def _write(self, step: int) -> float:
@@ -149,7 +150,3 @@ def remove(path: str) -> None:
 
 def _listed(directory: str) -> list[str]:
     return tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

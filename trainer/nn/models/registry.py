@@ -135,8 +135,7 @@ def _module(name: str) -> types.ModuleType:
 
 
 def _function(name: str) -> Callable[..., keras.Model]:
-    function = name.split(":")[1] if ":" in name else "build"
-    try:
-        return getattr(_module(name), function)
-    except AttributeError:
-        raise UserError(f"--model {name}: there is no {function} in that module") from None
+    function, module = name.split(":")[1] if ":" in name else "build", _module(name)
+    if not hasattr(module, function):
+        raise UserError(f"--model {name}: there is no {function} in that module")
+    return getattr(module, function)
