@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import pathlib
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -145,18 +147,18 @@ def _feature(values: Any):
 
 @pytest.fixture(scope="session")
 def write_records() -> Callable[..., pathlib.Path]:
-    """Writes a TFRecord file, packed if its name ends in `.gz`: of bytes, or of the features of Examples by key."""
+    """Writes a TFRecord file, packed if its name ends in `.gz` or `.zlib`: of bytes, or of the features of Examples."""
 
     def write(path: pathlib.Path, records: list[bytes | dict[str, Any]]) -> pathlib.Path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "wb") as file:
+        with io.BytesIO() as file:
             for record in records:
                 if isinstance(record, dict):
                     features = {key: _feature(values) for key, values in record.items()}
                     record = _EXAMPLE(features={"feature": features}).SerializeToString()
                 length = struct.pack("<Q", len(record))
                 file.write(length + struct.pack("<I", _masked(length)) + record + struct.pack("<I", _masked(record)))
+            path.write_bytes({".gz": gzip.compress, ".zlib": zlib.compress}.get(path.suffix, bytes)(file.getvalue()))
         return path
 
     return write

@@ -3,7 +3,8 @@
     for record in records("train", ["train-00000-of-00002", "train-00001-of-00002.gz"]):
         record.needed("image/class/label", "int")
 
-Every record is compared with its checksums. Of a file that is packed with gzip, bytes are counted as they are unpacked.
+Every record is compared with its checksums. Of a file that is packed with gzip or zlib, bytes are counted as they
+are unpacked.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import gzip
+import io
 import os
 import struct
 import zlib
@@ -28,6 +29,8 @@ from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 
 _HEADER = struct.Struct("<QI")
 _GZIP = b"\x1f\x8b\x08"
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # known by its header
+_READ_BYTES = 1 << 16
 _GROUP, _GROUP_BYTES = 1 << 14, 1 << 22  # records that are held together, and their bytes
 _LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 _NOTHING = "no value"
@@ -140,7 +143,7 @@ def records(what: str, paths: Sequence[str]) -> Iterator[Record]:
         for i, path in enumerate(paths):
             with _told(path), open(path, "rb") as file:
                 at = 0
-                for start, payload in _payloads(path, gzip.GzipFile(fileobj=file) if _packed(file) else file):
+                for start, payload in _payloads(path, io.BufferedReader(_Unpacked(file)) if _packed(file) else file):
                     try:
                         features = tf_example_pb2.Example.FromString(payload).features.feature
                     except DecodeError:
@@ -155,7 +158,7 @@ def records(what: str, paths: Sequence[str]) -> Iterator[Record]:
 
 
 def any_packed(paths: Sequence[str]) -> bool:
-    """Whether one of the files is packed with gzip.
+    """Whether one of the files is packed.
 
     Raises:
       UserError: If a file cannot be read.
@@ -213,7 +216,7 @@ class _Texts:
 def _told(path: str) -> Iterator[None]:
     try:
         yield
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, zlib.error) as error:
         raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
@@ -228,7 +231,36 @@ def _packed(file: IO[bytes]) -> bool:
     """Whether a file is packed; the first length of one that is not may begin with the same bytes."""
     head = file.read(HEADER_BYTES)
     file.seek(0)
-    return head.startswith(_GZIP) and not _is_header(head)
+    zlib_header = head[:1] and head[0] & 15 == 8 and head[0] < 128 and int.from_bytes(head[:2], "big") % 31 == 0
+    return (head.startswith(_GZIP) or bool(zlib_header)) and not _is_header(head)
+
+
+class _Unpacked(io.RawIOBase):
+    """Reads what is packed with gzip or zlib, in one stream or in several, one after another."""
+
+    def __init__(self, file: IO[bytes]):
+        self._file, self._packed, self._stream = file, b"", None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        while True:
+            self._packed = self._packed or self._file.read(_READ_BYTES)
+            if self._stream is None:
+                if not self._packed:
+                    return 0
+                self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
+            at_end = not self._packed
+            data = self._stream.decompress(self._packed, len(buffer))
+            self._packed = self._stream.unconsumed_tail
+            if self._stream.eof:
+                self._packed, self._stream = self._stream.unused_data, None
+            elif at_end and not data:
+                raise EOFError("it ends too early")
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
 
 
 @functools.lru_cache  # lengths repeat
@@ -241,7 +273,8 @@ def _payloads(path: str, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     start = 0
     while head := file.read(HEADER_BYTES):
         if not _is_header(head):
-            raise UserError(f"{path}: damaged, or no TFRecord file: wrong length of the record at byte {start:,}")
+            what = "damaged, or no TFRecord file (plain, or packed with gzip or zlib)"
+            raise UserError(f"{path}: {what}: wrong length of the record at byte {start:,}")
         length, _ = _HEADER.unpack(head)
         payload = file.read(length)
         if file.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():

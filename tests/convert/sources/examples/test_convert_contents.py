@@ -6,14 +6,18 @@ import gzip
 import io
 import pathlib
 import struct
+import zlib
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.sources.examples import parser
 from components.convert.sources.registry import find_reader, source_digest
 from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError
@@ -147,7 +151,7 @@ def test_native_splits_of_a_table_keep_their_rows_and_where_these_are_missing(tm
         assert manifest.splits[split].summaries["seconds"].missing == 1
 
 
-@pytest.mark.parametrize("end", ["", ".gz"])
+@pytest.mark.parametrize("end", ["", ".gz", ".zlib"])
 def test_image_files_keep_their_bytes_and_get_their_classes(tmp_path, write_records, options, held, end):
     images = [png(i, ("PNG", "JPEG")[i % 2]) for i in range(12)]
     records = [
@@ -175,7 +179,7 @@ def test_a_class_may_be_a_text_and_small_images_become_pixels(tmp_path, write_re
     assert held() == [{"image": image.tobytes(), "label": i % 3} for i, image in enumerate(images)]
 
 
-@pytest.mark.parametrize("end", ["", ".gz"])
+@pytest.mark.parametrize("end", ["", ".gz", ".zlib"])
 def test_pixels_are_those_of_the_records_in_any_memory(tmp_path, write_records, options, held, schema, end):
     images = RANDOM.integers(0, 256, (40, 4, 5, 3), np.uint8)
     path = write_records(
@@ -189,12 +193,13 @@ def test_pixels_are_those_of_the_records_in_any_memory(tmp_path, write_records, 
     np.testing.assert_array_equal(little["image"], images)
 
 
-def test_a_record_whose_length_begins_as_a_packed_file_does_is_no_packed_file(tmp_path, write_records, options, held):
+@pytest.mark.parametrize("head", [b"\x1f\x8b\x08\0", b"\x78\x9c\0\0", b"\x78\x01\0\0"])
+def test_a_record_whose_length_begins_as_a_packed_file_does_is_none(tmp_path, write_records, options, held, head):
     record = {"pixels": bytes(60), "y": 0, "z": b""}
-    length = struct.unpack("<I", b"\x1f\x8b\x08\0")[0]
+    length = struct.unpack("<I", head)[0]
     for size in range(length - 130, length):
         path = write_records(tmp_path / "x", [{**record, "z": bytes(size)}, {**record, "y": 1}])
-        if path.read_bytes()[:3] == b"\x1f\x8b\x08":
+        if path.read_bytes()[: len(head)] == head:
             break
     else:
         raise AssertionError
@@ -320,18 +325,41 @@ def test_what_is_no_image_file_is_named(tmp_path, write_records, schema, fails):
     assert f"{path}: image at byte {at}: is no PNG or JPEG image" in fails(*flags)
 
 
-@pytest.mark.parametrize("end", ["", ".gz"])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sizes=st.lists(st.integers(0, 40_000), min_size=1, max_size=6),
+    packed=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([31, 25, 15, 9])), min_size=1, max_size=3),
+    cut=st.integers(1, 30),
+)
+def test_a_file_is_read_however_it_is_packed_and_refused_if_it_is_cut(tmp_path, write_records, sizes, packed, cut):
+    payloads = [{"x": RANDOM.integers(0, 4, size, np.uint8).tobytes()} for size in sizes]
+    whole = write_records(tmp_path / "x", payloads).read_bytes()
+    ends = np.linspace(0, len(whole), len(packed) + 1).astype(int).tolist()
+    data = b""
+    for (level, bits), start, end in zip(packed, ends, ends[1:], strict=False):
+        packer = zlib.compressobj(level, wbits=bits)
+        data += packer.compress(whole[start:end]) + packer.flush()
+    path = tmp_path / "y"
+    path.write_bytes(data)
+    assert [record.value("x", "string") for record in parser.records("x", [str(path)])] == [p["x"] for p in payloads]
+    path.write_bytes(data[:-cut])
+    with pytest.raises(UserError, match=f"^{path}: (damaged|no records)"):
+        list(parser.records("x", [str(path)]))
+
+
+@pytest.mark.parametrize("end", ["", ".gz", ".zlib"])
 def test_damaged_files_are_named_with_the_byte(tmp_path, write_records, schema, fails, end):
     path = write_records(tmp_path / f"x{end}", [{"pixels": bytes(60), "y": i % 3} for i in range(4)])
     flags = ("--dataset", "tfrecord", "--source", path, "--schema", schema(PIXELS), "--output", tmp_path / "out")
-    pack, unpack = (gzip.compress, gzip.decompress) if end else (bytes, bytes)
+    packers = {".gz": (gzip.compress, gzip.decompress), ".zlib": (zlib.compress, zlib.decompress)}
+    pack, unpack = packers.get(end, (bytes, bytes))
     packed = path.read_bytes()
     whole, size = unpack(packed), 16 + struct.unpack_from("<Q", unpack(packed))[0]
     for content, message in (
         (pack(whole[:-1]), f"damaged: wrong checksum of the record at byte {3 * size}"),
         (pack(whole[: size + 5]), f"wrong length of the record at byte {size}"),
         (pack(whole[: size + 30] + b"x" + whole[size + 31 :]), f"wrong checksum of the record at byte {size}"),
-        (pack(b"x" + whole[1:]), "damaged, or no TFRecord file: wrong length of the record at byte 0"),
+        (pack(b"x" + whole[1:]), "or packed with gzip or zlib): wrong length of the record at byte 0"),
         (pack(b"a,b\n1,2\n"), "no TFRecord file"),
         (pack(b""), "no records"),
         *([(packed[:-9], "cannot be unpacked"), (packed[:60] + b"xxxx" + packed[64:], "damaged")] if end else []),
