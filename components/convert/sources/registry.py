@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from components.convert.sources import cifar
 from components.convert.sources.base import Paths, Reader
 from components.convert.sources.delimited import CsvReader
-from components.convert.sources.downloads.catalog import OFFERED, Published
+from components.convert.sources.downloads.catalog import OFFERED
+from components.convert.sources.downloads.published import Published
 from components.convert.sources.examples.dataset_files import TfrecordReader
 from components.convert.sources.idx import IdxReader
 from components.convert.sources.image_folder import FolderReader

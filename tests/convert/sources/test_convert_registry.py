@@ -9,7 +9,7 @@ import pytest
 
 from components.convert.sources import registry
 from components.convert.sources.base import Reader
-from components.convert.sources.downloads.catalog import Published
+from components.convert.sources.downloads.published import Published
 from components.convert.sources.registry import READERS, find_reader, source_digest
 from trainer.base.errors import UserError
 

@@ -1,7 +1,4 @@
-"""Where the publishers of datasets offer the files, and datasets that are read from there unless `--source` is given.
-
-    reader = Published(reader=IdxReader(name="mnist", origin="MNIST"), offered=MNIST)
-    source = reader.read(None, store)      # downloads
+"""Where the publishers of datasets offer the files.
 
 Sizes and checksums are those that TensorFlow Datasets publishes for the same files; that of the taxi trips is of the
 file in the commit that its URL names.
@@ -10,13 +7,22 @@ file in the commit that its URL names.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from components.convert.sources.base import Paths, Reader, Source, digest_of
-from components.convert.sources.downloads import download
-from components.convert.sources.downloads.download import RemoteFile
-from components.convert.writing.column_store import MEMORY, Store
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RemoteFile:
+    """A file that is to be had at any of the URLs, its size, and its SHA-256 (hexadecimal)."""
+
+    urls: tuple[str, ...]
+    num_bytes: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The last part of the URLs."""
+        return self.urls[0].rpartition("/")[2]
+
 
 _IDX_NAMES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 
@@ -77,53 +83,3 @@ OFFERED: Mapping[str, tuple[RemoteFile, ...]] = {
         ),
     ),
 }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Published(Reader):
-    """Reads a dataset from `--source`, or downloads it.
-
-    Attributes:
-      reader: Of the files.
-      offered: What is downloaded: a directory's files, or the one file that is the source.
-      download_dir: Where to; None for a folder of the user's cache.
-    """
-
-    reader: Reader
-    offered: tuple[RemoteFile, ...]
-    download_dir: str | None = None
-
-    @property
-    def name(self) -> str:
-        """As given with `--dataset`."""
-        return self.reader.name
-
-    @property
-    def takes(self) -> frozenset[str]:
-        """What the reader of the files takes, and where to download to."""
-        return self.reader.takes | {"download_dir"}
-
-    def given(self, *, download_dir: str | None = None, **options: object) -> Published:
-        """The same with options that it takes."""
-        return dataclasses.replace(self, reader=self.reader.given(**options), download_dir=download_dir)
-
-    def files(self, source: Paths) -> list[pathlib.Path]:
-        """The files that `read` reads; downloaded, if there is no source."""
-        return self.reader.files(self._source(source))
-
-    def digest(self, source: Paths) -> str:
-        """SHA-256 (hexadecimal) over the files; of those to be downloaded it is known beforehand."""
-        if source is not None:
-            return self.reader.digest(source)
-        return digest_of((file.name, file.sha256) for file in self.offered)
-
-    def read(self, source: Paths, store: Store = MEMORY) -> Source:
-        """Reads the source, or what was downloaded."""
-        return self.reader.read(self._source(source), store)
-
-    def _source(self, source: Paths) -> Paths:
-        if source is not None:
-            return source
-        directory = pathlib.Path(self.download_dir) if self.download_dir else download.cache_dir()
-        paths = download.fetch(self.offered, directory / self.name)
-        return str(paths[0] if len(paths) == 1 else paths[0].parent)

@@ -13,30 +13,31 @@ import dataclasses
 import fcntl
 import os
 import pathlib
-import time
-from collections.abc import Iterator, Sequence
-from typing import IO
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import urlsplit
 
-from components.convert.sources.downloads import network
+import requests
+import tenacity
+import urllib3
+
+from components.convert.sources.downloads.catalog import RemoteFile
 from components.convert.writing import progress
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of
 
 _CHUNK_BYTES = 1 << 16
+_REPAIR = "check the network, or get the files elsewhere and give their place with --source"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RemoteFile:
-    """A file that is to be had at any of the URLs, its size, and its SHA-256 (hexadecimal)."""
+class _Again(Exception):
+    """An answer was of no use, and another may be."""
 
-    urls: tuple[str, ...]
-    num_bytes: int
-    sha256: str
 
-    @property
-    def name(self) -> str:
-        """The last part of the URLs."""
-        return self.urls[0].rpartition("/")[2]
+class _Useless(Exception):
+    """A URL does not give the file, and would not if it were asked again."""
+
+
+_PASSING = (requests.RequestException, urllib3.exceptions.HTTPError, _Again)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,34 +45,26 @@ class Patience:
     """How long to wait.
 
     Attributes:
-      check_s: For any of the hosts, before anything is asked for.
       connect_s: For a connection.
       read_s: For the next bytes.
-      attempts: In a row that bring no new bytes, before a URL is given up.
-      pause_s: After the first of these; doubled after each.
+      attempts: In a row that bring nothing, before a URL is given up.
+      pause_s: Between these; doubled after each.
     """
 
-    check_s: float = 3.0
-    connect_s: float = 5.0
+    connect_s: float = 3.0
     read_s: float = 30.0
-    attempts: int = 4
-    pause_s: float = 1.0
+    attempts: int = 3
+    pause_s: float = 0.5
 
 
 PATIENCE = Patience()
-
-
-def cache_dir() -> pathlib.Path:
-    """Where downloads are kept: in the user's cache (https://specifications.freedesktop.org/basedir-spec)."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return pathlib.Path(base if os.path.isabs(base) else "~/.cache").expanduser() / "tfrecord-training-pipeline"
 
 
 def fetch(files: Sequence[RemoteFile], directory: pathlib.Path, patience: Patience = PATIENCE) -> list[pathlib.Path]:
     """The files in the directory, each downloaded unless it is there.
 
     Raises:
-      UserError: If no host can be reached, which shows within `check_s`, or a file cannot be had; it names `--source`.
+      UserError: If a file cannot be had, of any of the hosts; it names `--source`.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -102,84 +95,93 @@ def _intact(path: pathlib.Path, file: RemoteFile) -> bool:
     return path.is_file() and path.stat().st_size == file.num_bytes and digest_of(path) == file.sha256
 
 
-class _Failed(Exception):
-    """An attempt failed; if `final`, another at the same URL is of no use."""
-
-    def __init__(self, reason: str, *, final: bool = False):
-        super().__init__(reason)
-        self.final = final
-
-
 def _download(file: RemoteFile, path: pathlib.Path, patience: Patience) -> None:
     part, faults = path.with_name(f"{path.name}.part"), []
-    for url in network.reachable(file.urls, patience.check_s):
-        failures = 0
-        while failures < patience.attempts:
-            before = _size(part)
-            try:
-                _attempt(url, file, part, patience)
-                part.replace(path)
-                return
-            except _Failed as failed:
-                fault, final = str(failed), failed.final
-            failures = 1 if _size(part) > before else failures + 1
-            if final or failures == patience.attempts:
-                break
-            time.sleep(patience.pause_s * 2 ** (failures - 1))
-        faults.append(f"{url}: {fault}")
-    raise UserError(f"cannot download {'; '.join(faults)}; {network.REPAIR}")
+    again = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(_PASSING),
+        stop=tenacity.stop_after_attempt(patience.attempts),
+        wait=tenacity.wait_exponential(patience.pause_s),
+        reraise=True,
+    )
+    for url in file.urls:
+        try:
+            again(_complete, url, file, part, patience)
+        except (*_PASSING, _Useless) as error:
+            faults.append(f"{url}: {_reason(error)}")
+        else:
+            part.replace(path)
+            return
+    raise UserError(f"cannot download {'; '.join(faults)}; {_REPAIR}")
+
+
+def _complete(url: str, file: RemoteFile, part: pathlib.Path, patience: Patience) -> None:
+    """Asks for what `part` lacks, as long as that brings something, and checks the whole."""
+    pieces = int(_size(part) > 0)
+    while (start := _size(part)) < file.num_bytes:
+        pieces += 1
+        try:
+            _receive(url, file, part, start, patience)
+        except _PASSING:
+            if _size(part) <= start:
+                raise
+    if not _intact(part, file):
+        fault = f"SHA-256 is {digest_of(part)} where {file.sha256} was published"
+        part.unlink()
+        # What was put together from pieces may be wrong for that reason alone.
+        raise _Useless(fault) if pieces == 1 else _Again(fault)
 
 
 def _size(part: pathlib.Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-def _attempt(url: str, file: RemoteFile, part: pathlib.Path, patience: Patience) -> None:
-    """Asks for what `part` lacks, adds it, and checks the whole."""
-    with open(part, "ab") as stream:
-        if (start := stream.tell()) < file.num_bytes:
-            start = _receive(url, file, stream, patience)
-        if (size := stream.tell()) < file.num_bytes:
-            raise _Failed(f"ended after {size:,} of {file.num_bytes:,} bytes")
-        os.fsync(stream.fileno())
-    if not _intact(part, file):
-        digest = digest_of(part)
-        part.unlink()
-        # What was put together from pieces may be wrong for that reason alone.
-        raise _Failed(f"SHA-256 is {digest} where {file.sha256} was published", final=start == 0)
-
-
-def _receive(url: str, file: RemoteFile, stream: IO[bytes], patience: Patience) -> int:
-    """Appends what the server sends. Returns where that starts: 0 if it sends all once more."""
-    import requests  # 0.1 s
-    import urllib3
-
-    start = stream.tell()
+def _receive(url: str, file: RemoteFile, part: pathlib.Path, start: int, patience: Patience) -> None:
+    """Appends what comes after `start`, or writes all of it if the server sends all."""
     # As it is: a server may take the file's own compression for one of the transfer.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
-    try:
-        timeouts = (patience.connect_s, patience.read_s)
-        with requests.get(url, headers=headers, stream=True, timeout=timeouts) as response:
-            if response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-                pass
-            elif response.status_code in (200, 206, 416):  # all of it, another part, or no such part
-                start = stream.seek(0)
-                stream.truncate()
-            if response.status_code != (206 if start else 200):
-                final = response.status_code < 500 and response.status_code not in (206, 408, 416, 425, 429)
-                raise _Failed(f"HTTP status {response.status_code}", final=final)
-            print(f"downloading {url}, {file.num_bytes / 1e6:,.1f} MB{' from where it was' * (start > 0)}", flush=True)
+    timeouts = (patience.connect_s, patience.read_s)
+    with requests.get(url, headers=headers, stream=True, timeout=timeouts) as response:
+        status, piece = response.status_code, response.headers.get("Content-Range", "")
+        if status not in (200, 206, 416):
+            raise (_Again if status >= 500 or status in (408, 425, 429) else _Useless)(f"HTTP status {status}")
+        resumed = status == 206 and piece.startswith(f"bytes {start}-")
+        with open(part, "ab" if resumed else "wb") as stream:
+            if status != 200 and not resumed:
+                raise _Again(f"HTTP status {status} {piece}")  # the whole is asked for next
+            told = " from where it was" * (stream.tell() > 0)
+            print(f"downloading {url}, {file.num_bytes / 1e6:,.1f} MB{told}", flush=True)
             with progress.track(file.name, file.num_bytes, "bytes") as advance:
-                advance(start)
+                advance(stream.tell())
                 while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=False):
                     stream.write(chunk)
                     advance(len(chunk))
                     if stream.tell() > file.num_bytes:
-                        raise _Failed(f"sends more than the {file.num_bytes:,} bytes that were published", final=True)
-    except requests.Timeout:
-        raise _Failed(f"no connection within {patience.connect_s:g} s, or nothing for {patience.read_s:g} s") from None
-    except urllib3.exceptions.TimeoutError:
-        raise _Failed(f"sent nothing for {patience.read_s:g} s") from None
-    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise _Failed(" ".join(str(error).split())[:200]) from None
-    return start
+                        raise _Useless(f"sends more than the {file.num_bytes:,} bytes that were published")
+            stream.flush()
+            os.fsync(stream.fileno())
+            if stream.tell() < file.num_bytes:
+                raise _Again(f"ended after {stream.tell():,} of {file.num_bytes:,} bytes")
+
+
+def require_reachable(urls: Iterable[str], patience: Patience = PATIENCE) -> None:
+    """Asks the hosts, or the proxies that the environment names for them, until one answers.
+
+    Raises:
+      UserError: If none does; it names them.
+    """
+    faults = []
+    for url in urls:
+        try:
+            requests.head(url, timeout=patience.connect_s)
+            return
+        except requests.RequestException as error:
+            faults.append(f"{urlsplit(url).hostname} ({_reason(error)})")
+    if faults:
+        raise UserError(f"cannot reach {', '.join(faults)}; {_REPAIR}")
+
+
+def _reason(error: BaseException) -> str:
+    """What is innermost of the errors that libraries have wrapped into one another, in one line."""
+    while inner := next((e for e in (getattr(error, "reason", None), *error.args) if isinstance(e, Exception)), None):
+        error = inner
+    return " ".join(str(error).split())[:200]

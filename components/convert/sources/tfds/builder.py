@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from components.convert.sources.base import Paths, Reader, Source, digest_of
-from components.convert.sources.downloads import download, network
+from components.convert.sources.downloads.published import cache_dir
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base import quiet
 from trainer.base.errors import UserError, unknown
@@ -90,7 +90,7 @@ class TfdsReader(Reader):
 
     def _data_dir(self, given: pathlib.Path | None) -> pathlib.Path:
         """Where we keep what was prepared from the network, or from the files in a directory."""
-        base = (pathlib.Path(self.download_dir) if self.download_dir else download.cache_dir()) / "tfds"
+        base = (pathlib.Path(self.download_dir) if self.download_dir else cache_dir()) / "tfds"
         if given is None:
             return base
         stamps = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in given.rglob("*"))
@@ -151,8 +151,10 @@ class TfdsReader(Reader):
                 f"{_one_line(builder.MANUAL_DOWNLOAD_INSTRUCTIONS)}"
             )
         if absent and not builder.MANUAL_DOWNLOAD_INSTRUCTIONS:
+            from components.convert.sources.downloads import download  # what it needs is slow to import
+
             try:
-                network.reachable(_one_a_host(absent), download.PATIENCE.check_s)
+                download.require_reachable(_one_a_host(absent))
             except UserError as error:
                 if given is None:
                     raise
