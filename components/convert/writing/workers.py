@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
+import multiprocessing
 import os
 import signal
 import sys
-import threading
-import traceback
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from trainer.base import lifeline
@@ -26,6 +26,9 @@ from trainer.base.errors import UserError
 
 Advance = Callable[[int], object]
 Work = Callable[[Any, Advance], Any]  # takes a task, and is to call the other one with what it has done since
+
+_TOLD_EVERY_S = 0.1
+_mine: Callable[[int], Any]  # of a process: does the task at a position
 
 
 def run(work: Work, tasks: Sequence[Any], *, processes: int, advance: Advance) -> Iterator[tuple[int, Any]]:
@@ -37,95 +40,58 @@ def run(work: Work, tasks: Sequence[Any], *, processes: int, advance: Advance) -
     processes = min(processes, len(tasks))
     if processes <= 1:
         yield from ((i, work(task, advance)) for i, task in enumerate(tasks))
-    elif sys.platform == "linux" and "tensorflow" not in sys.modules:
-        yield from _in_processes(work, tasks, processes, advance)
-    else:
-        yield from _in_threads(work, tasks, processes, advance)
+        return
+    done, told = multiprocessing.Value("q"), 0
+
+    def count(more: int) -> None:
+        with done:
+            done.get_obj().value += more
+
+    with _pool(lambda i: work(tasks[i], count), processes) as submit:
+        waiting = {submit(i): i for i in range(len(tasks))}
+        while waiting:
+            ended, _ = concurrent.futures.wait(waiting, _TOLD_EVERY_S, concurrent.futures.FIRST_COMPLETED)
+            now = done.get_obj().value  # without its lock, which a process may have had when it was killed
+            advance(now - told)
+            told = now
+            for future in ended:
+                yield waiting.pop(future), future.result()
 
 
-def _in_processes(work: Work, tasks: Sequence[Any], processes: int, advance: Advance) -> Iterator[tuple[int, Any]]:
-    import multiprocessing.connection
-
+@contextlib.contextmanager
+def _pool(do: Callable[[int], Any], size: int) -> Iterator[Callable[[int], concurrent.futures.Future]]:
+    """Gives a function that has the task at a position done by processes or threads, which end with the block."""
+    if sys.platform != "linux" or "tensorflow" in sys.modules:
+        pool = concurrent.futures.ThreadPoolExecutor(size)
+        try:
+            yield functools.partial(pool.submit, do)
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return
+    others = multiprocessing.active_children()
     context = multiprocessing.get_context("fork")
-    waiting, busy, started = iter(range(len(tasks))), {}, []
+    pool = concurrent.futures.ProcessPoolExecutor(size, context, _begin, (os.getpid(), do))
     try:
-        for _ in range(processes):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(os.getpid(), theirs, work, tasks), daemon=True)
-            process.start()
-            theirs.close()  # now its end is with the process alone, and closes with it
-            started.append(process)
-            busy[ours] = process, None
-        for connection in list(busy):
-            _hand_out(connection, busy, waiting)
-        while busy:
-            for connection in multiprocessing.connection.wait(list(busy)):
-                process, i = busy[connection]
-                try:
-                    kind, value = connection.recv()
-                except (EOFError, ConnectionError):
-                    raise _killed(process) from None
-                if kind == "failed":
-                    raise value
-                if kind == "done":
-                    advance(value)
-                else:
-                    _hand_out(connection, busy, waiting)
-                    yield i, value
+        yield functools.partial(pool.submit, _do)
+    except BrokenProcessPool:
+        raise UserError(
+            "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
+            "--processes or less --memory-gb"
+        ) from None
     finally:
-        for process in started:
-            process.kill()
-        for process in started:
-            process.join()
+        for process in set(multiprocessing.active_children()).difference(others):
+            process.kill()  # it may be in the middle of a task that nobody waits for any more
+        pool.shutdown()
 
 
-def _hand_out(connection: Connection, busy: dict[Connection, tuple[Any, int | None]], waiting: Iterator[int]) -> None:
-    """Gives the process the next task, if there is one."""
-    process, _ = busy.pop(connection)
-    if (i := next(waiting, None)) is not None:
-        busy[connection] = process, i
-        with contextlib.suppress(ConnectionError):  # it was killed, as will show when it is listened to
-            connection.send(i)
-
-
-def _serve(parent: int, connection: Connection, work: Work, tasks: Sequence[Any]) -> None:
-    """The life of a process: does tasks as they are asked for, until it is killed."""
+def _begin(parent: int, do: Callable[[int], Any]) -> None:
+    """The beginning of a process's life."""
+    global _mine
+    _mine = do
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but its parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     lifeline.watch(parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    while True:
-        task = tasks[connection.recv()]
-        try:
-            message = "result", work(task, lambda more: connection.send(("done", more)))
-        except Exception as error:
-            if not isinstance(error, UserError | OSError):
-                error.add_note(traceback.format_exc())
-            message = "failed", error
-        connection.send(message)
 
 
-def _killed(process: Any) -> UserError:
-    process.join()
-    how = f"exit code {process.exitcode}"
-    if process.exitcode < 0:
-        how = signal.Signals(-process.exitcode).name
-    return UserError(
-        f"a process of the conversion was ended from outside ({how}), perhaps for want of memory; convert again, with "
-        "fewer --processes or less --memory-gb"
-    )
-
-
-def _in_threads(work: Work, tasks: Sequence[Any], threads: int, advance: Advance) -> Iterator[tuple[int, Any]]:
-    lock = threading.Lock()
-
-    def advance_alone(more: int) -> None:
-        with lock:
-            advance(more)
-
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        futures = {pool.submit(work, task, advance_alone): i for i, task in enumerate(tasks)}
-        try:
-            for future in concurrent.futures.as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+def _do(i: int) -> Any:
+    return _mine(i)
