@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from components.convert.options import Options
-from components.convert.plan import Plan, Planned, Written
+from components.convert.plan import Plan, Planned
 from components.convert.report import drift
 from components.convert.report.statistics import Described
 from components.convert.sources.registry import find_reader
@@ -22,7 +22,7 @@ from components.convert.writing.column_store import Store
 from components.convert.writing.progress import track
 from trainer.base.errors import UserError
 from trainer.base.machine import memory_bytes, usable_cores
-from trainer.base.manifest import Manifest
+from trainer.base.manifest import Manifest, Shard
 
 _PROCESS_BYTES = 1 << 26  # to write, that make up for the start of a process
 _MEMORY_SHARE = 0.5  # of what the machine has, unless options say more
@@ -43,7 +43,9 @@ def convert(options: Options) -> Manifest:
         plan = read(options)
         described = describe(plan, options)
         if existing:
-            manifest = plan.manifest(_write(plan, options, None), described)
+            # What was written is compared with its checksums, and what is known of every feature with the source.
+            written = {pathlib.Path(s.file).stem: s for split in existing.splits.values() for s in split.shards}
+            manifest = plan.manifest({shard.name: written.get(shard.name) for shard in plan.shards}, described)
             old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
             output.refuse_other(directory, old, new)
             output.verify(directory, existing)
@@ -95,8 +97,8 @@ def write_page(plan: Plan, manifest: Manifest, options: Options, directory: path
 
 
 def work(
-    plan: Plan, do: Callable[[Planned, workers.Advance], Written], shards: Sequence[Planned], options: Options
-) -> dict[str, Written]:
+    plan: Plan, do: Callable[[Planned, workers.Advance], Shard], shards: Sequence[Planned], options: Options
+) -> dict[str, Shard]:
     """Does something that writes, with several shards at once; returns by name what was written."""
     with track("writing", sum(shard.stop - shard.start for shard in shards), "examples") as advance:
         done = workers.run(do, shards, processes=_processes(plan, options), advance=advance)
@@ -107,8 +109,8 @@ def _processes(plan: Plan, options: Options) -> int:
     return options.processes or min(usable_cores(), 1 + plan.most_bytes // _PROCESS_BYTES)
 
 
-def _write(plan: Plan, options: Options, directory: pathlib.Path | None) -> dict[str, Written]:
-    """Writes all shards into the directory, or only computes their checksums."""
+def _write(plan: Plan, options: Options, directory: pathlib.Path) -> dict[str, Shard]:
+    """Writes all shards into the directory."""
     written = work(plan, lambda shard, advance: plan.write(shard, directory, advance=advance), plan.shards, options)
     for split in plan.splits:
         tell_written(split, [shard for shard in plan.shards if shard.split == split])

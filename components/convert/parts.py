@@ -22,7 +22,7 @@ from typing import Any
 
 from components.convert import convert as whole
 from components.convert.options import Options
-from components.convert.plan import Plan, Planned, Written
+from components.convert.plan import Plan, Planned
 from components.convert.sources.registry import source_digest
 from components.convert.writing import output, workers
 from components.convert.writing.progress import track
@@ -80,7 +80,7 @@ def write_part(options: Options, part: PartRange) -> None:
         parts.mkdir(exist_ok=True)
         try:
 
-            def write(shard: Planned, advance: workers.Advance) -> Written:
+            def write(shard: Planned, advance: workers.Advance) -> Shard:
                 return _write(plan, shard, parts, identity, advance)
 
             whole.work(plan, write, [shard for shard in shards if shard.name not in there], options)
@@ -108,7 +108,7 @@ def finish(options: Options) -> Manifest:
             plan = whole.read(options)
             written = _written(directory, _identity(plan, options))
             _refuse_missing(plan, written, options.shards)
-            _verify(directory, [written[shard.name].shard for shard in plan.shards], options)
+            _verify(directory, [written[shard.name] for shard in plan.shards], options)
             manifest = plan.manifest(written, whole.describe(plan, options))
             whole.write_page(plan, manifest, options, parts)
             output.publish(parts, directory, manifest)
@@ -126,12 +126,12 @@ def _identity(plan: Plan, options: Options) -> dict[str, Any]:
 
 def _write(
     plan: Plan, shard: Planned, parts: pathlib.Path, identity: Mapping[str, Any], advance: workers.Advance
-) -> Written:
+) -> Shard:
     """Writes a shard under names of its own, renames it, and writes the note that says it is whole."""
     suffix = f".{uuid.uuid4().hex}"
     try:
         written = plan.write(shard, parts, suffix=suffix, advance=advance)
-        for name in filter(None, (written.shard.file, written.shard.index)):
+        for name in filter(None, (written.file, written.index)):
             with open(parts / (name + suffix), "rb") as file:
                 os.fsync(file.fileno())
             os.replace(parts / (name + suffix), parts / name)
@@ -139,11 +139,11 @@ def _write(
         for path in parts.glob(f"*{suffix}"):
             path.unlink()
         raise
-    write_text(parts / f"{shard.name}.json", json.dumps({"identity": identity, **dataclasses.asdict(written)}))
+    write_text(parts / f"{shard.name}.json", json.dumps({"identity": identity, "shard": dataclasses.asdict(written)}))
     return written
 
 
-def _written(directory: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Written]:
+def _written(directory: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Shard]:
     """By name the shards that are there.
 
     Raises:
@@ -155,7 +155,7 @@ def _written(directory: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
         output.refuse_other(directory, note["identity"], identity)
         shard = Shard(**note["shard"])
         if _find(directory, shard.file).exists() and (not shard.index or _find(directory, shard.index).exists()):
-            found[path.stem] = Written(shard=shard, class_histogram=tuple(note["class_histogram"]))
+            found[path.stem] = shard
     return found
 
 
@@ -164,7 +164,7 @@ def _find(directory: pathlib.Path, name: str) -> pathlib.Path:
     return path if (path := directory / name).exists() else directory / output.PARTS / name
 
 
-def _refuse_missing(plan: Plan, written: Mapping[str, Written], count: int) -> None:
+def _refuse_missing(plan: Plan, written: Mapping[str, Shard], count: int) -> None:
     missing = [shard for shard in plan.shards if shard.name not in written]
     if missing:
         names = ", ".join(shard.name for shard in missing[:5]) + ", ..." * (len(missing) > 5)

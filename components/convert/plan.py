@@ -50,14 +50,6 @@ class Planned:
         return f"{self.split}-{self.position:05d}-of-{self.count:05d}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Written:
-    """A shard that was written, and how many examples of each class it has."""
-
-    shard: Shard
-    class_histogram: tuple[int, ...]
-
-
 class Plan:
     """A conversion of a source.
 
@@ -104,49 +96,38 @@ class Plan:
     def write(
         self,
         shard: Planned,
-        directory: pathlib.Path | None,
+        directory: pathlib.Path,
         *,
         suffix: str = "",
         advance: Callable[[int], object] = lambda examples: None,
-    ) -> Written:
-        """Writes a shard's files into the directory, or only computes their checksums.
+    ) -> Shard:
+        """Writes a shard's files into the directory.
 
         Args:
           shard: One of `shards`.
-          directory: Where to; None for nowhere.
+          directory: Where to.
           suffix: What else the files' names end in.
           advance: Is told how many examples were written, now and then.
         """
         native, rows = self._parts[shard.split]
-        columns = self.source.splits[native]
-        histogram = np.zeros(len(self.source.class_names), np.int64)
-
-        def blocks():
-            for block in rows.blocks(shard.start, shard.stop):
-                histogram[:] += np.bincount(columns["label"][block], minlength=len(histogram))
-                yield block
-
         indexed = self._layout.record_bytes is None
         path, index = f"{shard.name}.tfrecord", f"{shard.name}.index"
         file = tfrecord.write(
-            directory / (path + suffix) if directory else os.devnull,
+            directory / (path + suffix),
             self._layout,
-            columns,
-            rows=blocks(),
-            index=directory / (index + suffix) if directory and indexed else os.devnull,
+            self.source.splits[native],
+            rows=rows.blocks(shard.start, shard.stop),
+            index=directory / (index + suffix) if indexed else os.devnull,
             advance=advance,
         )
-        return Written(
-            shard=Shard(
-                file=path,
-                examples=file.examples,
-                bytes=file.bytes,
-                crc32c=file.crc32c,
-                head_crc32c=file.head_crc32c,
-                index=index if indexed else None,
-                index_crc32c=file.index_crc32c,
-            ),
-            class_histogram=tuple(histogram.tolist()),
+        return Shard(
+            file=path,
+            examples=file.examples,
+            bytes=file.bytes,
+            crc32c=file.crc32c,
+            head_crc32c=file.head_crc32c,
+            index=index if indexed else None,
+            index_crc32c=file.index_crc32c,
         )
 
     @functools.cached_property
@@ -163,7 +144,7 @@ class Plan:
         """Training examples to look at."""
         return samples.take(self.source, self._parts["train"][1], self.source.features())
 
-    def manifest(self, written: Mapping[str, Written], described: Mapping[str, statistics.Described]) -> Manifest:
+    def manifest(self, written: Mapping[str, Shard], described: Mapping[str, statistics.Described]) -> Manifest:
         """The manifest, given all shards by name and what the splits say."""
         source, layout, training = self.source, self._layout, described["train"].summaries
         return Manifest(
@@ -182,8 +163,14 @@ class Plan:
                 for feature in self.source.features()
             ),
             splits={
-                split: self._split([written[s.name] for s in self.shards if s.split == split], described[split])
-                for split in self._parts
+                split: Split(
+                    examples=len(rows),
+                    class_histogram=self._class_histogram(native, rows),
+                    shards=tuple(written[shard.name] for shard in self.shards if shard.split == split),
+                    summaries=described[split].summaries,
+                    drift=described[split].drift and described[split].drift.distances,
+                )
+                for split, (native, rows) in self._parts.items()
             },
             arguments={**self._options.arguments, **source.arguments},
             **self._encodings,
@@ -193,15 +180,10 @@ class Plan:
         """Whether it is a table's, and not the label."""
         return not feature.shape and feature.name != "label"
 
-    def _split(self, written: list[Written], described: statistics.Described) -> Split:
-        none = [0] * len(self.source.class_names)
-        return Split(
-            examples=sum(one.shard.examples for one in written),
-            class_histogram=tuple(map(sum, zip(none, *(one.class_histogram for one in written), strict=True))),
-            shards=tuple(one.shard for one in written),
-            summaries=described.summaries,
-            drift=described.drift and described.drift.distances,
-        )
+    def _class_histogram(self, native: str, rows: splits.Rows) -> tuple[int, ...]:
+        labels, classes = self.source.splits[native]["label"], len(self.source.class_names)
+        counts = sum((np.bincount(labels[block], minlength=classes) for block in rows.blocks()), np.zeros(classes, int))
+        return tuple(counts.tolist())
 
 
 def _statistics(summary: Summary) -> Statistics:

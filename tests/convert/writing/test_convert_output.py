@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import psutil
 import pytest
 
@@ -34,6 +35,21 @@ def test_done_again_changes_nothing(tmp_path, capsys):
     assert convert(Options(output=str(tmp_path / "out"))) == first
     assert _stamps(tmp_path / "out") == before
     assert "already there" in capsys.readouterr().out
+
+
+def test_done_again_writes_no_shard_and_finds_whatever_value_changed(tmp_path, make_idx, idx_bytes, monkeypatch):
+    generator, source = np.random.default_rng(5), tmp_path / "source"
+    images, _ = make_idx(source, packed=False, train=40)["train"]
+    options = Options(dataset="idx", source=str(source), output=str(tmp_path / "out"))
+    made = convert(options)
+    monkeypatch.setattr(tfrecord, "write", None)
+    assert convert(options) == made
+    for _ in range(5):
+        changed = images.copy()
+        changed[tuple(generator.integers(images.shape))] ^= generator.integers(1, 256, dtype=np.uint8)
+        (source / "train-images-idx3-ubyte").write_bytes(idx_bytes(changed))
+        with pytest.raises(UserError, match=r"holds another dataset .*fingerprint="):
+            convert(options)
 
 
 def test_another_dataset_is_never_overwritten(tmp_path, make_idx, fails):
@@ -204,9 +220,7 @@ def test_a_process_that_is_killed_is_told_in_one_line_and_leaves_nothing(tmp_pat
         time.sleep(0.001)
     psutil.Process(process.pid).children()[0].kill()
     err = process.stderr.read()
-    assert err.startswith(
-        "error: a process of the conversion was ended from outside (SIGKILL), perhaps for want of mem"
-    )
+    assert err.startswith("error: a process of the conversion was ended from outside, perhaps for want of mem")
     assert process.wait() == 2 and err.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
