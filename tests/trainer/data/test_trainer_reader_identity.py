@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import shutil
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -94,6 +97,26 @@ def test_of_each_file_the_head_is_read_once_and_only_when_it_is_used(data, kind)
     for shard in (2, 2, 0, 2):
         shards.block(shard, 500, 510, recorded)
     assert heads == [2, 0]
+
+
+def test_threads_that_come_at_once_read_each_head_once(data):
+    shards, heads = Shards(Manifest.load(data), str(data), "train"), []
+    count = len(shards.paths)
+    together = threading.Barrier(4)
+
+    def slow(shard: int, start: int, end: int) -> np.ndarray:
+        heads.append(shard)
+        time.sleep(0.02)
+        return shards.read(shard, start, end)
+
+    def ask(thread: int) -> None:
+        together.wait()
+        for i in range(count):
+            shards.identify((thread + i) % count if thread > 1 else i, slow)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(ask, range(4)))
+    assert sorted(heads) == list(range(count))
 
 
 def test_an_object_stores_file_is_refused_before_its_first_record(data):

@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import mmap
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -82,6 +83,7 @@ class Shards:
         self.starts = np.cumsum([0, *(shard.examples for shard in self._shards)])
         self._offsets = [self._where(shard) for shard in self._shards]
         self._known: set[int] = set()
+        self._identifying = [threading.Lock() for _ in self._shards]
         if not self._remote:
             for path, shard in zip(self.paths, self._shards, strict=True):
                 with missing_is_told(path):
@@ -124,11 +126,14 @@ class Shards:
           UserError: If it begins otherwise.
         """
         listed = self._shards[shard]
-        if shard not in self._known:
-            head = fetch(shard, 0, min(HEAD_BYTES, listed.bytes))
-            if crc32c(head) != listed.head_crc32c:
-                raise damaged(self.paths[shard], "is not the file that the manifest lists, or is damaged at its start")
-            self._known.add(shard)
+        with self._identifying[shard]:
+            if shard not in self._known:
+                head = fetch(shard, 0, min(HEAD_BYTES, listed.bytes))
+                if crc32c(head) != listed.head_crc32c:
+                    raise damaged(
+                        self.paths[shard], "is not the file that the manifest lists, or is damaged at its start"
+                    )
+                self._known.add(shard)
 
     def block(self, shard: int, row: int, end: int, fetch: Callable[[int, int, int], np.ndarray]) -> Block:
         """The records `row` to `end` of a file, as `fetch(shard, first byte, end byte)` gives their bytes.
