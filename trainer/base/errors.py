@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -51,6 +52,28 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+@contextlib.contextmanager
+def readable(place: object) -> Iterator[None]:
+    """Around the reading of what the user gives: the file that the operating system refuses is named, else the place.
+
+    Raises:
+      UserError: In place of an `OSError`.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # of standard output
+    except OSError as error:
+        raise UserError(f"{error.filename or place}: cannot be read ({error.strerror or error})") from None
+
+
+def escape_output() -> None:
+    """Lets names be printed that the terminal's encoding cannot say, or that are no text at all, as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
     """Help with the defaults that say something."""
 
@@ -73,6 +96,7 @@ class Parser(argparse.ArgumentParser):
 
 def run_cli(main: Callable[[], int]) -> NoReturn:
     """Runs `main` and exits with its code; a `UserError` becomes one line on stderr and exit code 2."""
+    escape_output()
     try:
         sys.exit(main())
     except UserError as error:

@@ -1,26 +1,26 @@
 """Images that come as PNG or JPEG files: stored as pixels if they are small and of one size, else as they are.
 
-source = arrange(name="images", origin="DIR", class_names=("cat", "dog"), pictures={"train": (files, labels)})
+source = arrange(
+    name="images", origin="DIR", class_names=("cat", "dog"), pictures={"train": (files, labels)}, store=store
+)
 source.splits["train"]["image"][np.array([0, 7])]     # uint8 [2, height, width, channels], or Strings
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import IO, Protocol
 
 import numpy as np
 
 from components.convert.images import headers
+from components.convert.images.pixels import ImageSource
 from components.convert.writing import progress
 from components.convert.writing.byte_strings import Strings
-from components.convert.writing.tfrecord import Field, Layout
-from components.convert.writing.wire_format import varint_bytes
-from trainer.base.errors import UserError
-from trainer.base.manifest import Feature
+from components.convert.writing.column_store import Store
+from trainer.base.errors import UserError, readable
 
 RAW, SOURCE = "raw", "source"
 MOST_RAW_BYTES = 1 << 16  # of an image that is stored as pixels without being asked for
@@ -45,26 +45,36 @@ class Pictures(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pixels:
-    """A column of images of one shape, decoded when asked for: uint8 [N, height, width, channels]."""
+    """A column of images of one shape, decoded when first asked for: uint8 [N, height, width, channels].
+
+    Attributes:
+      pictures: The files.
+      shape: With the number of images.
+      held: uint8 [N, bytes + 1], of each image that this or another process has decoded the pixels and a 1; None if
+        memory is too small.
+    """
 
     pictures: Pictures
-    size: tuple[int, int]
-    channels: int
+    shape: tuple[int, int, int, int]
+    held: np.ndarray | None
     dtype = np.dtype(np.uint8)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """With the number of images."""
-        return (len(self), *self.size, self.channels)
-
     def __len__(self) -> int:
-        return len(self.pictures.lengths)
+        return self.shape[0]
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        if self.held is None:
+            return self._decoded(rows)
+        absent = rows[self.held[rows, -1] == 0]
+        self.held[absent, :-1] = self._decoded(absent).reshape(len(absent), self.held.shape[1] - 1)
+        self.held[absent, -1] = 1
+        return self.held[rows, :-1].reshape(-1, *self.shape[1:])
+
+    def _decoded(self, rows: np.ndarray) -> np.ndarray:
         images = np.empty((len(rows), *self.shape[1:]), np.uint8)
         for image, i in zip(images, rows.tolist(), strict=True):
-            with _opened(self.pictures, i) as (stream, place):
-                image[:] = headers.decode(stream, place, channels=self.channels, size=self.size)
+            data, place = _read(self.pictures, i)
+            image[:] = headers.decode(data, place, channels=self.shape[3], size=self.shape[1:3])
         return images
 
 
@@ -90,71 +100,20 @@ class ImageFiles:
         return len(self.lengths)
 
     def __getitem__(self, rows: np.ndarray) -> Strings:
-        return Strings.of([self._read(i) for i in rows.tolist()])
-
-    def _read(self, i: int) -> bytes:
-        with _opened(self.pictures, i) as (stream, place):
-            data = stream.read()
-        if len(data) != self.lengths[i]:
-            raise UserError(f"{place}: changed while it was read")
-        headers.require_whole(data, place)
-        return data
+        files = [_read(self.pictures, i) for i in rows.tolist()]
+        for data, place in files:
+            headers.require_whole(data, place)
+        return Strings.of([data for data, _ in files])
 
 
-@contextlib.contextmanager
-def _opened(pictures: Pictures, i: int) -> Iterator[tuple[IO[bytes], str]]:
+def _read(pictures: Pictures, i: int) -> tuple[bytes, str]:
+    """An image file's content, and where it is."""
     place = pictures.place(i)
-    try:
-        with pictures.open(i) as stream:
-            yield stream, place
-    except OSError as error:
-        raise UserError(f"{place}: {error.strerror}") from None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PictureSource:
-    """A dataset of image files with their labels.
-
-    Attributes:
-      name: Of the dataset.
-      origin: Where it comes from, in words.
-      class_names: In the order of the labels.
-      splits: By name, `image` and `label`, integers [N].
-      shape: Height, width and channels that a model gets.
-      arguments: What decides the content beside the options.
-    """
-
-    name: str
-    origin: str
-    class_names: tuple[str, ...]
-    splits: Mapping[str, Mapping[str, Pixels | ImageFiles | np.ndarray]]
-    shape: tuple[int, int, int]
-    arguments: Mapping[str, object]
-
-    @property
-    def _encoded(self) -> bool:
-        return isinstance(self.splits["train"]["image"], ImageFiles)
-
-    def layout(self) -> Layout:
-        """How a record is laid out."""
-        if self._encoded:
-            longest = max(int(columns["image"].lengths.max()) for columns in self.splits.values())
-            image = Field(name="image", kind="string", num_bytes=longest)
-        else:
-            image = Field(name="image", kind="bytes", num_bytes=math.prod(self.shape))
-        return Layout([image, Field(name="label", kind="int64", num_bytes=varint_bytes(len(self.class_names) - 1))])
-
-    def features(self) -> tuple[Feature, ...]:
-        """The manifest's, without statistics."""
-        encoding = "image" if self._encoded else None
-        return (
-            Feature(name="image", dtype="uint8", shape=self.shape, encoding=encoding, value_range=(0.0, 255.0)),
-            Feature(name="label", dtype="int64", value_range=(0.0, len(self.class_names) - 1.0)),
-        )
-
-    def encodings(self, training: object) -> dict[str, tuple]:
-        """None: a model takes an image as it is."""
-        return {}
+    with readable(place), pictures.open(i) as stream:
+        data = stream.read()
+    if len(data) != pictures.lengths[i]:
+        raise UserError(f"{place}: changed while it was read")
+    return data, place
 
 
 def arrange(
@@ -163,11 +122,12 @@ def arrange(
     origin: str,
     class_names: tuple[str, ...],
     pictures: Mapping[str, tuple[Pictures, np.ndarray]],
+    store: Store,
     size: tuple[int, int] | None = None,
     encoding: str | None = None,
     channels: int | None = None,
     arguments: Mapping[str, object] | None = None,
-) -> PictureSource:
+) -> ImageSource:
     """Looks at all images, and decides and tells how they are stored.
 
     Args:
@@ -175,6 +135,7 @@ def arrange(
       origin: Where it comes from, in words.
       class_names: In the order of the labels.
       pictures: By split, the images and their labels [N].
+      store: Where pixels are kept.
       size: Height and width that a model gets; None for the images' own, or `DEFAULT_SIZE` if these differ.
       encoding: `raw` for pixels, `source` for whole files; None for pixels if a size is given, or if all have one size
         of at most `MOST_RAW_BYTES`.
@@ -190,7 +151,8 @@ def arrange(
         all_sizes[split] = np.empty((len(images.lengths), 2), np.int32)
         with progress.track(f"looking at {split}", len(images.lengths), "images") as advance:
             for i in range(len(images.lengths)):
-                with _opened(images, i) as (stream, place):
+                place = images.place(i)
+                with readable(place), images.open(i) as stream:
                     head = headers.head(stream, place)
                 all_sizes[split][i] = head.size
                 sizes.setdefault(head.size, place)
@@ -215,16 +177,18 @@ def arrange(
 
     def column(split: str) -> Pixels | ImageFiles:
         images, _ = pictures[split]
-        if encoding == RAW:
-            return Pixels(pictures=images, size=shape[:2], channels=channels)
-        return ImageFiles(pictures=images, sizes=all_sizes[split])
+        if encoding == SOURCE:
+            return ImageFiles(pictures=images, sizes=all_sizes[split])
+        count = len(images.lengths)
+        held = store.shared((count, math.prod(shape) + 1))
+        return Pixels(pictures=images, shape=(count, *shape), held=held)
 
-    return PictureSource(
+    return ImageSource(
         name=name,
         origin=origin,
         class_names=class_names,
         splits={split: {"image": column(split), "label": labels} for split, (_, labels) in pictures.items()},
-        shape=shape,
+        shape=shape if encoding == SOURCE else None,
         arguments=arguments or {},
     )
 

@@ -1,7 +1,6 @@
 """PNG and JPEG files: what their heads say, whether they are whole, and their pixels.
 
-    with open(path, "rb") as stream:
-        pixels = decode(stream, path, channels=3, size=(224, 224))     # uint8 [224, 224, 3]
+    pixels = decode(path.read_bytes(), path, channels=3, size=(224, 224))     # uint8 [224, 224, 3]
 
 Pixels are those of the file: an EXIF orientation is not applied, as TensorFlow does not when it decodes such a file.
 """
@@ -21,6 +20,7 @@ from typing import IO
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from components.convert.images import wholeness
 from trainer.base.errors import UserError
 
 _FORMATS = ("PNG", "JPEG")
@@ -59,9 +59,10 @@ def require_whole(data: bytes, place: str) -> None:
     with _opened(io.BytesIO(data), place) as image:
         image.draft(None, (1, 1))  # of a JPEG every byte is unpacked, but no more pixels than needed are computed
         image.load()
+        wholeness.require(data)
 
 
-def decode(stream: IO[bytes], place: str, *, channels: int, size: tuple[int, int]) -> np.ndarray:
+def decode(data: bytes, place: str, *, channels: int, size: tuple[int, int]) -> np.ndarray:
     """The pixels of an image file, uint8 [height, width, channels].
 
     Colour comes from grey by repetition and grey from colour by luma; transparency is left out, of 16 bits the upper 8
@@ -70,7 +71,7 @@ def decode(stream: IO[bytes], place: str, *, channels: int, size: tuple[int, int
     that the result is the same on every machine. The trainer's reader does the same to whole files.
 
     Args:
-      stream: The file.
+      data: The file.
       place: Where it is, for errors.
       channels: 1 or 3.
       size: Height and width.
@@ -78,7 +79,9 @@ def decode(stream: IO[bytes], place: str, *, channels: int, size: tuple[int, int
     Raises:
       UserError: If it is broken.
     """
-    with _opened(stream, place) as image:
+    with _opened(io.BytesIO(data), place) as image:
+        image.load()
+        wholeness.require(data)
         if image.mode.startswith("I"):
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         image = image.convert("L" if channels == 1 else "RGB")

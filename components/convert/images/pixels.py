@@ -1,12 +1,11 @@
-"""Images of one shape with their labels, which are there as pixels."""
+"""Images with their labels, as pixels or as whole files."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping
-
-import numpy as np
+from typing import Any
 
 from components.convert.writing.tfrecord import Field, Layout
 from components.convert.writing.wire_format import varint_bytes
@@ -20,42 +19,44 @@ class ImageSource:
     Attributes:
       name: As given with `--dataset`.
       origin: Where it comes from, in words.
-      splits: Its native splits: `train`, and `test` or `validation` if it has them. Each has the columns `image`,
-        uint8 [N, height, width, channels] of one shape, and `label`, integers [N], both in the source's order.
+      splits: Its native splits: `train`, and `test` or `validation` if it has them. Each has the columns `image`, either
+        uint8 [N, height, width, channels] of one shape or whole files, and `label`, integers [N], both in the source's
+        order.
       class_names: In the order of the labels, which all lie in `range(len(class_names))`.
       value_range: Smallest and largest value that a pixel can have.
+      shape: Height, width and channels that a model gets of whole files; None of pixels, which have theirs.
       arguments: What decides the content beside the options.
     """
 
     name: str
     origin: str
-    splits: Mapping[str, Mapping[str, np.ndarray]]
+    splits: Mapping[str, Mapping[str, Any]]
     class_names: tuple[str, ...]
-    value_range: tuple[float, float]
+    value_range: tuple[float, float] = (0.0, 255.0)
+    shape: tuple[int, int, int] | None = None
     arguments: Mapping[str, object] = dataclasses.field(default_factory=dict)
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return self.splits["train"]["image"].shape[1:]
 
     def layout(self) -> Layout:
         """How a record is laid out."""
-        label_bytes = varint_bytes(len(self.class_names) - 1)
-        return Layout(
-            [
-                Field(name="image", kind="bytes", num_bytes=math.prod(self._shape)),
-                Field(name="label", kind="int64", num_bytes=label_bytes),
-            ]
-        )
+        images = [columns["image"] for columns in self.splits.values()]
+        if self.shape is None:
+            image = Field(name="image", kind="bytes", num_bytes=math.prod(images[0].shape[1:]))
+        else:
+            longest = max(int(files.lengths.max()) for files in images)
+            image = Field(name="image", kind="string", num_bytes=longest)
+        return Layout([image, Field(name="label", kind="int64", num_bytes=varint_bytes(len(self.class_names) - 1))])
 
     def features(self) -> tuple[Feature, ...]:
         """The manifest's, without statistics."""
-        high = len(self.class_names) - 1.0
-        return (
-            Feature(name="image", dtype="uint8", shape=self._shape, value_range=self.value_range),
-            Feature(name="label", dtype="int64", shape=(), value_range=(0.0, high)),
+        image = Feature(
+            name="image",
+            dtype="uint8",
+            shape=self.shape or self.splits["train"]["image"].shape[1:],
+            encoding="image" if self.shape else None,
+            value_range=self.value_range,
         )
+        return image, Feature(name="label", dtype="int64", value_range=(0.0, len(self.class_names) - 1.0))
 
-    def encodings(self, training: np.ndarray) -> dict[str, tuple]:
+    def encodings(self, training: object) -> dict[str, tuple]:
         """None: a model takes an image as it is."""
         return {}

@@ -112,7 +112,7 @@ def _decoded(values: Strings, feature: Feature, side: tuple[int, int]) -> list[I
     from components.convert.images import headers
 
     channels = feature.shape[-1]
-    pixels = [headers.decode(io.BytesIO(v), "", channels=channels, size=side) for v in values.tolist()]
+    pixels = [headers.decode(v, "", channels=channels, size=side) for v in values.tolist()]
     return [Image.fromarray(one[:, :, 0] if channels == 1 else one) for one in pixels]
 
 

@@ -22,7 +22,7 @@ from components.convert.images.pixels import ImageSource
 from components.convert.sources.base import Paths, Reader
 from components.convert.sources.downloads import archive
 from components.convert.writing.column_store import MEMORY, Store, fill
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, readable
 
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
@@ -81,16 +81,16 @@ class CifarReader(Reader):
             parts[split] = store.empty((int(ends[-1]), self._record_bytes), path)
             slots |= zip(files, np.split(parts[split], ends[:-1]), strict=True)
         try:
-            for file, place, stream in streams:
-                self._fill(slots[file], place, stream)
+            with readable(path):
+                for file, place, stream in streams:
+                    self._fill(slots[file], place, stream)
         except archive.ERRORS as error:
-            raise UserError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+            raise UserError(f"{path}: {error}") from None
         return ImageSource(
             name=self.name,
             origin=f"{self.name.upper().replace('CIFAR', 'CIFAR-')}, original binary version",
             splits={split: self._columns(part) for split, part in parts.items()},
             class_names=self.class_names,
-            value_range=(0.0, 255.0),
         )
 
     def _path(self, source: Paths) -> pathlib.Path:

@@ -13,17 +13,15 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
 
+from components.convert.images.pixels import ImageSource
 from components.convert.sources.base import Paths, Reader, digest_of
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of as digest_of_file
-
-if TYPE_CHECKING:
-    from components.convert.images.encodings import PictureSource
 
 _SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -72,7 +70,7 @@ class FolderReader(Reader):
         root, found, _ = self._find(source)
         return digest_of((name, digest_of_file(root / name)) for names in found.values() for name in names)
 
-    def read(self, source: Paths, store: Store = MEMORY) -> PictureSource:
+    def read(self, source: Paths, store: Store = MEMORY) -> ImageSource:
         """Finds the images, which are read when they are asked for.
 
         Raises:
@@ -85,6 +83,9 @@ class FolderReader(Reader):
             others = f" and {len(strays) - 1:,} more" if len(strays) > 1 else ""
             print(f"left out: {strays[0]}{others} (only PNG and JPEG files in the classes' folders are read)")
         class_names = tuple(sorted({_class(name) for names in found.values() for name in names}))
+        for name in class_names:
+            if any("\ud800" <= character <= "\udfff" for character in name):
+                raise UserError(f"{root}: class {name!r} is not UTF-8; rename that folder")
         if absent := set(class_names) - {_class(name) for name in found["train"]}:
             raise UserError(f"{root}: class {min(absent)!r} has no images for training")
         if len(class_names) < 2:
@@ -98,6 +99,7 @@ class FolderReader(Reader):
                 split: (_files(root, names), np.array([labels[_class(name)] for name in names]))
                 for split, names in found.items()
             },
+            store=store,
             size=self.image_size,
             encoding=self.encoding,
         )
@@ -128,9 +130,15 @@ class FolderReader(Reader):
 
 
 def _entries(root: pathlib.Path, folder: str = "") -> tuple[list[str], list[str]]:
-    """Folders and files in a folder, by their paths from the root, in order; hidden ones are passed over."""
+    """Folders and files in a folder, by their paths from the root, in order; hidden ones are passed over.
+
+    Raises:
+      OSError: If the folder, or what a link points to, cannot be read: a class would be missed by nobody.
+    """
     with os.scandir(root / folder) as entries:
         shown = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+        for link in (entry for entry in shown if entry.is_symlink()):
+            link.stat()
         paths = [(os.path.join(folder, entry.name), entry.is_dir()) for entry in shown]
     return [path for path, is_dir in paths if is_dir], [path for path, is_dir in paths if not is_dir]
 

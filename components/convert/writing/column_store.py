@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import mmap
 import os
 import pathlib
 import shutil
@@ -24,6 +25,7 @@ from typing import IO
 
 import numpy as np
 
+from components.convert.writing.output import writable
 from trainer.base.errors import UserError
 
 _READ_BYTES = 1 << 20
@@ -33,11 +35,12 @@ class Store:
     """Sets room aside: in memory up to half of a budget, then in unnamed files in a directory.
 
     Attributes:
+      directory: Where the files are.
       working_bytes: A quarter of the budget, for passing work on the columns.
     """
 
     def __init__(self, *, budget_bytes: float = math.inf, directory: pathlib.Path | None = None):
-        self._left, self._directory = budget_bytes / 2, directory
+        self._left, self.directory = budget_bytes / 2, directory
         self.working_bytes = budget_bytes / 4
 
     def take(self, num_bytes: int) -> bool:
@@ -58,15 +61,21 @@ class Store:
         """
         if self.take(size := math.prod(shape)):
             return np.empty(shape, np.uint8)
-        if size > (free := shutil.disk_usage(self._directory).free):
+        if size > (free := shutil.disk_usage(self.directory).free):
             raise UserError(
-                f"{place}: unpacks to {size:,} bytes, which are more than fit into memory, and {self._directory} has "
+                f"{place}: unpacks to {size:,} bytes, which are more than fit into memory, and {self.directory} has "
                 f"{free:,} bytes free"
             )
-        with self.file() as file:
+        with writable(self.directory), self.file() as file:
             with contextlib.suppress(AttributeError):  # not on macOS
                 os.posix_fallocate(file.fileno(), 0, size)  # a full disk shows here and not as a signal later
             return np.asarray(np.memmap(file, np.uint8, "w+", shape=tuple(shape)))
+
+    def shared(self, shape: Sequence[int]) -> np.ndarray | None:
+        """A uint8 array of that shape, all zero, that forked processes fill together; None if it does not fit."""
+        if not self.take(size := math.prod(shape)):
+            return None
+        return np.frombuffer(mmap.mmap(-1, size), np.uint8).reshape(shape)
 
     def map(self, path: pathlib.Path, shape: Sequence[int], *, offset: int) -> np.ndarray:
         """The uint8 array of that shape at an offset in a file: read if it fits the budget, else read as it is used."""
@@ -79,8 +88,8 @@ class Store:
         return Growing(self, np.dtype(dtype), tuple(shape))
 
     def file(self) -> IO[bytes]:
-        """A file without a name."""
-        return tempfile.TemporaryFile(dir=self._directory)
+        """A file without a name; where it is written, `writable` is to be around."""
+        return tempfile.TemporaryFile(dir=self.directory)
 
 
 class Growing:
@@ -93,18 +102,19 @@ class Growing:
     def append(self, values: np.ndarray) -> None:
         """Appends values [N, *shape]."""
         values = np.ascontiguousarray(values, self._dtype)
-        if isinstance(self._file, io.BytesIO) and not self._store.take(values.nbytes):
-            held, self._file = self._file, self._store.file()
-            self._file.write(held.getbuffer())
-            self._store.give_back(held.tell())
-        self._file.write(values)
+        with writable(self._store.directory):
+            if isinstance(self._file, io.BytesIO) and not self._store.take(values.nbytes):
+                held, self._file = self._file, self._store.file()
+                self._file.write(held.getbuffer())
+                self._store.give_back(held.tell())
+            self._file.write(values)
 
     def finish(self) -> np.ndarray:
         """The whole column; nothing can be appended any more."""
         if isinstance(self._file, io.BytesIO):
             flat = np.frombuffer(self._file.getbuffer(), self._dtype)
         else:
-            with self._file as file:
+            with writable(self._store.directory), self._file as file:
                 file.flush()
                 flat = np.asarray(np.memmap(file, self._dtype, "r")) if file.tell() else np.empty(0, self._dtype)
         return flat.reshape(-1, *self._shape)

@@ -19,7 +19,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, readable
 from trainer.base.files import crc32c_of
 from trainer.base.manifest import FILE, Manifest
 
@@ -27,7 +27,8 @@ PARTS = ".parts"
 PAGE = "dataset.html"
 _WORK = ".converting"
 _OURS = re.compile(
-    rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|index)|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}|\.converting|\.parts"
+    rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|index)|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}(\.\d+\.tmp)?"
+    r"|\.converting|\.parts"
 )
 _LOCK_WAIT_S = 2.0  # the processes of a conversion that was killed end a moment after it
 
@@ -43,20 +44,45 @@ def claim(output: pathlib.Path, *, shared: bool = False) -> Iterator[None]:
     Raises:
       UserError: If that is not possible, or an operating system error or want of memory ends the block.
     """
-    made = [path for path in (output, *output.parents) if not path.exists()]
+    made: list[pathlib.Path] = []
     try:
-        output.mkdir(parents=True, exist_ok=True)
-        with _locked(output, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
-            yield
+        with writable(output):
+            made += [path for path in (output, *output.parents) if not path.exists()]
+            output.mkdir(parents=True, exist_ok=True)
+            with _locked(output, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+                yield
     except BaseException as error:
         with contextlib.suppress(OSError):
             for path in made:
                 path.rmdir()
-        if isinstance(error, OSError):
-            raise UserError(f"cannot write --output {output}: {error.strerror or error}") from error
         if isinstance(error, MemoryError):
             raise UserError("out of memory; convert with less --memory-gb or fewer --processes") from error
         raise
+
+
+@contextlib.contextmanager
+def writable(output: pathlib.Path | None) -> Iterator[None]:
+    """Around what writes to the directory; what is read in there has to tell of its errors itself.
+
+    Raises:
+      UserError: In place of an `OSError`.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # of standard output
+    except OSError as error:
+        raise UserError(f"cannot write --output {output}: {error.strerror or error}") from error
+
+
+def require_room(output: pathlib.Path, num_bytes: int) -> None:
+    """Compares what is to be written with what its disk has.
+
+    Raises:
+      UserError: If it does not fit.
+    """
+    if num_bytes > (free := shutil.disk_usage(output).free):
+        raise UserError(f"--output {output}: needs {num_bytes:,} bytes, and its disk has {free:,} free")
 
 
 @contextlib.contextmanager
@@ -138,8 +164,11 @@ def _files(manifest: Manifest) -> Iterator[tuple[str, str]]:
 def intact(path: pathlib.Path, crc32c: str) -> bool:
     """Whether the file is there and has that CRC-32C."""
     try:
-        return crc32c_of(path) == crc32c
-    except FileNotFoundError:
+        with readable(path):
+            return crc32c_of(path) == crc32c
+    except UserError:
+        if path.is_file():
+            raise
         return False
 
 
@@ -171,12 +200,28 @@ def publish(work: pathlib.Path, output: pathlib.Path, manifest: Manifest) -> Non
     tidy(output)
 
 
+def copy(finished: pathlib.Path, destination: pathlib.Path) -> None:
+    """Copies a dataset, its manifest last, to a mounted bucket, where files cannot be locked or renamed as on a disk.
+
+    What an earlier attempt left there is deleted, and a failure leaves nothing.
+    """
+    destination.mkdir(parents=True, exist_ok=True)
+    discard(destination)
+    try:
+        for path in sorted(finished.iterdir(), key=lambda path: path.name == FILE):
+            shutil.copyfile(path, destination / path.name)
+    except BaseException:
+        discard(destination)
+        raise
+
+
 def tidy(output: pathlib.Path) -> None:
     """Deletes what a finished dataset does not need any more."""
     for name in (_WORK, PARTS):
         shutil.rmtree(output / name, ignore_errors=True)
-    for path in output.glob(f"{FILE}.*.tmp"):
-        path.unlink()
+    for name in (FILE, PAGE):
+        for path in output.glob(f"{name}.*.tmp"):
+            path.unlink()
 
 
 def discard(output: pathlib.Path) -> None:

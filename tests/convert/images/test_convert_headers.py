@@ -21,7 +21,7 @@ def file(image: Image.Image, kind: str = "PNG", **options) -> bytes:
 
 
 def decode(data: bytes, channels: int = 3, size: tuple[int, int] = (20, 30)) -> np.ndarray:
-    return headers.decode(io.BytesIO(data), "place", channels=channels, size=size)
+    return headers.decode(data, "place", channels=channels, size=size)
 
 
 def head(data: bytes) -> headers.Head:

@@ -248,7 +248,7 @@ def test_an_image_that_is_gone_when_it_is_read_is_told(folder, tmp_path):
     with pytest.raises(UserError, match=f"{name}: changed while it was read"):
         source.splits["train"]["image"][np.array([3])]
     (root / name).unlink()
-    with pytest.raises(UserError, match=f"{name}: No such file"):
+    with pytest.raises(UserError, match=f"{name}: cannot be read .No such file"):
         source.splits["train"]["image"][np.array([3])]
 
 

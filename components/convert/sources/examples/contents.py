@@ -66,12 +66,12 @@ def read(
     common["arguments"] = {"schema": schema.content}
     if schema.shape is None:
         found = {s: image_features.encoded(s, paths, schema.image, class_of, store) for s, paths in splits.items()}
-        return arrange(**common, pictures=found, size=size, encoding=encoding)
+        return arrange(**common, pictures=found, store=store, size=size, encoding=encoding)
     columns = {
         s: image_features.pixels(s, paths, schema.image, schema.shape, class_of, store) for s, paths in splits.items()
     }
     held = {split: dict(zip(("image", "label"), pair, strict=True)) for split, pair in columns.items()}
-    return ImageSource(**common, splits=held, value_range=(0.0, 255.0))
+    return ImageSource(**common, splits=held)
 
 
 def _table(schema: Schema, splits: Mapping[str, Sequence[str]], store: Store) -> Source:

@@ -62,6 +62,7 @@ def read(
             split: encoded(split, paths, image, lambda record: record.class_of(label, class_names), store)
             for split, paths in splits.items()
         },
+        store=store,
         size=size,
         encoding=encoding,
         channels=1 if features[image].shape[-1] == 1 else 3,
