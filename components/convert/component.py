@@ -41,8 +41,10 @@ def convert(
 
     from components.convert.convert import convert
     from components.convert.options import Options
-    from components.convert.writing.output import PAGE
-    from components.convert.writing.publish import publish
+    from components.convert.writing.output import PAGE, copy
+    from trainer.base.errors import escape_output
+
+    escape_output()
 
     # Vertex AI mounts the bucket that the path lies in; anywhere else the dataset is written in its place.
     in_bucket = output.path.startswith("/gcs/")
@@ -65,7 +67,7 @@ def convert(
         manifest = convert(options)
         shutil.copyfile(pathlib.Path(options.output, PAGE), page.path)
         if in_bucket:
-            publish(pathlib.Path(options.output), pathlib.Path(output.path))
+            copy(pathlib.Path(options.output), pathlib.Path(output.path))
     output.metadata.update(
         name=manifest.name,
         fingerprint=manifest.fingerprint,

@@ -8,7 +8,6 @@ The same source and arguments give the same bytes in every file, on any number o
 from __future__ import annotations
 
 import pathlib
-import shutil
 import time
 from collections.abc import Callable, Sequence
 
@@ -20,7 +19,8 @@ from components.convert.sources.registry import find_reader
 from components.convert.writing import output, workers
 from components.convert.writing.column_store import Store
 from components.convert.writing.progress import track
-from trainer.base.errors import UserError
+from trainer.base.errors import readable
+from trainer.base.files import write_text
 from trainer.base.machine import memory_bytes, usable_cores
 from trainer.base.manifest import Manifest, Shard
 
@@ -50,15 +50,19 @@ def convert(options: Options) -> Manifest:
             output.refuse_other(directory, old, new)
             output.verify(directory, existing)
             output.tidy(directory)
+            outcome = "was already there, nothing is changed"
+            if not (directory / output.PAGE).exists():
+                write_page(plan, manifest, options, directory)
+                outcome = f"was already there, without {output.PAGE}, which is made again"
         else:
 
             def build(work: pathlib.Path) -> Manifest:
+                output.require_room(directory, plan.num_bytes(plan.shards))
                 manifest = plan.manifest(_write(plan, options, work), described)
                 write_page(plan, manifest, options, work)
                 return manifest
 
-            manifest = output.build(directory, build)
-    outcome = "was already there, nothing is changed" if existing else "is ready"
+            manifest, outcome = output.build(directory, build), "is ready"
     tell(directory, manifest, time.perf_counter() - started, outcome)
     return manifest
 
@@ -67,14 +71,13 @@ def read(options: Options) -> Plan:
     """Reads the source and plans its conversion.
 
     Raises:
-      UserError: If the source is not what it should be, or the output does not fit on its disk.
+      UserError: If the source cannot be read or is not what it should be.
     """
-    reader, directory = find_reader(options.dataset, **options.reading), pathlib.Path(options.output)
     budget = options.memory_gb * 1e9 if options.memory_gb else _MEMORY_SHARE * memory_bytes()
-    plan = Plan(reader.read(options.source, Store(budget_bytes=budget, directory=directory)), options)
-    if plan.least_bytes > (free := shutil.disk_usage(directory).free):
-        raise UserError(f"--output {directory}: needs {plan.least_bytes:,} bytes, and its disk has {free:,} free")
-    return plan
+    store = Store(budget_bytes=budget, directory=pathlib.Path(options.output))
+    with readable(f"dataset {options.dataset!r}"):
+        source = find_reader(options.dataset, **options.reading).read(options.source, store)
+    return Plan(source, options)
 
 
 def describe(plan: Plan, options: Options) -> dict[str, Described]:
@@ -83,17 +86,17 @@ def describe(plan: Plan, options: Options) -> dict[str, Described]:
     Raises:
       UserError: If one is further from the training split than the options allow.
     """
-    described = plan.describe(processes=_processes(plan, options))
+    described = plan.describe(processes=_processes(plan, plan.shards, options))
     drift.require({name: one.drift for name, one in described.items() if one.drift}, options.max_drift)
     return described
 
 
 def write_page(plan: Plan, manifest: Manifest, options: Options, directory: pathlib.Path) -> None:
-    """Writes the page of the dataset into the directory."""
+    """Writes the page of the dataset into the directory, whole or not at all."""
     from components.convert.report import page  # what it needs is slow to import
 
     text = page.render(manifest, plan.samples(), max_drift=options.max_drift)
-    (directory / output.PAGE).write_text(text, encoding="utf-8")
+    write_text(directory / output.PAGE, text)
 
 
 def work(
@@ -101,12 +104,12 @@ def work(
 ) -> dict[str, Shard]:
     """Does something that writes, with several shards at once; returns by name what was written."""
     with track("writing", sum(shard.stop - shard.start for shard in shards), "examples") as advance:
-        done = workers.run(do, shards, processes=_processes(plan, options), advance=advance)
+        done = workers.run(do, shards, processes=_processes(plan, shards, options), advance=advance)
         return {shards[i].name: written for i, written in done}
 
 
-def _processes(plan: Plan, options: Options) -> int:
-    return options.processes or min(usable_cores(), 1 + plan.most_bytes // _PROCESS_BYTES)
+def _processes(plan: Plan, shards: Sequence[Planned], options: Options) -> int:
+    return options.processes or min(usable_cores(), 1 + plan.num_bytes(shards) // _PROCESS_BYTES)
 
 
 def _write(plan: Plan, options: Options, directory: pathlib.Path) -> dict[str, Shard]:

@@ -32,7 +32,7 @@ class Options:
         each process); None for half of what the machine has.
 
     Raises:
-      UserError: If a number is out of its range or a path is a URL.
+      UserError: If a number is out of its range, or a path is empty or a URL.
     """
 
     dataset: str = "digits"
@@ -53,9 +53,11 @@ class Options:
     def __post_init__(self):
         sources = (self.source,) if isinstance(self.source, str) else self.source or ()
         flags = [("--source", path) for path in sources]
-        flags += [("--schema", self.schema or ""), ("--download-dir", self.download_dir or "")]
-        for flag, path in (*flags, ("--output", self.output)):
-            if "://" in path:
+        flags += [("--schema", self.schema), ("--download-dir", self.download_dir), ("--output", self.output)]
+        for flag, path in flags:
+            if path == "":
+                raise UserError(f"{flag} '': must be a path; . is the current directory")
+            if path and "://" in path:
                 raise UserError(f"{flag} {path}: must be a path here (a mounted bucket is one)")
         if self.shards < 1:
             raise UserError(f"--shards {self.shards}: must be at least 1")
@@ -70,7 +72,7 @@ class Options:
             raise UserError(f"--processes {self.processes}: must be at least 1")
         if self.memory_gb is not None and not self.memory_gb >= 0.1:
             raise UserError(f"--memory-gb {self.memory_gb}: must be at least 0.1")
-        if self.image_size and not _SIZE.fullmatch(self.image_size):
+        if self.image_size is not None and not _SIZE.fullmatch(self.image_size):
             raise UserError(f"--image-size {self.image_size}: must be HEIGHTxWIDTH in pixels, such as 224x224")
         if self.encoding not in (None, "raw", "source"):
             raise UserError(f"--encoding {self.encoding}: must be raw (pixels) or source (files as they are)")

@@ -77,13 +77,15 @@ def write_part(options: Options, part: PartRange) -> None:
         identity = _identity(plan, options)
         shards = [shard for shard in plan.shards if shard in part]
         there = _written(directory, identity)
+        missing = [shard for shard in shards if shard.name not in there]
+        output.require_room(directory, plan.num_bytes(missing))
         parts.mkdir(exist_ok=True)
         try:
 
             def write(shard: Planned, advance: workers.Advance) -> Shard:
                 return _write(plan, shard, parts, identity, advance)
 
-            whole.work(plan, write, [shard for shard in shards if shard.name not in there], options)
+            whole.work(plan, write, missing, options)
         finally:
             with contextlib.suppress(OSError):
                 parts.rmdir()  # if nothing was finished

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -57,8 +57,6 @@ class Plan:
       source: What is converted.
       splits: Their names.
       shards: In the order of their splits and positions.
-      least_bytes: That all shards have together.
-      most_bytes: That they can have if strings are as long as the longest.
     """
 
     def __init__(self, source: Source, options: Options):
@@ -90,8 +88,18 @@ class Plan:
             for i in range(count)
         )
         self.splits = tuple(self._parts)
-        examples = sum(len(rows) for _, rows in self._parts.values())
-        self.least_bytes, self.most_bytes = examples * self._layout.least_bytes, examples * self._layout.most_bytes
+
+    def num_bytes(self, shards: Iterable[Planned]) -> int:
+        """What the files of some shards have together, to the byte, before they are written."""
+        total = 0
+        for shard in shards:
+            native, rows = self._parts[shard.split]
+            texts = [self.source.splits[native][name].lengths for name in self._layout.strings]
+            total += (shard.stop - shard.start) * self._layout.least_bytes
+            if texts:
+                total += 8 * (shard.stop - shard.start + 1)  # of the index
+                total += sum(int(t[block].sum()) for block in rows.blocks(shard.start, shard.stop) for t in texts)
+        return total
 
     def write(
         self,

@@ -117,5 +117,5 @@ def digest_of(files: Iterable[tuple[str, str]]) -> str:
     """SHA-256 (hexadecimal) over names and checksums of contents, in this order."""
     digest = hashlib.sha256()
     for name, content in files:
-        digest.update(f"{name}\0{content}\n".encode())
+        digest.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()

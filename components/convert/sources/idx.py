@@ -24,7 +24,7 @@ from components.convert.images.pixels import ImageSource
 from components.convert.sources.base import Paths, Reader
 from components.convert.writing.column_store import MEMORY, Store, fill
 from components.convert.writing.progress import track
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, readable
 
 _IMAGES, _LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 _UINT8 = 8
@@ -45,9 +45,9 @@ def find(
     Raises:
       UserError: If files are missing; it names them.
     """
-    pairs, missing = {}, []
+    pairs, missing, present = {}, [], frozenset(os.listdir(directory))
     for split, prefix in prefixes.items():
-        pair = [_variant(directory, prefix + name) for name in (_IMAGES, _LABELS)]
+        pair = [_variant(directory, present, prefix + name) for name in (_IMAGES, _LABELS)]
         if split in required or any(pair):
             missing += [prefix + name for name, path in zip((_IMAGES, _LABELS), pair, strict=True) if path is None]
             pairs[split] = tuple(pair)
@@ -56,10 +56,11 @@ def find(
     return pairs
 
 
-def _variant(directory: pathlib.Path, name: str) -> pathlib.Path | None:
+def _variant(directory: pathlib.Path, present: Collection[str], name: str) -> pathlib.Path | None:
     dotted = name.replace("-idx", ".idx")
-    paths = (directory / variant for variant in (name, f"{name}.gz", dotted, f"{dotted}.gz"))
-    return next((path for path in paths if path.is_file()), None)
+    paths = [directory / variant for variant in (name, f"{name}.gz", dotted, f"{dotted}.gz") if variant in present]
+    # What is there and no file, a link to nowhere, is for the reader to refuse: left out it would be missed by nobody.
+    return min(paths, key=lambda path: not path.is_file(), default=None)
 
 
 def read_pair(images: pathlib.Path, labels: pathlib.Path, store: Store = MEMORY) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +82,7 @@ def read(path: pathlib.Path, *, dimensions: int, store: Store = MEMORY) -> np.nd
       UserError: If the file is no such array, is cut short, has bytes to spare or, unpacked, fits nowhere.
     """
     try:
-        with open(path, "rb") as raw:
+        with readable(path), open(path, "rb") as raw:
             packed = raw.read(2) == _GZIP_MAGIC
             raw.seek(0)
             with gzip.open(raw) if packed else raw as file:
@@ -102,8 +103,8 @@ def read(path: pathlib.Path, *, dimensions: int, store: Store = MEMORY) -> np.nd
                     raise UserError(f"{path}: cut short; {due + spare} bytes of data where its header promises {due}")
                 if spare:
                     raise UserError(f"{path}: more data than the {due} bytes that its header promises")
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    except (EOFError, zlib.error) as error:
+        raise UserError(f"{path}: {error}") from None
     return array
 
 

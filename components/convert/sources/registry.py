@@ -21,7 +21,7 @@ from components.convert.sources.examples.dataset_files import TfrecordReader
 from components.convert.sources.idx import IdxReader
 from components.convert.sources.image_folder import FolderReader
 from components.convert.sources.tfds.builder import TFDS, TfdsReader
-from trainer.base.errors import UserError, unknown
+from trainer.base.errors import UserError, readable, unknown
 
 _SCHEMAS = pathlib.Path(__file__).parents[1] / "tables" / "schemas"
 _FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
@@ -82,6 +82,7 @@ def source_digest(dataset: str, source: Paths, schema: str | None = None) -> str
     """SHA-256 (hexadecimal) over the names and contents of a source's files: it changes when the source does.
 
     Raises:
-      UserError: If the dataset is unknown or its files are missing.
+      UserError: If the dataset is unknown, or its files are missing or cannot be read.
     """
-    return find_reader(dataset, schema=schema).digest(source)
+    with readable(f"dataset {dataset!r}"):
+        return find_reader(dataset, schema=schema).digest(source)

@@ -86,7 +86,7 @@ class Layout:
       widths: By the same names, bytes of the value.
       record_bytes: Length of a record with its framing; None if there are strings.
       least_bytes: Length of a record whose strings are empty.
-      most_bytes: Length of a record whose strings are as long as can be.
+      strings: Names of the fields that are strings.
     """
 
     def __init__(self, fields: Sequence[Field]):
@@ -105,7 +105,7 @@ class Layout:
         self.widths = {field.name: field.num_bytes for field in self._fixed}
         self.least_bytes = len(head + body) + sum(len(entry.template) for entry in self._strings) + FOOTER_BYTES
         self.record_bytes = None if self._strings else self.least_bytes
-        self.most_bytes = self.least_bytes + sum(entry.string_bytes for entry in self._strings)
+        self.strings = tuple(entry.name for entry in self._strings)
 
     def encode(self, columns: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:
         """The records one after another, uint8, and int64 [N] where each of them ends.
@@ -173,7 +173,6 @@ class _StringEntry:
     Attributes:
       name: Of the field.
       template: The bytes before the string.
-      string_bytes: Of the string, at most.
       most_bytes: Of the entry, at most.
     """
 
@@ -189,7 +188,6 @@ class _StringEntry:
             self._lengths.append(len(template) + 1)
             template += tag + gap
         self.template = np.frombuffer(template, np.uint8)
-        self.string_bytes = field.num_bytes
         self.most_bytes = len(template) + field.num_bytes
 
     def fill(self, records: np.ndarray, used: np.ndarray, strings: Strings) -> int:

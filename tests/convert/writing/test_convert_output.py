@@ -17,6 +17,7 @@ import pytest
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.parts import finish
 from components.convert.writing import output, tfrecord
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
@@ -50,6 +51,19 @@ def test_done_again_writes_no_shard_and_finds_whatever_value_changed(tmp_path, m
         (source / "train-images-idx3-ubyte").write_bytes(idx_bytes(changed))
         with pytest.raises(UserError, match=r"holds another dataset .*fingerprint="):
             convert(options)
+
+
+@pytest.mark.parametrize("finishing", [False, True])
+def test_a_page_that_was_deleted_is_made_again_and_nothing_else(tmp_path, capsys, finishing):
+    options = Options(output=str(tmp_path / "out"))
+    convert(options)
+    page = tmp_path / "out" / output.PAGE
+    before, text = _stamps(tmp_path / "out"), page.read_text()
+    page.unlink()
+    finish(options) if finishing else convert(options)
+    assert page.read_text() == text and "dataset.html, which is made again" in capsys.readouterr().out
+    changed = {name for name, stamp in _stamps(tmp_path / "out").items() if before[name] != stamp}
+    assert changed == {"out", output.PAGE}
 
 
 def test_another_dataset_is_never_overwritten(tmp_path, make_idx, fails):
@@ -92,6 +106,7 @@ def test_leftovers_are_replaced(tmp_path, content):
         "train-00001-of-00009.tfrecord",
         "train-00001-of-00009.index",
         "manifest.json.17.tmp",
+        "dataset.html.17.tmp",
     ):
         (left / name).write_text("half")
     convert(Options(output=str(left)))
@@ -141,6 +156,45 @@ def test_two_conversions_do_not_mix(tmp_path, fails, monkeypatch):
     with output.claim(tmp_path / "out"):
         assert "another conversion" in fails("--output", tmp_path / "out")
     convert(Options(output=str(tmp_path / "out")))
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("dataset")
+    convert(Options(output=str(directory)))
+    return directory
+
+
+def test_a_published_dataset_is_a_copy_without_what_an_earlier_attempt_left(tmp_path, dataset, content):
+    destination = tmp_path / "bucket" / "output"
+    destination.mkdir(parents=True)
+    (destination / "train-00008-of-00009.tfrecord").write_text("half")
+    (destination / "manifest.json").write_text("old")
+    output.copy(dataset, destination)
+    assert content(destination) == content(dataset)
+
+
+def test_files_of_others_stay(tmp_path, dataset):
+    (tmp_path / "notes.txt").write_text("precious")
+    output.copy(dataset, tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "precious" and Manifest.load(tmp_path) == Manifest.load(dataset)
+
+
+def test_the_manifest_comes_last_and_a_failure_leaves_nothing(tmp_path, dataset, monkeypatch):
+    copy, copied = shutil.copyfile, []
+
+    def full_at_the_end(source, target):
+        copied.append(target.name)
+        copy(source, target)
+        if target.name == "manifest.json":
+            raise OSError(28, "No space left on device")
+        with pytest.raises(UserError, match="no finished dataset"):
+            Manifest.load(tmp_path)
+
+    monkeypatch.setattr(shutil, "copyfile", full_at_the_end)
+    with pytest.raises(OSError, match="No space"):
+        output.copy(dataset, tmp_path)
+    assert copied[-1] == "manifest.json" and len(copied) > 8 and not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")

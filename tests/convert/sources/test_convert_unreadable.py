@@ -1,0 +1,192 @@
+"""What cannot be read is told as that, with its path: the output is not to blame."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.sources.registry import source_digest
+from components.convert.writing import output
+from trainer.base.errors import UserError
+
+ROOT = pathlib.Path(__file__).parents[3]
+Broken = Callable[[pathlib.Path], object]
+
+
+def cifar(root: pathlib.Path) -> dict[str, pathlib.Path]:
+    root.mkdir()
+    for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+        (root / name).write_bytes(bytes(range(10)) * 3073)
+    return {"source": root}
+
+
+def archive(root: pathlib.Path) -> dict[str, pathlib.Path]:
+    cifar(root)
+    with tarfile.open(root / "cifar.tar.gz", "w:gz") as tar:
+        tar.add(root / "test_batch.bin")
+    return {"source": root / "cifar.tar.gz"}
+
+
+def images(root: pathlib.Path) -> dict[str, pathlib.Path]:
+    for path in (root / kind / f"{i}.png" for kind in ("lily", "rose") for i in range(4)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((3, 3), 9, np.uint8)).save(path)
+    return {"source": root}
+
+
+def rows(root: pathlib.Path) -> dict[str, pathlib.Path]:
+    root.mkdir()
+    for name in ("a.csv", "b.csv"):
+        (root / name).write_text("a,kind\n" + "1,x\n2,y\n" * 9)
+    (root / "schema.yaml").write_text(
+        "name: t\norigin: t\ncolumns: {a: {type: int}, kind: {type: string}}\n"
+        "label: {column: kind, classes: [x, y]}\nwide: [{column: a, hash_buckets: 9}]\n"
+    )
+    return {"source": root, "schema": root / "schema.yaml"}
+
+
+SOURCES = {  # by dataset, what makes one, and paths in it to break, "" for the source itself
+    "mnist": (None, ("", "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte")),
+    "idx": (None, ("", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte")),
+    "cifar10": (cifar, ("", "data_batch_3.bin")),
+    "cifar10 archive": (archive, ("cifar.tar.gz",)),
+    "images": (images, ("", "lily", "rose/2.png")),
+    "csv": (rows, ("", "b.csv", "schema.yaml")),
+}
+PLACES = [(dataset, place) for dataset, (_, places) in SOURCES.items() for place in places]
+
+
+@pytest.fixture
+def made(tmp_path, make_idx):
+    """Makes a source; returns its flags and the path at a place in it."""
+
+    def make(dataset: str, place: str, under: pathlib.Path = tmp_path) -> tuple[dict[str, str], pathlib.Path]:
+        root, (maker, _) = under / "source", SOURCES[dataset]
+        if maker:
+            paths = maker(root)
+        else:
+            make_idx(root, train=30, test=10, packed=False)
+            paths = {"source": root}
+        flags = {name: str(path) for name, path in paths.items()}
+        return {"dataset": dataset.split()[0], **flags}, root / place
+
+    return make
+
+
+def gone(path: pathlib.Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def dangling(path: pathlib.Path) -> None:
+    gone(path)
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def loop(path: pathlib.Path) -> None:
+    gone(path)
+    path.symlink_to(path.name)
+
+
+def exchanged(path: pathlib.Path) -> None:
+    """A directory where a file should be, and a file where a directory should be."""
+    was_directory = path.is_dir()
+    gone(path)
+    path.write_bytes(b"no image") if was_directory else path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "place", "broken"),
+    [
+        (*place, broken)
+        for place in PLACES
+        for broken in (gone, dangling, loop, exchanged)
+        # Nobody can know what is gone from among many, and other classes and images are another source.
+        if broken in (dangling, loop) or place[1] not in ("lily", "rose/2.png", "b.csv")
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, made, fails, dataset, place, broken):
+    flags, path = made(dataset, place)
+    broken(path)
+    listed = [part for name, value in flags.items() for part in (f"--{name}", value)]
+    line = fails(*listed, "--output", tmp_path / "out")
+    assert "--output" not in line and path.name in line and sorted(os.listdir(tmp_path)) in ([], ["source"])
+    if (dataset, place, broken) != ("cifar10", "", exchanged):  # which may be an archive
+        with pytest.raises(UserError) as told:
+            source_digest(flags["dataset"], flags["source"], flags.get("schema"))
+        assert path.name in str(told.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize(("dataset", "place"), [pair for pair in PLACES if pair != ("csv", "")])
+def test_what_may_not_be_read_is_named(made, fails, dataset, place):
+    with tempfile.TemporaryDirectory() as directory:  # others cannot enter `tmp_path`
+        os.chmod(directory, 0o777)
+        flags, path = made(dataset, place, pathlib.Path(directory))
+        listed = [part for name, value in flags.items() for part in (f"--{name}", value)]
+        with contextlib.suppress(UserError):  # whatever is imported for it, also when others may not read our modules
+            convert(Options(**flags, output=f"{directory}/whole"))
+        path.chmod(0)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(UserError) as told:
+                source_digest(flags["dataset"], flags["source"], flags.get("schema"))
+            lines = str(told.value), fails(*listed, "--output", f"{directory}/out")
+        finally:
+            os.seteuid(0)
+    for line in lines:
+        assert f"{path}: " in line or f"{path}/" in line, line
+        assert "ermission denied" in line and "--output" not in line
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "csv"])
+def test_a_disk_that_is_full_while_the_source_is_read_is_the_outputs(tmp_path, made, monkeypatch, dataset):
+    flags, _ = made(dataset, "")
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("components.convert.writing.column_store.Store.take", lambda self, num_bytes: False)
+    monkeypatch.setattr("components.convert.writing.column_store.tempfile.TemporaryFile", full)
+    if dataset == "mnist":  # only what is unpacked is written
+        for path in pathlib.Path(flags["source"]).iterdir():
+            subprocess.run(["gzip", str(path)], check=True)
+    with pytest.raises(UserError, match=r"cannot write --output .*out: No space left on device"):
+        convert(Options(**flags, output=str(tmp_path / "out")))
+
+
+@pytest.mark.parametrize("where", ["x" * 300, "loop/out", "file/out"])
+def test_an_output_that_cannot_be_is_told_in_one_line(tmp_path, fails, where):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("precious")
+    assert f"cannot write --output {tmp_path / where}: " in fails("--output", tmp_path / where)
+
+
+def test_a_reader_of_standard_output_that_leaves_is_no_fault_of_the_output(tmp_path):
+    command = f"{sys.executable} -m components.convert --output {tmp_path / 'out'}"
+    run = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | true"], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode in (0, 141) and run.stderr == ""
+
+
+def test_a_shard_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    convert(Options(output=str(tmp_path)))
+
+    def denied(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(output, "crc32c_of", denied)
+    with pytest.raises(UserError, match=r"00000-of-0000\d.tfrecord: cannot be read \(Permission denied\)"):
+        convert(Options(output=str(tmp_path)))

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import collections
+import multiprocessing
+import pathlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from components.convert.convert import convert, read
+from components.convert.images import headers
+from components.convert.options import Options
+from components.convert.parts import PartRange, finish, write_part
+from components.convert.sources.image_folder import FolderReader
+from components.convert.writing import output
+from components.convert.writing.column_store import MEMORY, Store
+from trainer.base.errors import UserError
+
+
+def table(root: pathlib.Path, texts: list[str]) -> dict[str, str]:
+    (root / "rows.csv").write_text("a,b,kind\n" + "".join(f'{i},"{t}",{"xy"[i % 2]}\n' for i, t in enumerate(texts)))
+    (root / "schema.yaml").write_text(
+        "name: t\norigin: t\ncolumns: {a: {type: int}, b: {type: string, default: ''}, kind: {type: string}}\n"
+        "label: {column: kind, classes: [x, y]}\nwide: [{column: b, hash_buckets: 9}]\n"
+    )
+    return {"dataset": "csv", "source": str(root / "rows.csv"), "schema": str(root / "schema.yaml")}
+
+
+def images(root: pathlib.Path, encoding: str) -> dict[str, str]:
+    for i in range(60):
+        pixels = np.random.default_rng(i).integers(0, 256, (9, 4 + i % 5, 3), np.uint8)
+        path = root / "images" / "ab"[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    return {"dataset": "images", "source": str(root / "images"), "encoding": encoding, "image_size": "8x8"}
+
+
+@pytest.fixture(scope="module", params=["digits", "table", "raw", "source"])
+def source(request, tmp_path_factory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("source")
+    makers = {
+        "digits": lambda: {"dataset": "digits"},
+        "table": lambda: table(root, ["x" * (i * i % 300) for i in range(200)]),
+        "raw": lambda: images(root, "raw"),
+        "source": lambda: images(root, "source"),
+    }
+    return makers[request.param]()
+
+
+def size(directory: pathlib.Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.suffix in (".tfrecord", ".index"))
+
+
+@given(shards=st.integers(1, 9), seed=st.integers(0, 99), data=st.data())
+def test_what_is_to_be_written_is_known_to_the_byte(tmp_path_factory, source, shards, seed, data):
+    out = tmp_path_factory.mktemp("out")
+    plan = read(Options(**source, output=str(out), shards=shards, split_seed=seed))
+    some = data.draw(st.lists(st.sampled_from(plan.shards), unique=True))
+    for shard in some:
+        plan.write(shard, out)
+    assert plan.num_bytes(some) == size(out)
+
+
+@pytest.fixture
+def disk(monkeypatch) -> list[int]:
+    """The free bytes of every disk, as its one element."""
+    free, usage = [0], collections.namedtuple("Usage", "total used free")
+    monkeypatch.setattr(output.shutil, "disk_usage", lambda path: usage(0, 0, free[0]))
+    return free
+
+
+def test_a_disk_that_is_too_small_shows_before_the_first_byte(tmp_path, source, disk):
+    options = Options(**source, output=str(tmp_path / "out"), shards=4)
+    with pytest.raises(UserError, match=r"needs [\d,]+ bytes, and its disk has 0 free"):
+        convert(options)
+    assert not list(tmp_path.iterdir())
+    disk[0] = 10**9
+    convert(options)
+    due = size(tmp_path / "out")
+    for free in (due - 1, due):
+        disk[0] = free
+        other = Options(**source, output=str(tmp_path / str(free)), shards=4)
+        if free < due:
+            with pytest.raises(UserError, match=f"needs {due:,} bytes"):
+                convert(other)
+        else:
+            convert(other)
+
+
+def test_where_nothing_is_written_no_room_is_needed(tmp_path, source, disk):
+    options = Options(**source, output=str(tmp_path / "out"), shards=4)
+    first, last = (PartRange.parse(text, options) for text in ("0:2", "2:4"))
+    with pytest.raises(UserError, match="its disk has 0 free"):
+        write_part(options, first)
+    disk[0] = 10**9
+    write_part(options, first)
+    disk[0] = 0
+    write_part(options, first)
+    with pytest.raises(UserError, match="its disk has 0 free"):
+        write_part(options, last)
+    disk[0] = 10**9
+    write_part(options, last)
+    disk[0] = 0
+    manifest = finish(options)
+    assert convert(options) == finish(options) == manifest
+    write_part(options, first)
+
+
+def test_image_files_kept_as_pixels_are_decoded_once(tmp_path, monkeypatch):
+    source, decode, decoded = images(tmp_path, "raw"), headers.decode, multiprocessing.Value("i", 0)
+
+    def counted(data, *args, **kwargs):
+        with decoded:
+            decoded.value += 1
+        return decode(data, *args, **kwargs)
+
+    monkeypatch.setattr(headers, "decode", counted)
+    for processes in (1, 2):
+        decoded.value = 0
+        manifest = convert(Options(**source, output=str(tmp_path / f"{processes}"), processes=processes))
+        assert sum(split.examples for split in manifest.splits.values()) == decoded.value == 60
+    reader, rows = FolderReader(encoding="raw", image_size=(8, 8)), np.array([9, 3, 3, 59])
+    once, again = (
+        reader.read(source["source"], store).splits["train"]["image"] for store in (MEMORY, Store(budget_bytes=0))
+    )
+    decoded.value = 0
+    for due in (4 + 4, 4 + 4 + 4):  # what does not fit in memory is decoded each time
+        np.testing.assert_array_equal(once[rows], again[rows])
+        assert decoded.value == due
