@@ -12,10 +12,11 @@ from components.train.backends import registry
 from components.train.backends.program import Program, own_command, own_program, trainer_options, trainer_program
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import STRATEGIES
 from components.train.cluster.lookup import Source, read
 from components.train.cluster.notes import refuse_changes, tell
 from components.train.cluster.quotas import DEFAULT_REGION, quota_warnings
-from components.train.cluster.strategies import STRATEGIES, job_flags, resolve
+from components.train.cluster.strategies import job_flags, resolve
 from components.train.console import job_control
 from components.train.console.view import FORMATS, view_for
 from components.train.supervision import supervisor

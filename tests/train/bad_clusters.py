@@ -19,7 +19,7 @@ SOURCES = Path(__file__).parent / "sources"
 OURS = """
 strategy: parameter_server
 chief: {machine: n1-standard-4}
-worker: {machine: n1-standard-8, replicas: 4, accelerator: {type: NVIDIA_TESLA_T4, count: 2}}
+worker: {machine: n1-standard-8, replicas: 4, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
 ps: {machine: n1-highmem-2, replicas: 2}
 evaluator: {machine: n1-standard-4, replicas: 1}
 disk: {type: pd-standard, size_gb: 200}

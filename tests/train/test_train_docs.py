@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.train.__main__ import main
-from components.train.cluster.ai_platform import _CONFIG_KEYS, _KEYS
+from components.train.cluster.ai_platform import TrainingInput, _Config
+from components.train.cluster.checks import schema
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import Key, keys
+from components.train.cluster.keys import Keys
 from components.train.cluster.machines import substitute
 from components.train.cluster.scale_tiers import LEGACY_MACHINES, LEGACY_TPU, TIERS
 
@@ -22,11 +23,14 @@ TEXT = (ROOT / "docs" / "CLUSTERS.md").read_text()
 COMMANDS = re.findall(r"^\.venv/bin/python -m components\.train (.*)$", TEXT, re.MULTILINE)
 
 
-def described(cls: type, prefix: str = "") -> Iterator[tuple[str, Key]]:
-    for key in keys(cls):
-        yield prefix + key.name, key
-        if dataclasses.is_dataclass(key.type) and key.name not in ("worker", "ps", "evaluator"):
-            yield from described(key.type, f"{prefix}{key.name}.")
+def described(name: str = "Keys", prefix: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Each key with its JSON Schema and whether it must be there."""
+    root = schema(Keys)
+    node = root if name == "Keys" else root["$defs"][name]
+    for key, value in node["properties"].items():
+        yield prefix + key, value, key in node.get("required", ())
+        if "$ref" in value and key not in ("worker", "ps", "evaluator"):
+            yield from described(value["$ref"].rpartition("/")[2], f"{prefix}{key}.")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -38,15 +42,15 @@ def test_every_command_works_as_written(command: str, monkeypatch: pytest.Monkey
 
 def test_every_key_stands_in_the_table_with_its_default_and_meaning():
     rows = {row.split("|")[1].strip(): row for row in TEXT.splitlines() if row.startswith("| `")}
-    for name, key in described(Cluster):
+    for name, key, required in described():
         row = rows[f"`{name}`"]
-        assert row.endswith(f"| {key.doc} |")
-        assert ("| required |" in row) == key.required
-        if isinstance(key.default, int | str):
-            assert f"| `{key.default}` |" in row
-        if key.low is not None:
-            assert f"| {key.low} to {key.high} |" in row
-        assert all(choice in row for choice in key.choices)
+        assert row.endswith(f"| {key['description']} |")
+        assert ("| required |" in row) == required
+        if "default" in key:
+            assert f"| `{key['default']}` |" in row
+        if "minimum" in key:
+            assert f"| {key['minimum']} to {key['maximum']} |" in row
+        assert "| name |" in row or all(choice in row for choice in key.get("enum", ()))
 
 
 def test_the_cluster_file_shown_is_one(tmp_path: Path):
@@ -56,7 +60,7 @@ def test_the_cluster_file_shown_is_one(tmp_path: Path):
 
 
 def test_every_key_of_ai_platform_is_in_the_migration_table():
-    for key in [*_KEYS, *_CONFIG_KEYS]:
+    for key in [*TrainingInput.model_fields, *_Config.model_fields]:
         assert re.search(rf"`(\.\.\.Config\.)?{key}[`.]", TEXT) or key.endswith("Config"), key
 
 

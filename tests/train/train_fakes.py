@@ -21,7 +21,8 @@ from components.train.backends.plan import Plan
 from components.train.backends.processes import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import Division
-from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Pool
 from components.train.console.view import Plain
 from components.train.supervision.health import Limits
 from components.train.supervision.launcher_log import last_run

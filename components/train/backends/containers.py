@@ -94,7 +94,7 @@ def plan_containers(
             own = ["--name", name, "--hostname", f"{role}-{index}", "--network-alias", f"{role}-{index}"]
             if role != "ps":
                 own += ["--cpus", str(division.threads)]
-            if division.gpus and (ids := division.gpus[role][index]):
+            if division.gpus and (ids := division.gpus[role, index]):
                 # Replicas' collectives use shared memory, of which a container has 64 MB if nothing is said.
                 own += ["--gpus", f'"device={",".join(ids)}"', "--shm-size", "1g"]
             for variable in (*env, ATTEMPT):

@@ -1,4 +1,4 @@
-"""Divides this machine's processor cores and GPUs among the replicas of a job.
+"""Divides the processor cores and GPUs of a machine, or of several, among the replicas of a job.
 
 Synopsis:
 
@@ -16,71 +16,127 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.rules import most_gpus
 from trainer.base.errors import UserError
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ASK_S = 20.0
+_Who = tuple[str, int]  # A replica's role and its index among those of the role.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+    """A machine, and the replicas that run on it.
+
+    Attributes:
+      name: For people.
+      cores: To divide; cores are shared when there are fewer than replicas.
+      gpus: Ids as CUDA_VISIBLE_DEVICES has them.
+      replicas: That run there.
+    """
+
+    name: str
+    cores: int
+    gpus: Sequence[str]
+    replicas: Sequence[_Who]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Division:
-    """Who gets what.
+    """Who gets what of a machine.
 
     Attributes:
       threads: Of each replica.
-      gpus: Ids of the GPUs of each replica, by role, in the order of its replicas; None where the machine has none.
+      gpus: Ids of the GPUs of each replica; None where the machine has none.
       notes: The same in words.
     """
 
     threads: int
-    gpus: Mapping[str, tuple[tuple[str, ...], ...]] | None
+    gpus: Mapping[_Who, tuple[str, ...]] | None
     notes: tuple[str, ...]
 
     def env(self, role: str, index: int) -> dict[str, str]:
         """Variables that keep a replica to its part."""
         env = {"TRAINER_THREADS": str(self.threads)}
         if self.gpus is not None:
-            env[_VISIBLE] = ",".join(self.gpus[role][index])
+            env[_VISIBLE] = ",".join(self.gpus[role, index])
         return env
 
 
 def divide(cluster: Cluster, *, cores: int, gpus: Sequence[str]) -> Division:
-    """Gives each replica that computes the same number of cores, and each the GPUs that its pool asks for.
-
-    Parameter servers only add numbers up, so they are given no cores of their own. If no pool asks for GPUs, those that
-    there are go evenly to the replicas that compute.
-
-    Args:
-      cluster: The pools.
-      cores: To divide; cores are shared when there are fewer than replicas.
-      gpus: Ids as CUDA_VISIBLE_DEVICES has them.
+    """Divides this machine among all replicas, as `divide_all` does.
 
     Raises:
-      UserError: If the pools ask for more GPUs than there are, and there are some.
+      UserError: As `divide_all` does.
     """
-    computing = cluster.replicas - (cluster.ps.replicas if cluster.ps else 0)
-    threads = max(1, cores // computing)
-    notes = [f"cores: {cores}, replicas that compute: {computing}, threads of each: {threads}"]
-    asked = {role: pool.accelerator.count if pool.accelerator else 0 for role, pool in cluster.pools.items()}
-    total = sum(count * cluster.pools[role].replicas for role, count in asked.items())
-    if not gpus:
+    everybody = [(role, index) for role, pool in cluster.pools.items() for index in range(pool.replicas)]
+    (division,) = divide_all(cluster, [Part(name="this machine", cores=cores, gpus=gpus, replicas=everybody)])
+    return division
+
+
+def divide_all(cluster: Cluster, parts: Sequence[Part]) -> list[Division]:
+    """Gives each replica that computes an equal part of its machine's cores, and each the GPUs that its pool asks for.
+
+    Parameter servers only add numbers up, so they are given no cores of their own. If no pool asks for GPUs, those that
+    there are go evenly to the replicas that can compute on them; all get as many, as those that train together must.
+
+    Raises:
+      UserError: If the pools ask for more GPUs than a machine has, and it has some; or if only some machines have any.
+    """
+    asks = any(pool.gpus for pool in cluster.pools.values())
+    # The chief of parameter servers and an evaluator may have machines that are not like the others.
+    training = [part for part in parts if {role for role, _ in part.replicas} & {*_takers(cluster)} - {"evaluator"}]
+    even = min((_even(cluster, part) for part in training), default=0)
+    divisions = []
+    for part in parts:
+        share = {role: _even(cluster, part) if role == "evaluator" else even for role in cluster.pools}
+        if asks:
+            share = {role: pool.gpus for role, pool in cluster.pools.items()}
+        divisions.append(_divide(part, {who: _at_most(cluster, who[0], share[who[0]]) for who in part.replicas}))
+    if asks and cluster.strategy == "multi_worker_mirrored":
+        bare = [part.name for part in training if not part.gpus]
+        if 0 < len(bare) < len(training):
+            raise UserError(
+                f"{', '.join(bare)} has no GPU and others have: replicas that compute every step together must be "
+                "alike; leave it out, or remove accelerator from the cluster file"
+            )
+    return divisions
+
+
+def _takers(cluster: Cluster) -> list[str]:
+    """Roles that can compute on a GPU."""
+    return [role for role in cluster.pools if most_gpus(cluster.strategy, role) != 0]
+
+
+def _even(cluster: Cluster, part: Part) -> int:
+    """GPUs of this machine for each replica on it that can compute on one."""
+    return len(part.gpus) // max(1, sum(role in _takers(cluster) for role, _ in part.replicas))
+
+
+def _at_most(cluster: Cluster, role: str, count: int) -> int:
+    most = most_gpus(cluster.strategy, role)
+    return count if most is None else min(count, most)
+
+
+def _divide(part: Part, wanted: Mapping[_Who, int]) -> Division:
+    computing = sum(role != "ps" for role, _ in part.replicas)
+    threads, total = max(1, part.cores // max(1, computing)), sum(wanted.values())
+    notes = [f"cores: {part.cores}, replicas that compute: {computing}, threads of each: {threads}"]
+    if not part.gpus:
         if total:
-            notes.append(f"the cluster file asks for {total} GPUs and this machine has none: cores compute instead")
+            notes.append(f"the cluster file asks for {total} GPUs and {part.name} has none: cores compute instead")
         return Division(threads=threads, gpus=None, notes=tuple(notes))
-    if total > len(gpus):
-        wants = ", ".join(f"{role} {cluster.pools[role].replicas} x {n}" for role, n in asked.items() if n)
+    if total > len(part.gpus):
+        wants = ", ".join(f"{role}/{index} {count}" for (role, index), count in wanted.items() if count)
         raise UserError(
-            f"the cluster file asks for {total} GPUs ({wants}) and this machine has {len(gpus)}; "
-            "lower accelerator.count or replicas"
+            f"the cluster file asks for {total} GPUs ({wants}) and {part.name} has {len(part.gpus)}; lower "
+            "accelerator.count, replicas, or a host's slots"
         )
-    if not total:
-        asked = {role: 0 if role == "ps" else len(gpus) // computing for role in asked}
-        if len(gpus) < computing:
-            notes.append(f"{len(gpus)} GPUs for {computing} replicas that compute: unused, as all must be alike")
-    ids, shares = iter(gpus), {}
-    for role, pool in cluster.pools.items():
-        shares[role] = tuple(tuple(next(ids) for _ in range(asked[role])) for _ in range(pool.replicas))
-        notes += [f"{role}/{i} has GPU {', '.join(share)}" for i, share in enumerate(shares[role]) if share]
+    ids = iter(part.gpus)
+    shares = {who: tuple(next(ids) for _ in range(count)) for who, count in wanted.items()}
+    notes += [f"{role}/{i} has GPU {', '.join(share)}" for (role, i), share in shares.items() if share]
+    if unused := list(ids):
+        notes.append(f"GPU {', '.join(unused)}: unused, as all that compute have as many as they can use and are alike")
     return Division(threads=threads, gpus=shares, notes=tuple(notes))
 
 

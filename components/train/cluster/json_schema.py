@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import schema
+from components.train.cluster import checks
+from components.train.cluster.keys import Keys
 
 
 def cluster_schema() -> dict[str, Any]:
     """Made of the same description that reads the file."""
     return {
+        **checks.schema(Keys),
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Cluster file",
         "description": "What a training job runs on; docs/CLUSTERS.md says more.",
-        **schema(Cluster),
     }
 
 

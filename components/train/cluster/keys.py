@@ -1,137 +1,137 @@
-"""The keys of a file, described once: the description reads them, writes them and is the schema for editors.
+"""The keys of a cluster file, each described once: pydantic reads and writes them, and makes the schema for editors.
+
+A key that only some back ends heed names them with `By`; the others say that they ignore it.
 
 Synopsis:
 
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Disk:
-        \"\"\"Boot disk of each replica.\"\"\"
-
-        size_gb: Annotated[int, Key(doc="Size in GB.", low=100)] = 100
-
-    disk = read(Disk, {"size_gb": 200}, "disk")
-    write(disk) == {"size_gb": 200}
-    schema(Disk)["properties"]["size_gb"]["minimum"] == 100
+    keys = read(Keys, {"strategy": "one_device", "chief": {}})
+    for role, pool in keys.pools.items(): ...
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import typing
+import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from components.train.cluster.checks import duration, fields, integer, one_of, text
-from trainer.base.errors import UserError
+from pydantic import BeforeValidator, Field
 
-_DURATION = "_s"  # An attribute so named holds seconds; in the file it has no suffix and is written as '1h'.
+from components.train.cluster import machines
+from components.train.cluster.checks import Model, Name, number, show
+from trainer.replicas.member import ROLES
+
+MAX_REPLICAS = 1000  # Of one pool; nobody means more.
+MAX_TIMEOUT_S = 30 * 86_400  # Longer than any job, and what a typing error exceeds.
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+Strategy = Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"]
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+_LOCAL = ("process", "docker", "ssh")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Key:
-    """One key of a file.
+@dataclasses.dataclass(frozen=True)
+class By:
+    """The back ends that heed a key, where not all do; `submit` is pipelines/submit.py, which makes Vertex AI's job."""
 
-    Attributes:
-      doc: What it means.
-      low: Least number.
-      high: Greatest number.
-      choices: Allowed texts.
-      names: Texts that an editor offers; the reader leaves it to the owner of the table to check them.
-      example: How one that is missing is added.
-      attribute: Name of the dataclass's field.
-      type: What it holds: a dataclass, `int` or `str`.
-      required: Whether it must be there.
-      default: Value without it.
-    """
+    back_ends: tuple[str, ...]
 
-    doc: str
-    low: int | None = None
-    high: int | None = None
-    choices: tuple[str, ...] = ()
-    names: Callable[[], Iterable[str]] | None = None
-    example: str = ""
-    attribute: str = ""
-    type: type = str
-    required: bool = False
-    default: Any = None
+
+def seconds(text: str) -> int:
+    """Of a duration such as `90s`, `30m`, `1h` or `7d`."""
+    return int(text[:-1]) * _SECONDS[text[-1]]
+
+
+def _duration(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]{0,8}[smhd]", value):
+        raise ValueError(f"{show(value)} is not a duration; write a number with s, m, h or d, as in '90s', '30m', '1h'")
+    if seconds(value) > MAX_TIMEOUT_S:
+        raise ValueError(f"{value} is more than {MAX_TIMEOUT_S // 86_400} days; write for example 7d")
+    return value
+
+
+_Duration = Annotated[str, BeforeValidator(_duration), Field(json_schema_extra={"pattern": "^[1-9][0-9]{0,8}[smhd]$"})]
+
+
+def _offers(names: Callable[[], Iterable[str]], **more: Any) -> Any:
+    """Has an editor offer names; the reader leaves it to the owner of the table to check them."""
+    return Field(json_schema_extra=lambda schema: schema.update(enum=sorted(names())), **more)
+
+
+class Accelerator(Model):
+    """The GPUs of one machine."""
+
+    type: Annotated[Name, _offers(machines.gpu_types, examples=["NVIDIA_TESLA_T4"]), By(("vertex",))]
+    """GPU type, as Vertex AI calls it."""
+    count: number(1, 16) = 1
+    """GPUs of each machine; every machine type has its own allowed counts."""
+
+
+class Pool(Model):
+    """Equal replicas of one role."""
+
+    machine: Annotated[Name | None, _offers(machines.offered), By(("vertex",))] = None
+    """Machine type; only Vertex AI needs one."""
+    replicas: number(1, MAX_REPLICAS) = 1
+    """How many; exactly 1 of chief and evaluator."""
+    accelerator: Accelerator | None = None
+    """GPUs of each replica; none without it."""
 
     @property
-    def name(self) -> str:
-        """As the file writes it."""
-        return self.attribute.removesuffix(_DURATION)
-
-    def read(self, value: Any, where: str) -> Any:
-        """The attribute's value from the file's."""
-        if dataclasses.is_dataclass(self.type):
-            return read(self.type, value, where)
-        if self.name != self.attribute:
-            return duration(value, where)
-        if self.type is int:
-            return integer(value, where, self.low, self.high)
-        return one_of(value, where, self.choices) if self.choices else text(value, where)
-
-    def write(self, value: Any) -> Any:
-        """The file's value from the attribute's."""
-        if dataclasses.is_dataclass(self.type):
-            return write(value)
-        return f"{value}s" if self.name != self.attribute else value
-
-    def schema(self) -> dict[str, Any]:
-        """Of the value, as JSON Schema."""
-        if dataclasses.is_dataclass(self.type):
-            return {**schema(self.type), "description": self.doc}
-        found: dict[str, Any] = {"description": self.doc}
-        if self.name != self.attribute:
-            found |= {"type": "string", "pattern": "^[1-9][0-9]{0,8}[smhd]$"}
-        elif self.type is int:
-            found |= {"type": "integer", "minimum": self.low, "maximum": self.high}
-        else:
-            found |= {"type": "string", "enum": sorted(self.names()) if self.names else list(self.choices)}
-        found["default"] = self.default
-        return {name: value for name, value in found.items() if value is not None}
+    def gpus(self) -> int:
+        """GPUs of each replica."""
+        return self.accelerator.count if self.accelerator else 0
 
 
-@functools.cache
-def keys(cls: type) -> tuple[Key, ...]:
-    """Those of a dataclass whose fields are annotated with them."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    found = []
-    for field in dataclasses.fields(cls):
-        hint, key = typing.get_args(hints[field.name])
-        kind = next((each for each in typing.get_args(hint) if each is not type(None)), hint)
-        required = field.default is dataclasses.MISSING
-        default = None if required else field.default
-        found.append(dataclasses.replace(key, attribute=field.name, type=kind, required=required, default=default))
-    return tuple(found)
+class Disk(Model):
+    """Boot disk of each replica."""
+
+    type: Literal["pd-ssd", "pd-standard", "hyperdisk-balanced"] = "pd-ssd"
+    """Kind of disk."""
+    size_gb: number(100, 64_000) = 100
+    """Size in GB."""
 
 
-def read(cls: type, value: Any, where: str = "") -> Any:
-    """An instance of `cls` from a mapping; `where` is its place in the file.
+class Scheduling(Model):
+    """How machines are obtained, and for how long."""
 
-    Raises:
-      UserError: If a key is unknown, missing, or has a value that cannot be.
-    """
-    known = {each.name: each for each in keys(cls)}
-    values = fields(value, where or "top level", known)
-    prefix = f"{where}." if where else ""
-    for name, each in known.items():
-        if each.required and name not in values:
-            raise UserError(f"{prefix}{name}: missing; add {each.example}")
-    return cls(**{known[name].attribute: known[name].read(each, f"{prefix}{name}") for name, each in values.items()})
+    strategy: Annotated[Literal["STANDARD", "SPOT", "FLEX_START"], By(("submit",))] = "STANDARD"
+    """STANDARD machines stay, SPOT ones are cheap and may be taken away, FLEX_START ones are waited for."""
+    timeout: Annotated[_Duration | None, By((*_LOCAL, "submit"))] = None
+    """Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's (Vertex AI: 7d)."""
+    max_restarts: Annotated[number(0, 1000), By(_LOCAL)] = 5
+    """Bound on restarts after errors and, counted apart, after preemptions."""
 
-
-def write(instance: Any) -> dict[str, Any]:
-    """The mapping that `read` makes `instance` of, every default filled in."""
-    values = ((each, getattr(instance, each.attribute)) for each in keys(type(instance)))
-    return {each.name: each.write(value) for each, value in values if value is not None}
+    @property
+    def timeout_s(self) -> int | None:
+        """The time limit in seconds, if there is one."""
+        return seconds(self.timeout) if self.timeout else None
 
 
-def schema(cls: type) -> dict[str, Any]:
-    """JSON Schema of the mapping."""
-    required = [each.name for each in keys(cls) if each.required]
-    return {
-        "type": "object",
-        "properties": {each.name: each.schema() for each in keys(cls)},
-        "additionalProperties": False,
-        **({"required": required} if required else {}),
-    }
+class Keys(Model):
+    """What stands in a cluster file."""
+
+    strategy: Annotated[Strategy, Field(examples=["one_device"])]
+    """How replicas train together."""
+    chief: Annotated[Pool, Field(examples=[{}])]
+    """The replica that saves, exports and decides; exactly 1."""
+    worker: Pool | None = None
+    """Further replicas that train."""
+    ps: Pool | None = None
+    """Parameter servers, which hold the variables."""
+    evaluator: Pool | None = None
+    """Scores every checkpoint beside the training; at most 1."""
+    disk: Annotated[Disk | None, By(("vertex",))] = None
+    """Boot disk of each replica on Vertex AI; without it 100 GB of what its machine boots from."""
+    scheduling: Scheduling = Field(default_factory=Scheduling)
+    """How machines are obtained, for how long, and how often the job starts again."""
+
+    @property
+    def pools(self) -> dict[str, Pool]:
+        """The pools that exist, in the order chief, worker, ps, evaluator."""
+        return {role: pool for role in ROLES if (pool := getattr(self, role))}
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of all pools together."""
+        return sum(pool.replicas for pool in self.pools.values())

@@ -13,20 +13,15 @@ import csv
 import dataclasses
 import difflib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from trainer.base.errors import UserError, unknown
 
 AS_OF = "2026-08-22"
-# Of AI Platform's time. Vertex AI's table may still list one; new jobs do not get it.
-GONE_GPUS = ("NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100")
-# The same processors, at least as much memory.
-GONE_MACHINES = {"n1-highcpu-8": "n1-standard-8"}
 # By nearness to those that are gone: T4 goes into the same machines, L4 comes in eights.
 _SUCCESSORS = ("NVIDIA_TESLA_T4", "NVIDIA_L4")
-_RESERVED = "NVIDIA_GB200"
 _TABLES = Path(__file__).parent / "tables"
 
 
@@ -40,6 +35,7 @@ class Machine:
       memory_gb: Main memory in GB.
       gpus: By GPU type, the counts in which it is offered with this machine.
       carries_gpus: Whether it is never without them.
+      boot_disks: Types of disks that it boots from; the first is what it gets where none is asked for.
     """
 
     name: str
@@ -47,6 +43,7 @@ class Machine:
     memory_gb: float
     gpus: Mapping[str, tuple[int, ...]]
     carries_gpus: bool
+    boot_disks: tuple[str, ...]
 
     @property
     def family(self) -> str:
@@ -75,10 +72,10 @@ def table(name: str) -> Iterator[dict[str, str]]:
 
 @functools.cache
 def offered() -> Mapping[str, Machine]:
-    """Machine types by name; those with TPUs, or that need a reservation, are left out."""
+    """Machine types by name, with the GPUs that are offered."""
     rows: dict[str, list[dict[str, str]]] = {}
     for row in table("machines"):
-        if not _is_tpu(row["accelerator"]) and row["accelerator"] != _RESERVED:
+        if not row["not_offered"]:
             rows.setdefault(row["machine_type"], []).append(row)
     return {
         name: Machine(
@@ -88,9 +85,10 @@ def offered() -> Mapping[str, Machine]:
             gpus={
                 row["accelerator"]: tuple(map(int, row["allowed_counts"].split(";")))
                 for row in own
-                if row["accelerator"] and row["accelerator"] not in GONE_GPUS
+                if row["accelerator"]
             },
             carries_gpus=all(row["accelerator"] for row in own),
+            boot_disks=tuple(own[0]["boot_disks"].split(";")),
         )
         for name, own in rows.items()
     }
@@ -100,6 +98,20 @@ def offered() -> Mapping[str, Machine]:
 def gpu_types() -> tuple[str, ...]:
     """Those offered with some machine."""
     return tuple(sorted({gpu for machine in offered().values() for gpu in machine.gpus}))
+
+
+@functools.cache
+def flex_start_gpus() -> tuple[str, ...]:
+    """Those that FLEX_START lends."""
+    return tuple(sorted({row["accelerator"] for row in table("machines") if row["flex_start"] == "yes"}))
+
+
+@functools.cache
+def not_offered() -> Mapping[str, str]:
+    """Why each machine type and GPU of the table is not to be had: `TPU`, `reservation` or `gone`."""
+    rows = [row for row in table("machines") if row["not_offered"]]
+    reasons = {row[column]: row["not_offered"] for row in rows for column in ("machine_type", "accelerator")}
+    return {name: why for name, why in reasons.items() if name and name not in {*offered(), *gpu_types()}}
 
 
 def check(places: Places, machine: str | None, gpu: str | None, count: int) -> None:
@@ -138,18 +150,19 @@ def check(places: Places, machine: str | None, gpu: str | None, count: int) -> N
         instead = [str(enough)] if counts else []
         raise UserError(
             f"{places.pool}: {machine} with {count} {gpu} is not offered ({allowed}); "
-            f"use {', or '.join([*instead, _alternative(found, gpu, count)])}"
+            f"use {', or '.join([*instead, '{0} with {2} {1}'.format(*nearest(machine, gpu, count))])}"
         )
 
 
 def substitute(machine: str, gpu: str | None, count: int) -> tuple[str, str | None, int]:
     """The nearest offered machine and GPU to what AI Platform had; what is still offered comes back as it is.
 
-    A GPU that is gone is replaced by as many T4 in the same machine; where there are not so many, by the smallest
-    machine with so many T4 or L4 and no fewer processors.
+    A machine that is gone is replaced by the smallest of its family that is no smaller, a GPU by as many T4 in the same
+    machine; where there are not so many, by the smallest machine with so many T4 or L4 and no fewer processors.
     """
-    machine = GONE_MACHINES.get(machine, machine)
-    if gpu not in GONE_GPUS or machine not in offered():
+    if not_offered().get(machine) == "gone":
+        machine = _no_smaller(machine, lambda each: each.family == machine.partition("-")[0])
+    if not_offered().get(gpu or "") != "gone" or machine not in offered():
         return machine, gpu, count
     for successor in _SUCCESSORS:
         if count in offered()[machine].gpus.get(successor, ()):
@@ -160,52 +173,69 @@ def substitute(machine: str, gpu: str | None, count: int) -> tuple[str, str | No
     return machine, _SUCCESSORS[0], count  # Never offered in such a number; the check says what is.
 
 
+def without_gpus(machine: str) -> str:
+    """The machine itself, or where it always has GPUs the smallest other that is no smaller and boots from its disks."""
+    found = offered()[machine]
+    if not found.carries_gpus:
+        return machine
+    return _no_smaller(machine, lambda each: not each.carries_gpus and {*found.boot_disks} <= {*each.boot_disks})
+
+
+def nearest(machine: str, gpu: str, count: int) -> tuple[str, str, int]:
+    """The machine most like this one with so many of the GPU; where there is none, one with at most so many L4."""
+    found = offered()[machine]
+    if count in found.gpus.get(gpu, ()):
+        return machine, gpu, count
+    if takers := _with(gpu, count):
+        kind = machine.rpartition("-")[0]
+        best = min(takers, key=lambda each: (not each.name.startswith(kind), abs(each.vcpus - found.vcpus)))
+        return best.name, gpu, count
+    count = max(each for each in (1, 2, 4, 8) if each <= count)
+    return _with(_SUCCESSORS[1], count)[0].name, _SUCCESSORS[1], count
+
+
 def _check_gpu(place: str, machine: str | None, gpu: str, count: int) -> None:
-    if _is_tpu(gpu):
+    if gpu in gpu_types():
+        return
+    why = "TPU" if gpu.upper().startswith("TPU") else not_offered().get(gpu)
+    if why == "TPU":
         raise UserError(f"{place}: {gpu} is a TPU, which is out of scope here; use a GPU, such as {_SUCCESSORS[0]}")
-    if gpu == _RESERVED:
+    if why == "reservation":
         raise UserError(f"{place}: {gpu} needs a reservation, which a cluster file cannot name; use NVIDIA_B200")
-    if gpu in GONE_GPUS:
+    if why == "gone":
         new_machine, new_gpu, _ = substitute(machine or "n1-standard-8", gpu, count)
         where = f" in {new_machine}" if machine else ""
         raise UserError(f"{place}: {gpu} is no longer offered; use {new_gpu}{where}")
-    if gpu not in gpu_types():
-        raise UserError(f"{place}: {unknown('GPU type', gpu, gpu_types())}")
+    raise UserError(f"{place}: {unknown('GPU type', gpu, gpu_types())}")
 
 
 def _check_machine(place: str, machine: str) -> None:
     if machine in offered():
         return
-    for row in table("machines"):
-        if row["machine_type"] == machine:
-            why = f"{_RESERVED}, which needs a reservation" if row["accelerator"] == _RESERVED else "TPUs"
-            raise UserError(f"{place}: {machine} has {why}: out of scope here; use for example g2-standard-12")
-    if machine in GONE_MACHINES:
-        raise UserError(f"{place}: {machine} is not offered by Vertex AI; use {GONE_MACHINES[machine]}")
+    why = not_offered().get(machine)
+    if why == "gone":
+        raise UserError(f"{place}: {machine} is not offered by Vertex AI; use {substitute(machine, None, 0)[0]}")
+    if why:
+        what = "has TPUs" if why == "TPU" else "needs a reservation"
+        raise UserError(f"{place}: {machine} {what}: out of scope here; use for example g2-standard-12")
     near = difflib.get_close_matches(machine, offered(), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "take for example n1-standard-4"
     families = ", ".join(dict.fromkeys(each.family for each in offered().values()))
     raise UserError(f"{place}: unknown machine type {machine!r}; {hint} (known families: {families})")
 
 
+def _no_smaller(machine: str, holds: Callable[[Machine], bool]) -> str:
+    """The smallest machine with no fewer processors and no less memory; the largest if there is none."""
+    row = next(row for row in table("machines") if row["machine_type"] == machine)
+    vcpus, memory_gb = int(row["vcpus"]), float(row["memory_gb"])
+    found = sorted(filter(holds, offered().values()), key=_size)
+    return next((each for each in found if each.vcpus >= vcpus and each.memory_gb >= memory_gb), found[-1]).name
+
+
+def _size(machine: Machine) -> tuple[int, float]:
+    return machine.vcpus, machine.memory_gb
+
+
 def _with(gpu: str, count: int) -> list[Machine]:
     """Machines that are offered with `count` of `gpu`, the smallest first."""
-    found = (machine for machine in offered().values() if count in machine.gpus.get(gpu, ()))
-    return sorted(found, key=lambda machine: (machine.vcpus, machine.memory_gb))
-
-
-def _alternative(machine: Machine, gpu: str, count: int) -> str:
-    """The machine most like `machine` with `count` of `gpu`; where there is none, one with at most so many L4."""
-    takers = _with(gpu, count)
-    if takers:
-        kind, vcpus = machine.name.rpartition("-")[0], machine.vcpus
-        best = min(takers, key=lambda each: (not each.name.startswith(kind), abs(each.vcpus - vcpus)))
-    else:
-        gpu = _SUCCESSORS[1]
-        count = max(each for each in (1, 2, 4, 8) if each <= count)
-        best = _with(gpu, count)[0]
-    return f"{best.name} with {count} {gpu}"
-
-
-def _is_tpu(accelerator: str) -> bool:
-    return accelerator.lower().startswith("tpu")
+    return sorted((machine for machine in offered().values() if count in machine.gpus.get(gpu, ())), key=_size)

@@ -11,39 +11,14 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from components.train.cluster.cluster_file import Cluster, Disk
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Disk
 from components.train.cluster.machines import offered, table
 from trainer.base.errors import UserError, unknown
 
 DEFAULT_REGION = "us-central1"
-# Names in the table. A family that is not here has no quota for its processors.
-_CPU_QUOTAS = {
-    **{family: f"Number of {family.upper()} CPUs for training" for family in ("n2", "n4", "c2", "m1", "a2")},
-    **dict.fromkeys(("n1", "e2"), "Number of N1 and E2 CPUs for training"),
-    "a3": "Number of concurrent A3 CPUs for training",
-}
-_GPU_QUOTAS = {
-    "NVIDIA_TESLA_P4": "Number of P4 GPUs for training",
-    "NVIDIA_TESLA_T4": "Number of T4 GPUs for training",
-    "NVIDIA_TESLA_V100": "Number of V100 GPUs for training",
-    "NVIDIA_L4": "Number of L4 GPUs for training",
-    "NVIDIA_RTX_PRO_6000": "Number of RTX PRO 6000 GPUs for training",
-    "NVIDIA_TESLA_A100": "Number of A100 GPUs for training",
-    "NVIDIA_A100_80GB": "Number of concurrent A100 80GB GPUs for training",
-    "NVIDIA_H100_80GB": "Number of concurrent H100 GPUs for training",
-    "NVIDIA_H100_MEGA_80GB": "Number of concurrent H100 Mega GPUs for training",
-    "NVIDIA_H200_141GB": "Number of concurrent H200 GPUs for training",
-    "NVIDIA_B200": "Number of concurrent B200 GPUs for training",
-}
-_DISK_QUOTAS = {
-    "pd-ssd": "SSD usage (GB) during training",
-    "pd-standard": "HDD usage (GB) during training",
-    "hyperdisk-balanced": "Hyperdisk Balanced usage (GB) during training",
-}
-# They boot from nothing else. Source: Compute Engine's page on machine types and disks.
-_HYPERDISK_ONLY = ("n4-", "g4-", "a4-", "a3-ultragpu-")
 
 
 @functools.cache
@@ -69,56 +44,50 @@ def check_region(cluster: Cluster, region: str) -> None:
 
 def quota_warnings(cluster: Cluster, region: str) -> list[str]:
     """What a new project would wait for, and what is odd about the machines."""
-    found = list(_odd(cluster))
+    found = []
+    if cluster.evaluator and cluster.evaluator.gpus > 1:
+        found.append("evaluator: all its GPUs would be paid for and one used; write 'count: 1'")
     if cluster.scheduling.strategy != "STANDARD":
         how = f"{cluster.scheduling.strategy} machines count against the project's preemptible quotas"
         return [*found, f"{how}, whose defaults are not known here; look them up before submitting"]
-    for (what, quota), need in _needs(cluster).items():
-        has = _defaults()[quota].get(region, 0)
+    for (what, name), need in _needs(cluster).items():
+        limits = _defaults()[what]
+        has = limits.get(region, 0)
         if has < need:
-            enough = [each for each, limit in _defaults()[quota].items() if limit >= need]
+            enough = [each for each, limit in limits.items() if limit >= need]
             enough.sort(key=lambda each: (each.partition("-")[0] != region.partition("-")[0], each))
             instead = f"enough by default: {', '.join(enough[:4])}" if enough else "no region has enough by default"
             found.append(
-                f"default quota for {what} in {region} is {has} (needed: {need}); "
+                f"default quota for {name} in {region} is {has} (needed: {need}); "
                 f"the job would wait in QUEUED until the project has more ({instead})"
             )
     return found
 
 
-def _odd(cluster: Cluster) -> Iterator[str]:
-    if cluster.ps and cluster.ps.accelerator:
-        yield "ps: its GPUs would be paid for and not used, as parameter servers only add numbers up"
-    disk = cluster.disk or Disk()
-    for role, pool in cluster.pools.items():
-        if (pool.machine or "").startswith(_HYPERDISK_ONLY) and disk.type != "hyperdisk-balanced":
-            yield f"{role}: {pool.machine} may not boot from {disk.type}; add 'disk: {{type: hyperdisk-balanced}}'"
-
-
 def _needs(cluster: Cluster) -> Mapping[tuple[str, str], int]:
-    """What all pools need together, by its name for people and that of its quota."""
+    """What all pools need together of what has a quota: by its name in the table and that for people."""
     needs: Counter[tuple[str, str]] = Counter()
-    disk = cluster.disk or Disk()
     for pool in cluster.pools.values():
         if not pool.machine:
             continue
         machine = offered()[pool.machine]
-        if quota := _CPU_QUOTAS.get(machine.family):
-            needs[f"{machine.family.upper()} vCPUs", quota] += machine.vcpus * pool.replicas
+        disk = cluster.disk or Disk(type=machine.boot_disks[0])
+        needs[machine.family, f"{machine.family.upper()} vCPUs"] += machine.vcpus * pool.replicas
         if gpus := pool.accelerator:
-            needs[gpus.type, _GPU_QUOTAS[gpus.type]] += gpus.count * pool.replicas
-        needs[f"GB of {disk.type}", _DISK_QUOTAS[disk.type]] += disk.size_gb * pool.replicas
-    return needs
+            needs[gpus.type, gpus.type] += gpus.count * pool.replicas
+        needs[disk.type, f"GB of {disk.type}"] += disk.size_gb * pool.replicas
+    return {key: need for key, need in needs.items() if key[0] in _defaults()}
 
 
 @functools.cache
 def _defaults() -> Mapping[str, Mapping[str, float]]:
-    """By quota and region; regions in which it is not available are left out."""
+    """By what is counted, and region; regions in which it is not available are left out."""
     found: dict[str, dict[str, float]] = {}
     for row in table("quotas"):
-        limits = found.setdefault(row["quota"], {})
-        if row["default"] != "Not available":
-            limits[row["region"]] = math.inf if row["default"] == "Unlimited" else int(row["default"])
+        for what in filter(None, row["counts"].split(";")):
+            limits = found.setdefault(what, {})
+            if row["default"] != "Not available":
+                limits[row["region"]] = math.inf if row["default"] == "Unlimited" else int(row["default"])
     return found
 
 

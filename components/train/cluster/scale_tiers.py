@@ -1,12 +1,14 @@
-"""AI Platform's names for machines and clusters: legacy machine names and scale tiers.
-
-Sources: Google's tables of both, as public copies have them; the `ml.v1` API for the GPUs of each name. For names with
-V100 only the GPUs are documented; their processors follow the pattern of the K80 and P100 names.
-"""
+"""AI Platform's names, of `tables/ai_platform.yaml`: legacy machines, scale tiers, and keys without an effect here."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import Field, create_model
+
+from components.train.cluster.checks import Model
+from trainer.base.strict_yaml import parse
 
 
 class Legacy(NamedTuple):
@@ -20,43 +22,14 @@ class Legacy(NamedTuple):
         return f"{self.machine} with {self.count} {self.gpu}" if self.gpu else self.machine
 
 
-_K80, _P100, _V100 = "NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100", "NVIDIA_TESLA_V100"
-LEGACY_MACHINES = {
-    "standard": Legacy("n1-standard-4"),
-    "large_model": Legacy("n1-highmem-8"),
-    "complex_model_s": Legacy("n1-highcpu-8"),
-    "complex_model_m": Legacy("n1-highcpu-16"),
-    "complex_model_l": Legacy("n1-highcpu-32"),
-    "standard_gpu": Legacy("n1-standard-8", _K80, 1),
-    "complex_model_m_gpu": Legacy("n1-standard-16", _K80, 4),
-    "complex_model_l_gpu": Legacy("n1-standard-32", _K80, 8),
-    "standard_p100": Legacy("n1-standard-8", _P100, 1),
-    "complex_model_m_p100": Legacy("n1-standard-16", _P100, 4),
-    "standard_v100": Legacy("n1-standard-8", _V100, 1),
-    "large_model_v100": Legacy("n1-highmem-8", _V100, 1),
-    "complex_model_m_v100": Legacy("n1-standard-16", _V100, 4),
-    "complex_model_l_v100": Legacy("n1-standard-32", _V100, 8),
-}
+_TABLE = parse((Path(__file__).parent / "tables" / "ai_platform.yaml").read_bytes())
+LEGACY_MACHINES = {name: Legacy(*what) for name, what in _TABLE["machines"].items()}
 LEGACY_TPU = "cloud_tpu"
-
-# The `trainingInput` with scale tier CUSTOM that asks for the same machines.
-TIERS: dict[str, dict[str, str | int]] = {
-    "BASIC": {"masterType": "n1-standard-4"},
-    "STANDARD_1": {
-        "masterType": "n1-highcpu-8",
-        "workerType": "n1-highcpu-8",
-        "workerCount": 4,
-        "parameterServerType": "n1-standard-4",
-        "parameterServerCount": 3,
-    },
-    "PREMIUM_1": {
-        "masterType": "n1-highcpu-16",
-        "workerType": "n1-highcpu-16",
-        "workerCount": 19,
-        "parameterServerType": "n1-highmem-8",
-        "parameterServerCount": 11,
-    },
-    "BASIC_GPU": {"masterType": "standard_gpu"},
-    "BASIC_TPU": {"masterType": LEGACY_TPU},
-}
+TIERS: dict[str, dict[str, Any]] = _TABLE["tiers"]
 CUSTOM = "CUSTOM"
+
+
+def without_effect(name: str) -> type[Model]:
+    """The keys of a mapping that have no effect here, each described by why that is so."""
+    keys = {key: (Any, Field(None, description=why)) for key, why in _TABLE["without_effect"][name].items()}
+    return create_model(name, __base__=Model, **keys)

@@ -8,17 +8,15 @@ Synopsis:
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from components.train.cluster.fitting import fit
 from components.train.cluster.lookup import Source
 from components.train.cluster.notes import Note
-from trainer.base.errors import UserError
+from trainer.base.errors import Parser, UserError
 
-STRATEGIES = ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server")
 SYNC = "--sync"
 
 
@@ -44,7 +42,7 @@ def resolve(source: Source, flags: Sequence[str] = (), strategy: str | None = No
     own = values.get("strategy") if source.ours else _inferred(values)
     asked, by = strategy, "--strategy"
     if not asked and not source.ours:
-        asked = _flag(flags)
+        asked = named(flags)
     if SYNC in flags:
         if asked == "parameter_server":
             raise UserError("--sync: parameter servers train asynchronously in TensorFlow 2; leave one of the two out")
@@ -53,17 +51,31 @@ def resolve(source: Source, flags: Sequence[str] = (), strategy: str | None = No
     notes = source.notes
     if flags and source.args and tuple(flags) != source.args:
         notes = (*notes, Note(place="trainingInput.args", text="not used, as flags are given to the trainer here"))
-    if not asked:
-        return dataclasses.replace(source, values=values if source.ours else {**values, "strategy": own}, notes=notes)
     if asked == "parameter_server" and "ps" not in values:
         raise UserError(f"--strategy {asked}: {source.name} has no parameter servers; add some, or choose another")
     if asked in ("one_device", "mirrored") and "worker" in values:
         raise UserError(f"--strategy {asked} is for one machine, and {source.name} has workers; remove them there")
-    if asked != "parameter_server" and "ps" in values:
+    if asked and asked != "parameter_server" and "ps" in values:
         values = {role: pool for role, pool in values.items() if role != "ps"}
         what = "the parameter servers are dropped: synchronous workers reduce gradients among themselves"
         notes = (*notes, Note(place=by, text=f"{what}, which computes the same update", changes=True))
-    return dataclasses.replace(source, values={**values, "strategy": asked}, notes=notes)
+    if not source.ours:
+        values, more = fit(values, asked or own)
+        notes = (*notes, *more)
+    elif asked:
+        values = {**values, "strategy": asked}
+    return dataclasses.replace(source, values=values, notes=notes)
+
+
+def named(flags: Sequence[str]) -> str | None:
+    """The strategy that the trainer's flags name, if they do.
+
+    Raises:
+      UserError: If they end where it should stand.
+    """
+    parser = Parser(prog="python -m trainer.task", add_help=False)
+    parser.add_argument("--strategy")
+    return parser.parse_known_args(list(flags))[0].strategy
 
 
 def job_flags(source: Source, flags: Sequence[str]) -> list[str]:
@@ -80,11 +92,3 @@ def _inferred(values: Mapping[str, Any]) -> str:
     if "worker" in values:
         return "multi_worker_mirrored"
     return "mirrored" if values["chief"].get("accelerator", {}).get("count", 0) > 1 else "one_device"
-
-
-def _flag(flags: Sequence[str]) -> str | None:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--strategy")
-    with contextlib.suppress(argparse.ArgumentError):  # No value after it.
-        return parser.parse_known_args(list(flags))[0].strategy
-    return None

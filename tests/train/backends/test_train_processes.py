@@ -10,7 +10,8 @@ from components.train.backends.plan import Plan
 from components.train.backends.processes import plan_processes, port_count
 from components.train.backends.program import Program
 from components.train.backends.resources import divide
-from components.train.cluster.cluster_file import Accelerator, Cluster, Pool, Scheduling
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Accelerator, Pool, Scheduling
 from trainer.replicas.member import from_environment
 
 CLUSTER = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(), evaluator=Pool())

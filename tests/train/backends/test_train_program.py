@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from components.train.backends.program import own_program, trainer_program
-from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Pool
 from trainer.base.errors import UserError
 
 ONE = Cluster(strategy="one_device", chief=Pool())

@@ -3,20 +3,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from components.train.backends.resources import divide, usable_gpus
-from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
+from components.train.backends.resources import Part, divide, divide_all, usable_gpus
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Accelerator, Pool
 from trainer.base.errors import UserError
 
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(), evaluator=Pool())
 
 
-def with_gpus(chief: int, worker: int) -> Cluster:
-    def pool(count: int, replicas: int) -> Pool:
-        return Pool(replicas=replicas, accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=count) if count else None)
-
-    return Cluster(strategy="multi_worker_mirrored", chief=pool(chief, 1), worker=pool(worker, 2))
+def with_gpus(count: int) -> Cluster:
+    gpus = Accelerator(type="NVIDIA_TESLA_T4", count=count)
+    worker = Pool(replicas=2, accelerator=gpus)
+    return Cluster(strategy="multi_worker_mirrored", chief=Pool(accelerator=gpus), worker=worker)
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(8, "2"), (7, "1"), (1, "1")])
@@ -28,10 +30,11 @@ def test_cores_go_to_the_replicas_that_compute(cores: int, threads: str):
 
 
 def test_every_replica_sees_as_many_gpus_as_its_pool_asks_for_and_none_twice():
-    division = divide(with_gpus(1, 2), cores=4, gpus=("0", "2", "5", "7", "9"))
+    division = divide(with_gpus(2), cores=4, gpus=("0", "2", "5", "7", "9", "a", "b"))
     seen = [division.env(*who)["CUDA_VISIBLE_DEVICES"] for who in [("chief", 0), ("worker", 0), ("worker", 1)]]
-    assert seen == ["0", "2,5", "7,9"]
-    assert division.notes[1:] == ("chief/0 has GPU 0", "worker/0 has GPU 2, 5", "worker/1 has GPU 7, 9")
+    assert seen == ["0,2", "5,7", "9,a"]
+    assert division.notes[1:4] == ("chief/0 has GPU 0, 2", "worker/0 has GPU 5, 7", "worker/1 has GPU 9, a")
+    assert division.notes[4].startswith("GPU b: unused")
 
 
 def test_gpus_that_nobody_asks_for_go_evenly_to_those_that_compute():
@@ -40,13 +43,70 @@ def test_gpus_that_nobody_asks_for_go_evenly_to_those_that_compute():
     assert divide(PS, cores=4, gpus=tuple("0123")).env("ps", 0)["CUDA_VISIBLE_DEVICES"] == ""
     few = divide(SYNC, cores=4, gpus=("0",))
     assert few.env("chief", 0)["CUDA_VISIBLE_DEVICES"] == ""
-    assert few.notes[1] == "1 GPUs for 3 replicas that compute: unused, as all must be alike"
+    assert few.notes[1].startswith("GPU 0: unused, as all that compute have as many as they can use and are alike")
 
 
 def test_more_gpus_than_there_are_is_refused_with_both_numbers_but_none_at_all_is_only_told():
-    with pytest.raises(UserError, match=r"asks for 5 GPUs \(chief 1 x 1, worker 2 x 2\) and this machine has 4"):
-        divide(with_gpus(1, 2), cores=4, gpus=tuple("0123"))
-    assert "this machine has none" in divide(with_gpus(1, 2), cores=4, gpus=()).notes[1]
+    with pytest.raises(
+        UserError, match=r"asks for 6 GPUs \(chief/0 2, worker/0 2, worker/1 2\) and this machine has 4"
+    ):
+        divide(with_gpus(2), cores=4, gpus=tuple("0123"))
+    assert "this machine has none" in divide(with_gpus(2), cores=4, gpus=()).notes[1]
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"])
+@given(data=st.data())
+def test_no_replica_gets_a_gpu_twice_more_than_it_can_use_or_others_than_its_peers(strategy: str, data: st.DataObject):
+    pools = {"multi_worker_mirrored": ["worker"], "parameter_server": ["worker", "ps"]}.get(strategy, [])
+    pools += data.draw(st.sampled_from([[], ["evaluator"]]))
+    sizes = {role: 1 if role == "evaluator" else data.draw(st.integers(1, 3)) for role in pools}
+    cluster = Cluster(strategy=strategy, chief=Pool(), **{role: Pool(replicas=n) for role, n in sizes.items()})
+    everybody = [(role, i) for role, pool in cluster.pools.items() for i in range(pool.replicas)]
+    hosts = data.draw(st.integers(1, 3))
+    parts = [
+        Part(name=f"host {k}", cores=4, gpus=[f"{k}-{i}" for i in range(data.draw(st.integers(0, 9)))], replicas=here)
+        for k in range(hosts)
+        if (here := everybody[k::hosts])
+    ]
+    counts: dict[str, set[int]] = {}
+    for part, division in zip(parts, divide_all(cluster, parts), strict=True):
+        given_out = [gpu for share in (division.gpus or {}).values() for gpu in share]
+        assert len(given_out) == len(set(given_out)) and set(given_out) <= set(part.gpus)
+        assert all(gpu in " ".join(division.notes) for gpu in part.gpus)
+        for role, index in part.replicas:
+            seen = division.env(role, index).get("CUDA_VISIBLE_DEVICES", "")
+            counts.setdefault(role, set()).add(len(list(filter(None, seen.split(",")))))
+    assert all(len(each) == 1 for each in counts.values())
+    if strategy == "multi_worker_mirrored":
+        assert counts["chief"] == counts["worker"]
+    if strategy == "parameter_server":
+        assert counts["chief"] == counts["ps"] == {0} and max(counts["worker"]) <= 1
+    if strategy == "one_device":
+        assert max(counts["chief"]) <= 1
+
+
+def test_hosts_of_which_only_some_have_gpus_cannot_compute_every_step_together():
+    parts = [Part(name="host a", cores=4, gpus=("0", "1"), replicas=[("chief", 0), ("worker", 0)])]
+    parts.append(Part(name="host b", cores=4, gpus=(), replicas=[("worker", 1)]))
+    with pytest.raises(UserError, match=r"host b has no GPU and others have: .* leave it out, or remove accelerator"):
+        divide_all(with_gpus(1), parts)
+    assert "host b has none" in divide_all(with_gpus(1), parts[1:])[0].notes[1]
+
+
+def test_chief_of_parameter_servers_on_a_machine_without_gpus_takes_none_from_the_workers():
+    cluster = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
+    parts = [Part(name="host a", cores=4, gpus=(), replicas=[("chief", 0), ("ps", 0)])]
+    parts.append(Part(name="host b", cores=4, gpus=("0", "1"), replicas=[("worker", 0)]))
+    assert divide_all(cluster, parts)[1].env("worker", 0)["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_evaluator_on_a_machine_without_gpus_takes_none_from_the_others():
+    cluster = Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool())
+    parts = [Part(name="host a", cores=4, gpus=("0", "1"), replicas=[("chief", 0)])]
+    parts.append(Part(name="host b", cores=4, gpus=(), replicas=[("evaluator", 0)]))
+    chief, evaluator = divide_all(cluster, parts)
+    assert chief.env("chief", 0)["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert "CUDA_VISIBLE_DEVICES" not in evaluator.env("evaluator", 0)
 
 
 @pytest.mark.parametrize(("visible", "ids"), [("1,3", ("1", "3")), ("", ()), ("-1", ())])

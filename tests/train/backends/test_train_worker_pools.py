@@ -6,7 +6,8 @@ import pytest
 from google_cloud_pipeline_components.container.v1.gcp_launcher.utils.json_util import recursive_remove_empty
 
 from components.train.backends.worker_pools import plan_vertex
-from components.train.cluster.cluster_file import Cluster, Disk, Pool
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Disk, Pool
 from trainer.base.errors import UserError
 
 CLUSTERS = Path(__file__).parents[3] / "clusters"

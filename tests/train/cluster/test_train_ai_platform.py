@@ -153,7 +153,7 @@ def test_arguments_and_job_directory_become_flags_unless_others_are_given(source
         ({"hyperparameters": {"maxTrials": 4}}, "trainingInput.hyperparameters: a search over many trials is not supp"),
         ({"scheduling": {"maxRunningTime": "1h"}}, "trainingInput.scheduling.maxRunningTime: '1h' is not a duration"),
         ({"scheduling": {"maxRunningTime": "0s"}}, "trainingInput.scheduling.maxRunningTime: '0s' is not a duration"),
-        ({"args": "--sync"}, "trainingInput.args: '--sync' is not a list; write a '- ' before each argument"),
+        ({"args": "--sync"}, "trainingInput.args: '--sync' is not a list; write a '- ' before each item"),
         ({"args": ["--x", None]}, "trainingInput.args[1]: nothing is not a text; put it in quotes"),
         ({"masterCount": 1}, "trainingInput: unknown key 'masterCount'; did you mean"),
     ],

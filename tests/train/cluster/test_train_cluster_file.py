@@ -8,7 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.train.cluster.cluster_file import STRATEGIES, Accelerator, Cluster, Disk, Pool, Scheduling
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import STRATEGIES, Accelerator, Disk, Pool, Scheduling
 from trainer.base.errors import UserError
 
 CLUSTERS = Path(__file__).parents[3] / "clusters"
@@ -98,7 +99,10 @@ BAD = [
         SYNC + "worker: {accelerator: {type: NVIDIA_TESLA_K80}}",
         "worker.accelerator.type: NVIDIA_TESLA_K80 is no longer",
     ),
-    (SYNC + "scheduling: {strategy: FLEX_START}", "scheduling.strategy: FLEX_START needs GPUs, one of NVIDIA_L4,"),
+    (
+        SYNC + "scheduling: {strategy: FLEX_START}",
+        "scheduling.strategy: FLEX_START needs GPUs, one of NVIDIA_A100_80GB,",
+    ),
     (SYNC + "region: us-central1", "top level: unknown key 'region'"),
 ]
 
@@ -142,7 +146,7 @@ def test_every_field_is_read(tmp_path: Path):
         ps=Pool(machine="n1-highmem-2", replicas=2),
         evaluator=Pool(machine="n1-standard-4"),
         disk=Disk(type="pd-standard", size_gb=200),
-        scheduling=Scheduling(strategy="SPOT", timeout_s=3600, max_restarts=3),
+        scheduling=Scheduling(strategy="SPOT", timeout="1h", max_restarts=3),
     )
     assert list(cluster.pools) == ["chief", "worker", "ps", "evaluator"]
     assert cluster.replicas == 8

@@ -7,14 +7,14 @@ import pytest
 
 from components.train.cluster import machines
 from components.train.cluster.machines import (
-    GONE_GPUS,
-    GONE_MACHINES,
     Places,
     check,
     gpu_types,
+    not_offered,
     offered,
     substitute,
     table,
+    without_gpus,
 )
 from components.train.cluster.scale_tiers import LEGACY_MACHINES, TIERS
 from trainer.base.errors import UserError
@@ -47,7 +47,7 @@ REFUSED = [
     (("n1-highcpu-8", None, 0), "worker.machine: n1-highcpu-8 is not offered by Vertex AI; use n1-standard-8"),
     (("cloud-tpu", None, 0), "worker.machine: cloud-tpu has TPUs: out of scope here"),
     (("ct5lp-hightpu-1t", None, 0), "worker.machine: ct5lp-hightpu-1t has TPUs"),
-    (("a4x-highgpu-4g", None, 0), "a4x-highgpu-4g has NVIDIA_GB200, which needs a reservation"),
+    (("a4x-highgpu-4g", None, 0), "a4x-highgpu-4g needs a reservation"),
     ((None, "NVIDIA_GB200", 4), "worker.accelerator.type: NVIDIA_GB200 needs a reservation"),
     ((None, "TPU_V3", 8), "worker.accelerator.type: TPU_V3 is a TPU, which is out of scope"),
     (
@@ -84,12 +84,12 @@ def test_machines_have_processors_and_memory_and_no_gpu_that_is_gone():
     assert len(offered()) > 100
     for machine in offered().values():
         assert machine.vcpus > 0 and machine.memory_gb > 0
-        assert not set(machine.gpus) & {*GONE_GPUS, "NVIDIA_GB200"}
+        assert not set(machine.gpus) & {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100", "NVIDIA_GB200"}
     assert offered()["n1-standard-8"].gpus[T4] == (1, 2, 4)
     assert (offered()["a2-ultragpu-8g"].vcpus, offered()["a2-ultragpu-8g"].memory_gb) == (96, 1360)
 
 
-@pytest.mark.parametrize("gpu", GONE_GPUS)
+@pytest.mark.parametrize("gpu", ["NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100"])
 def test_what_is_gone_is_replaced_by_as_many_gpus_in_no_smaller_a_machine(gpu: str):
     # Larger ones never had so few.
     for machine in (each.name for each in offered().values() if each.family == "n1" and each.vcpus <= 32):
@@ -108,10 +108,18 @@ def test_what_is_offered_is_not_replaced():
 
 
 def test_machine_that_is_gone_is_replaced_by_the_smallest_of_its_kind():
-    ((gone, replacement),) = GONE_MACHINES.items()
-    assert gone not in offered()
+    assert "n1-highcpu-8" not in offered()
     large = [each for each in offered().values() if each.family == "n1" and each.vcpus >= 8 and each.memory_gb >= 7.2]
-    assert replacement == min(large, key=lambda each: (each.vcpus, each.memory_gb)).name
+    smallest = min(large, key=lambda each: (each.vcpus, each.memory_gb)).name
+    assert substitute("n1-highcpu-8", None, 0) == (smallest, None, 0) == ("n1-standard-8", None, 0)
+
+
+def test_gpus_can_be_left_out_of_every_machine():
+    for machine in offered().values():
+        found = offered()[without_gpus(machine.name)]
+        assert not found.carries_gpus
+        assert set(machine.boot_disks) <= set(found.boot_disks)
+        assert machine.carries_gpus or found == machine
 
 
 def test_every_legacy_name_has_a_living_machine():
@@ -119,7 +127,7 @@ def test_every_legacy_name_has_a_living_machine():
         machine, gpu, count = substitute(*legacy)
         check(Places.of(name), machine, gpu, count)
     named = {value for tier in TIERS.values() for key, value in tier.items() if key.endswith("Type")}
-    assert named <= {*offered(), *GONE_MACHINES, *LEGACY_MACHINES, "cloud_tpu"}
+    assert named <= {*offered(), *not_offered(), *LEGACY_MACHINES, "cloud_tpu"}
 
 
 def test_tables_are_shipped_with_their_date_and_source():

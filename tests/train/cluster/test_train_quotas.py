@@ -4,12 +4,14 @@ import re
 
 import pytest
 
-from components.train.cluster.cluster_file import Accelerator, Cluster, Disk, Pool, Scheduling
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Accelerator, Disk, Pool, Scheduling
 from components.train.cluster.machines import gpu_types, offered
-from components.train.cluster.quotas import check_region, quota_warnings, regions
+from components.train.cluster.quotas import _needs, check_region, quota_warnings, regions
 from trainer.base.errors import UserError
 
 L4 = Pool(machine="g2-standard-12", accelerator=Accelerator(type="NVIDIA_L4"))
+T8 = Pool(machine="n1-standard-8")
 T4 = Pool(machine="n1-standard-8", accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=4))
 
 
@@ -47,11 +49,15 @@ def test_spot_machines_have_other_quotas():
     assert warning.startswith("SPOT machines count against the project's preemptible quotas")
 
 
-def test_gpus_of_parameter_servers_and_disks_that_do_not_fit_are_odd():
-    cluster = Cluster(strategy="parameter_server", chief=Pool(machine="n4-standard-4"), worker=Pool(), ps=T4)
-    odd = quota_warnings(cluster, "us-central1")
-    assert odd[0].startswith("ps: its GPUs would be paid for and not used")
-    assert odd[1].startswith("chief: n4-standard-4 may not boot from pd-ssd; add 'disk: {type: hyperdisk-balanced}'")
+def test_gpus_of_an_evaluator_beyond_the_first_are_odd():
+    (odd,) = quota_warnings(Cluster(strategy="mirrored", chief=T4, evaluator=T4), "us-central1")
+    assert odd.startswith("evaluator: all its GPUs would be paid for and one used")
+
+
+def test_without_a_disk_each_machine_has_its_own_and_that_is_counted():
+    cluster = Cluster(strategy="parameter_server", chief=Pool(machine="n4-standard-4"), worker=T8, ps=T8)
+    assert not [warning for warning in quota_warnings(cluster, "us-central1") if "boot" in warning]
+    assert [what for _, what in _needs(cluster)] == ["N4 vCPUs", "GB of hyperdisk-balanced", "N1 vCPUs", "GB of pd-ssd"]
 
 
 def test_region_without_the_gpu_is_refused_with_those_that_have_it():
@@ -72,7 +78,7 @@ def test_every_machine_with_every_gpu_can_be_asked_for_everywhere():
     for machine in offered().values():
         for gpu, counts in [*machine.gpus.items(), *([] if machine.carries_gpus else [(None, ())])]:
             accelerator = Accelerator(type=gpu, count=counts[0]) if gpu else None
-            cluster = Cluster(strategy="one_device", chief=Pool(machine=machine.name, accelerator=accelerator))
+            cluster = Cluster(strategy="mirrored", chief=Pool(machine=machine.name, accelerator=accelerator))
             for region in regions()[::9]:
                 quota_warnings(cluster, region)
 
@@ -81,6 +87,6 @@ def test_every_gpu_is_offered_somewhere():
     for gpu in gpu_types():
         machine = next(each for each in offered().values() if gpu in each.gpus)
         accelerator = Accelerator(type=gpu, count=machine.gpus[gpu][0])
-        cluster = Cluster(strategy="one_device", chief=Pool(machine=machine.name, accelerator=accelerator))
+        cluster = Cluster(strategy="mirrored", chief=Pool(machine=machine.name, accelerator=accelerator))
         with pytest.raises(UserError, match=r"take one of [a-z]"):
             check_region(cluster, "africa-south1")

@@ -70,5 +70,6 @@ def test_contradictions_are_refused(name: str, flags: list[str], strategy: str |
         Cluster.of(resolve(read(name), flags, strategy))
 
 
-def test_flag_without_its_value_is_left_to_the_trainer():
-    assert Cluster.of(resolve(read("BASIC"), ["--strategy"])).strategy == "one_device"
+def test_flag_without_its_value_is_told_in_one_line():
+    with pytest.raises(UserError, match="argument --strategy: expected one argument"):
+        resolve(read("BASIC"), ["--strategy"])

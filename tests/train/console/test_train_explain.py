@@ -9,7 +9,8 @@ import pytest
 
 from components.train.__main__ import main
 from components.train.backends.cluster_spec import misnamed, vertex_environments
-from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Accelerator, Pool
 from components.train.cluster.lookup import Source
 from components.train.console.explain import explain
 from trainer.base.errors import UserError

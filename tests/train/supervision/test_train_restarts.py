@@ -9,7 +9,8 @@ import time
 import pytest
 from train_fakes import LIMITS, ONE, PS, QUICK, SYNC, Bench, of, waits
 
-from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Pool
 from components.train.supervision.health import Limits
 
 EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())

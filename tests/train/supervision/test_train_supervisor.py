@@ -11,7 +11,8 @@ import psutil
 import pytest
 from train_fakes import LIMITS, ONE, PS, SYNC, Bench, of, wait_until
 
-from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Pool
 from components.train.supervision.timeouts import Patience
 from trainer.base.errors import UserError
 

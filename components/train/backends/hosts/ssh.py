@@ -35,6 +35,7 @@ from components.train.backends.hosts.preflight import Facts, ask, check_versions
 from components.train.backends.hosts.replica_agent import PYTHON
 from components.train.backends.plan import Plan, Replica
 from components.train.backends.program import Program
+from components.train.backends.resources import Part, divide_all
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
 from trainer.job_dir import done, identity
@@ -138,13 +139,26 @@ def plan_hosts(
         role: [f"{where[role, i].address}:{next(ports[where[role, i].name])}" for i in indices]
         for role, indices in members(cluster).items()
     }
-    shares, more = _divide(cluster, where, facts)
+    parts = [
+        Part(
+            name=f"host {name}",
+            cores=each.cores,
+            gpus=each.gpus,
+            replicas=[who for who in where if where[who].name == name],
+        )
+        for name, each in facts.items()
+    ]
+    divisions = dict(zip(facts, divide_all(cluster, parts), strict=True))
+    for part, division in zip(parts, divisions.values(), strict=True):
+        who = ", ".join(f"{role}/{index}" for role, index in part.replicas)
+        notes.append("; ".join([f"{part.name}: {who}", *division.notes]))
     line = [PYTHON if word == sys.executable else word for word in program.command]
     replicas = []
     for (role, index), host in where.items():
         stem = f"{log_dir}/{role}-{index}"
         status = f"{os.path.abspath(stem)}.status.json"
-        env = replica_env(cluster, program, role, index, addresses=addresses, status=status) | shares[role, index]
+        env = replica_env(cluster, program, role, index, addresses=addresses, status=status)
+        env |= divisions[host.name].env(role, index)
         env.pop("PYTHONPATH", None)
         client = {
             "host": host.name,
@@ -183,7 +197,7 @@ def plan_hosts(
         max_restarts=cluster.scheduling.max_restarts if max_restarts is None else max_restarts,
         timeout_s=cluster.scheduling.timeout_s,
         reports=program.reports,
-        notes=(*notes, *more),
+        notes=tuple(notes),
     )
 
 
@@ -227,35 +241,3 @@ def _check_shared(facts: Mapping[str, Facts], paths: Paths, manifest: str | None
 def _label(path: str) -> str:
     """A name for a copy of `path`, the same at every start."""
     return f"{os.path.basename(path)}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
-
-
-def _divide(
-    cluster: Cluster, where: Mapping[tuple[str, int], Host], facts: Mapping[str, Facts]
-) -> tuple[dict[tuple[str, int], dict[str, str]], list[str]]:
-    """Cores and GPUs of each host among its replicas, as variables, and in words."""
-    shares: dict[tuple[str, int], dict[str, str]] = {}
-    notes = []
-    asks = any(pool.accelerator for pool in cluster.pools.values())
-    for name, each in facts.items():
-        here = [replica for replica, host in where.items() if host.name == name]
-        computing = sum(role != "ps" for role, _ in here)
-        threads = max(1, each.cores // max(1, computing))
-        ids = iter(each.gpus)
-        notes.append(f"host {name}: {', '.join(f'{role}/{index}' for role, index in here)}; threads of each: {threads}")
-        wanted = {}
-        for role, index in here:
-            pool = cluster.pools[role]
-            even = 0 if role == "ps" else len(each.gpus) // computing
-            wanted[role, index] = (pool.accelerator.count if pool.accelerator else 0) if asks else even
-        if each.gpus and sum(wanted.values()) > len(each.gpus):
-            raise UserError(
-                f"host {name}: its replicas ask for {sum(wanted.values())} GPUs and it has {len(each.gpus)}; lower its slots, "
-                "accelerator.count or replicas"
-            )
-        if asks and not each.gpus and sum(wanted.values()):
-            notes.append(f"host {name} has no GPU: cores compute instead")
-        for replica in here:
-            shares[replica] = {"TRAINER_THREADS": str(threads)}
-            if each.gpus:
-                shares[replica]["CUDA_VISIBLE_DEVICES"] = ",".join(next(ids) for _ in range(wanted[replica]))
-    return shares, notes

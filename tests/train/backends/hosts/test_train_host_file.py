@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.train.backends.hosts.host_file import Host, place, read_hosts, ssh_line
-from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Pool
 from trainer.base.errors import UserError
 
 
