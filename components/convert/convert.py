@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from components.convert.options import Options
 from components.convert.plan import Plan, Planned
 from components.convert.report import drift
-from components.convert.report.statistics import Described
 from components.convert.sources.registry import find_reader
 from components.convert.writing import output, workers
 from components.convert.writing.column_store import Store
@@ -80,14 +79,14 @@ def read(options: Options) -> Plan:
     return Plan(source, options)
 
 
-def describe(plan: Plan, options: Options) -> dict[str, Described]:
+def describe(plan: Plan, options: Options) -> dict[str, drift.Described]:
     """Finds out what the splits say of every feature.
 
     Raises:
       UserError: If one is further from the training split than the options allow.
     """
     described = plan.describe(processes=_processes(plan, plan.shards, options))
-    drift.require({name: one.drift for name, one in described.items() if one.drift}, options.max_drift)
+    drift.require(described, options.max_drift)
     return described
 
 

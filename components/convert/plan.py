@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from components.convert.options import Options
-from components.convert.report import samples, statistics
+from components.convert.report import drift, samples, statistics
 from components.convert.sources.base import Source
 from components.convert.writing import splits, tfrecord
 from trainer.base.errors import UserError
@@ -142,7 +142,7 @@ class Plan:
     def _encodings(self) -> dict[str, tuple[Encoding, ...]]:
         return self.source.encodings(self._parts["train"][1])
 
-    def describe(self, *, processes: int) -> dict[str, statistics.Described]:
+    def describe(self, *, processes: int) -> dict[str, drift.Described]:
         """What each split says of every feature, read with so many processes."""
         return statistics.describe(
             self.source, self._parts, self.source.features(), self._encodings, processes=processes
@@ -152,7 +152,7 @@ class Plan:
         """Training examples to look at."""
         return samples.take(self.source, self._parts["train"][1], self.source.features())
 
-    def manifest(self, written: Mapping[str, Shard], described: Mapping[str, statistics.Described]) -> Manifest:
+    def manifest(self, written: Mapping[str, Shard], described: Mapping[str, drift.Described]) -> Manifest:
         """The manifest, given all shards by name and what the splits say."""
         source, layout, training = self.source, self._layout, described["train"].summaries
         return Manifest(
@@ -176,7 +176,7 @@ class Plan:
                     class_histogram=self._class_histogram(native, rows),
                     shards=tuple(written[shard.name] for shard in self.shards if shard.split == split),
                     summaries=described[split].summaries,
-                    drift=described[split].drift and described[split].drift.distances,
+                    drift=described[split].drift,
                 )
                 for split, (native, rows) in self._parts.items()
             },

@@ -1,7 +1,7 @@
 """Statistics of one feature, gathered block by block, by several processes, and put together in any order.
 
-    tally = Numbers.like(sample)      # the sample, of training examples, says where the histogram has its edges
-    part = tally.empty()
+    make = Numbers.like(sample)       # the sample, of training examples, says where the histogram has its edges
+    tally, part = make(), make()
     part.add(values, missing)
     tally.merge(part)
     tally.summary()
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,9 +36,6 @@ _CHUNK_BYTES = 1 << 18  # of images at once, to stay in the cache
 
 class Tally(Protocol):
     """What is known of a feature in a number of examples."""
-
-    def empty(self) -> Tally:
-        """One of the same kind, that knows of no example."""
 
     def add(self, values: Any, missing: np.ndarray | None) -> None:
         """Takes in values [N], and which of them, bool [N], the source does not have."""
@@ -61,13 +59,9 @@ class Numbers:
         self._histogram = np.zeros(len(edges) + 1, np.int64)
 
     @classmethod
-    def like(cls, sample: np.ndarray) -> Numbers:
-        """Empty, for values such as these."""
-        return cls(sample.dtype, _edges(np.sort(sample)))
-
-    def empty(self) -> Numbers:
-        """One of the same kind, that knows of no example."""
-        return Numbers(np.float32 if self._sums.bits else np.int64, self._edges)
+    def like(cls, sample: np.ndarray) -> Callable[[], Numbers]:
+        """Makes empty ones for values such as these."""
+        return functools.partial(cls, sample.dtype, _edges(np.sort(sample)))
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in values [N], and which of them, bool [N], the source does not have."""
@@ -108,20 +102,15 @@ class Numbers:
 class Pixels:
     """Of images of one shape, uint8 [N, height, width, channels]: the pixels by channel, and brightness by image."""
 
-    def __init__(self, channels: int, brightness: Numbers):
-        self._brightness, self._sums = brightness, [Sums.of(np.uint8) for _ in range(channels)]
+    def __init__(self, channels: int, brightness: Callable[[], Numbers]):
+        self._brightness, self._sums = brightness(), [Sums.of(np.uint8) for _ in range(channels)]
 
     @classmethod
-    def like(cls, sample: np.ndarray) -> Pixels:
-        """Empty, for images such as these."""
+    def like(cls, sample: np.ndarray) -> Callable[[], Pixels]:
+        """Makes empty ones for images such as these."""
         flat = sample.reshape(len(sample), -1)
-        return cls(
-            sample.shape[-1], Numbers.like((flat.sum(axis=1, dtype=np.int64) / flat.shape[1]).astype(np.float32))
-        )
-
-    def empty(self) -> Pixels:
-        """One of the same kind, that knows of no example."""
-        return Pixels(len(self._sums), self._brightness.empty())
+        brightness = (flat.sum(axis=1, dtype=np.int64) / flat.shape[1]).astype(np.float32)
+        return functools.partial(cls, sample.shape[-1], Numbers.like(brightness))
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in images [N, height, width, channels]."""
@@ -167,21 +156,17 @@ class Pixels:
 class Categories:
     """Of strings, or of integers, which are numbers all the same."""
 
-    def __init__(self, vocabulary: frozenset[bytes] | frozenset[int] | None, numbers: Numbers | None = None):
-        self._vocabulary, self._numbers, self._missing, self._all = vocabulary, numbers, 0, True
+    def __init__(self, vocabulary: frozenset[bytes | int] | None, numbers: Callable[[], Numbers] | None):
+        self._vocabulary, self._numbers, self._missing, self._all = vocabulary, numbers and numbers(), 0, True
         self._counts: collections.Counter[bytes | int] = collections.Counter()
 
     @classmethod
-    def like(cls, sample: Strings | np.ndarray, vocabulary: tuple[str | int, ...] | None) -> Categories:
-        """Empty, for values such as these, with the vocabulary of their encoding if it has one."""
+    def like(cls, sample: Strings | np.ndarray, vocabulary: tuple[str | int, ...] | None) -> Callable[[], Categories]:
+        """Makes empty ones for values such as these, with the vocabulary of their encoding if it has one."""
         known = None
         if vocabulary is not None:
             known = frozenset(value.encode() if isinstance(value, str) else value for value in vocabulary)
-        return cls(known, None if isinstance(sample, Strings) else Numbers.like(sample))
-
-    def empty(self) -> Categories:
-        """One of the same kind, that knows of no example."""
-        return Categories(self._vocabulary, self._numbers and self._numbers.empty())
+        return functools.partial(cls, known, None if isinstance(sample, Strings) else Numbers.like(sample))
 
     def add(self, values: Strings | np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in values [N], and which of them, bool [N], are a default."""
@@ -222,7 +207,7 @@ class Categories:
         return dataclasses.replace(
             summary,
             unique=len(self._counts),
-            frequent=tuple(_shown(value) for value, _ in frequent),
+            frequent=tuple(v if isinstance(v, int) else cut(v.decode(errors="backslashreplace")) for v, _ in frequent),
             counts=tuple(count for _, count in frequent),
         )
 
@@ -254,8 +239,6 @@ def _counts(values: Strings | np.ndarray) -> Iterator[tuple[bytes | int, int]]:
     return zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True)
 
 
-def _shown(value: bytes | int) -> str | int:
-    if isinstance(value, int):
-        return value
-    text = value.decode(errors="backslashreplace")
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+def cut(text: str, longest: int = _LONGEST) -> str:
+    """As much of a text as people look at."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,7 +1,7 @@
 """How far a split is from the training split, feature by feature, and what is too far.
 
     distance(train, test)                 # two tallies of one feature
-    require({"test": Split(examples=500, distances={"fare": 0.2})}, 0.1)
+    require({"test": Described(examples=500, summaries={}, drift={"fare": 0.2})}, 0.1)
 
 The measures are those of TensorFlow Data Validation (https://www.tensorflow.org/tfx/data_validation/get_started): the
 L-infinity distance of categories, labels among them, and the Jensen-Shannon divergence (base 2) of the histograms of
@@ -20,6 +20,7 @@ from typing import Any
 
 from components.convert.report.accumulators import Categories, Tally
 from trainer.base.errors import UserError
+from trainer.base.feature_summary import Summary
 
 # The threshold that BigQuery's ML.VALIDATE_DATA_DRIFT has by default for either measure
 # (https://cloud.google.com/bigquery/docs/reference/standard-sql/bigqueryml-syntax-validate-data-drift).
@@ -63,14 +64,15 @@ def _surprise(a: float, b: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Split:
-    """How far a split is from the training split: the number of its examples, and by feature the distance."""
+class Described:
+    """A split: by feature its summary, and its distance from the training split, for the label too; None of that."""
 
     examples: int
-    distances: Mapping[str, float]
+    summaries: Mapping[str, Summary]
+    drift: Mapping[str, float] | None = None
 
 
-def require(splits: Mapping[str, Split], threshold: float) -> None:
+def require(splits: Mapping[str, Described], threshold: float) -> None:
     """Checks the distances, and tells of what is `NOTABLE` in splits that are not small.
 
     Args:
@@ -86,12 +88,12 @@ def require(splits: Mapping[str, Split], threshold: float) -> None:
         print(f"drift above {NOTABLE}: {far}", flush=True)
 
 
-def _further(splits: Mapping[str, Split], threshold: float) -> str:
+def _further(splits: Mapping[str, Described], threshold: float) -> str:
     """What is furthest away, if further than the threshold."""
     found = [
         (distance, f"{feature!r} is {distance:.3f} from train in the {split.examples:,} examples of {name}")
         for name, split in splits.items()
-        for feature, distance in split.distances.items()
+        for feature, distance in (split.drift or {}).items()
         if distance > threshold
     ]
     return max(found)[1] + (f", and {len(found) - 1} more" if found[1:] else "") if found else ""

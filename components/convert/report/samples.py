@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from components.convert.report.accumulators import cut
 from components.convert.sources.base import Source
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import Rows
@@ -86,8 +87,7 @@ def _table(source: Source, rows: np.ndarray, features: tuple[Feature, ...]) -> t
 def _text(value: bytes | float | int | str) -> str:
     if isinstance(value, float):
         return f"{value:.7g}"
-    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return cut(value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value), _LONGEST)
 
 
 def _strip(name: str, column: Column, rows: np.ndarray, feature: Feature, side: tuple[int, int]) -> Strip:

@@ -19,24 +19,16 @@ import numpy as np
 
 from components.convert.report import drift
 from components.convert.report.accumulators import Categories, Numbers, Pixels, Tally
+from components.convert.report.drift import Described
 from components.convert.sources.base import Source
 from components.convert.writing import workers
 from components.convert.writing.progress import track
 from components.convert.writing.splits import BLOCK, Rows
-from trainer.base.feature_summary import Summary
 from trainer.base.manifest import Encoding, Feature
 
 _SAMPLE = 1024  # training examples that say where histograms have their edges
 _PIECE_BYTES = 1 << 24  # of a column that are read at once
 _LABEL = "label"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Described:
-    """A split: by feature its summary, and its distance from the training split, for the label too; None of that."""
-
-    summaries: Mapping[str, Summary]
-    drift: drift.Split | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,12 +38,12 @@ class _Quantity:
     Attributes:
       column: Where it comes from.
       read: Its values, given the column and rows.
-      like: An empty tally for it, given values of training examples.
+      like: What makes empty tallies for it, given values of training examples.
     """
 
     column: str
     read: Callable[[Any, np.ndarray], Any] = lambda column, rows: column[rows]
-    like: Callable[[Any], Tally] = Numbers.like
+    like: Callable[[Any], Callable[[], Tally]] = Numbers.like
 
 
 def describe(
@@ -78,17 +70,17 @@ def describe(
         missing = getattr(source, "missing", {}).get(native, {}).get(column)
         return quantities[name].read(source.splits[native][column], rows), None if missing is None else missing[rows]
 
-    empty, room = {}, _room(source, features)
+    make, room = {}, _room(source, features)
     native, training = parts["train"]
     sample = _sample(training, min(_SAMPLE, room))
     for name, quantity in quantities.items():
         values, missing = read(name, native, sample)
-        empty[name] = quantity.like(values if missing is None else values[~missing])
+        make[name] = quantity.like(values if missing is None else values[~missing])
 
     def work(piece: tuple[str, int, int], advance: workers.Advance) -> dict[str, Tally]:
         split, start, stop = piece
         native, rows = parts[split]
-        tallies, rows = {name: tally.empty() for name, tally in empty.items()}, rows[start:stop]
+        tallies, rows = {name: empty() for name, empty in make.items()}, rows[start:stop]
         for name, tally in tallies.items():
             tally.add(*read(name, native, rows))
         advance(len(rows))
@@ -98,7 +90,7 @@ def describe(
     pieces = [
         (split, i, min(i + size, len(rows))) for split, (_, rows) in parts.items() for i in range(0, len(rows), size)
     ]
-    whole = {split: {name: tally.empty() for name, tally in empty.items()} for split in parts}
+    whole = {split: {name: empty() for name, empty in make.items()} for split in parts}
     with track("statistics", sum(len(rows) for _, rows in parts.values()), "examples") as advance:
         for i, tallies in workers.run(work, pieces, processes=processes, advance=advance):
             for name, tally in tallies.items():
@@ -113,14 +105,12 @@ def _described(tallies: Mapping[str, Tally], training: Mapping[str, Tally] | Non
     """Puts together what is known of a split; `training` is None if it is the training split."""
     summaries = {name: tally.summary() for name, tally in tallies.items() if name != _LABEL}
     if training is None:
-        return Described(summaries=summaries, drift=None)
+        return Described(examples=examples, summaries=summaries)
     distances = {name: drift.distance(training[name], tally) for name, tally in tallies.items()}
     return Described(
+        examples=examples,
         summaries={name: dataclasses.replace(summary, edges=None) for name, summary in summaries.items()},
-        drift=drift.Split(
-            examples=examples,
-            distances={name: distance for name, distance in distances.items() if distance is not None},
-        ),
+        drift={name: distance for name, distance in distances.items() if distance is not None},
     )
 
 
