@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from components.train.supervision.health import Limits
-from components.train.supervision.timeouts import Patience
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "RUNNING.md").read_text()
@@ -34,12 +33,11 @@ def test_every_command_works_as_written(tmp_path: Path):
 
 
 def test_figures_are_those_of_the_code():
-    limits, patience = Limits(), Patience()
+    limits = Limits()
     for said in (
         f"stopped for {limits.stopped_s:.0f} s is frozen",
         f"not up after {limits.start_s:.0f} s",
         f"{limits.silence_s['training']:.0f} s in training, {limits.silence_s['saving']:.0f} s in\n  saving",
         f"frozen after {limits.silence_s['serving']:.0f} s without",
-        f"made {patience.fork_after_s:.0f} s after the first",
     ):
         assert said in TEXT, said

@@ -76,8 +76,6 @@ class Plan:
       max_restarts: Bound on restarts after errors and, counted apart, after preemptions.
       timeout_s: From the start of the replicas, whatever starts again, until all are told to stop; None is for ever.
       reports: Whether the program is known to write status files: one that stays away too long is then judged frozen.
-      forks: Whether replicas that start again may be forked from a process that has TensorFlow loaded: all run
-        `python -m trainer.task` in this interpreter.
       notes: How the machine was divided, for people.
     """
 
@@ -91,7 +89,6 @@ class Plan:
     max_restarts: int = 5
     timeout_s: int | None = None
     reports: bool = True
-    forks: bool = False
     notes: tuple[str, ...] = ()
 
     @property

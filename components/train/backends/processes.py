@@ -10,7 +10,6 @@ Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, `
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from components.train.backends.environment import members, replica_env
@@ -73,7 +72,5 @@ def plan_processes(
         max_restarts=cluster.scheduling.max_restarts if max_restarts is None else max_restarts,
         timeout_s=cluster.scheduling.timeout_s,
         reports=program.reports,
-        # The driver of a GPU does not bear forks; and only Linux ends children with their parent.
-        forks=program.reports and division.gpus is None and len(replicas) > 1 and sys.platform == "linux",
         notes=division.notes,
     )

@@ -3,7 +3,7 @@
 One JSON object a line, always with `event` and `time` (seconds since the epoch):
 
     start    pid, strategy, log_dir, replicas (each `replica`, `log`, `status`), max_restarts, timeout_s, reports, notes
-    up       replica, attempt, pid, forked
+    up       replica, attempt, pid
     frozen   replica, why
     down     replica, attempt, ending, exit_code, seconds
     blame    replica, kind, ending, exit_code, step, log, tail: who died first

@@ -18,7 +18,6 @@ from components.train.backends.plan import ATTEMPT, Replica
 from components.train.console.view import Row
 from components.train.supervision.health import Vitals
 from components.train.supervision.reaper import MARK, Guard
-from components.train.supervision.template import Template
 from trainer.base.errors import UserError
 from trainer.replicas.member import POOL_ROLES
 
@@ -29,7 +28,6 @@ _CHUNKS_AT_ONCE = 16  # As much as a pipe can hold (1 MiB), and no more, lest on
 _LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")
 # What a launcher above this one, a Vertex replica say, told this process about itself is not for its replicas.
 _ROLE_VARIABLES = ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES)
-_FLAGS = 3  # What is before them: python -m trainer.task.
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SIGKILL = ctypes.c_ulong(signal.SIGKILL)
@@ -53,8 +51,8 @@ class Child:
       cleaner: The cleanup after its end, while that runs.
     """
 
-    def __init__(self, replica: Replica, attempt: int, guard: Guard, template: Template | None = None):
-        """Starts it; if it can be, from the template.
+    def __init__(self, replica: Replica, attempt: int, guard: Guard):
+        """Starts it.
 
         Raises:
           UserError: If its log cannot be written or its command cannot be started.
@@ -82,9 +80,7 @@ class Child:
             raise UserError(f"{replica.name}: cannot write {replica.log}: {error.strerror}") from None
         guard.expect(replica)
         try:
-            self.process = (template and template.popen(replica.command[_FLAGS:], self._environ)) or self._popen(
-                replica.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
+            self.process = self._popen(replica.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         except UserError:
             self._log.close()
             raise

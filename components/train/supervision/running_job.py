@@ -19,14 +19,12 @@ from collections.abc import Iterable
 from components.train.backends.plan import Plan, Replica
 from components.train.console.view import Plain, Row
 from components.train.supervision.blame import Blame
-from components.train.supervision.forks import Forks
 from components.train.supervision.launcher_log import Record
 from components.train.supervision.preparation import prepare
 from components.train.supervision.reaper import Guard, kill_marked
 from components.train.supervision.replica import Child
 from components.train.supervision.restart_policy import SAVED, Budgets, Kind, Progress, kind_of, restarts_all
 from components.train.supervision.signals import STOPPING
-from components.train.supervision.template import Forked
 from components.train.supervision.timeouts import Patience
 from trainer.base import lifeline
 from trainer.base.errors import UserError
@@ -64,7 +62,6 @@ class Job:
         """Starts every replica."""
         self._guard, self._signals = guard, signals
         self._time_out_at = time.monotonic() + (self._plan.timeout_s or math.inf)
-        self._forks = Forks(self._plan, guard, self._selector, self._patience.fork_after_s)
         self._selector.register(signals, selectors.EVENT_READ, self._on_signals)
         self._tell("start", pid=os.getpid(), **self._plan.facts)
         for replica in self._plan.replicas:
@@ -82,7 +79,7 @@ class Job:
                 else:
                     child.signal_if_due()
             now = time.monotonic()
-            for name in [name for name, due in self._due.items() if due <= now and not self._forks.loading]:
+            for name in [name for name, due in self._due.items() if due <= now]:
                 del self._due[name]
                 self._start(self._replicas[name])
             if now >= self._time_out_at:
@@ -96,8 +93,6 @@ class Job:
         """Collects replicas that the guard had to kill because the job could not go on."""
         for child in self._awaited:
             (child.cleaner or child.process).wait()
-        if self._starts:
-            self._forks.close()
 
     @property
     def _over(self) -> bool:
@@ -105,13 +100,12 @@ class Job:
         return bool(self._chief_done or self._failed or self._told)
 
     def _start(self, replica: Replica) -> None:
-        child = Child(replica, self._starts[replica.name], self._guard, self._forks.template)
+        child = Child(replica, self._starts[replica.name], self._guard)
         self._starts[replica.name] += 1
         self._children[replica.name] = child
         self._selector.register(child.process.stdout, selectors.EVENT_READ, functools.partial(self._on_output, child))
         self._await(child, child.process.pid)
-        forked = isinstance(child.process, Forked)
-        self._tell("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid, forked=forked)
+        self._tell("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid)
 
     def _await(self, child: Child, pid: int) -> None:
         descriptor = lifeline.open_pidfd(pid)
@@ -120,8 +114,12 @@ class Job:
         self._awaited[child] = descriptor
 
     def _timeout_s(self) -> float:
-        due = [] if self._forks.loading else self._due.values()
-        times = [self._look_at, self._time_out_at, *due, *(child.next_signal_at for child in self._awaited)]
+        times = [
+            self._look_at,
+            self._time_out_at,
+            *self._due.values(),
+            *(child.next_signal_at for child in self._awaited),
+        ]
         wait_s = min(times) - time.monotonic()
         if None in self._awaited.values():
             wait_s = min(wait_s, _POLL_S)
@@ -244,7 +242,6 @@ class Job:
             return
         if not reason:
             kill_marked(*(self._guard.mark(name, self._starts[name] - 1) for name in names))
-            self._forks.make()
             backoff_s = self._budgets.backoff_s
             self._due |= dict.fromkeys(names, time.monotonic() + backoff_s)
             self._tell(
@@ -296,7 +293,6 @@ class Job:
             self._note(child, now)
             if why := child.vitals.frozen(now, self._patience.limits, reports=self._plan.reports):
                 frozen.append((child.vitals.changed, child.started, child, why))
-        self._forks.look(training=any(child.vitals.phase == "training" for child in self._running()))
         if frozen and not self._over and not self._blame:
             *_, child, why = min(frozen, key=lambda found: found[:2])  # The others may only wait for it.
             self._freeze(child, why)

@@ -18,7 +18,6 @@ class Patience:
       evaluator_s: The same for the evaluator, which may be at the last checkpoint.
       cleanup_s: What a replica's cleanup may take.
       look_s: Between looks at the replicas.
-      fork_after_s: From the first step until a process is made that replicas are forked from; after a failure at once.
       limits: To judge whether a replica is frozen.
     """
 
@@ -28,5 +27,4 @@ class Patience:
     evaluator_s: float = 300.0
     cleanup_s: float = 30.0
     look_s: float = 0.5
-    fork_after_s: float = 5.0
     limits: Limits = dataclasses.field(default_factory=Limits)

@@ -59,7 +59,6 @@ def test_every_replica_is_told_who_it_is():
         ],
         "max_restarts": 5,
         "reports": True,
-        "forks": sys.platform == "linux",
         "notes": ["cores: 8, replicas that compute: 4, threads of each: 2"],
     }
     assert {key: told[key] for key in expected} == expected
@@ -99,15 +98,8 @@ def test_restarts_are_the_cluster_files_unless_said_otherwise():
     assert plan(cluster, max_restarts=0).max_restarts == 0
 
 
-def test_replicas_see_their_own_gpus_and_are_not_forked_then():
+def test_replicas_see_their_own_gpus():
     pool = Pool(accelerator=Accelerator(type="NVIDIA_TESLA_T4"))
     cluster = Cluster(strategy="multi_worker_mirrored", chief=pool, worker=pool)
     found = plan(cluster, gpus=("0", "1"))
     assert [replica.env["CUDA_VISIBLE_DEVICES"] for replica in found.replicas] == ["0", "1"]
-    assert not found.forks
-
-
-def test_only_our_trainer_is_forked_and_only_where_there_is_more_than_one():
-    theirs = Program(command=("x",), env={}, job_dir="jobs/a", reports=False)
-    assert not plan(CLUSTER, theirs).forks
-    assert not plan(ONE).forks

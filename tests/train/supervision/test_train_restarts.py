@@ -201,19 +201,6 @@ sys.exit(9 if alive else 0)
     assert code == 0
 
 
-def test_replicas_start_in_the_ordinary_way_when_the_process_to_fork_them_from_fails(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-):
-    (bench.path / "sitecustomize.py").write_text(
-        "import os, sys\nif 'components.train.supervision.template' in sys.orig_argv: os._exit(3)"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(bench.path))
-    plan = bench.plan(SYNC, max_restarts=1, chief_0=once(bench, "sys.exit(7)", "sys.exit(0)"))
-    code, _ = bench.run(dataclasses.replace(plan, forks=True))
-    assert code == 0
-    assert [event["forked"] for event in bench.events("up")] == [False] * 6
-
-
 def test_signal_while_waiting_to_start_again_ends_the_job(bench: Bench):
     launcher = bench.start(bench.plan(ONE, max_restarts=9, reports=True, chief_0="time.sleep(0.3); sys.exit(7)"))
     for line in launcher.stdout:
