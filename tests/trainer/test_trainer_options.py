@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 
 import pytest
@@ -131,6 +132,14 @@ def test_help_groups_the_flags_and_tells_every_default_and_unit():
             assert f"(default: {action.default})" in text, action.dest
         if action.dest.endswith(("_secs", "_timeout_s")):
             assert action.metavar == "SECONDS", action.dest
+
+
+def test_a_resume_may_change_what_docs_training_says_and_nothing_else():
+    free = {"reader", "validation", "checkpoints", "machine"}
+    for field in dataclasses.fields(Options):
+        learnt = field.metadata["group"] not in free
+        learnt &= field.name not in ("data_dir", "job_dir", "train_steps", "train_epochs")
+        assert (field.name in options().identity()) == (learnt or field.name == "strategy"), field.name
 
 
 def test_what_a_resume_may_change_is_not_part_of_the_identity():
