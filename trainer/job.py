@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import keras
 import tensorflow as tf
 
 from trainer.base.manifest import Manifest
 from trainer.data import records
+from trainer.data.reader import modes
 from trainer.evaluator import follow
 from trainer.job_dir.journal import Journal
 from trainer.options import Options
@@ -27,17 +30,18 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)
     with stop.at_once():
-        place = records.locate(
+        on_gpus = opts.num_gpus != 0 and bool(tf.config.list_physical_devices("GPU"))
+        choice = modes.choose(
             manifest,
-            member,
-            lambda: journal.status("starting", 0),
+            "train",
             data_dir=opts.data_dir,
+            budget_bytes=modes.budget(opts.reader_memory_gb, member.readers_here),
             wish=opts.reader,
             cache_dir=opts.cache_dir,
-            memory_gb=opts.reader_memory_gb,
             asynchronous=opts.strategy == "parameter_server",
-            gpus=opts.num_gpus != 0 and bool(tf.config.list_physical_devices("GPU")),
+            gpu_bytes=modes.gpu_budget(opts.reader_memory_gb) if on_gpus else math.inf,
         )
+        place = records.locate(choice, manifest, member, lambda: journal.status("starting", 0))
         rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.event("serve", 0)

@@ -207,7 +207,6 @@ class Training:
             seed=opts.seed,
             prepare=self._build.prepare,
             augment=opts.augment or registry.default(opts.model, "AUGMENT"),
-            asynchronous=self._asynchronous,
         )
         if self._asynchronous:
             strategy.count_exactly(state.optimizer)

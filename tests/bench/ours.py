@@ -8,6 +8,7 @@ from tests.bench.serve import serve
 from trainer import job, learning, options
 from trainer.base.manifest import Manifest
 from trainer.data import records
+from trainer.data.reader.modes import budget, choose
 from trainer.nn.models import registry
 from trainer.replicas.member import Member
 from trainer.steps import SyncSteps, TrainStep
@@ -28,9 +29,8 @@ def main(model_name: str, data_dir: str, steps: int, flags: list[str]) -> None:
         optimizer = learning.optimizer(opts, examples=examples, examples_per_step=batch, horizon_steps=1_000_000)
         optimizer.build(model.trainable_variables)
     step = TrainStep(model=model, optimizer=optimizer, label=manifest.label, global_batch=batch, seed=0)
-    place = records.locate(
-        manifest, Member(role="chief", index=0, addresses={}), lambda: None, data_dir=data_dir, wish=opts.reader
-    )
+    choice = choose(manifest, "train", data_dir=data_dir, budget_bytes=budget(None, 1), wish=opts.reader)
+    place = records.locate(choice, manifest, Member(role="chief", index=0, addresses={}), lambda: None)
     reader = records.open_reader(place, manifest, global_batch=batch, seed=0, prepare=build.prepare)
     loop = SyncSteps(strategy, step, reader, True)
     reached = 0

@@ -19,6 +19,7 @@ from tests.bench.scratch import scratch
 from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.batches import Reader
+from trainer.data.reader.modes import budget, choose
 from trainer.nn.models import cnn
 from trainer.replicas.member import Member
 from trainer.steps import SyncSteps, TrainStep
@@ -47,7 +48,8 @@ def _dataset() -> tuple[Manifest, str]:
 def _reader(mode: str, augment: str = "none") -> Reader:
     manifest, directory = _dataset()
     alone = Member(role="chief", index=0, addresses={})
-    place = records.locate(manifest, alone, lambda: None, data_dir=directory, wish=mode)
+    choice = choose(manifest, "train", data_dir=directory, budget_bytes=budget(None, 1), wish=mode)
+    place = records.locate(choice, manifest, alone, lambda: None)
     return records.open_reader(
         place, manifest, global_batch=BATCH, seed=0, prepare=lambda columns: columns, augment=augment
     )

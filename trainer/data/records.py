@@ -1,6 +1,7 @@
 """The examples of a converted dataset: for training in a random order, for evaluation in their own.
 
-place = locate(manifest, member, alive, data_dir="data")  # decides how to read; copies or checks files
+choice = choose(manifest, "train", data_dir="data", budget_bytes=4e9)  # of `trainer.data.reader.modes`
+place = locate(choice, manifest, member, alive)  # copies or checks files
 reader = open_reader(place, manifest, global_batch=128, seed=0, prepare=build.prepare)
 batch = reader.batch(reader.load(), step, first=0, count=128)
 
@@ -25,70 +26,47 @@ from etils import epath
 from trainer.base.errors import UserError
 from trainer.base.files import crc32c_of
 from trainer.base.manifest import Feature, Manifest
-from trainer.data import rows
 from trainer.data.reader import cache, decoding
 from trainer.data.reader.batches import Finish, Reader, encoded_images
 from trainer.data.reader.chunks import Chunks
-from trainer.data.reader.modes import Choice, budget, choose, gpu_budget
+from trainer.data.reader.modes import Choice
 from trainer.data.reader.order import CHUNK_BYTES, Order
 from trainer.data.reader.shards import Mapping, Shards, damaged, is_remote, readable, take
 from trainer.data.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
 from trainer.replicas.member import Member
 
 _TOLD_S = 5.0
-_READERS = ("chief", "worker")
 _SIZES = {"uint8": 1, "float32": 4, "int64": 8, "string": 32}  # bytes of a value
 
 
-def locate(
-    manifest: Manifest,
-    member: Member,
-    alive: Callable[[], None],
-    *,
-    data_dir: str,
-    wish: str = "auto",
-    cache_dir: str | None = None,
-    memory_gb: float | None = None,
-    asynchronous: bool = False,
-    gpus: bool = False,
-) -> Choice:
-    """Decides how this replica reads the training split, and sees to its files: checks them, or copies them.
+def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[], None]) -> Choice:
+    """Sees to the files of the training split as they are to be read: checks them, or copies them.
 
     Args:
+      choice: How this replica reads.
       manifest: Of the dataset.
       member: This replica.
       alive: Called every few seconds while it takes long.
-      data_dir: Where the dataset is.
-      wish: As `--reader` has it.
-      cache_dir: Local directory for copies; None for a default if they are needed.
-      memory_gb: For the split; None for a part of what is available.
-      asynchronous: Whether workers of a parameter-server job read.
-      gpus: Whether replicas train on GPUs, whose own memory then has to hold a resident split; files of images are
-        decoded on the host.
+
+    Returns:
+      The choice, with the directory of the copies if there are any.
 
     Raises:
-      UserError: If the split cannot be read so, or a file is not what it should be.
+      UserError: If a file is not what it should be.
     """
-    choice = choose(
-        manifest,
-        "train",
-        wish=wish,
-        data_dir=data_dir,
-        cache_dir=cache_dir,
-        budget_bytes=budget(memory_gb, _readers_here(member)),
-        asynchronous=asynchronous,
-        gpu_bytes=gpu_budget(memory_gb) if gpus and not encoded_images(manifest) else math.inf,
-    )
     if member.is_chief:
         print(choice, flush=True)
     if member.role == "ps":  # holds variables only
         return choice
     if choice.mode == "resident":
-        verify(manifest, data_dir, "train")
+        verify(manifest, choice.data_dir, "train")
     if choice.mode != "mapped" or not choice.cache_dir:
-        if choice.mode == "mapped" and asynchronous and member.role == "worker":
+        if choice.mode == "mapped" and choice.asynchronous and member.role == "worker":
             # TensorFlow alone reads there, and does not look at checksums.
-            threading.Thread(target=_verify_beside, args=(manifest, data_dir), name="verify", daemon=True).start()
+            beside = threading.Thread(
+                target=_verify_beside, args=(manifest, choice.data_dir), name="verify", daemon=True
+            )
+            beside.start()
         return choice
     told = time.monotonic()
 
@@ -99,7 +77,7 @@ def locate(
             alive()
             print(f"copying the training files to {choice.cache_dir}: {done / 1e9:.1f} GB so far", flush=True)
 
-    copies = cache.localize(manifest, data_dir, "train", choice.cache_dir, progress)
+    copies = cache.localize(manifest, choice.data_dir, "train", choice.cache_dir, progress)
     return dataclasses.replace(choice, data_dir=copies)
 
 
@@ -112,13 +90,6 @@ def _verify_beside(manifest: Manifest, data_dir: str) -> None:
         os._exit(2)
 
 
-def _readers_here(member: Member) -> int:
-    """Replicas that read the training split on the machine of this one."""
-    hosts = {role: [address.rsplit(":", 1)[0] for address in member.addresses.get(role, ())] for role in _READERS}
-    own = hosts.get(member.role, [])[member.index :][:1]
-    return max(1, sum(there.count(host) for host in own for there in hosts.values()))
-
-
 def open_reader(
     place: Choice,
     manifest: Manifest,
@@ -127,7 +98,6 @@ def open_reader(
     seed: int,
     prepare: Callable[[Columns], Columns],
     augment: str = "none",
-    asynchronous: bool = False,
 ) -> Reader:
     """The reader of the training split.
 
@@ -138,7 +108,6 @@ def open_reader(
       seed: Of sample order and augmentation.
       prepare: What the model makes of the dataset's columns.
       augment: As `--augment` has it.
-      asynchronous: Whether workers of a parameter-server job read.
 
     Raises:
       UserError: If a file is missing or has another size than it should.
@@ -156,14 +125,14 @@ def open_reader(
     storage: Storage
     if place.mode == "resident":
         storage = Resident(whole)
-    elif asynchronous:
+    elif place.asynchronous:
         shards = Shards(manifest, place.data_dir, "train")
         for shard in range(len(shards.paths)):  # at once, for TensorFlow alone reads them then
             shards.identify(shard, shards.read)
         storage = MappedTensors(shards, columns)
     else:
         storage = Chunked(_chunks(place, manifest, order), columns, manifest.record_bytes)
-    ahead = not asynchronous and (place.mode != "resident" or bool(encoded))
+    ahead = not place.asynchronous and (place.mode != "resident" or bool(encoded))
     return Reader(storage=storage, order=order, global_batch=global_batch, finish=finish, ahead=ahead)
 
 
@@ -203,7 +172,7 @@ def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:
     """
     files = [os.path.join(data_dir, shard.file) for shard in manifest.split(split).shards]
     if manifest.record_bytes is None:
-        return rows.parse(files, manifest)
+        return _parse(tf.data.TFRecordDataset(files).batch(2**40).get_single_element(), manifest)
     parts = [
         decode(tf.reshape(tf.io.decode_raw(tf.io.read_file(f), tf.uint8), [-1, manifest.record_bytes]), manifest)
         for f in files
@@ -238,8 +207,14 @@ def decoded_bytes(manifest: Manifest, split: str) -> int:
 def decode(records: tf.Tensor, manifest: Manifest) -> Columns:
     """Columns of records [N]: whole ones, uint8 [N, record_bytes], or the payloads of such as differ in length."""
     if manifest.record_bytes is None:
-        return rows.parse_examples(records, manifest)
+        return _parse(records, manifest)
     return {f.name: _decode(records[:, f.offset : f.offset + f.num_bytes], f) for f in manifest.features}
+
+
+def _parse(examples: tf.Tensor, manifest: Manifest) -> Columns:
+    """Columns of serialised Examples [N], by feature name, [N, *shape]; of an image that is stored as a file, strings [N]."""
+    stored = {f.name: ((), "string") if f.encoding == "image" else (f.shape, f.dtype) for f in manifest.features}
+    return tf.io.parse_example(examples, {name: tf.io.FixedLenFeature(*form) for name, form in stored.items()})
 
 
 def _decode(raw: tf.Tensor, feature: Feature) -> tf.Tensor:

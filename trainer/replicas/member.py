@@ -47,6 +47,13 @@ class Member:
         return self.role == "chief" or (self.role == "worker" and self.index == 0 and "chief" not in self.addresses)
 
     @property
+    def readers_here(self) -> int:
+        """Replicas that read the training split on the machine of this one."""
+        hosts = {role: [a.rsplit(":", 1)[0] for a in self.addresses.get(role, ())] for role in ("chief", "worker")}
+        own = hosts.get(self.role, [])[self.index :][:1]
+        return max(1, sum(there.count(host) for host in own for there in hosts.values()))
+
+    @property
     def default_strategy(self) -> str:
         """What the cluster's shape asks for when no strategy is named."""
         if self.addresses.get("ps"):

@@ -19,6 +19,7 @@ from trainer.replicas.member import Member
 tf = pytest.importorskip("tensorflow")
 from trainer.data import records  # noqa: E402
 from trainer.data.reader.chunks import Chunks  # noqa: E402
+from trainer.data.reader.modes import choose  # noqa: E402
 from trainer.data.reader.order import Order  # noqa: E402
 from trainer.data.reader.shards import Mapping, Shards  # noqa: E402
 
@@ -54,9 +55,10 @@ def exchange(directory) -> str:
 def train(data, way, asynchronous=False) -> np.ndarray:
     """All labels of an epoch, as a replica of a job gets them."""
     manifest = Manifest.load(data)
-    place = records.locate(manifest, ALONE, lambda: None, data_dir=str(data), asynchronous=asynchronous, **way)
+    choice = choose(manifest, "train", data_dir=str(data), budget_bytes=1e9, asynchronous=asynchronous, **way)
+    place = records.locate(choice, manifest, ALONE, lambda: None)
     count = manifest.split("train").examples
-    reader = records.open_reader(place, manifest, global_batch=count, seed=0, prepare=dict, asynchronous=asynchronous)
+    reader = records.open_reader(place, manifest, global_batch=count, seed=0, prepare=dict)
     try:
         return reader.batch(reader.load(), tf.constant(0, tf.int64), 0, count)["label"].numpy()
     except tf.errors.OpError:

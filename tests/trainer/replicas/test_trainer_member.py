@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.base.errors import UserError
-from trainer.replicas.member import from_environment
+from trainer.replicas.member import Member, from_environment
 
 CHIEF, WORKERS, PS = ["c:2222"], ["w0:2222", "w1:2222"], ["p:2222"]
 
@@ -113,3 +113,12 @@ def test_whatever_stands_in_place_of_any_part_of_it_is_understood_or_refused_in_
     else:
         assert me.role in ("chief", "worker", "ps", "evaluator") and me.index >= 0
         assert not me.addresses or me.role == "evaluator" or me.addresses[me.role][me.index]
+
+
+@pytest.mark.parametrize(
+    ("role", "index", "readers"),
+    [("chief", 0, 3), ("worker", 0, 3), ("worker", 2, 1), ("ps", 0, 1), ("evaluator", 0, 1)],
+)
+def test_the_readers_of_a_machine_are_its_chief_and_workers(role, index, readers):
+    addresses = {"chief": ("a:1",), "worker": ("a:2", "a:3", "b:1"), "ps": ("a:4",)}
+    assert Member(role=role, index=index, addresses=addresses).readers_here == readers

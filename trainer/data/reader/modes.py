@@ -37,6 +37,7 @@ class Choice:
       reason: In words.
       cache_dir: Where mapped files are copied to; None if they are mapped where they are.
       budget_bytes: Of memory for the split.
+      asynchronous: Whether workers of a parameter-server job read.
     """
 
     data_dir: str
@@ -44,6 +45,7 @@ class Choice:
     reason: str
     cache_dir: str | None
     budget_bytes: float
+    asynchronous: bool
 
     def __str__(self) -> str:
         copied = f", copied to {self.cache_dir}" if self.mode == "mapped" and self.cache_dir else ""
@@ -64,11 +66,11 @@ def choose(
     manifest: Manifest,
     split: str,
     *,
-    wish: str,
     data_dir: str,
-    cache_dir: str | None,
     budget_bytes: float,
-    asynchronous: bool,
+    wish: str = "auto",
+    cache_dir: str | None = None,
+    asynchronous: bool = False,
     gpu_bytes: float = math.inf,
 ) -> Choice:
     """Chooses the way, or checks the one that is wished.
@@ -76,10 +78,10 @@ def choose(
     Args:
       manifest: Of the dataset.
       split: Name of the split.
-      wish: As `--reader` has it.
       data_dir: Where the dataset is.
-      cache_dir: Local directory for copies; None for a default if they are needed.
       budget_bytes: Of memory for the split.
+      wish: As `--reader` has it.
+      cache_dir: Local directory for copies; None for a default if they are needed.
       asynchronous: Whether workers of a parameter-server job read, where only TensorFlow's own operations can run.
       gpu_bytes: Of memory for the split on each GPU; infinite where training is on CPUs, whose memory is the machine's.
 
@@ -88,6 +90,8 @@ def choose(
     """
     size = sum(shard.bytes for shard in manifest.split(split).shards)
     remote, fixed = is_remote(data_dir), manifest.record_bytes is not None
+    if any(feature.encoding == "image" for feature in manifest.features):
+        gpu_bytes = math.inf  # files of images are decoded on the host
     if remote or cache_dir:
         cache_dir = cache_dir or cache.default_dir()
     room = not cache_dir or cache.fits(cache.missing_bytes(manifest, split, cache_dir), cache_dir)
@@ -106,18 +110,22 @@ def choose(
     if asynchronous and mode == "mapped" and cache_dir and wish == "auto":
         # What each replica has room for, it decides alone; but the chief's choice has to hold for all workers.
         raise UserError(f"{held}; give --reader mapped, so that every worker copies the files, or --reader-memory-gb")
-    if asynchronous and mode == "streaming":
+    if asynchronous and (mode == "streaming" or (mode == "mapped" and not fixed)):
+        what, instead = "read from afar", "mapped with --cache-dir on a disk that has room"
+        if mode == "mapped":
+            what, instead = "map records that differ in length", "resident with more memory"
         raise UserError(
-            f"reader streaming ({reason}): workers of a parameter-server job read by TensorFlow's own operations, which "
-            "cannot; use --reader mapped with --cache-dir on a disk that has room, or --strategy multi_worker_mirrored"
+            f"reader {mode} ({reason}): workers of a parameter-server job read by TensorFlow's own operations, which "
+            f"cannot {what}; use --reader {instead}, or --strategy multi_worker_mirrored"
         )
-    if asynchronous and mode == "mapped" and not fixed:
-        raise UserError(
-            f"reader mapped ({reason}): workers of a parameter-server job read by TensorFlow's own operations, which "
-            "cannot map records that differ in length; use --reader resident with more memory, or --strategy "
-            "multi_worker_mirrored"
-        )
-    return Choice(data_dir=data_dir, mode=mode, reason=reason, cache_dir=cache_dir, budget_bytes=budget_bytes)
+    return Choice(
+        data_dir=data_dir,
+        mode=mode,
+        reason=reason,
+        cache_dir=cache_dir,
+        budget_bytes=budget_bytes,
+        asynchronous=asynchronous,
+    )
 
 
 def _gb(num_bytes: float) -> str:

@@ -16,7 +16,7 @@ tf = pytest.importorskip("tensorflow")
 from trainer.data import records  # noqa: E402
 from trainer.data.reader.batches import Reader  # noqa: E402
 from trainer.data.reader.chunks import Chunks  # noqa: E402
-from trainer.data.reader.modes import Choice  # noqa: E402
+from trainer.data.reader.modes import choose  # noqa: E402
 from trainer.data.reader.order import Order  # noqa: E402
 from trainer.data.reader.shards import Mapping, Shards  # noqa: E402
 from trainer.data.reader.storage import Chunked, MappedTensors, Resident  # noqa: E402
@@ -175,9 +175,10 @@ def test_what_is_not_the_manifests_is_refused_when_it_is_opened(files, tmp_path,
 
 
 def test_streaming_from_afar_needs_room_for_its_window(numbered):
-    place = Choice(data_dir="gs://bucket/data", mode="streaming", reason="", cache_dir=None, budget_bytes=2e8)
+    manifest = Manifest.load(numbered)
+    place = choose(manifest, "train", data_dir="gs://bucket/data", wish="streaming", budget_bytes=2e8)
     with pytest.raises(UserError, match=r"has 0.20 GB; give --reader-memory-gb 0.5"):
-        records.open_reader(place, Manifest.load(numbered), global_batch=8, seed=0, prepare=dict)
+        records.open_reader(place, manifest, global_batch=8, seed=0, prepare=dict)
 
 
 def test_a_remote_file_that_is_too_short_or_gone_is_told_when_it_is_read(numbered, tmp_path):

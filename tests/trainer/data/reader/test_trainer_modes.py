@@ -24,13 +24,7 @@ def numbered(tmp_path_factory):
 def chosen(directory: pathlib.Path, **changes):
     manifest = Manifest.load(directory)
     size = sum(shard.bytes for shard in manifest.split("train").shards)
-    arguments = {
-        "wish": "auto",
-        "data_dir": str(directory),
-        "cache_dir": None,
-        "budget_bytes": changes.pop("times", 10) * size,
-        "asynchronous": False,
-    }
+    arguments = {"data_dir": str(directory), "budget_bytes": changes.pop("times", 10) * size}
     return choose(manifest, "train", **{**arguments, **changes})
 
 
@@ -92,6 +86,8 @@ def test_where_training_is_on_gpus_the_split_has_to_fit_on_each_of_them(numbered
         assert choice.mode == mode and ("on each GPU" in choice.reason) == (mode == "mapped")
     assert chosen(numbered, gpu_bytes=0, wish="resident").mode == "resident"
     assert gpu_budget(1.5) == 1.5e9
+    dataset(tmp_path / "files", 3, files=[picture(4, 4)] * 3)
+    assert chosen(tmp_path / "files", gpu_bytes=0).mode == "resident"  # which the host decodes
 
 
 def test_without_the_program_that_tells_nothing_is_supposed_of_a_gpu(monkeypatch, tmp_path):
