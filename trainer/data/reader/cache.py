@@ -80,13 +80,7 @@ def localize(
                     done[0] += piece
                     progress(done[0])
 
-            copies = [pool.submit(copy, name) for name in missing]
-            try:
-                for each in concurrent.futures.as_completed(copies):
-                    each.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            list(pool.map(copy, missing))  # the first that fails cancels those that wait
     except OSError as error:
         raise UserError(
             f"{data_dir} cannot be copied to --cache-dir {cache_dir} ({error}); mend it, or choose another"

@@ -98,12 +98,14 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
     Raises:
       UserError: If there is no such function, or it does not take one of the options, which would do nothing.
     """
-    function = _function(name)
+    module, attribute = _module(name), name.split(":")[1] if ":" in name else "build"
+    if (function := getattr(module, attribute, None)) is None:
+        raise UserError(f"--model {name}: there is no {attribute} in that module")
     if useless := given.keys() - inspect.signature(function).parameters.keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
         raise UserError(f"{flags} means nothing to --model {name}; leave it out")
     build = functools.partial(function, manifest, **given)
-    prepare = getattr(_module(name), "prepare", None)
+    prepare = getattr(module, "prepare", None)
     if prepare is None:
         build, prepare = functools.partial(_build_checked, build, name, manifest), _as_they_are
     return Builder(build, functools.partial(prepare, manifest))
@@ -132,10 +134,3 @@ def _module(name: str) -> types.ModuleType:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
         raise UserError(f"--model {name}: {error}; a module of your own must be on Python's path") from None
-
-
-def _function(name: str) -> Callable[..., keras.Model]:
-    function, module = name.split(":")[1] if ":" in name else "build", _module(name)
-    if not hasattr(module, function):
-        raise UserError(f"--model {name}: there is no {function} in that module")
-    return getattr(module, function)
