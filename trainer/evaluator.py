@@ -16,7 +16,7 @@ from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas.member import POOL_ROLES
 from trainer.replicas.stop import EXIT_CODE, Stop
-from trainer.validation import Scores, Validator
+from trainer.validation import SPLIT, Scores, Validator
 
 _POLL_S = 0.5
 
@@ -55,6 +55,9 @@ def evaluate(
 
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
     """Scores checkpoints, the newest first, until the last step's is scored. Returns the exit code."""
+    if not manifest.splits[SPLIT].examples:
+        print(f"dataset {manifest.name!r} has no {SPLIT} split, so there is nothing to evaluate", flush=True)
+        return 0
     with stop.at_once():
         build = registry.builder(opts.model, manifest, opts.network)
         # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.

@@ -204,11 +204,16 @@ class Options:
         """These with a model for the dataset.
 
         Raises:
-          UserError: If theirs does not fit, or images are to be augmented where there are none.
+          UserError: If theirs does not fit, images are to be augmented where there are none, or nothing can judge which
+            weights are best.
         """
         if manifest.is_table and self.augment not in (None, "none"):
             raise UserError(
                 f"--augment {self.augment} is for images; dataset {manifest.name!r} is a table; leave it out"
+            )
+        if self.export == "best" and not manifest.splits["validation"].examples:
+            raise UserError(
+                f"--export best: dataset {manifest.name!r} has no validation split to judge by; leave it out"
             )
         return dataclasses.replace(self, model=registry.suited(self.model, manifest))
 

@@ -70,6 +70,7 @@ class Training:
         self._opts, self._member, self._manifest, self._place = opts, member, manifest, place
         self._journal, self._stop, self._mark = journal, stop, StopMark(opts.job_dir)
         self._asynchronous, self._chief = opts.strategy == "parameter_server", member.is_chief
+        self._evaluator = has_evaluator() and manifest.splits[SPLIT].examples > 0
         self._started = time.time()
 
     @functools.cached_property
@@ -164,7 +165,7 @@ class Training:
     ) -> Loop:
         opts, manifest = self._opts, self._manifest
         # The side-car evaluates where there is one; else the chief does.
-        validates = self._chief and not has_evaluator() and manifest.splits[SPLIT].examples > 0
+        validates = self._chief and not self._evaluator and manifest.splits[SPLIT].examples > 0
         return Loop(
             opts=opts,
             last_step=extent.last_step,
@@ -242,13 +243,15 @@ class Training:
     def _finish(self, loop: Loop, extent: _Extent, first_step: int, reached: int) -> int:
         opts, journal = self._opts, self._journal
         if self._chief:
-            if has_evaluator():
+            if self._evaluator:
                 await_evaluator(loop.scores, reached, journal, opts.evaluator_timeout_s)
             exported = reached
             if opts.export == "best" and loop.scores.load():
                 exported = loop.scores.restore_best(loop.state)
             else:
                 loop.state.take(reached)
+                if opts.export == "best":
+                    print(f"--export best: nothing was scored yet; the state of step {reached} is exported", flush=True)
             journal.status("exporting", reached)
             export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"))
             journal.event("export", reached, exported_step=exported)

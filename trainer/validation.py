@@ -127,8 +127,14 @@ class Scores:
         return better
 
     def restore_best(self, state: State) -> int:
-        """Reads the best state into `state`. Returns its step."""
-        state.checkpoint.read(self._best(self.load()["best"]["step"])).assert_consumed()
+        """Reads the best state into `state`. Returns its step.
+
+        Raises:
+          UserError: If it is damaged or gone.
+        """
+        best = self._best(self.load()["best"]["step"])
+        with reading(best, "the same command with --export last exports the last state"):
+            state.checkpoint.read(best).assert_consumed()
         return state.step
 
     def _best(self, step: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numbered
 import psutil
 import pytest
 from trainer_jobs import Job
@@ -59,6 +60,15 @@ def test_a_chief_that_is_told_to_stop_when_only_it_has_work_left_takes_the_other
     job.terminate("chief-0")
     assert job.wait(10) == dict.fromkeys(("chief-0", "worker-0", "worker-1"), 143), job.output()
     job.run("chief", "worker", "worker", flags=flags)
+
+
+def test_without_a_validation_split_the_evaluator_leaves_and_nobody_waits_for_it(job, tmp_path):
+    numbered.dataset(tmp_path / "numbered", 64, classes=2)
+    job.data = tmp_path / "numbered"
+    started = time.monotonic()
+    flags = ["--model", "numbered:network", "--train-steps", 4]
+    assert "nothing to evaluate" in job.run("chief", "worker", "evaluator", flags=flags)
+    assert time.monotonic() - started < 100  # the chief would wait for 300 s
 
 
 def test_a_newest_checkpoint_that_is_damaged_is_named_once_while_the_evaluator_waits_for_the_next(job):

@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 
+import numbered
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,6 +97,12 @@ def test_a_job_directory_is_refused_where_tensorflow_would_not_find_its_own_file
         assert options.parse(flags, {}).job_dir == name and matches
     except UserError as error:
         assert f"TensorFlow takes {name!r} for a pattern" in str(error) and set("[\\") & set(name)
+
+
+def test_the_best_of_a_job_that_nothing_judges_is_refused(flags, tmp_path):
+    numbered.dataset(tmp_path / "data", 6)  # without a validation split
+    said = told([*flags, "--data-dir", str(tmp_path / "data"), "--export", "best"])
+    assert said.startswith("error: --export best: dataset 'numbered' has no validation split to judge by")
 
 
 def test_sync_needs_no_parameter_servers(flags, tmp_path):

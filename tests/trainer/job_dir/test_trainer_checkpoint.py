@@ -174,3 +174,6 @@ def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, 
     assert {p.name.split(".")[0] for p in (tmp_path / "best").iterdir()} == {"ckpt-2"}
     assert scores.restore_best(state) == 2
     assert np.unique(state.weights()[0]) == [2]
+    (tmp_path / "best" / "ckpt-2.index").write_bytes(b"")
+    with pytest.raises(UserError, match=r"best/ckpt-2 cannot be used .*; the same command with --export last"):
+        scores.restore_best(state)
