@@ -8,6 +8,7 @@ import re
 from trainer.base.errors import UserError
 
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
+_SIZE_DUE = "HEIGHTxWIDTH in pixels, such as 224x224"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,23 +60,19 @@ class Options:
                 raise UserError(f"{flag} '': must be a path; . is the current directory")
             if path and "://" in path:
                 raise UserError(f"{flag} {path}: must be a path here (a mounted bucket is one)")
-        if self.shards < 1:
-            raise UserError(f"--shards {self.shards}: must be at least 1")
-        for flag in ("validation_fraction", "test_fraction"):
-            if not 0 <= (fraction := getattr(self, flag)) < 1:
-                raise UserError(f"--{flag.replace('_', '-')} {fraction}: must be at least 0 and less than 1")
-        if not 0 <= self.split_seed < 2**64:
-            raise UserError(f"--split-seed {self.split_seed}: must be at least 0 and less than 2**64")
-        if not 0 <= self.max_drift <= 1:
-            raise UserError(f"--max-drift {self.max_drift}: must be from 0 to 1; 1 allows any")
-        if self.processes is not None and self.processes < 1:
-            raise UserError(f"--processes {self.processes}: must be at least 1")
-        if self.memory_gb is not None and not self.memory_gb >= 0.1:
-            raise UserError(f"--memory-gb {self.memory_gb}: must be at least 0.1")
-        if self.image_size is not None and not _SIZE.fullmatch(self.image_size):
-            raise UserError(f"--image-size {self.image_size}: must be HEIGHTxWIDTH in pixels, such as 224x224")
-        if self.encoding not in (None, "raw", "source"):
-            raise UserError(f"--encoding {self.encoding}: must be raw (pixels) or source (files as they are)")
+        for name, fits, due in (
+            ("shards", self.shards >= 1, "at least 1"),
+            ("validation_fraction", 0 <= self.validation_fraction < 1, "at least 0 and less than 1"),
+            ("test_fraction", 0 <= self.test_fraction < 1, "at least 0 and less than 1"),
+            ("split_seed", 0 <= self.split_seed < 2**64, "at least 0 and less than 2**64"),
+            ("max_drift", 0 <= self.max_drift <= 1, "from 0 to 1; 1 allows any"),
+            ("processes", self.processes is None or self.processes >= 1, "at least 1"),
+            ("memory_gb", self.memory_gb is None or self.memory_gb >= 0.1, "at least 0.1"),
+            ("image_size", self.image_size is None or _SIZE.fullmatch(self.image_size), _SIZE_DUE),
+            ("encoding", self.encoding in (None, "raw", "source"), "raw (pixels) or source (files as they are)"),
+        ):
+            if not fits:
+                raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)}: must be {due}")
 
     @property
     def reading(self) -> dict[str, object]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
-import os
 import pathlib
 import time
 import uuid
@@ -134,9 +134,7 @@ def _write(
     try:
         written = plan.write(shard, parts, suffix=suffix, advance=advance)
         for name in filter(None, (written.file, written.index)):
-            with open(parts / (name + suffix), "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(parts / (name + suffix), parts / name)
+            output.settle(parts / (name + suffix), parts / name)
     except BaseException:
         for path in parts.glob(f"*{suffix}"):
             path.unlink()
@@ -171,12 +169,8 @@ def _refuse_missing(plan: Plan, written: Mapping[str, Shard], count: int) -> Non
     if missing:
         names = ", ".join(shard.name for shard in missing[:5]) + ", ..." * (len(missing) > 5)
         units = [PartRange(start=i, stop=i + 1, count=count) for i in range(count)]
-        ranges: list[list[int]] = []
-        for unit in (unit for unit in units if any(shard in unit for shard in missing)):
-            if ranges and ranges[-1][1] == unit.start:
-                ranges[-1][1] = unit.stop
-            else:
-                ranges.append([unit.start, unit.stop])
+        runs = itertools.groupby(units, lambda unit: any(shard in unit for shard in missing))
+        ranges = [(found[0].start, found[-1].stop) for lacking, run in runs if lacking and (found := list(run))]
         repair = ", ".join(f"--shard-range {start}:{stop}" for start, stop in ranges)
         raise UserError(f"{len(missing)} of {len(plan.shards)} shards are missing: {names}; write them with {repair}")
 

@@ -128,15 +128,7 @@ class Plan:
             index=directory / (index + suffix) if indexed else os.devnull,
             advance=advance,
         )
-        return Shard(
-            file=path,
-            examples=file.examples,
-            bytes=file.bytes,
-            crc32c=file.crc32c,
-            head_crc32c=file.head_crc32c,
-            index=index if indexed else None,
-            index_crc32c=file.index_crc32c,
-        )
+        return Shard(file=path, index=index if indexed else None, **dataclasses.asdict(file))
 
     @functools.cached_property
     def _encodings(self) -> dict[str, tuple[Encoding, ...]]:

@@ -83,9 +83,9 @@ class Store:
             return np.fromfile(path, np.uint8, size, offset=offset).reshape(shape)
         return np.asarray(np.memmap(path, np.uint8, "r", offset, tuple(shape)))
 
-    def column(self, dtype: np.typing.DTypeLike, shape: Sequence[int] = ()) -> Growing:
-        """An empty column of values of that type and shape."""
-        return Growing(self, np.dtype(dtype), tuple(shape))
+    def column(self, dtype: np.typing.DTypeLike) -> Growing:
+        """An empty column of values of that type."""
+        return Growing(self, np.dtype(dtype))
 
     def file(self) -> IO[bytes]:
         """A file without a name; where it is written, `writable` is to be around."""
@@ -95,12 +95,12 @@ class Store:
 class Growing:
     """A column that values are appended to."""
 
-    def __init__(self, store: Store, dtype: np.dtype, shape: tuple[int, ...]):
-        self._store, self._dtype, self._shape = store, dtype, shape
+    def __init__(self, store: Store, dtype: np.dtype):
+        self._store, self._dtype = store, dtype
         self._file: IO[bytes] = io.BytesIO()
 
     def append(self, values: np.ndarray) -> None:
-        """Appends values [N, *shape]."""
+        """Appends values [N]."""
         values = np.ascontiguousarray(values, self._dtype)
         with writable(self._store.directory):
             if isinstance(self._file, io.BytesIO) and not self._store.take(values.nbytes):
@@ -112,12 +112,10 @@ class Growing:
     def finish(self) -> np.ndarray:
         """The whole column; nothing can be appended any more."""
         if isinstance(self._file, io.BytesIO):
-            flat = np.frombuffer(self._file.getbuffer(), self._dtype)
-        else:
-            with writable(self._store.directory), self._file as file:
-                file.flush()
-                flat = np.asarray(np.memmap(file, self._dtype, "r")) if file.tell() else np.empty(0, self._dtype)
-        return flat.reshape(-1, *self._shape)
+            return np.frombuffer(self._file.getbuffer(), self._dtype)
+        with writable(self._store.directory), self._file as file:
+            file.flush()
+            return np.asarray(np.memmap(file, self._dtype, "r")) if file.tell() else np.empty(0, self._dtype)
 
 
 def fill(array: np.ndarray, stream: IO[bytes], advance: Callable[[int], object] = lambda num_bytes: None) -> int:

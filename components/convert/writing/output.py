@@ -193,11 +193,16 @@ def publish(work: pathlib.Path, output: pathlib.Path, manifest: Manifest) -> Non
     """Moves the manifest's files and the page, if in `work`, in the same file system, to `output`; the manifest is last."""
     for name in (*(name for name, _ in _files(manifest)), PAGE):
         if (path := work / name).exists():  # it may have been moved before a kill
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
-            path.replace(output / name)
+            settle(path, output / name)
     manifest.save(output)
     tidy(output)
+
+
+def settle(path: pathlib.Path, name: pathlib.Path) -> None:
+    """Gives a file its name once its content is on the disk."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+    path.replace(name)
 
 
 def copy(finished: pathlib.Path, destination: pathlib.Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.convert.writing import workers
 from components.convert.writing.column_store import MEMORY, Store, fill
 from trainer.base.errors import UserError
 
@@ -17,20 +18,19 @@ dtypes = st.sampled_from(["float32", "int64", "uint8", "bool"])
 
 @given(
     dtype=dtypes,
-    shape=st.lists(st.integers(1, 3), max_size=2),
     sizes=st.lists(st.integers(0, 40), max_size=6),
     budget=st.sampled_from([0, 100, 1000, 10**6]),
 )
-def test_a_column_is_what_was_appended_whatever_fits_into_memory(tmp_path_factory, dtype, shape, sizes, budget):
+def test_a_column_is_what_was_appended_whatever_fits_into_memory(tmp_path_factory, dtype, sizes, budget):
     directory = tmp_path_factory.mktemp("store")
     store = Store(budget_bytes=2 * budget, directory=directory)
     random = np.random.default_rng(0)
-    blocks = [random.integers(0, 200, (size, *shape)).astype(dtype) for size in sizes]
-    column = store.column(dtype, shape)
+    blocks = [random.integers(0, 200, size).astype(dtype) for size in sizes]
+    column = store.column(dtype)
     for block in blocks:
         column.append(block)
     found = column.finish()
-    expected = np.concatenate([np.empty((0, *shape), dtype), *blocks])
+    expected = np.concatenate([np.empty(0, dtype), *blocks])
     assert found.dtype == expected.dtype and type(found) is np.ndarray
     np.testing.assert_array_equal(found, expected)
     assert not list(directory.iterdir())  # a file without a name is gone with the process
@@ -43,6 +43,14 @@ def test_half_the_budget_holds_columns(tmp_path):
     store.give_back(100)
     assert store.take(100) and store.working_bytes == 250
     assert MEMORY.take(10**15)
+
+
+def test_forked_processes_fill_what_is_shared_while_it_fits():
+    store = Store(budget_bytes=200)
+    array = store.shared((2, 50))
+    for _ in workers.run(lambda row, advance: array[row].fill(row + 1), range(2), processes=2, advance=print):
+        pass
+    assert array.sum(axis=1).tolist() == [50, 100] and store.shared((1,)) is None
 
 
 def test_what_does_not_fit_is_not_held_in_memory(tmp_path):
