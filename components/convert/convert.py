@@ -56,7 +56,7 @@ def convert(options: Options) -> Manifest:
         else:
 
             def build(work: pathlib.Path) -> Manifest:
-                output.require_room(directory, plan.num_bytes(plan.shards))
+                output.require_room(directory, plan.num_bytes(plan.shards), files=2 * len(plan.shards))
                 manifest = plan.manifest(_write(plan, options, work), described)
                 write_page(plan, manifest, options, work)
                 return manifest

@@ -78,7 +78,7 @@ def write_part(options: Options, part: PartRange) -> None:
         shards = [shard for shard in plan.shards if shard in part]
         there = _written(directory, identity)
         missing = [shard for shard in shards if shard.name not in there]
-        output.require_room(directory, plan.num_bytes(missing))
+        output.require_room(directory, plan.num_bytes(missing), files=2 * len(missing))
         parts.mkdir(exist_ok=True)
         try:
 

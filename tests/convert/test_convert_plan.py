@@ -3,6 +3,8 @@ from __future__ import annotations
 import collections
 import multiprocessing
 import pathlib
+import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from components.convert.sources.image_folder import FolderReader
 from components.convert.writing import output
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
 
 
 def table(root: pathlib.Path, texts: list[str]) -> dict[str, str]:
@@ -74,20 +77,34 @@ def disk(monkeypatch) -> list[int]:
 
 def test_a_disk_that_is_too_small_shows_before_the_first_byte(tmp_path, source, disk):
     options = Options(**source, output=str(tmp_path / "out"), shards=4)
-    with pytest.raises(UserError, match=r"needs [\d,]+ bytes, and its disk has 0 free"):
+    with pytest.raises(UserError, match=r"needs [\d,]+ bytes, and its disk has 0 free") as told:
         convert(options)
     assert not list(tmp_path.iterdir())
-    disk[0] = 10**9
+    due = int(re.search(r"needs ([\d,]+)", str(told.value))[1].replace(",", ""))
+    disk[0] = due - 1
+    with pytest.raises(UserError, match=f"its disk has {due - 1:,} free"):
+        convert(options)
+    disk[0] = due
     convert(options)
-    due = size(tmp_path / "out")
-    for free in (due - 1, due):
-        disk[0] = free
-        other = Options(**source, output=str(tmp_path / str(free)), shards=4)
-        if free < due:
-            with pytest.raises(UserError, match=f"needs {due:,} bytes"):
-                convert(other)
-        else:
-            convert(other)
+    assert 0 < due - size(tmp_path / "out") < 2**20
+
+
+@pytest.mark.parametrize("free_kb", [64, 600, 700, 800, 1200])
+def test_on_a_small_disk_it_is_done_or_refused_and_never_given_up_half_way(tmp_path, source, free_kb):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={free_kb}k", "tmpfs", disk], capture_output=True
+    ).returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        manifest = convert(Options(**source, output=str(disk / "out"), shards=4))
+    except UserError as error:
+        assert "its disk has" in str(error) and not list(disk.iterdir()) and free_kb < 1200
+    else:
+        assert manifest == Manifest.load(disk / "out")
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_where_nothing_is_written_no_room_is_needed(tmp_path, source, disk):

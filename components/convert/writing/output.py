@@ -30,6 +30,7 @@ _OURS = re.compile(
     rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|index)|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}(\.\d+\.tmp)?"
     r"|\.converting|\.parts"
 )
+_BESIDE_BYTES = 1 << 19  # for the manifest and the page, about
 _LOCK_WAIT_S = 2.0  # the processes of a conversion that was killed end a moment after it
 
 
@@ -75,14 +76,15 @@ def writable(output: pathlib.Path | None) -> Iterator[None]:
         raise UserError(f"cannot write --output {output}: {error.strerror or error}") from error
 
 
-def require_room(output: pathlib.Path, num_bytes: int) -> None:
-    """Compares what is to be written with what its disk has.
+def require_room(output: pathlib.Path, num_bytes: int, *, files: int) -> None:
+    """Compares what is to be written, of shards and indexes so many bytes in so many files, with what its disk has.
 
     Raises:
       UserError: If it does not fit.
     """
-    if num_bytes > (free := shutil.disk_usage(output).free):
-        raise UserError(f"--output {output}: needs {num_bytes:,} bytes, and its disk has {free:,} free")
+    due = num_bytes + files * os.statvfs(output).f_bsize + _BESIDE_BYTES  # the last block of a file is not full
+    if files and due > (free := shutil.disk_usage(output).free):
+        raise UserError(f"--output {output}: needs {due:,} bytes, and its disk has {free:,} free")
 
 
 @contextlib.contextmanager
