@@ -30,6 +30,7 @@ _OURS = re.compile(
     rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|index)|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}(\.\d+\.tmp)?"
     r"|\.converting|\.parts"
 )
+_BLOCK_BYTES = 1 << 12  # of a disk; the last one of a file is not full
 _BESIDE_BYTES = 1 << 19  # for the manifest and the page, about
 _LOCK_WAIT_S = 2.0  # the processes of a conversion that was killed end a moment after it
 
@@ -82,7 +83,7 @@ def require_room(output: pathlib.Path, num_bytes: int, *, files: int) -> None:
     Raises:
       UserError: If it does not fit.
     """
-    due = num_bytes + files * os.statvfs(output).f_bsize + _BESIDE_BYTES  # the last block of a file is not full
+    due = num_bytes + files * _BLOCK_BYTES + _BESIDE_BYTES
     if files and due > (free := shutil.disk_usage(output).free):
         raise UserError(f"--output {output}: needs {due:,} bytes, and its disk has {free:,} free")
 
