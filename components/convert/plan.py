@@ -91,15 +91,21 @@ class Plan:
 
     def num_bytes(self, shards: Iterable[Planned]) -> int:
         """What the files of some shards have together, to the byte, before they are written."""
-        total = 0
-        for shard in shards:
+        return sum(self._num_bytes[shard] for shard in shards)
+
+    @functools.cached_property
+    def _num_bytes(self) -> dict[Planned, int]:
+        found = {}
+        for shard in self.shards:
             native, rows = self._parts[shard.split]
             texts = [self.source.splits[native][name].lengths for name in self._layout.strings]
-            total += (shard.stop - shard.start) * self._layout.least_bytes
+            found[shard] = (shard.stop - shard.start) * self._layout.least_bytes
             if texts:
-                total += 8 * (shard.stop - shard.start + 1)  # of the index
-                total += sum(int(t[block].sum()) for block in rows.blocks(shard.start, shard.stop) for t in texts)
-        return total
+                found[shard] += 8 * (shard.stop - shard.start + 1)  # of the index
+                found[shard] += sum(
+                    int(t[block].sum()) for block in rows.blocks(shard.start, shard.stop) for t in texts
+                )
+        return found
 
     def write(
         self,

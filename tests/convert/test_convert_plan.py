@@ -8,7 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -57,6 +57,7 @@ def size(directory: pathlib.Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.suffix in (".tfrecord", ".index"))
 
 
+@settings(max_examples=8)
 @given(shards=st.integers(1, 9), seed=st.integers(0, 99), data=st.data())
 def test_what_is_to_be_written_is_known_to_the_byte(tmp_path_factory, source, shards, seed, data):
     out = tmp_path_factory.mktemp("out")

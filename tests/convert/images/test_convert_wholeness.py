@@ -59,6 +59,7 @@ def test_a_png_of_other_parts_is_refused_though_their_checksums_are_right(change
         headers.require_whole(join(change(chunks(FILES["noise RGB PNG"]))), "place")
 
 
+@pytest.mark.cluster  # TensorFlow takes its time
 @given(kind=st.sampled_from(sorted(FILES)), seed=st.integers(0, 2**32))
 def test_what_passes_tensorflow_decodes(kind, seed):
     tf, chance = pytest.importorskip("tensorflow"), random.Random(seed)
