@@ -26,7 +26,7 @@ from components.convert.plan import Plan, Planned
 from components.convert.sources.registry import source_digest
 from components.convert.writing import output, workers
 from components.convert.writing.progress import track
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, readable
 from trainer.base.files import write_text
 from trainer.base.manifest import Manifest, Shard
 
@@ -151,7 +151,8 @@ def _written(directory: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
     """
     found = {}
     for path in (directory / output.PARTS).glob("*.json"):
-        note = json.loads(path.read_text(encoding="utf-8"))
+        with readable(path):
+            note = json.loads(path.read_text(encoding="utf-8"))
         output.refuse_other(directory, note["identity"], identity)
         shard = Shard(**note["shard"])
         if _find(directory, shard.file).exists() and (not shard.index or _find(directory, shard.index).exists()):

@@ -19,9 +19,8 @@ class ImageSource:
     Attributes:
       name: As given with `--dataset`.
       origin: Where it comes from, in words.
-      splits: Its native splits: `train`, and `test` or `validation` if it has them. Each has the columns `image`, either
-        uint8 [N, height, width, channels] of one shape or whole files, and `label`, integers [N], both in the source's
-        order.
+      splits: Its native splits: `train`, and `test` or `validation` if it has them. Each has the columns `image`, uint8
+        [N, height, width, channels] of one shape or whole files, and `label`, integers [N], both in the source's order.
       class_names: In the order of the labels, which all lie in `range(len(class_names))`.
       value_range: Smallest and largest value that a pixel can have.
       shape: Height, width and channels that a model gets of whole files; None of pixels, which have theirs.
