@@ -125,7 +125,6 @@ def arrange(
     store: Store,
     size: tuple[int, int] | None = None,
     encoding: str | None = None,
-    channels: int | None = None,
     arguments: Mapping[str, object] | None = None,
 ) -> ImageSource:
     """Looks at all images, and decides and tells how they are stored.
@@ -139,7 +138,6 @@ def arrange(
       size: Height and width that a model gets; None for the images' own, or `DEFAULT_SIZE` if these differ.
       encoding: `raw` for pixels, `source` for whole files; None for pixels if a size is given, or if all have one size
         of at most `MOST_RAW_BYTES`.
-      channels: 1 or 3; None for 1 if all images are grey, else 3.
       arguments: What decides the content beside the options.
 
     Raises:
@@ -160,7 +158,7 @@ def arrange(
                 rotated += head.rotated
                 first_rotated = first_rotated or (place if head.rotated else "")
                 advance(1)
-    channels = channels or (1 if gray else 3)
+    channels = 1 if gray else 3
     own = next(iter(sizes)) if len(sizes) == 1 else None
     if encoding is None:
         encoding = RAW if size or (own and math.prod(own) * channels <= MOST_RAW_BYTES) else SOURCE

@@ -75,8 +75,8 @@ class ImageSchema:
     image: str
     label: str
     classes: tuple[str, ...]
-    first_label: int
-    shape: tuple[int, int, int] | None
+    first_label: int = 0
+    shape: tuple[int, int, int] | None = None
     content: Mapping[str, Any]
 
 
@@ -102,10 +102,10 @@ class Schema:
     origin: str
     columns: Mapping[str, Column]
     label: Label
-    filter: Expression | None
-    deep: tuple[Input, ...]
-    wide: tuple[Input, ...]
-    missing: tuple[str, ...]
+    filter: Expression | None = None
+    deep: tuple[Input, ...] = ()
+    wide: tuple[Input, ...] = ()
+    missing: tuple[str, ...] = ()
     ignore_others: bool
     content: Mapping[str, Any]
     delimiter: str | None = None

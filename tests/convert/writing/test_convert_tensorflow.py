@@ -136,7 +136,7 @@ def test_small_images_are_those_that_tfds_decodes_in_its_order(prepared):
     data_dir = prepared(features, splits, ("image", "label"))
     manifest = convert(options(data_dir))
     assert manifest.name == "tfds:tiny" and manifest.class_names == ("no", "yes")
-    assert manifest.arguments["version"] == "1.2.3" and "tiny/1.2.3" in manifest.origin
+    assert manifest.arguments["schema"] == {"tfds": "1.2.3"} and "tiny/1.2.3" in manifest.origin
     assert manifest.feature("image").shape == (6, 5, 1) and manifest.feature("image").encoding is None
     for split, native in (("train", "train"), ("validation", "val"), ("test", "test")):
         ours, theirs = parsed(data_dir.parent / "out", split, IMAGE), read(data_dir, native)

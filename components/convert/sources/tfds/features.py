@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from components.convert.images.encodings import arrange
 from components.convert.sources.base import Source
-from components.convert.sources.examples.image_features import encoded
+from components.convert.sources.examples import contents
+from components.convert.sources.tfds import inferred_schema
+from components.convert.tables.schema import ImageSchema
 from components.convert.writing.column_store import Store
 from components.convert.writing.splits import NAMES
 from trainer.base.errors import UserError
@@ -41,33 +42,19 @@ def read(
     label = _label(name, info, features)
     splits = _splits(name, info)
     image = _image(name, info, features)
-    class_names = tuple(features[label].names or map(str, range(features[label].num_classes)))
-    common = {"name": name, "origin": f"TensorFlow Datasets, {info.full_name}", "class_names": class_names}
-    if image is None:
-        from components.convert.sources.tfds import inferred_schema
-
+    common = {
+        "name": name,
+        "origin": f"TensorFlow Datasets, {info.full_name}",
+        "content": {"tfds": str(info.version)},
+    }
+    classes = tuple(features[label].names or map(str, range(features[label].num_classes)))
+    if image:
+        schema = ImageSchema(**common, image=image, label=label, classes=classes)
+    else:
         if others := {key: f for key, f in features.items() if key != label and not inferred_schema.supported(f)}:
             raise _unsupported(name, "has neither an image nor only numbers and texts", others)
-        if size or encoding:
-            raise UserError(f"dataset {name!r} has no images; leave out --image-size and --encoding")
-        version = str(info.version)
-        return inferred_schema.read(
-            **common, version=version, splits=splits, features=features, label=label, store=store
-        )
-    if others := sorted(set(features) - {image, label}):
-        print(f"left out of the records: {', '.join(others)}")
-    return arrange(
-        **common,
-        pictures={
-            split: encoded(split, paths, image, lambda record: record.class_of(label, class_names), store)
-            for split, paths in splits.items()
-        },
-        store=store,
-        size=size,
-        encoding=encoding,
-        channels=1 if features[image].shape[-1] == 1 else 3,
-        arguments={"version": str(info.version)},
-    )
+        schema = inferred_schema.infer(**common, features=features, label=label, classes=classes)
+    return contents.read(schema, splits, store, size=size, encoding=encoding)
 
 
 def _flat(features: Mapping[str, FeatureConnector], prefix: str = "") -> Iterator[tuple[str, FeatureConnector]]:

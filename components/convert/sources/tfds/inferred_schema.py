@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from components.convert.sources.examples import example_columns
-from components.convert.sources.examples.parser import records
-from components.convert.tables import rows
-from components.convert.tables.rows import TableSource
 from components.convert.tables.schema import LABEL, Column, Input, Label, Schema
-from components.convert.writing.column_store import Store
 from trainer.base.manifest import Encoding
 
 if TYPE_CHECKING:
@@ -43,47 +38,35 @@ def supported(feature: FeatureConnector) -> bool:
     )
 
 
-def read(
+def infer(
     *,
     name: str,
     origin: str,
-    version: str,
-    splits: Mapping[str, Sequence[str]],
+    content: Mapping[str, str],
     features: Mapping[str, FeatureConnector],
     label: str,
-    class_names: tuple[str, ...],
-    store: Store,
-) -> TableSource:
-    """Reads the table.
+    classes: tuple[str, ...],
+) -> Schema:
+    """The schema of a table.
 
     Args:
       name: Of the dataset.
       origin: Where it comes from, in words.
-      version: Of the dataset.
-      splits: Paths of the files, by name.
+      content: What decides all this.
       features: All of them, by their keys in a record; but for the label each is `supported`.
       label: Key of the label.
-      class_names: In the order of the label's values.
-      store: Where columns are kept.
-
-    Raises:
-      UserError: If a file is damaged.
+      classes: In the order of the label's values.
     """
     columns = list(_columns({key: feature for key, feature in features.items() if key != label}))
-    schema = Schema(
+    return Schema(
         name=name,
         origin=origin,
         columns={column.name: column for column in (Column(name=LABEL, header=label, type="int"), *dict(columns))},
-        label=Label(classes=class_names, column=LABEL),
-        filter=None,
+        label=Label(classes=classes, column=LABEL),
         deep=tuple(_input(column, classes) for column, classes in columns),
-        wide=(),
-        missing=(),
         ignore_others=True,
-        content={"tfds": version},
+        content=content,
     )
-    blocks = {split: example_columns.blocks(records(split, paths), schema) for split, paths in splits.items()}
-    return rows.read(blocks, schema, store)
 
 
 def _columns(features: Mapping[str, FeatureConnector]) -> Iterator[tuple[Column, int | None]]:
