@@ -231,11 +231,7 @@ def _counts(values: Strings | np.ndarray) -> Iterator[tuple[bytes | int, int]]:
     if not isinstance(values, Strings):
         found = np.unique(values, return_counts=True)
         return zip(*(part.tolist() for part in found), strict=True)
-    import pyarrow as pa  # tables are read with it, so it is here already
-
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(values.lengths)])
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(values.data))]
-    counted = pa.Array.from_buffers(pa.large_binary(), len(values), buffers).value_counts()
+    counted = values.arrow.value_counts()
     return zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True)
 
 

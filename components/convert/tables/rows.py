@@ -155,7 +155,7 @@ def _part(
 ) -> tuple[dict[str, np.ndarray | Strings], dict[str, np.ndarray]]:
     """The columns of a split, and where they are missing."""
     labels, rows, kept = store.column(np.int64), 0, 0
-    columns = {c.name: _Texts(store) if c.type == "string" else store.column(c.dtype) for c in schema.stored}
+    columns = {c.name: store.texts() if c.type == "string" else store.column(c.dtype) for c in schema.stored}
     missing = {c.name: store.column(bool) for c in schema.stored if c.default is not None}
     for block in blocks:
         rows += len(block.positions)
@@ -164,7 +164,8 @@ def _part(
         kept += len(block.positions)
         labels.append(_labels(block, schema.label))
         for name, column in columns.items():
-            column.append(block.columns[name])
+            values = block.columns[name]
+            column.append(Strings.of_arrow(values) if isinstance(values, pa.Array) else values)
         for name, column in missing.items():
             column.append(block.missing[name])
     if schema.filter:
@@ -173,25 +174,6 @@ def _part(
             raise UserError(f"{block.path}: the schema's filter leaves no row")
     held = {LABEL: labels.finish(), **{name: column.finish() for name, column in columns.items()}}
     return held, {name: column.finish() for name, column in missing.items()}
-
-
-class _Texts:
-    """A column of strings that is appended to."""
-
-    def __init__(self, store: Store):
-        self._data, self._lengths, self._ends = store.column(np.uint8), store.column(np.int64), store.column(np.int64)
-        self._end = 0
-
-    def append(self, array: pa.LargeStringArray) -> None:
-        _, offsets, data = array.buffers()
-        offsets = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-        self._data.append(np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]])
-        self._lengths.append(np.diff(offsets))
-        self._ends.append(offsets[1:] - offsets[0] + self._end)
-        self._end += int(offsets[-1] - offsets[0])
-
-    def finish(self) -> Strings:
-        return Strings(data=self._data.finish(), lengths=self._lengths.finish(), ends=self._ends.finish())
 
 
 def _labels(block: Block, label: Label) -> np.ndarray:

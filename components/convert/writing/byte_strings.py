@@ -1,4 +1,4 @@
-"""A column of byte strings as two arrays.
+"""A column of byte strings, as Arrow lays them out, which is needed for nothing but taking rows and counting.
 
 names = Strings.of([b"Cash", b"", b"Mobile"])
 names[np.array([2, 0])].tolist()      # [b"Mobile", b"Cash"]
@@ -9,57 +9,61 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-_BYTES_AT_ONCE = 1 << 18
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Strings:
-    """Value i is `data[ends[i] - lengths[i]:ends[i]]`.
+    """Value i is `data[offsets[i]:offsets[i + 1]]`.
 
     Attributes:
       data: uint8, the values one after another.
+      offsets: int64 [N + 1].
       lengths: int64 [N], bytes of each.
-      ends: int64 [N], the sum of the lengths up to each; computed unless given.
     """
 
     data: np.ndarray
+    offsets: np.ndarray
     lengths: np.ndarray
-    ends: np.ndarray | None = None
-
-    def __post_init__(self):
-        if self.ends is None:
-            object.__setattr__(self, "ends", np.cumsum(self.lengths))
 
     @classmethod
     def of(cls, values: Sequence[bytes]) -> Strings:
         """The column with those values."""
         lengths = np.fromiter(map(len, values), np.int64, len(values))
-        return cls(data=np.frombuffer(b"".join(values), np.uint8), lengths=lengths)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return cls(data=np.frombuffer(b"".join(values), np.uint8), offsets=offsets, lengths=lengths)
+
+    @classmethod
+    def of_arrow(cls, array: pa.LargeBinaryArray | pa.LargeStringArray) -> Strings:
+        """The column with the values of an array that has no nulls."""
+        if not len(array):
+            return cls.of([])
+        _, offsets, data = array.buffers()
+        offsets = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        data = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]
+        return cls(data=data, offsets=offsets - offsets[0], lengths=np.diff(offsets))
+
+    @property
+    def arrow(self) -> pa.LargeBinaryArray:
+        """The same as an array, without a copy."""
+        import pyarrow as pa  # tables are read with it, and images do without
+
+        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
+        return pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, rows: np.ndarray) -> Strings:
-        """The values at the given rows."""
-        lengths = self.lengths[rows]
-        starts, ends = self.ends[rows] - lengths, np.cumsum(lengths)
-        data = np.empty(lengths.sum(), np.uint8)
-        # Where each byte comes from takes many times the room of the bytes, so it is worked out for some at a time.
-        cuts = np.searchsorted(ends, np.arange(_BYTES_AT_ONCE, len(data), _BYTES_AT_ONCE))
-        cuts = np.unique(np.concatenate([[0], cuts, cuts + 1, [len(lengths)]]))  # a value across a cut stands alone
-        for first, last in itertools.pairwise(cuts.tolist()):
-            part, to = lengths[first:last], data[ends[first] - lengths[first] : ends[last - 1]]
-            if last == first + 1:
-                to[:] = self.data[starts[first] : starts[first] + len(to)]
-            else:
-                before = np.cumsum(part) - part
-                to[:] = self.data[np.repeat(starts[first:last] - before, part) + np.arange(len(to))]
-        return Strings(data=data, lengths=lengths, ends=ends)
+        """The values at the given rows, or where they are true."""
+        return Strings.of_arrow(self.arrow.take(np.flatnonzero(rows) if rows.dtype == bool else rows))
 
     def tolist(self) -> list[bytes]:
         """The values."""
         data = self.data.tobytes()
-        return [data[end - length : end] for end, length in zip(self.ends.tolist(), self.lengths.tolist(), strict=True)]
+        return [data[start:end] for start, end in itertools.pairwise(self.offsets.tolist())]

@@ -25,6 +25,7 @@ from typing import IO
 
 import numpy as np
 
+from components.convert.writing.byte_strings import Strings
 from components.convert.writing.output import writable
 from trainer.base.errors import UserError
 
@@ -87,6 +88,10 @@ class Store:
         """An empty column of values of that type."""
         return Growing(self, np.dtype(dtype))
 
+    def texts(self) -> GrowingTexts:
+        """An empty column of byte strings."""
+        return GrowingTexts(self)
+
     def file(self) -> IO[bytes]:
         """A file without a name; where it is written, `writable` is to be around."""
         return tempfile.TemporaryFile(dir=self.directory)
@@ -116,6 +121,30 @@ class Growing:
         with writable(self._store.directory), self._file as file:
             file.flush()
             return np.asarray(np.memmap(file, self._dtype, "r")) if file.tell() else np.empty(0, self._dtype)
+
+
+class GrowingTexts:
+    """A column of byte strings that others are appended to."""
+
+    def __init__(self, store: Store):
+        self._data, self._offsets, self._lengths = (
+            store.column(np.uint8),
+            store.column(np.int64),
+            store.column(np.int64),
+        )
+        self._offsets.append(np.zeros(1))
+        self._end = 0
+
+    def append(self, values: Strings) -> None:
+        """Appends the values."""
+        self._data.append(values.data)
+        self._offsets.append(values.offsets[1:] + self._end)
+        self._lengths.append(values.lengths)
+        self._end += len(values.data)
+
+    def finish(self) -> Strings:
+        """The whole column; nothing can be appended any more."""
+        return Strings(data=self._data.finish(), offsets=self._offsets.finish(), lengths=self._lengths.finish())
 
 
 def fill(array: np.ndarray, stream: IO[bytes], advance: Callable[[int], object] = lambda num_bytes: None) -> int:

@@ -43,8 +43,8 @@ class Slices:
     def open(self, i: int) -> IO[bytes]:
         """The content of one."""
         if self.unpacked is not None:
-            end = self.unpacked.ends[i]
-            return io.BytesIO(self.unpacked.data[end - self.lengths[i] : end])
+            start, end = self.unpacked.offsets[i : i + 2]
+            return io.BytesIO(self.unpacked.data[start:end])
         with open(self.paths[self.files[i]], "rb") as file:
             file.seek(self.starts[i])
             return io.BytesIO(file.read(self.lengths[i]))

@@ -178,10 +178,10 @@ def collect(
     store: Store,
 ) -> list[np.ndarray | Strings]:
     """Columns of what `extract` takes from each record; the type `bytes` gives `Strings`."""
-    columns = [_Texts(store) if dtype is bytes else store.column(dtype) for dtype in dtypes]
+    columns = [store.texts() if dtype is bytes else store.column(dtype) for dtype in dtypes]
     for group in groups(found):
-        for column, values in zip(columns, zip(*map(extract, group), strict=True), strict=True):
-            column.append(values)
+        for column, dtype, values in zip(columns, dtypes, zip(*map(extract, group), strict=True), strict=True):
+            column.append(Strings.of(values) if dtype is bytes else values)
     return [column.finish() for column in columns]
 
 
@@ -196,20 +196,6 @@ def groups(found: Iterable[Record]) -> Iterator[list[Record]]:
         size += len(record.payload)
     if group:
         yield group
-
-
-class _Texts:
-    """A column of byte strings that grows."""
-
-    def __init__(self, store: Store):
-        self._data, self._lengths = store.column(np.uint8), store.column(np.int64)
-
-    def append(self, values: Sequence[bytes]) -> None:
-        self._data.append(np.frombuffer(b"".join(values), np.uint8))
-        self._lengths.append([len(value) for value in values])
-
-    def finish(self) -> Strings:
-        return Strings(data=self._data.finish(), lengths=self._lengths.finish())
 
 
 @contextlib.contextmanager
