@@ -16,7 +16,7 @@ class Options:
     """Arguments of a conversion.
 
     Attributes:
-      dataset: A name of `source.READERS`, or `tfds:` and one of TensorFlow Datasets.
+      dataset: A name of `registry.READERS`, or `tfds:` and one of TensorFlow Datasets.
       source: The source's directory or file, or several files; None for a dataset that is embedded or downloaded.
       schema: Schema file of the dataset `csv` or `tfrecord`.
       image_size: `HEIGHTxWIDTH` that a model gets of image files; None for their own.
@@ -76,7 +76,7 @@ class Options:
 
     @property
     def reading(self) -> dict[str, object]:
-        """What `source.find_reader` takes beside the dataset."""
+        """What `registry.find_reader` takes beside the dataset."""
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
         return {
             "schema": self.schema,

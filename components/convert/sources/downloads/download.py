@@ -163,11 +163,11 @@ def _receive(url: str, file: RemoteFile, part: pathlib.Path, start: int, patienc
                 raise _Again(f"ended after {stream.tell():,} of {file.num_bytes:,} bytes")
 
 
-def require_reachable(urls: Iterable[str], patience: Patience = PATIENCE) -> None:
+def require_reachable(urls: Iterable[str], otherwise: str = "", patience: Patience = PATIENCE) -> None:
     """Asks the hosts, or the proxies that the environment names for them, until one answers.
 
     Raises:
-      UserError: If none does; it names them.
+      UserError: If none does; it names them, after what `otherwise` says.
     """
     faults = []
     for url in urls:
@@ -177,7 +177,7 @@ def require_reachable(urls: Iterable[str], patience: Patience = PATIENCE) -> Non
         except requests.RequestException as error:
             faults.append(f"{urlsplit(url).hostname} ({_reason(error)})")
     if faults:
-        raise UserError(f"cannot reach {', '.join(faults)}; {_REPAIR}")
+        raise UserError(f"{otherwise}cannot reach {', '.join(faults)}; {_REPAIR}")
 
 
 def _reason(error: BaseException) -> str:

@@ -153,15 +153,10 @@ class TfdsReader(Reader):
         if absent and not builder.MANUAL_DOWNLOAD_INSTRUCTIONS:
             from components.convert.sources.downloads import download  # what it needs is slow to import
 
-            try:
-                download.require_reachable(_one_a_host(absent))
-            except UserError as error:
-                if given is None:
-                    raise
-                raise UserError(
-                    f"{given}: holds neither {self.name} prepared nor all its files (missing {', '.join(absent.values())}); "
-                    f"{error}"
-                ) from None
+            missing = f"missing {', '.join(absent.values())}"
+            lacks = f"{given}: holds neither {self.name} prepared nor all its files ({missing}); " if given else ""
+            # It would try for minutes itself, and say nothing meanwhile.
+            download.require_reachable(_one_a_host(absent), lacks)
         print(f"TensorFlow Datasets prepares {builder.info.full_name} in {data_dir}", flush=True)
         command = [sys.executable, "-m", "components.convert.sources.tfds.prepare", self._tfds_name, str(data_dir)]
         path = os.pathsep.join(filter(None, sys.path))

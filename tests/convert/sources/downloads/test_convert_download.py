@@ -217,12 +217,12 @@ def test_no_way_there_shows_at_once(tmp_path):
 
 def test_one_host_that_answers_is_enough_and_a_proxy_answers_for_others(server, monkeypatch):
     server.answers = [status(500)]
-    download.require_reachable(["http://no.such.host.invalid/x", f"{server.url}/x"], HASTE)
+    download.require_reachable(["http://no.such.host.invalid/x", f"{server.url}/x"], patience=HASTE)
     monkeypatch.setenv("http_proxy", server.url)
-    download.require_reachable(["http://no.such.host.invalid/x"], HASTE)
+    download.require_reachable(["http://no.such.host.invalid/x"], patience=HASTE)
     monkeypatch.setenv("no_proxy", "no.such.host.invalid")
     with pytest.raises(UserError, match=r"cannot reach no.such.host.invalid \(.*resolve.*--source"):
-        download.require_reachable(["http://no.such.host.invalid/x"], HASTE)
+        download.require_reachable(["http://no.such.host.invalid/x"], patience=HASTE)
 
 
 def test_a_host_that_takes_no_connection_is_given_up_within_seconds(tmp_path):
