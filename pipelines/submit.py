@@ -15,6 +15,7 @@ import re
 import sys
 from typing import Any
 
+from components.train.backends.heeded import ignored
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.quotas import quota_warnings
@@ -139,6 +140,8 @@ def prepare(args: argparse.Namespace) -> Submission:
     registry = f"vertex://{args.project}/{args.location}"
     spec, image = _spec(args, "" if args.dry_run else _parent_model(registry, arguments["name"]))
     plan_vertex(cluster, image, [], region=args.location)  # refuses pools that cannot run there
+    for note in ignored(cluster, "submit"):
+        print(f"note: {note}", file=sys.stderr)
     for warning in quota_warnings(cluster, args.location):
         print(f"warning: {warning}", file=sys.stderr)
     run_id = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}"

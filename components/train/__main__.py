@@ -9,31 +9,28 @@ import sys
 from collections.abc import Sequence
 
 from components.train.backends import registry
+from components.train.backends.cluster_spec import misnamed
+from components.train.backends.heeded import ignored
 from components.train.backends.program import Program, own_command, own_program, trainer_options, trainer_program
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import STRATEGIES
 from components.train.cluster.lookup import Source, read
-from components.train.cluster.notes import refuse_changes, tell
+from components.train.cluster.notes import Note, refuse_changes, tell
 from components.train.cluster.quotas import DEFAULT_REGION, quota_warnings
 from components.train.cluster.strategies import job_flags, resolve
 from components.train.console import job_control
-from components.train.console.view import FORMATS, view_for
+from components.train.console.command_line import parse
+from components.train.console.view import view_for
 from components.train.supervision import supervisor
 from components.train.supervision.health import Limits
 from components.train.supervision.timeouts import Patience
-from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.flags import at_least, positive
+from trainer.base.errors import UserError, run_cli
 from trainer.base.machine import usable_cores
-
-_EXIT_CODES = """exit codes: 0 done; 143 or 130 saved after SIGTERM or Ctrl-C; 124 saved at the cluster file's
-scheduling.timeout; 2 a mistake that the message names; else that of the replica that failed (128+n: killed by signal n).
-docs/RUNNING.md says more."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the job's exit code."""
-    args = _parser().parse_args(argv)
+    args = parse(argv)
     if args.status:
         return job_control.show(args.status, args.log_format)
     if args.stop:
@@ -41,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not args.cluster:
         raise UserError("--cluster is missing; add for example --cluster clusters/local.yaml")
     source, cluster = _cluster(args)
-    if args.explain or args.backend == "vertex":
+    if args.mode in ("explain", "vertex"):
         return _vertex(source, cluster, args)
     program = _program(cluster, args)
     with registry.planned(args, cluster, program) as plan:
@@ -52,79 +49,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog="python -m components.train",
-        usage="%(prog)s --cluster FILE|TIER [options] -- <trainer flags>",
-        description="Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to "
-        "the program of --command.",
-        epilog=_EXIT_CODES,
-    )
-    parser.add_argument(
-        "--cluster",
-        metavar="FILE|TIER",
-        help="cluster file such as clusters/local.yaml, a trainingInput file of AI Platform, or a scale tier of it "
-        "such as STANDARD_1",
-    )
-    parser.add_argument("--explain", action="store_true", help="print in full what the cluster means; start nothing")
-    parser.add_argument("--strict", action="store_true", help="refuse what would have to be replaced or left out")
-    parser.add_argument(
-        "--strategy", choices=STRATEGIES, help="in place of the cluster's own, or of what its pools imply"
-    )
-    parser.add_argument(
-        "--backend",
-        choices=(*registry.LOCAL, "vertex"),
-        default="process",
-        help="process: one process per replica on this machine; docker: one container; ssh: processes on other hosts; "
-        "vertex: prints the worker pools",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan as JSON and start nothing")
-    parser.add_argument(
-        "--region",
-        help=f"of the vertex back end, to check GPUs and quotas (the cluster file's, else {DEFAULT_REGION})",
-    )
-    parser.add_argument("flags", nargs="*", metavar="trainer flags", help="see python -m trainer.task --help")
-    own = parser.add_argument_group("a program of your own, in place of our trainer")
-    own.add_argument("--command", metavar="LINE", help="what every replica runs, 'python -m mytrainer.task ...'")
-    own.add_argument("--code", metavar="DIR", help="directory to put on Python's path")
-    own.add_argument("--job-dir", metavar="DIR", help="where logs and the launcher's records go")
-    local = parser.add_argument_group("on this machine")
-    local.add_argument("--log-dir", metavar="DIR", help="one log per replica (<job-dir>/replicas without)")
-    local.add_argument("--log-format", choices=FORMATS, help="live on a terminal, else plain, if not given")
-    local.add_argument(
-        "--max-restarts",
-        type=at_least(0),
-        metavar="N",
-        help="after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)",
-    )
-    local.add_argument(
-        "--start-timeout-s", type=positive, metavar="S", help=f"for a replica to come up ({Limits().start_s:.0f})"
-    )
-    local.add_argument(
-        "--silence-timeout-s",
-        type=positive,
-        metavar="S",
-        help="without a sign of life, after which a replica is frozen (by what it does: training 300, ...)",
-    )
-    registry.add_flags(parser)
-    running = parser.add_argument_group("a job that runs or ran on this machine")
-    running.add_argument("--status", metavar="JOB_DIR", help="print how it is; no cluster is needed")
-    running.add_argument("--stop", metavar="JOB_DIR", help="have it save and end, and wait for that")
-    return parser
-
-
 def _cluster(args: argparse.Namespace) -> tuple[Source, Cluster]:
     """What `--cluster` says; flags and job directory that are not given become those of a file that names them."""
     source = read(args.cluster)
-    ours = (
-        [] if args.command is not None else args.flags or source.args
-    )  # A program of the user's own has flags of its own.
-    source = resolve(source, ours, args.strategy)
+    own = args.command is not None  # It has flags of its own.
+    source = resolve(source, [] if own else args.flags or source.args, args.strategy)
     if args.strict:
         refuse_changes(source.name, source.notes)
     cluster = Cluster.of(source)
-    if args.command is not None:
+    if args.max_restarts is not None:
+        scheduling = cluster.scheduling.model_copy(update={"max_restarts": args.max_restarts})
+        cluster = cluster.model_copy(update={"scheduling": scheduling})
+    if own:
         args.flags, args.job_dir = args.flags or list(source.args), args.job_dir or source.job_dir
+        if source.job_dir and args.mode == "vertex":
+            tell(source.name, [Note(place="jobDir", text="not used, as a program of yours is not told of it")])
     else:
         args.flags = job_flags(source, args.flags)
     if not args.explain:
@@ -155,7 +94,7 @@ def _patience(args: argparse.Namespace) -> Patience:
 def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
     region = args.region or source.region or DEFAULT_REGION
     command = own_command(args.command) if args.command is not None else ()
-    if args.explain:
+    if args.mode == "explain":
         specs = []
         if all(pool.machine for pool in cluster.pools.values()):
             specs = plan_vertex(cluster, args.image or "IMAGE", args.flags, region=region, command=command)
@@ -170,6 +109,8 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
     specs = plan_vertex(cluster, args.image, args.flags, region=region, command=command)
     if not command:
         trainer_options(cluster, args.flags)  # refuses what every replica would, some minutes later
+    for note in filter(None, [*ignored(cluster, "vertex"), misnamed(cluster)]):
+        print(f"note: {note}", file=sys.stderr)
     for warning in quota_warnings(cluster, region):
         print(f"warning: {warning}", file=sys.stderr)
     print(json.dumps(specs, indent=2))

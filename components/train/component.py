@@ -39,7 +39,7 @@ def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
       worker_pool_specs: As planned.
       log_dir: Directory for a log and a status file of each replica.
     """
-    from components.train.backends.local_job import planned
+    from components.train.backends.processes import planned
     from components.train.backends.program import trainer_program
     from components.train.cluster.cluster_file import Cluster
     from components.train.console.view import view_for

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from train_clients import Clients
 from train_fakes import Bench
 
 from components.train.supervision import restart_policy
@@ -21,3 +22,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     for process in left:
         process.kill()
     assert not left, told
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Clients:
+    return Clients.install(tmp_path)

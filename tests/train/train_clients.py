@@ -41,7 +41,8 @@ class Clients:
         return {**os.environ, "PATH": f"{self.path}:{os.environ['PATH']}", "FAKE_DOCKER": str(self.path)}
 
     def flags(self, backend: str) -> list[str]:
-        return ["--cluster", str(self.path / "sync.yaml"), "--backend", backend, "--hosts", str(self.path / "hosts")]
+        hosts = ["--hosts", str(self.path / "hosts")] if backend == "ssh" else []
+        return ["--cluster", str(self.path / "sync.yaml"), "--backend", backend, *hosts]
 
     def start(self, backend: str, *more: str) -> subprocess.Popen:
         return subprocess.Popen(

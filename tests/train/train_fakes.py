@@ -68,14 +68,14 @@ class Bench:
         """A plan in which `chief_0="..."` is what chief/0 runs; who is not named sleeps for a minute."""
         scripts = {name.replace("_", "/"): script for name, script in scripts.items()}
         command = (sys.executable, "-S", "-c", FAKE, repr(scripts))
-        return plan_processes(
+        plan = plan_processes(
             cluster,
             Program(command=command, env={}, job_dir=str(self.path), reports=reports),
             log_dir=str(self.path / "logs"),
             ports=range(20_001, 20_101),
             division=Division(threads=1, gpus=None, notes=()),
-            max_restarts=max_restarts,
         )
+        return dataclasses.replace(plan, max_restarts=max_restarts)
 
     def run(self, plan: Plan, patience: Patience = QUICK) -> tuple[int, list[str]]:
         """Exit code and merged lines of a job run in this process."""

@@ -45,6 +45,14 @@ def vertex_environments(cluster: Cluster, job: str = "JOB") -> Iterator[tuple[st
             yield f"{role}/{index}", variables
 
 
-def misnamed(cluster: Cluster) -> list[str]:
-    """Roles that Vertex AI's own TF_CONFIG calls something else, as the pools before them are fewer than it expects."""
-    return [role for role, name in zip(cluster.pools, _BY_POSITION, strict=False) if role != name]
+def misnamed(cluster: Cluster) -> str:
+    """What to tell of roles that Vertex AI's own TF_CONFIG calls something else; empty if there are none.
+
+    They are those behind pools that are fewer than it expects.
+    """
+    if not (wrong := [role for role, name in zip(cluster.pools, _BY_POSITION, strict=False) if role != name]):
+        return ""
+    return (
+        f"Vertex AI's TF_CONFIG gives {' and '.join(wrong)} another role, by position; our trainer goes by CLUSTER_SPEC "
+        "and TRAINER_POOL_ROLES instead, and so must a program of yours"
+    )

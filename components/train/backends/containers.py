@@ -9,9 +9,7 @@ Synopsis:
 
 Every container sees the job's directories at the paths that they have here, its own in the same working directory, and
 nothing else of this machine. Replicas reach each other as `worker-1:2222`; no port is published.
-
-Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, `scheduling.strategy`; and
-SIGSTOP: a container that is paused is found frozen by its silence alone.
+A container that is paused (SIGSTOP) is found frozen by its silence alone.
 """
 
 from __future__ import annotations
@@ -25,12 +23,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.train.backends import engine_client
-from components.train.backends.environment import members, replica_env
+from components.train.backends.environment import job_plan, members, replica_env
+from components.train.backends.heeded import ignored_by
 from components.train.backends.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica
 from components.train.backends.program import Program
 from components.train.backends.resources import Division
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
+
+__doc__ = f"{__doc__}\n{ignored_by('docker')}"
 
 _PORT = 2222
 _CLIENT = (sys.executable, "-P", "-S", engine_client.__file__)
@@ -55,7 +56,6 @@ def plan_containers(
     division: Division,
     rootless: bool = False,
     memory_gb: float | None = None,
-    max_restarts: int | None = None,
 ) -> Plan:
     """Plans one container per replica, all running the same command and told apart by `TF_CONFIG`.
 
@@ -68,7 +68,6 @@ def plan_containers(
       division: Of cores and GPUs.
       rootless: Whether the engine runs as this user; root inside is then this user outside.
       memory_gb: That each container may use.
-      max_restarts: In place of the cluster file's.
     """
     network = network_name(program.job_dir)
     addresses = {role: [f"{role}-{i}:{_PORT}" for i in indices] for role, indices in members(cluster).items()}
@@ -111,16 +110,14 @@ def plan_containers(
                     cleanup=("docker", "rm", "--force", "--volumes", name),
                 )
             )
-    return Plan(
-        strategy=cluster.strategy,
-        job_dir=program.job_dir,
+    return job_plan(
+        cluster,
+        program,
+        "docker",
         log_dir=log_dir,
-        replicas=tuple(replicas),
+        replicas=replicas,
         setup=((*_CLIENT, "prepare", network, program.job_dir),),
         teardown=(*_CLIENT, "remove", network),
-        max_restarts=cluster.scheduling.max_restarts if max_restarts is None else max_restarts,
-        timeout_s=cluster.scheduling.timeout_s,
-        reports=program.reports,
         notes=(f"image: {image}; network: {network}", *division.notes),
     )
 

@@ -14,13 +14,13 @@ Synopsis:
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
 
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.strategies import named
 from trainer.base.errors import UserError
 
 # The names are those of `trainer.job_dir.journal`, whose import would take as long as the rest of the launcher's.
@@ -126,11 +126,9 @@ def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
     """The trainer's flags with the cluster's strategy among them.
 
     Raises:
-      UserError: If they name another strategy.
+      UserError: If they name another strategy, or end where it should stand.
     """
-    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    named.add_argument("--strategy")
-    strategy = named.parse_known_args(flags)[0].strategy
+    strategy = named(flags)
     if strategy is None:
         return [*flags, "--strategy", cluster.strategy]
     if strategy != cluster.strategy:

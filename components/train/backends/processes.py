@@ -2,21 +2,43 @@
 
 Synopsis:
 
-    plan = plan_processes(cluster, program, log_dir="jobs/a/replicas", ports=[10001, 10002], division=division)
-    exit_code = supervisor.run(plan)
-
-Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, `scheduling.strategy`.
+    with planned(cluster, trainer_program(cluster, flags)) as plan:
+        exit_code = supervisor.run(plan)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 
-from components.train.backends.environment import members, replica_env
+from components.train.backends.environment import job_plan, log_place, members, replica_env
+from components.train.backends.heeded import ignored_by
 from components.train.backends.plan import Plan, Replica
+from components.train.backends.ports import reserved
 from components.train.backends.program import Program
-from components.train.backends.resources import Division
+from components.train.backends.resources import Division, divide, usable_gpus
 from components.train.cluster.cluster_file import Cluster
+from trainer.base.machine import usable_cores
+
+__doc__ = f"{__doc__}\n{ignored_by('process')}"
+
+
+@contextlib.contextmanager
+def planned(cluster: Cluster, program: Program, *, log_dir: str | None = None) -> Iterator[Plan]:
+    """Yields the plan; its ports are locked until the block ends. Nothing is written.
+
+    Args:
+      cluster: What to run on.
+      program: What to run.
+      log_dir: For log and status files; by default `replicas` in the job directory.
+
+    Raises:
+      UserError: If the job directory cannot be written, or is remote and there is no `log_dir`.
+    """
+    log_dir = log_place(program, log_dir)
+    division = divide(cluster, cores=usable_cores(), gpus=usable_gpus())
+    with reserved(port_count(cluster)) as ports:
+        yield plan_processes(cluster, program, log_dir=log_dir, ports=ports, division=division)
 
 
 def port_count(cluster: Cluster) -> int:
@@ -25,13 +47,7 @@ def port_count(cluster: Cluster) -> int:
 
 
 def plan_processes(
-    cluster: Cluster,
-    program: Program,
-    *,
-    log_dir: str,
-    ports: Iterable[int],
-    division: Division,
-    max_restarts: int | None = None,
+    cluster: Cluster, program: Program, *, log_dir: str, ports: Iterable[int], division: Division
 ) -> Plan:
     """Plans one process per replica, all running the same command and told apart by `TF_CONFIG`.
 
@@ -41,7 +57,6 @@ def plan_processes(
       log_dir: Directory of log and status files.
       ports: `port_count(cluster)` free ports.
       division: Of cores and GPUs.
-      max_restarts: In place of the cluster file's.
     """
     ports = iter(ports)
     addresses = {
@@ -64,13 +79,4 @@ def plan_processes(
                     status=status,
                 )
             )
-    return Plan(
-        strategy=cluster.strategy,
-        job_dir=program.job_dir,
-        log_dir=log_dir,
-        replicas=tuple(replicas),
-        max_restarts=cluster.scheduling.max_restarts if max_restarts is None else max_restarts,
-        timeout_s=cluster.scheduling.timeout_s,
-        reports=program.reports,
-        notes=division.notes,
-    )
+    return job_plan(cluster, program, "process", log_dir=log_dir, replicas=replicas, notes=division.notes)

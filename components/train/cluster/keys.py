@@ -28,6 +28,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Strategy = Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 _LOCAL = ("process", "docker", "ssh")
+_POOLS = ("vertex", "submit")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _offers(names: Callable[[], Iterable[str]], **more: Any) -> Any:
 class Accelerator(Model):
     """The GPUs of one machine."""
 
-    type: Annotated[Name, _offers(machines.gpu_types, examples=["NVIDIA_TESLA_T4"]), By(("vertex",))]
+    type: Annotated[Name, _offers(machines.gpu_types, examples=["NVIDIA_TESLA_T4"]), By(_POOLS)]
     """GPU type, as Vertex AI calls it."""
     count: number(1, 16) = 1
     """GPUs of each machine; every machine type has its own allowed counts."""
@@ -70,7 +71,7 @@ class Accelerator(Model):
 class Pool(Model):
     """Equal replicas of one role."""
 
-    machine: Annotated[Name | None, _offers(machines.offered), By(("vertex",))] = None
+    machine: Annotated[Name | None, _offers(machines.offered), By(_POOLS)] = None
     """Machine type; only Vertex AI needs one."""
     replicas: number(1, MAX_REPLICAS) = 1
     """How many; exactly 1 of chief and evaluator."""
@@ -121,7 +122,7 @@ class Keys(Model):
     """Parameter servers, which hold the variables."""
     evaluator: Pool | None = None
     """Scores every checkpoint beside the training; at most 1."""
-    disk: Annotated[Disk | None, By(("vertex",))] = None
+    disk: Annotated[Disk | None, By(_POOLS)] = None
     """Boot disk of each replica on Vertex AI; without it 100 GB of what its machine boots from."""
     scheduling: Scheduling = Field(default_factory=Scheduling)
     """How machines are obtained, for how long, and how often the job starts again."""

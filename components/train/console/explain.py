@@ -147,10 +147,7 @@ def _vertex(page: _Page, cluster: Cluster, specs: Sequence[Mapping[str, Any]], r
     else:
         _configs(page, "TF_CONFIG", {name: each["TF_CONFIG"] for name, each in environments.items()})
     if wrong := misnamed(cluster):
-        page.say(
-            f"Vertex AI's TF_CONFIG gives {' and '.join(wrong)} another role, by position; our trainer goes by CLUSTER_SPEC "
-            "and TRAINER_POOL_ROLES instead, and so must a program of yours"
-        )
+        page.say(wrong)
     _configs(page, "CLUSTER_SPEC", {name: each["CLUSTER_SPEC"] for name, each in environments.items()})
     page.say("worker_pool_specs:")
     page.say(json.dumps(list(specs), indent=2))

@@ -19,13 +19,9 @@ ONE = Cluster(strategy="one_device", chief=Pool())
 OURS = Program(command=("train", "--x"), env={"MORE": "1"}, job_dir="jobs/a", reports=True)
 
 
-def plan(
-    cluster: Cluster, program: Program = OURS, gpus: tuple[str, ...] = (), max_restarts: int | None = None
-) -> Plan:
+def plan(cluster: Cluster, program: Program = OURS, gpus: tuple[str, ...] = ()) -> Plan:
     division = divide(cluster, cores=8, gpus=gpus)
-    return plan_processes(
-        cluster, program, log_dir="logs", ports=range(20_001, 20_100), division=division, max_restarts=max_restarts
-    )
+    return plan_processes(cluster, program, log_dir="logs", ports=range(20_001, 20_100), division=division)
 
 
 def test_every_replica_is_told_who_it_is():
@@ -92,10 +88,9 @@ def test_chief_with_an_evaluator_is_more_than_one_replica():
     assert port_count(CLUSTER) == 4
 
 
-def test_restarts_are_the_cluster_files_unless_said_otherwise():
+def test_restarts_are_the_cluster_files():
     cluster = Cluster(strategy="one_device", chief=Pool(), scheduling=Scheduling(max_restarts=2))
     assert plan(cluster).max_restarts == 2
-    assert plan(cluster, max_restarts=0).max_restarts == 0
 
 
 def test_replicas_see_their_own_gpus():

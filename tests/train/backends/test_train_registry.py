@@ -7,7 +7,6 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 import pytest
@@ -23,11 +22,6 @@ THREE_LINES = """import json, os, sys
 task = json.loads(os.environ["TF_CONFIG"])["task"]
 print(task["type"], task["index"], sys.argv[1:])
 """
-
-
-@pytest.fixture
-def clients(tmp_path: Path) -> Clients:
-    return Clients.install(tmp_path)
 
 
 @pytest.mark.parametrize("backend", ["process", *ELSEWHERE])

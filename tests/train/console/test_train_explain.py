@@ -76,7 +76,7 @@ def test_roles_that_vertex_misnames_are_pointed_out(capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     assert out.startswith("[a]: b\n")  # No markup.
     assert "Vertex AI's TF_CONFIG gives evaluator another role, by position" in out
-    assert misnamed(cluster) == ["evaluator"]
+    assert misnamed(cluster) in out and not misnamed(Cluster(strategy="one_device", chief=pool))
     variables = dict(vertex_environments(cluster))["evaluator/0"]
     assert json.loads(variables["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
     assert from_environment(variables).role == "evaluator"

@@ -10,8 +10,7 @@ and dataset are the same there. Our code, or the user's, is copied to each host 
 the hosts share, `sync_dir` names a directory on their disks: the dataset is copied into it before, checkpoints come back from
 the chief's host whenever the job stops, and go out to all.
 
-Ignored here: machine and accelerator types (counts of GPUs are heeded), disk, `scheduling.strategy`; and
-SIGSTOP: a replica that is stopped is found frozen by its silence alone.
+A replica that is stopped (SIGSTOP) is found frozen by its silence alone.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import trainer
-from components.train.backends.environment import members, replica_env
+from components.train.backends.environment import job_plan, members, replica_env
+from components.train.backends.heeded import ignored_by
 from components.train.backends.hosts import remote_python
 from components.train.backends.hosts.host_file import Host, place, ssh_line
 from components.train.backends.hosts.preflight import Facts, ask, check_versions
@@ -40,6 +40,8 @@ from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
 from trainer.job_dir import done, identity
 from trainer.job_dir.journal import ATTEMPT
+
+__doc__ = f"{__doc__}\n{ignored_by('ssh')}"
 
 # By which the replicas of our trainer agree: what the job is, that somebody was told to stop, that all is done.
 _AGREED = (identity.FILE, "STOP", done.FILE)
@@ -78,7 +80,6 @@ def plan_hosts(
     python: str | None = None,
     sync_dir: str | None = None,
     rsync: bool = False,
-    max_restarts: int | None = None,
 ) -> Plan:
     """Asks the hosts, and plans replicas on them, all running the same command and told apart by `TF_CONFIG`.
 
@@ -92,7 +93,6 @@ def plan_hosts(
       python: On the hosts; by default this interpreter's path where a host has it, else `python3`.
       sync_dir: Absolute path of a directory on the hosts, to which dataset and job directory are copied.
       rsync: Whether this machine has rsync.
-      max_restarts: In place of the cluster file's.
 
     Raises:
       UserError: If a host cannot be reached or cannot run the job; all such hosts are named.
@@ -186,18 +186,16 @@ def plan_hosts(
                 cleanup=(*_CLIENT, "clean", json.dumps(client)),
             )
         )
-    return Plan(
-        strategy=cluster.strategy,
-        job_dir=program.job_dir,
+    return job_plan(
+        cluster,
+        program,
+        "ssh",
         log_dir=log_dir,
-        replicas=tuple(sorted(replicas, key=lambda replica: list(cluster.pools).index(replica.role))),
+        replicas=sorted(replicas, key=lambda replica: list(cluster.pools).index(replica.role)),
         setup=((*_SHIP, "out", json.dumps(shipping)),) if send or shipping["job"] else (),
         level=(*_SHIP, "level", json.dumps(shipping)) if shipping["job"] else (),
         teardown=(*_SHIP, "clean", json.dumps(shipping)) if paths.code else (),
-        max_restarts=cluster.scheduling.max_restarts if max_restarts is None else max_restarts,
-        timeout_s=cluster.scheduling.timeout_s,
-        reports=program.reports,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 

@@ -1,0 +1,65 @@
+"""Which keys of a cluster file a back end ignores, and the line that says so.
+
+Synopsis:
+
+    for note in ignored(cluster, "process"): print(note)  # nothing where no such key is set
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from components.train.cluster.checks import Model
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import By, Keys
+from trainer.replicas.member import ROLES
+
+_HERE = "it runs on this machine as it is"
+# `submit` is pipelines/submit.py.
+_WHY = {
+    "process": _HERE,
+    "docker": _HERE,
+    "ssh": "it runs on the hosts as they are",
+    "vertex": "it prints pools, and the job that these keys are of is made by pipelines/submit.py",
+    "submit": "Vertex AI starts failed jobs again by rules of its own",
+}
+
+
+def ignored(cluster: Cluster, backend: str) -> tuple[str, ...]:
+    """What to tell of the keys that are set and that the back end ignores: one line, or none."""
+    given = (_name(path) for path, default in _unheeded(backend) if _value(cluster, path) not in (None, default))
+    return _told(backend, dict.fromkeys(given))
+
+
+def ignored_by(backend: str) -> str:
+    """The same of all keys, for its docstring."""
+    return f"{_told(backend, dict.fromkeys(_name(path) for path, _ in _unheeded(backend)))[0]}.\n"
+
+
+def _told(backend: str, names: dict[str, None]) -> tuple[str, ...]:
+    who = "a job on Vertex AI" if backend == "submit" else f"--backend {backend}"
+    return (f"{who} ignores {', '.join(names)}, as {_WHY[backend]}",) if names else ()
+
+
+def _unheeded(backend: str, model: type[Model] = Keys, *above: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Path and default of each key that names back ends without this one."""
+    for key, field in model.model_fields.items():
+        by = next((each.back_ends for each in field.metadata if isinstance(each, By)), (backend,))
+        if backend not in by:
+            yield (*above, key), field.default
+            continue
+        for inner in (field.annotation, *get_args(field.annotation)):
+            if isinstance(inner, type) and issubclass(inner, Model):
+                yield from _unheeded(backend, inner, *above, key)
+
+
+def _value(cluster: Cluster, path: tuple[str, ...]) -> Any:
+    value: Any = cluster
+    for key in path:
+        value = getattr(value, key, None)
+    return value
+
+
+def _name(path: tuple[str, ...]) -> str:
+    return ".".join(path[1:] if path[0] in ROLES else path)

@@ -1,0 +1,145 @@
+"""Every key of the cluster file times every back end: it changes what runs, or the back end says that it ignores it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.train.backends.containers import plan_containers
+from components.train.backends.heeded import ignored, ignored_by
+from components.train.backends.hosts import ssh
+from components.train.backends.hosts.host_file import Host
+from components.train.backends.hosts.preflight import Facts
+from components.train.backends.plan import Plan
+from components.train.backends.processes import plan_processes
+from components.train.backends.program import Program
+from components.train.backends.resources import divide
+from components.train.backends.worker_pools import plan_vertex
+from components.train.cluster.checks import schema
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Keys
+
+POOL = {"machine": "n1-standard-8", "accelerator": {"type": "NVIDIA_TESLA_T4", "count": 1}}
+BASE = {"strategy": "multi_worker_mirrored", "chief": POOL, "worker": POOL}
+GPUS = tuple("01234567")
+PROGRAM = Program(command=("true",), env={}, job_dir="job", reports=False)
+# By key: another value than that of the base, in all pools that exist.
+OTHER: dict[str, Any] = {
+    "strategy": None,  # What each does is a matter of the trainer, which is told.
+    "chief": None,
+    "worker": POOL | {"replicas": 3},
+    "ps": None,
+    "evaluator": POOL,
+    "machine": "n1-standard-16",
+    "replicas": 2,
+    "accelerator": None,
+    "accelerator.type": "NVIDIA_TESLA_P4",
+    "accelerator.count": 2,
+    "disk": {"size_gb": 200},
+    "disk.type": "pd-standard",
+    "disk.size_gb": 300,
+    "scheduling": None,
+    "scheduling.strategy": "SPOT",
+    "scheduling.timeout": "1h",
+    "scheduling.max_restarts": 3,
+}
+
+
+def all_keys(name: str = "", prefix: str = "") -> list[str]:
+    root = schema(Keys)
+    found = []
+    for key, node in (root["$defs"][name] if name else root)["properties"].items():
+        found.append(prefix + key)
+        if "$ref" in node and key not in ("worker", "ps", "evaluator"):
+            inner = node["$ref"].rpartition("/")[2]
+            found += all_keys(inner, "" if key == "chief" else f"{prefix}{key}.")
+    return found
+
+
+def changed(key: str) -> Cluster:
+    values = json.loads(json.dumps(BASE))  # A copy whose pools are not one object.
+    *above, last = key.split(".")
+    of_pools = (above in ([], ["accelerator"]) and last in schema(Keys)["$defs"]["Pool"]["properties"]) or above == [
+        "accelerator"
+    ]
+    for place in [values["chief"], values["worker"]] if of_pools else [values]:
+        if key == "replicas" and place is values["chief"]:
+            continue
+        for step in above:
+            place = place.setdefault(step, {})
+        place[last] = OTHER[key]
+    return Cluster.from_json(json.dumps(values))
+
+
+def facts(*_: Any, **__: Any) -> dict[str, Facts]:
+    more = {"python": "3", "executable": "p", "versions": {}, "there": [], "alike": [], "rsync": False}
+    return {"a": Facts(cores=8, gpus=GPUS, ports=range(10_001, 10_020), **more)}
+
+
+def planned(backend: str, cluster: Cluster) -> Plan:
+    if backend == "ssh":
+        hosts = [Host(name="a", address="a", slots=9)]
+        return ssh.plan_hosts(cluster, PROGRAM, hosts=hosts, paths=ssh.Paths(code=None), log_dir="logs")
+    division = divide(cluster, cores=8, gpus=GPUS)
+    if backend == "docker":
+        return plan_containers(cluster, PROGRAM, image="i", mounts=(), log_dir="logs", division=division)
+    return plan_processes(cluster, PROGRAM, log_dir="logs", ports=range(10_001, 10_020), division=division)
+
+
+def what_runs(backend: str, cluster: Cluster) -> Any:
+    if backend == "vertex":
+        return plan_vertex(cluster, "i", ["--x"])
+    plan = planned(backend, cluster)
+    commands = [each.command for each in plan.replicas if backend != "ssh"]  # There are random marks in those.
+    return [dict(each.env) for each in plan.replicas], commands, plan.max_restarts, plan.timeout_s
+
+
+@pytest.fixture(autouse=True)
+def hosts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Facts]]:
+    monkeypatch.setattr(ssh, "ask", facts)
+    monkeypatch.setattr(ssh, "check_versions", lambda *_, **__: [])
+    return facts
+
+
+def test_no_key_is_left_out_of_this_test():
+    assert list(dict.fromkeys(all_keys())) and set(all_keys()) == set(OTHER)
+
+
+@pytest.mark.parametrize("backend", ["process", "docker", "ssh", "vertex"])
+@pytest.mark.parametrize("key", [key for key, other in OTHER.items() if other is not None])
+def test_key_changes_what_runs_or_is_told_to_be_ignored(backend: str, key: str):
+    cluster = changed(key)
+    base = Cluster.from_json(json.dumps(BASE))
+    told = " ".join(ignored(cluster, backend))
+    name = "disk" if key.startswith("disk") else key
+    if what_runs(backend, cluster) == what_runs(backend, base):
+        assert f"--backend {backend} ignores " in told
+        assert name in told.partition(" ignores ")[2].partition(", as ")[0].split(", ")
+    else:
+        assert name not in told.split(", as ")[0].split()
+    if backend != "vertex":
+        assert told in planned(backend, cluster).notes
+
+
+@pytest.mark.parametrize(
+    ("backend", "module"),
+    [("process", "processes"), ("docker", "containers"), ("ssh", "hosts.ssh"), ("vertex", "worker_pools")],
+)
+def test_docstring_of_a_back_end_ends_with_what_it_ignores(backend: str, module: str):
+    text = importlib.import_module(f"components.train.backends.{module}").__doc__
+    assert text.endswith(ignored_by(backend)) and "ignores " in ignored_by(backend)
+
+
+@pytest.mark.parametrize("backend", ["process", "docker", "ssh", "vertex", "submit"])
+def test_nothing_is_told_where_nothing_is_ignored(backend: str):
+    assert ignored(Cluster.load(Path(__file__).parents[3] / "clusters" / "local-ps.yaml"), backend) == ()
+
+
+def test_restarts_do_not_reach_vertex_and_that_is_said():
+    (told,) = ignored(changed("scheduling.max_restarts"), "submit")
+    assert told.startswith("a job on Vertex AI ignores scheduling.max_restarts, as Vertex AI starts")

@@ -1,0 +1,128 @@
+"""Every flag times everything that could heed it: it is read there, or refused."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import pytest
+from train_clients import Clients
+
+from components.train import __main__
+from components.train.console import command_line
+from components.train.console.command_line import BACK_ENDS, HEEDED_BY, INSTEAD, parse, parser
+from trainer.base.errors import UserError
+
+MODES = (*BACK_ENDS, *INSTEAD)
+# Falsy ones too: they are given.
+VALUES = {"--max-restarts": "0", "--start-timeout-s": "5", "--silence-timeout-s": "5", "--memory-gb": "1", "--code": ""}
+CHOSEN = {
+    "--strategy": "multi_worker_mirrored",
+    "--log-format": "plain",
+    "--backend": "process",
+    "--region": "us-east1",
+}
+
+
+def typed(flag: str, value: str | None = None) -> list[str]:
+    """The flag as typed, with some value."""
+    if flag == "flags":
+        return ["--", "--x"]
+    if flag in ("--explain", "--strict", "--dry-run"):
+        return [flag]
+    return [flag, {**VALUES, **CHOSEN}.get(flag, "x") if value is None else value]
+
+
+def of(mode: str) -> list[str]:
+    return typed(f"--{mode}") if mode in INSTEAD else ["--backend", mode]
+
+
+def test_every_flag_of_the_help_says_who_heeds_it():
+    flags = set(re.findall(r"^  (--[a-z-]+)", parser().format_help(), re.MULTILINE))
+    assert flags == {flag for flag in HEEDED_BY if flag != "flags"}
+    assert all(set(by) <= set(MODES) and by for by in HEEDED_BY.values())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("flag", [flag for flag in HEEDED_BY if flag not in ("--explain", "--status", "--stop")])
+def test_flag_is_refused_by_all_that_do_not_heed_it(flag: str, mode: str):
+    argv = [*of(mode), *typed(flag)] if flag != "--backend" or mode in INSTEAD else of(mode)
+    if mode in HEEDED_BY[flag]:
+        assert parse(argv).mode == mode
+    else:
+        with pytest.raises(
+            UserError, match=rf"{flag.replace('flags', 'what follows')}.* is for .*, not for --.*{mode}; leave"
+        ):
+            parse(argv)
+
+
+class Spy(argparse.Namespace):
+    """Remembers what was read of it."""
+
+    def __getattribute__(self, name: str):
+        if not name.startswith("_"):
+            object.__getattribute__(self, "__dict__").setdefault("_read", set()).add(name)
+        return object.__getattribute__(self, name)
+
+
+def value_of(flag: str, clients: Clients) -> str | None:
+    path = clients.path
+    (path / "code").mkdir(exist_ok=True)
+    paths = {"--cluster": path / "sync.yaml", "--hosts": path / "hosts", "--sync-dst-dir": path / "copy"}
+    paths |= {"--code": path / "code", "--mount": path, "--job-dir": path / "job", "--log-dir": path / "logs"}
+    return {"--command": "true", "--ssh-command": "ssh", "--remote-python": "python3", **paths}.get(flag)
+
+
+@pytest.mark.parametrize("mode", [*BACK_ENDS, "explain"])
+def test_what_heeds_a_flag_reads_it(
+    clients: Clients, mode: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    """Each mode with all the flags that it heeds."""
+    for name in ("PATH", "FAKE_DOCKER"):
+        monkeypatch.setenv(name, clients.env[name])
+    with open(clients.path / "sync.yaml", "w") as file:
+        pool = "{machine: n1-standard-4}"
+        file.write(f"strategy: multi_worker_mirrored\nchief: {pool}\nworker: {pool}\n")
+    argv = [*of(mode)]
+    for flag, by in HEEDED_BY.items():
+        # A dry run alone is what --backend vertex does; --code and --sync-dst-dir need a host.
+        if mode in by and flag not in (f"--{mode}", "--backend", "flags") and (flag != "--dry-run" or mode == "vertex"):
+            argv += map(str, typed(flag, value_of(flag, clients)))
+    spies = []
+
+    def spied(given: list[str]) -> Spy:
+        spies.append(Spy(**vars(command_line.parse(given))))
+        return spies[-1]
+
+    monkeypatch.setattr(__main__, "parse", spied)
+    monkeypatch.setattr(__main__.supervisor, "run", lambda *_: 0)
+    assert __main__.main([*argv, "--", "--more"]) == 0
+    names = {flag.removeprefix("--").replace("-", "_") for flag, by in HEEDED_BY.items() if mode in by}
+    assert names - {"backend"} <= spies[0]._read
+
+
+def test_vertex_tells_what_it_ignores_and_whom_it_misnames(tmp_path: Path, capsys: pytest.CaptureFixture):
+    pool = "{machine: n1-standard-4}"
+    text = f"strategy: multi_worker_mirrored\nchief: {pool}\nworker: {pool}\nevaluator: {pool}\n"
+    (tmp_path / "a.yaml").write_text(text + "scheduling: {strategy: SPOT, timeout: 1h, max_restarts: 2}\n")
+    argv = ["--cluster", str(tmp_path / "a.yaml"), "--backend", "vertex", "--image", "i", "--dry-run", "--command", "x"]
+    assert __main__.main(argv) == 0
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)) == 3
+    assert (
+        "note: --backend vertex ignores scheduling.strategy, scheduling.timeout, scheduling.max_restarts, as it" in err
+    )
+    assert "note: Vertex AI's TF_CONFIG gives evaluator another role, by position" in err
+
+
+@pytest.mark.parametrize("backend", BACK_ENDS)
+@pytest.mark.parametrize("cluster", ["clusters/local.yaml", "BASIC"])
+def test_flag_without_its_value_is_one_line(backend: str, cluster: str, capsys: pytest.CaptureFixture):
+    hosts = ["--hosts", "h"] if backend == "ssh" else ["--image", "i", "--dry-run"] if backend == "vertex" else []
+    root = Path(__file__).parents[3]
+    argv = ["--cluster", str(root / cluster) if "/" in cluster else cluster, "--backend", backend, *hosts]
+    with pytest.raises(UserError, match="argument --strategy: expected one argument"):
+        __main__.main([*argv, "--", "--data-dir", "d", "--job-dir", "j", "--train-steps", "9", "--strategy"])
+    assert "usage" not in "".join(capsys.readouterr())
