@@ -14,8 +14,8 @@ from components.train.backends.heeded import ignored
 from components.train.backends.program import Program, own_command, own_program, trainer_options, trainer_program
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.lookup import Source, read
-from components.train.cluster.notes import Note, refuse_changes, tell
+from components.train.cluster.lookup import read
+from components.train.cluster.notes import Note, Source, refuse_changes, tell
 from components.train.cluster.quotas import DEFAULT_REGION, quota_warnings
 from components.train.cluster.strategies import job_flags, resolve
 from components.train.console import job_control

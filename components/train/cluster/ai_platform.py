@@ -3,8 +3,8 @@
 Synopsis:
 
     if is_one(document):
-        translation = translate(document)
-        translation.values == {"chief": {"machine": "n1-standard-4"}, "worker": {...}}
+        source = translate(document, "config.yaml", "AI Platform trainingInput")
+        source.values == {"chief": {"machine": "n1-standard-4"}, "worker": {...}}
 
 A key is refused where leaving it out would run another job than was meant, and otherwise carried over or told of.
 Source of the keys, their defaults and their rules: the `ml.v1` API.
@@ -12,7 +12,6 @@ Source of the keys, their defaults and their rules: the `ml.v1` API.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from components.train.cluster import machines
 from components.train.cluster.checks import Model, Name, number, read, show
 from components.train.cluster.keys import MAX_REPLICAS, MAX_TIMEOUT_S
 from components.train.cluster.machines import Places
-from components.train.cluster.notes import Note
+from components.train.cluster.notes import Note, Source
 from components.train.cluster.scale_tiers import (
     CUSTOM,
     LEGACY_MACHINES,
@@ -120,32 +119,13 @@ class _File(without_effect("topLevel")):
 _MARKS = (_TOP, *(key for key in TrainingInput.model_fields if key != "scheduling"))  # That one is a key of ours too.
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Translation:
-    """A `trainingInput` in our words.
-
-    Attributes:
-      values: Content of a cluster file, but for its strategy.
-      notes: What is not as the file says.
-      region: That it names.
-      args: Flags of the trainer that it names.
-      job_dir: That it names.
-    """
-
-    values: dict[str, Any]
-    notes: tuple[Note, ...]
-    region: str | None
-    args: tuple[str, ...]
-    job_dir: str | None
-
-
 def is_one(document: Any) -> bool:
     """Whether the file is, or means to be, one of AI Platform and not of ours."""
     return isinstance(document, Mapping) and "chief" not in document and any(key in document for key in _MARKS)
 
 
-def translate(document: Mapping[str, Any]) -> Translation:
-    """The cluster that a job file of AI Platform asks for.
+def translate(document: Mapping[str, Any], name: str, kind: str) -> Source:
+    """The cluster that a job file of AI Platform asks for; `name` and `kind` are the file's.
 
     Raises:
       UserError: If the file would have been refused there, or asks for what cannot be had.
@@ -161,8 +141,14 @@ def translate(document: Mapping[str, Any]) -> Translation:
     notes += _unused(
         f"{_TOP}.", values, *((f"{prefix}Config.", _config(values, prefix)) for prefix in _PREFIXES.values())
     )
-    return Translation(
-        values=content, notes=tuple(notes), region=values.region, args=values.args, job_dir=values.jobDir
+    return Source(
+        name=name,
+        kind=kind,
+        values=content,
+        notes=tuple(notes),
+        region=values.region,
+        args=values.args,
+        job_dir=values.jobDir,
     )
 
 

@@ -92,9 +92,7 @@ def _told(root: dict[str, Any], error: ValidationError, where: str) -> str:
     node = _node(root, place)
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     path = (where + path).lstrip(".")
-    if (
-        kind == "value_error"
-    ):  # A validator of ours, in its own words; one of the whole document names the place itself.
+    if kind == "value_error":  # In the words of our validator; that of the whole document names the place itself.
         return f"{path}: {fault['ctx']['error']}" if place else str(fault["ctx"]["error"])
     path = path or "top level"
     if strange:

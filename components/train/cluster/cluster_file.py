@@ -51,7 +51,7 @@ class Cluster(Keys):
         return cluster
 
     @classmethod
-    def of(cls, found: lookup.Source) -> Self:
+    def of(cls, found: notes.Source) -> Self:
         """The cluster that a source, its strategy decided, describes.
 
         Raises:
@@ -59,10 +59,8 @@ class Cluster(Keys):
         """
         if found.values is None:
             raise UserError(f"{found.name}: empty; it needs at least 'strategy: one_device' and 'chief: {{}}'")
-        try:
+        with notes.about(found.name):
             return checks.read(cls, found.values)
-        except UserError as error:
-            raise UserError(f"{found.name}: {error}") from None
 
     @classmethod
     def from_json(cls, text: str) -> Self:

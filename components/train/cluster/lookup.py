@@ -9,44 +9,18 @@ Synopsis:
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from components.train.cluster import ai_platform
-from components.train.cluster.notes import Note
+from components.train.cluster.notes import Source, about
 from components.train.cluster.scale_tiers import CUSTOM, LEGACY_MACHINES, LEGACY_TPU, TIERS
 from trainer.base.errors import UserError, unknown
 from trainer.base.strict_yaml import parse
 
 _NAMES = (*TIERS, CUSTOM, *LEGACY_MACHINES, LEGACY_TPU)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Source:
-    """What was named.
-
-    Attributes:
-      name: Path or tier, as it was given.
-      kind: What it is, for people.
-      values: The content of a cluster file; unchecked if it was read from one.
-      notes: What was translated, replaced or left out on the way.
-      region: That it names.
-      args: Flags of the trainer, that it names.
-      job_dir: That it names.
-      ours: Whether it is a cluster file of ours, which names its strategy.
-    """
-
-    name: str
-    kind: str
-    values: Any
-    notes: tuple[Note, ...] = ()
-    region: str | None = None
-    args: tuple[str, ...] = ()
-    job_dir: str | None = None
-    ours: bool = False
 
 
 def read(name: str | Path) -> Source:
@@ -80,10 +54,8 @@ def parse_file(name: str) -> Any:
         raise unknown("cluster file or scale tier", name, [*near, *_NAMES]) from None
     except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         raise UserError(f"cluster file {name}: {getattr(error, 'strerror', None) or error}") from None
-    try:
+    with about(name):
         return parse(data)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
 
 
 def _tier(name: str) -> str | None:
@@ -99,8 +71,5 @@ def _custom(tier: str) -> Mapping[str, Any]:
 
 
 def _translated(name: str, kind: str, document: Any) -> Source:
-    try:
-        found = ai_platform.translate(document)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
-    return Source(name=name, kind=kind, **vars(found))
+    with about(name):
+        return ai_platform.translate(document, name, kind)

@@ -197,31 +197,30 @@ def nearest(machine: str, gpu: str, count: int) -> tuple[str, str, int]:
 def _check_gpu(place: str, machine: str | None, gpu: str, count: int) -> None:
     if gpu in gpu_types():
         return
-    why = "TPU" if gpu.upper().startswith("TPU") else not_offered().get(gpu)
-    if why == "TPU":
-        raise UserError(f"{place}: {gpu} is a TPU, which is out of scope here; use a GPU, such as {_SUCCESSORS[0]}")
-    if why == "reservation":
-        raise UserError(f"{place}: {gpu} needs a reservation, which a cluster file cannot name; use NVIDIA_B200")
-    if why == "gone":
-        new_machine, new_gpu, _ = substitute(machine or "n1-standard-8", gpu, count)
-        where = f" in {new_machine}" if machine else ""
-        raise UserError(f"{place}: {gpu} is no longer offered; use {new_gpu}{where}")
+    instead, other, _ = substitute(machine or "n1-standard-8", gpu, count)
+    _refuse(place, gpu, f"{other} in {instead}" if machine else other)
     raise UserError(f"{place}: {unknown('GPU type', gpu, gpu_types())}")
 
 
 def _check_machine(place: str, machine: str) -> None:
     if machine in offered():
         return
-    why = not_offered().get(machine)
-    if why == "gone":
-        raise UserError(f"{place}: {machine} is not offered by Vertex AI; use {substitute(machine, None, 0)[0]}")
-    if why:
-        what = "has TPUs" if why == "TPU" else "needs a reservation"
-        raise UserError(f"{place}: {machine} {what}: out of scope here; use for example g2-standard-12")
+    _refuse(place, machine, substitute(machine, None, 0)[0])
     near = difflib.get_close_matches(machine, offered(), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "take for example n1-standard-4"
     families = ", ".join(dict.fromkeys(each.family for each in offered().values()))
     raise UserError(f"{place}: unknown machine type {machine!r}; {hint} (known families: {families})")
+
+
+def _refuse(place: str, name: str, instead: str) -> None:
+    """Refuses what is known and not to be had."""
+    why = "TPU" if name.upper().startswith("TPU") else not_offered().get(name)
+    if why == "TPU":
+        raise UserError(f"{place}: {name} is a TPU, which is out of scope here; use GPUs, as of g2-standard-12")
+    if why == "reservation":
+        raise UserError(f"{place}: {name} needs a reservation, which a cluster file cannot name; use a4-highgpu-8g")
+    if why == "gone":
+        raise UserError(f"{place}: {name} is no longer offered; use {instead}")
 
 
 def _no_smaller(machine: str, holds: Callable[[Machine], bool]) -> str:

@@ -1,10 +1,12 @@
-"""What a translation tells the person who wrote the file."""
+"""What `--cluster` names, in our words, and what is told of it to the person who wrote the file."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from trainer.base.errors import UserError
 
@@ -27,6 +29,31 @@ class Note:
         return f"{self.place}: {self.text}"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """What was named.
+
+    Attributes:
+      name: Path or tier, as it was given.
+      kind: What it is, for people.
+      values: The content of a cluster file, unchecked; of a translated one all but its strategy.
+      notes: What was translated, replaced or left out on the way.
+      region: That it names.
+      args: Flags of the trainer, that it names.
+      job_dir: That it names.
+      ours: Whether it is a cluster file of ours, which names its strategy.
+    """
+
+    name: str
+    kind: str
+    values: Any
+    notes: tuple[Note, ...] = ()
+    region: str | None = None
+    args: tuple[str, ...] = ()
+    job_dir: str | None = None
+    ours: bool = False
+
+
 def tell(name: str, notes: Iterable[Note]) -> None:
     """Writes each on a line of standard error."""
     for note in notes:
@@ -44,3 +71,16 @@ def refuse_changes(name: str, notes: Iterable[Note]) -> None:
         raise UserError(
             f"{name}: --strict allows no replacement: {'; '.join(changes)}; edit the file, or leave --strict out"
         )
+
+
+@contextlib.contextmanager
+def about(name: str) -> Iterator[None]:
+    """Has errors begin with the name of what they are about.
+
+    Raises:
+      UserError: With the name, in place of one without.
+    """
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.train.cluster.fitting import fit
-from components.train.cluster.lookup import Source
-from components.train.cluster.notes import Note
+from components.train.cluster.notes import Note, Source
 from trainer.base.errors import Parser, UserError
 
 SYNC = "--sync"

@@ -20,8 +20,8 @@ from components.train.backends.processes import plan_processes, port_count
 from components.train.backends.program import Program
 from components.train.backends.resources import divide
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.lookup import Source
 from components.train.cluster.machines import AS_OF, offered
+from components.train.cluster.notes import Source
 from components.train.cluster.quotas import quota_warnings
 from trainer.base.machine import usable_cores
 

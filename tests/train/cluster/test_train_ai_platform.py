@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.lookup import Source, read
-from components.train.cluster.notes import refuse_changes
+from components.train.cluster.lookup import read
+from components.train.cluster.notes import Source, refuse_changes
 from components.train.cluster.strategies import job_flags, resolve
 from trainer.base.errors import UserError
 

@@ -46,8 +46,8 @@ def pools(draw: st.DrawFn) -> dict[str, Any]:
     if row["accelerator"]:
         offered = [int(count) for count in row["allowed_counts"].split(";") if count.isdigit()]
         counts = st.sampled_from(offered) if offered else st.nothing()
-        pool["accelerator"] = {"type": row["accelerator"], "count": draw(counts | st.integers(1, 16))}
-    if not draw(st.integers(0, 4)):
+        pool["accelerator"] = {"type": row["accelerator"], "count": draw(counts | counts | st.integers(1, 16))}
+    if not draw(st.integers(0, 9)):
         pool["replicas"] = draw(st.integers(0, 4))
     return pool
 
@@ -62,11 +62,14 @@ def clusters(draw: st.DrawFn) -> dict[str, Any]:
         *(fitting if draw(st.integers(0, 5)) else ["worker", "ps"]),
         *draw(st.sampled_from([[], ["evaluator"]])),
     ]
-    values = {"strategy": strategy, **{role: draw(st.just(usual) | pools()) for role in roles}}
+    values = {
+        "strategy": strategy,
+        **{role: draw(st.sampled_from([usual, usual, None])) or draw(pools()) for role in roles},
+    }
     if draw(st.booleans()):
         values["disk"] = {
             "type": draw(st.sampled_from(DISKS)),
-            "size_gb": draw(st.sampled_from([99, 100, 64_000, 64_001])),
+            "size_gb": draw(st.sampled_from([99, 100, 100, 64_000, 64_000, 64_001])),
         }
     timeouts = st.sampled_from(["90s", "7d", "8d", "30d", "31d", "800h", "999999999d"])
     how = st.sampled_from(["STANDARD", "STANDARD", "SPOT", "FLEX_START"])
@@ -146,7 +149,7 @@ def test_a_cluster_passes_exactly_if_it_keeps_to_every_rule():
         outcomes.update(broken or {"passed"})
 
     judged()
-    assert outcomes["passed"] > 40 and len(outcomes) >= 10, outcomes
+    assert outcomes["passed"] > 15 and len(outcomes) >= 10, outcomes
 
 
 T4 = "accelerator: {type: NVIDIA_TESLA_T4, count: %d}"

@@ -11,7 +11,7 @@ from components.train.__main__ import main
 from components.train.backends.cluster_spec import misnamed, vertex_environments
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Accelerator, Pool
-from components.train.cluster.lookup import Source
+from components.train.cluster.notes import Source
 from components.train.console.explain import explain
 from trainer.base.errors import UserError
 from trainer.replicas.member import from_environment
