@@ -108,8 +108,9 @@ class TrainingInput(without_effect("trainingInput")):
     region: Name | None = None
     scheduling: _Scheduling = _Scheduling()
     hyperparameters: Annotated[Any, BeforeValidator(_no_search)] = None
-    useChiefInTfConfig: Annotated[bool, Field(strict=True)] = True
-    """not needed, as the chief is called chief in every TF_CONFIG"""
+    useChiefInTfConfig: Annotated[
+        bool, Field(strict=True, description="not needed, as the chief is called chief in every TF_CONFIG")
+    ] = True
 
 
 class _File(without_effect("topLevel")):

@@ -2,7 +2,7 @@
 
 Synopsis:
 
-    class Disk(Model):
+    class Disk(Model, use_attribute_docstrings=True):
         \"\"\"Boot disk of each replica.\"\"\"
 
         size_gb: number(100, 64_000) = 100
@@ -39,7 +39,7 @@ Name = Annotated[str, Field(strict=True, pattern=r"\S")]
 class Model(BaseModel):
     """A mapping of known keys. One that stands in a file has a value there."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @field_validator("*", mode="before")
     @classmethod

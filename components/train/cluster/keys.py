@@ -59,7 +59,7 @@ def _offers(names: Callable[[], Iterable[str]], **more: Any) -> Any:
     return Field(json_schema_extra=lambda schema: schema.update(enum=sorted(names())), **more)
 
 
-class Accelerator(Model):
+class Accelerator(Model, use_attribute_docstrings=True):
     """The GPUs of one machine."""
 
     type: Annotated[Name, _offers(machines.gpu_types, examples=["NVIDIA_TESLA_T4"]), By(_POOLS)]
@@ -68,7 +68,7 @@ class Accelerator(Model):
     """GPUs of each machine; every machine type has its own allowed counts."""
 
 
-class Pool(Model):
+class Pool(Model, use_attribute_docstrings=True):
     """Equal replicas of one role."""
 
     machine: Annotated[Name | None, _offers(machines.offered), By(_POOLS)] = None
@@ -84,7 +84,7 @@ class Pool(Model):
         return self.accelerator.count if self.accelerator else 0
 
 
-class Disk(Model):
+class Disk(Model, use_attribute_docstrings=True):
     """Boot disk of each replica."""
 
     type: Literal["pd-ssd", "pd-standard", "hyperdisk-balanced"] = "pd-ssd"
@@ -93,7 +93,7 @@ class Disk(Model):
     """Size in GB."""
 
 
-class Scheduling(Model):
+class Scheduling(Model, use_attribute_docstrings=True):
     """How machines are obtained, and for how long."""
 
     strategy: Annotated[Literal["STANDARD", "SPOT", "FLEX_START"], By(("submit",))] = "STANDARD"
@@ -109,7 +109,7 @@ class Scheduling(Model):
         return seconds(self.timeout) if self.timeout else None
 
 
-class Keys(Model):
+class Keys(Model, use_attribute_docstrings=True):
     """What stands in a cluster file."""
 
     strategy: Annotated[Strategy, Field(examples=["one_device"])]
