@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from components.train.cluster import machines
+from components.train.backends.worker_pools import plan_vertex
+from components.train.cluster import machines, quotas
+from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.machines import (
     Places,
     check,
@@ -137,3 +141,38 @@ def test_tables_are_shipped_with_their_date_and_source():
     for name in ("machines", "regions", "quotas"):
         assert f"`{name}.csv`" in readme
         assert sum(1 for _ in table(name)) > 100
+
+
+@pytest.fixture
+def more_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Copies of the tables, to which rows can be added."""
+    for path in machines._TABLES.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(machines, "_TABLES", tmp_path)
+    cached = [each for module in (machines, quotas) for each in vars(module).values() if hasattr(each, "cache_clear")]
+    for each in cached:
+        each.cache_clear()
+    yield tmp_path
+    for each in cached:
+        each.cache_clear()
+
+
+def test_a_machine_type_with_a_new_gpu_is_a_row(more_rows: Path):
+    with open(more_rows / "machines.csv", "a") as file:
+        file.write("z9-highgpu-2g,48,400,NVIDIA_Z900,2,hyperdisk-balanced,yes,,a page\n")
+    pool = {"machine": "z9-highgpu-2g", "accelerator": {"type": "NVIDIA_Z900", "count": 2}}
+    values = {"strategy": "mirrored", "chief": pool, "scheduling": {"strategy": "FLEX_START"}}
+    cluster = Cluster.from_json(json.dumps(values))
+    assert plan_vertex(cluster, "i", [])[0]["machine_spec"]["accelerator_type"] == "NVIDIA_Z900"
+    for wrong, says in [
+        ({"chief": pool | {"accelerator": {"type": "NVIDIA_Z900", "count": 1}}}, "use 2"),
+        ({"chief": {"machine": "z9-highgpu-2g"}}, "always has 2 NVIDIA_Z900"),
+        ({"disk": {"type": "pd-ssd"}}, r"does not boot from pd-ssd \(allowed: hyperdisk-balanced\)"),
+    ]:
+        with pytest.raises(UserError, match=says):
+            Cluster.from_json(json.dumps(values | wrong))
+    with open(more_rows / "quotas.csv", "a") as file:
+        file.write("Number of Z900 GPUs for training,NVIDIA_Z900,us-central1,1\n")
+    standard = Cluster.from_json(json.dumps(values | {"scheduling": {}}))
+    (warning,) = [each for each in quotas.quota_warnings(standard, "us-central1") if "Z900" in each]
+    assert "is 1 (needed: 2)" in warning
