@@ -53,6 +53,6 @@ def misnamed(cluster: Cluster) -> str:
     if not (wrong := [role for role, name in zip(cluster.pools, _BY_POSITION, strict=False) if role != name]):
         return ""
     return (
-        f"Vertex AI's TF_CONFIG gives {' and '.join(wrong)} another role, by position; our trainer goes by CLUSTER_SPEC "
-        "and TRAINER_POOL_ROLES instead, and so must a program of yours"
+        f"Vertex AI's TF_CONFIG gives {' and '.join(wrong)} another role, by position; our trainer goes by "
+        "CLUSTER_SPEC and TRAINER_POOL_ROLES instead, and so must a program of yours"
     )

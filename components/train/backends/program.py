@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from components.train.backends.plan import trainer_flags
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.notes import about
 from trainer import options
 from trainer.base.errors import UserError
 
@@ -56,10 +57,8 @@ def trainer_options(cluster: Cluster, flags: Sequence[str]) -> options.Options:
     Raises:
       UserError: As `trainer_program` does.
     """
-    try:
+    with about("trainer flags, behind the '--'"):
         return options.parse(trainer_flags(cluster, flags))
-    except UserError as error:
-        raise UserError(f"trainer flags, behind the '--': {error}") from None
 
 
 def own_command(line: str) -> list[str]:

@@ -78,21 +78,23 @@ def divide_all(cluster: Cluster, parts: Sequence[Part]) -> list[Division]:
     """Gives each replica that computes an equal part of its machine's cores, and each the GPUs that its pool asks for.
 
     Parameter servers only add numbers up, so they are given no cores of their own. If no pool asks for GPUs, those that
-    there are go evenly to the replicas that can compute on them; all get as many, as those that train together must.
+    there are go evenly to the replicas that can train on them; all get as many, as those that train together must.
 
     Raises:
       UserError: If the pools ask for more GPUs than a machine has, and it has some; or if only some machines have any.
     """
     asks = any(pool.gpus for pool in cluster.pools.values())
+    most = {role: most_gpus(cluster.strategy, role) for role in cluster.pools}
     # The chief of parameter servers and an evaluator may have machines that are not like the others.
-    training = [part for part in parts if {role for role, _ in part.replicas} & {*_takers(cluster)} - {"evaluator"}]
-    even = min((_even(cluster, part) for part in training), default=0)
+    training = [part for part in parts if any(most[role] and role != "evaluator" for role, _ in part.replicas)]
+    alike = min(_even(part, most) for part in training)
     divisions = []
     for part in parts:
-        share = {role: _even(cluster, part) if role == "evaluator" else even for role in cluster.pools}
-        if asks:
-            share = {role: pool.gpus for role, pool in cluster.pools.items()}
-        divisions.append(_divide(part, {who: _at_most(cluster, who[0], share[who[0]]) for who in part.replicas}))
+        wanted = {who: int(min(cluster.pools[who[0]].gpus if asks else alike, most[who[0]])) for who in part.replicas}
+        if not asks and ("evaluator", 0) in wanted:
+            wanted["evaluator", 0] = 0
+            wanted["evaluator", 0] = min(1, len(part.gpus) - sum(wanted.values()))
+        divisions.append(_divide(part, wanted))
     if asks and cluster.strategy == "multi_worker_mirrored":
         bare = [part.name for part in training if not part.gpus]
         if 0 < len(bare) < len(training):
@@ -103,19 +105,11 @@ def divide_all(cluster: Cluster, parts: Sequence[Part]) -> list[Division]:
     return divisions
 
 
-def _takers(cluster: Cluster) -> list[str]:
-    """Roles that can compute on a GPU."""
-    return [role for role in cluster.pools if most_gpus(cluster.strategy, role) != 0]
-
-
-def _even(cluster: Cluster, part: Part) -> int:
-    """GPUs of this machine for each replica on it that can compute on one."""
-    return len(part.gpus) // max(1, sum(role in _takers(cluster) for role, _ in part.replicas))
-
-
-def _at_most(cluster: Cluster, role: str, count: int) -> int:
-    most = most_gpus(cluster.strategy, role)
-    return count if most is None else min(count, most)
+def _even(part: Part, most: Mapping[str, float]) -> int:
+    """GPUs of this machine for each replica that trains; one is left to the evaluator where there are enough."""
+    trainers = sum(most[role] > 0 and role != "evaluator" for role, _ in part.replicas)
+    left = len(part.gpus) - (("evaluator", 0) in part.replicas)
+    return (left if left >= trainers else len(part.gpus)) // trainers
 
 
 def _divide(part: Part, wanted: Mapping[_Who, int]) -> Division:

@@ -38,7 +38,7 @@ def fit(values: Mapping[str, Any], strategy: str) -> tuple[dict[str, Any], list[
             machine, gpu, _ = nearest(machine, gpu, 1)
             replicas = pool["replicas"] * count
             fitted[role] = {"machine": machine, "replicas": replicas, "accelerator": {"type": gpu, "count": 1}}
-            text = f"{pool['replicas']} with {count} GPUs each become {replicas} {machine} with 1 {gpu}: each computes on 1"
+            text = f"{pool['replicas']} with {count} GPUs become {replicas} {machine} with 1 {gpu}: each computes on 1"
             notes.append(Note(place=role, text=text, changes=True))
     return fitted, notes + _alike(fitted) + _disk(fitted)
 

@@ -10,7 +10,6 @@ Synopsis:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,10 @@ def read(name: str | Path) -> Source:
     """
     name = str(name)
     if not os.path.lexists(name) and (tier := _tier(name)):
-        return _translated(name, f"AI Platform's {'scale tier' if tier in TIERS else 'machine'} {tier}", _custom(tier))
+        of_tier = tier in (*TIERS, CUSTOM)
+        values = {"scaleTier": tier} if of_tier else {"scaleTier": CUSTOM, "masterType": tier}
+        kind = f"AI Platform's {'scale tier' if of_tier else 'machine'} {tier}"
+        return _translated(name, kind, {"trainingInput": values})
     values = parse_file(name)
     if ai_platform.is_one(values):
         return _translated(name, "AI Platform trainingInput", values)
@@ -62,12 +64,6 @@ def _tier(name: str) -> str | None:
     """The known name that `name` means: gcloud wrote `basic-gpu` for `BASIC_GPU`."""
     written = name.replace("-", "_")
     return next((each for each in (written.upper(), written.lower()) if each in _NAMES), None)
-
-
-def _custom(tier: str) -> Mapping[str, Any]:
-    if tier in LEGACY_MACHINES or tier == LEGACY_TPU:
-        return {"trainingInput": {"scaleTier": CUSTOM, "masterType": tier}}
-    return {"trainingInput": {"scaleTier": tier}}
 
 
 def _translated(name: str, kind: str, document: Any) -> Source:

@@ -174,7 +174,7 @@ def substitute(machine: str, gpu: str | None, count: int) -> tuple[str, str | No
 
 
 def without_gpus(machine: str) -> str:
-    """The machine itself, or where it always has GPUs the smallest other that is no smaller and boots from its disks."""
+    """The machine itself, or if it always has GPUs the smallest other that is no smaller and boots from its disks."""
     found = offered()[machine]
     if not found.carries_gpus:
         return machine

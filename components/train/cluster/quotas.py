@@ -38,7 +38,8 @@ def check_region(cluster: Cluster, region: str) -> None:
     for role, pool in cluster.pools.items():
         if pool.accelerator and region not in (having := _regions_with(pool.accelerator.type)):
             raise UserError(
-                f"{role}: {pool.accelerator.type} is not offered for training in {region}; take one of {', '.join(having)}"
+                f"{role}: {pool.accelerator.type} is not offered for training in {region}; take one of "
+                f"{', '.join(having)}"
             )
 
 

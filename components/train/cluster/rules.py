@@ -8,6 +8,8 @@ Synopsis:
 
 from __future__ import annotations
 
+import math
+
 from components.train.cluster import machines
 from components.train.cluster.keys import Keys
 from components.train.cluster.machines import Places
@@ -16,15 +18,15 @@ from trainer.base.errors import UserError
 FLEX_START_TIMEOUT_S = 7 * 86_400
 
 
-def most_gpus(strategy: str, role: str) -> int | None:
-    """How many GPUs a replica can compute on; None is all that there are.
+def most_gpus(strategy: str, role: str) -> float:
+    """How many GPUs a replica can compute on, which may be all that there are.
 
     TensorFlow's worker of a parameter-server job fails in its first step if it has several; the chief there hands out
     the work, and parameter servers only add numbers up.
     """
     if strategy == "parameter_server":
         return {"chief": 0, "ps": 0}.get(role, 1)
-    return 1 if strategy == "one_device" or role == "evaluator" else None
+    return 1 if strategy == "one_device" or role == "evaluator" else math.inf
 
 
 def check(keys: Keys) -> None:
@@ -64,7 +66,7 @@ def _check_roles(keys: Keys) -> None:
 def _check_gpus(keys: Keys) -> None:
     for role, pool in keys.pools.items():
         most = most_gpus(keys.strategy, role)
-        if role == "evaluator" or most is None or pool.gpus <= most:  # What an evaluator has too many of does no harm.
+        if role == "evaluator" or pool.gpus <= most:  # What an evaluator has too many of does no harm.
             continue
         place = f"{role}.accelerator: {pool.gpus} GPUs"
         if not most:
@@ -73,7 +75,8 @@ def _check_gpus(keys: Keys) -> None:
             raise UserError(f"{place}, but the {role} of a parameter_server job computes nothing; remove them{other}")
         if keys.strategy == "one_device":
             raise UserError(f"{place}, but one_device computes on 1; write 'strategy: mirrored', or 'count: 1'")
-        name = f" with 'machine: {_with_one(keys, role)}'" if pool.machine else ""
+        one = machines.nearest(pool.machine, pool.accelerator.type, 1)[0] if pool.machine else ""
+        name = f" with 'machine: {one}'" if one else ""
         raise UserError(
             f"{place}, but the worker of a parameter_server job computes on 1; write 'count: 1'{name} and more replicas"
         )
@@ -84,19 +87,14 @@ def _check_gpus(keys: Keys) -> None:
         )
 
 
-def _with_one(keys: Keys, role: str) -> str:
-    pool = keys.pools[role]
-    return machines.nearest(pool.machine, pool.accelerator.type, 1)[0]
-
-
 def _check_disk(keys: Keys) -> None:
     """A disk that is not asked for is the machine's own; what is asked for must be one that all boot from."""
     for role, pool in keys.pools.items():
         disks = machines.offered()[pool.machine].boot_disks if pool.machine else ()
         if keys.disk and disks and keys.disk.type not in disks:
             raise UserError(
-                f"disk.type: {role}'s {pool.machine} does not boot from {keys.disk.type} (allowed: {', '.join(disks)}); write "
-                "one that all machines boot from, or remove disk"
+                f"disk.type: {role}'s {pool.machine} does not boot from {keys.disk.type} (allowed: {', '.join(disks)}); "
+                "write one that all machines boot from, or remove disk"
             )
 
 

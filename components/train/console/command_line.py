@@ -23,13 +23,13 @@ from trainer.base.flags import at_least, positive
 LOCAL = ("process", "docker", "ssh")
 BACK_ENDS = (*LOCAL, "vertex")
 INSTEAD = ("explain", "status", "stop")
-_DESCRIPTION = """Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to the program
-of --command."""
+_DESCRIPTION = """Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to
+the program of --command."""
 _EXIT_CODES = """exit codes: 0 done; 143 or 130 saved after SIGTERM or Ctrl-C; 124 saved at the cluster file's
-scheduling.timeout; 2 a mistake that the message names; else that of the replica that failed (128+n: killed by a signal).
-docs/RUNNING.md says more."""
-# Flags with argparse's options, by group: its title, and who heeds its flags; `by` says who heeds one, where that differs.
-# No flag has a default, so that one which is given can be told.
+scheduling.timeout; 2 a mistake that the message names; else that of the replica that failed (128+n: killed by a
+signal). docs/RUNNING.md says more."""
+# Flags with argparse's options, by group: its title, and who heeds its flags; `by` says who heeds one where that
+# differs. No flag has a default, so that one which is given can be told.
 _GROUPS: dict[tuple[str, tuple[str, ...]], dict[str, dict[str, Any]]] = {
     ("what runs, and where", (*BACK_ENDS, "explain")): {
         "--cluster": {
@@ -93,14 +93,14 @@ _GROUPS: dict[tuple[str, tuple[str, ...]], dict[str, dict[str, Any]]] = {
         "--image": {
             "by": ("docker", "vertex", "explain"),
             "metavar": "REF",
-            "help": f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' builds) or of "
-            "the vertex back end",
+            "help": f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' builds) or "
+            "of the vertex back end",
         },
         "--mount": {
             "metavar": "DIR",
             "action": "append",
-            "help": "another directory that containers see at the same path, may write to, and may be given again; they "
-            "see the job's, the dataset's and --code's anyway",
+            "help": "another directory that containers see at the same path, may write to, and may be given again; "
+            "they see the job's, the dataset's and --code's anyway",
         },
         "--memory-gb": {"type": positive, "metavar": "GB", "help": "that each may use (all there is without)"},
     },

@@ -85,6 +85,12 @@ def test_no_replica_gets_a_gpu_twice_more_than_it_can_use_or_others_than_its_pee
         assert max(counts["chief"]) <= 1
 
 
+@pytest.mark.parametrize(("gpus", "seen"), [("0", ("0", "")), ("01", ("0", "1")), ("0123", ("0,1,2", "3"))])
+def test_evaluator_gets_one_gpu_where_there_are_enough(gpus: str, seen: tuple[str, str]):
+    division = divide(Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool()), cores=4, gpus=tuple(gpus))
+    assert tuple(division.env(role, 0)["CUDA_VISIBLE_DEVICES"] for role in ("chief", "evaluator")) == seen
+
+
 def test_hosts_of_which_only_some_have_gpus_cannot_compute_every_step_together():
     parts = [Part(name="host a", cores=4, gpus=("0", "1"), replicas=[("chief", 0), ("worker", 0)])]
     parts.append(Part(name="host b", cores=4, gpus=(), replicas=[("worker", 1)]))
