@@ -6,7 +6,8 @@
     tally.merge(part)
     tally.summary()
 
-All that is kept are counts and exact sums, so the result is a function of the values alone.
+All that is kept are counts and exact sums, so the result is a function of the values alone. The `distribution` of a
+feature are its examples by value or by range of values; one without a value, which has the default, counts too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -30,24 +31,8 @@ _BINS = 20
 _TAIL = 100  # one in so many of the sample lies below the lowest edge, and one above the highest
 _MOST_CATEGORIES, _MOST_CATEGORY_BYTES = 1 << 16, 1 << 24  # that are counted
 _FREQUENT, _LONGEST = 10, 80  # categories that a summary names, and characters of a name
-_EXACT_ROWS, _EXACT_BYTES = 256, 1 << 16  # of 8 bits, whose sums of squares and sums are exact in float32
-_CHUNK_BYTES = 1 << 18  # of images at once, to stay in the cache
-
-
-class Tally(Protocol):
-    """What is known of a feature in a number of examples."""
-
-    def add(self, values: Any, missing: np.ndarray | None) -> None:
-        """Takes in values [N], and which of them, bool [N], the source does not have."""
-
-    def merge(self, other: Any) -> None:
-        """Takes in what another one, of the same kind, knows."""
-
-    def distribution(self) -> Mapping[Any, int] | None:
-        """Examples by value or by range of values, a missing one being a value too; None if there are too many."""
-
-    def summary(self) -> Summary:
-        """All of it."""
+_LEVELS = np.arange(256)  # of a pixel
+_CHUNK_BYTES = 1 << 18  # of images at once, which take eight times the room while they are counted
 
 
 class Numbers:
@@ -103,42 +88,25 @@ class Pixels:
     """Of images of one shape, uint8 [N, height, width, channels]: the pixels by channel, and brightness by image."""
 
     def __init__(self, channels: int, brightness: Callable[[], Numbers]):
-        self._brightness, self._sums = brightness(), [Sums.of(np.uint8) for _ in range(channels)]
+        self._brightness, self._counts = brightness(), np.zeros((channels, len(_LEVELS)), np.int64)
 
     @classmethod
     def like(cls, sample: np.ndarray) -> Callable[[], Pixels]:
         """Makes empty ones for images such as these."""
-        flat = sample.reshape(len(sample), -1)
-        brightness = (flat.sum(axis=1, dtype=np.int64) / flat.shape[1]).astype(np.float32)
-        return functools.partial(cls, sample.shape[-1], Numbers.like(brightness))
+        return functools.partial(cls, sample.shape[-1], Numbers.like(_brightness(sample)))
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in images [N, height, width, channels]."""
-        # As they lie in memory: to put the channels last, where they are stored first, would take longer than the sums.
-        axes = sorted((1, 2, 3), key=lambda axis: -values.strides[axis])
-        flat = values.transpose(0, *axes).reshape(len(values), -1)
-        channels = np.broadcast_to(np.arange(len(self._sums)), values.shape[1:])
-        channels, size = channels.transpose([axis - 1 for axis in axes]).ravel(), flat.shape[1]
-        rows = max(1, min(_EXACT_ROWS, _CHUNK_BYTES // size))
-        images, totals, squares = [], np.zeros(size, np.int64), np.zeros(size, np.int64)
-        for start in range(0, len(flat), rows):
-            # In float32 because that is fast; whole numbers this small add up exactly, in whatever order.
-            pixels = flat[start : start + rows].astype(np.float32)
-            totals += np.add.reduce(pixels, axis=0).astype(np.int64)
-            squares += np.einsum("ij,ij->j", pixels, pixels).astype(np.int64)
-            parts = (pixels[:, i : i + _EXACT_BYTES].sum(axis=1) for i in range(0, size, _EXACT_BYTES))
-            images.append(sum(part.astype(np.int64) for part in parts))
-        self._brightness.add((np.concatenate([np.empty(0), *images]) / size).astype(np.float32))
-        for channel, known in enumerate(self._sums):
-            known.count += len(flat) * size // len(self._sums)
-            known.total += int(totals[channels == channel].sum())
-            known.squares += int(squares[channels == channel].sum())
+        self._brightness.add(_brightness(values))
+        step = max(1, _CHUNK_BYTES // math.prod(values.shape[1:]))
+        for start in range(0, len(values), step):
+            for channel, counts in enumerate(self._counts):
+                counts += np.bincount(values[start : start + step, ..., channel].ravel(), minlength=len(counts))
 
     def merge(self, other: Pixels) -> None:
         """Takes in what another one, of the same kind, knows."""
         self._brightness.merge(other._brightness)
-        for mine, theirs in zip(self._sums, other._sums, strict=True):
-            mine.merge(theirs)
+        self._counts += other._counts
 
     def distribution(self) -> Mapping[Any, int]:
         """Images by brightness."""
@@ -147,10 +115,17 @@ class Pixels:
     def summary(self) -> Summary:
         """All of it."""
         summary = self._brightness.summary()
-        if not self._sums[0].count:
+        if not self._counts.any():
             return summary
-        mean, std = (tuple(getattr(sums, what) for sums in self._sums) for what in ("mean", "std"))
+        sums = [Sums.counted(_LEVELS, counts) for counts in self._counts]
+        mean, std = (tuple(getattr(each, what) for each in sums) for what in ("mean", "std"))
         return dataclasses.replace(summary, channel_mean=mean, channel_std=std)
+
+
+def _brightness(images: np.ndarray) -> np.ndarray:
+    """The mean of the pixels of each image, float32 [N]."""
+    flat = images.reshape(len(images), -1)
+    return (flat.sum(axis=1, dtype=np.int64) / flat.shape[1]).astype(np.float32)
 
 
 class Categories:
@@ -210,6 +185,9 @@ class Categories:
             frequent=tuple(v if isinstance(v, int) else cut(v.decode(errors="backslashreplace")) for v, _ in frequent),
             counts=tuple(count for _, count in frequent),
         )
+
+
+Tally = Numbers | Pixels | Categories
 
 
 def _edges(ordered: np.ndarray) -> tuple[float, ...]:
