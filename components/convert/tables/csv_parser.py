@@ -1,7 +1,7 @@
 """CSV files as columns of numbers and strings, read quickly and checked strictly.
 
     for block in read([pathlib.Path("trips.csv")], schema):
-        block.columns["fare"]                     # float64 [N]
+        block.columns["fare"]                     # float64 [N], null where a value is missing
         raise block.error(row, "tips: ...")       # trips.csv: line 17: tips: ...
 
 Arrow reads records fast but tells little of what is wrong with them. So when it fails, or a value is missing or not
@@ -33,7 +33,7 @@ from components.convert.tables.schema import DELIMITERS, Column, Schema
 from components.convert.writing.progress import track
 from trainer.base.errors import UserError, unknown
 
-_ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
+ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
 _GZIP = b"\x1f\x8b"
 _HEADER_BYTES = 1 << 16  # that are looked at to tell which delimiter fits
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
@@ -47,30 +47,20 @@ class Block:
     """Some rows of a file, in order.
 
     Attributes:
-      columns: By feature name: float64 or int64 [N], or an Arrow array of strings; the default where a value is missing.
-      missing: Of each column that has a default, bool [N]: where a value is missing.
+      columns: By feature name, of the types `ARROW`; null where a value is missing, if the column has a default.
       path: Of the file.
       positions: Of each row, int64 [N]: what `locate` takes.
       locate: Tells where in the file a row is.
     """
 
-    columns: Mapping[str, np.ndarray | pa.LargeStringArray]
-    missing: Mapping[str, np.ndarray]
+    columns: pa.RecordBatch
     path: pathlib.Path
     positions: np.ndarray
     locate: Callable[[int], str]
 
     def filtered(self, keep: np.ndarray) -> Block:
         """The rows for which `keep`, bool [N], is true."""
-        return dataclasses.replace(
-            self,
-            columns={
-                name: values.filter(pa.array(keep)) if isinstance(values, pa.Array) else values[keep]
-                for name, values in self.columns.items()
-            },
-            missing={name: where[keep] for name, where in self.missing.items()},
-            positions=self.positions[keep],
-        )
+        return dataclasses.replace(self, columns=self.columns.filter(pa.array(keep)), positions=self.positions[keep])
 
     def error(self, row: int, message: str) -> UserError:
         """An error that names the file and the place of a row."""
@@ -136,7 +126,7 @@ def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) 
 def _block(
     path: pathlib.Path, chunk: Chunk, schema: Schema, header: Sequence[str], positions: Mapping[str, int]
 ) -> Block:
-    types = {positions[name]: _ARROW[column.type] for name, column in schema.columns.items()}
+    types = {positions[name]: ARROW[column.type] for name, column in schema.columns.items()}
     whole = [positions[name] for name, column in schema.columns.items() if column.type == "int"]
     parse = functools.partial(_parse, chunk, len(header), schema.missing)
     try:
@@ -150,19 +140,12 @@ def _block(
     except pa.ArrowException as error:
         _explain(path, chunk, schema, len(header), positions)
         raise UserError(f"{path}: {' '.join(str(error).split())}") from None
-    columns, missing = {}, {}
-    for name, column in schema.columns.items():
-        array = batch[str(positions[name])]
-        if not _fits(array, column):
-            _explain(path, chunk, schema, len(header), positions)
-            raise UserError(f"{path}: {name}: a value is missing or not finite")
-        if column.default is not None:
-            missing[name] = array.is_null().to_numpy(zero_copy_only=False)
-            array = array.fill_null(column.default)
-        columns[name] = array if column.type == "string" else array.to_numpy()
+    columns = {name: batch[str(positions[name])] for name in schema.columns}
+    if not all(_fits(array, schema.columns[name]) for name, array in columns.items()):
+        _explain(path, chunk, schema, len(header), positions)
+        raise UserError(f"{path}: a value is missing or not finite")
     return Block(
-        columns=columns,
-        missing=missing,
+        columns=pa.RecordBatch.from_pydict(columns),
         path=path,
         positions=np.arange(batch.num_rows),
         locate=functools.partial(_locate, chunk),

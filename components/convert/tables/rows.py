@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from components.convert.tables import vocabulary
 from components.convert.tables.csv_parser import Block
-from components.convert.tables.schema import LABEL, Input, Label, Schema
+from components.convert.tables.expressions import Expression
+from components.convert.tables.schema import LABEL, Column, Input, Schema
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.column_store import MEMORY, Store
 from components.convert.writing.splits import Rows
@@ -160,14 +161,14 @@ def _part(
     for block in blocks:
         rows += len(block.positions)
         if schema.filter:
-            block = block.filtered(schema.filter.evaluate(_operands(block, schema.filter.columns), block.missing))
+            block = block.filtered(_evaluate(schema.filter, block, schema))
         kept += len(block.positions)
-        labels.append(_labels(block, schema.label))
+        labels.append(_labels(block, schema))
         for name, column in columns.items():
-            values = block.columns[name]
-            column.append(Strings.of_arrow(values) if isinstance(values, pa.Array) else values)
+            values = _values(block, schema.columns[name])
+            column.append(Strings.of_arrow(values) if pa.types.is_large_string(values.type) else values.to_numpy())
         for name, column in missing.items():
-            column.append(block.missing[name])
+            column.append(_missing(block, name))
     if schema.filter:
         print(f"{rows - kept:,} of {rows:,} rows are left out by the schema's filter", flush=True)
         if not kept:
@@ -176,22 +177,33 @@ def _part(
     return held, {name: column.finish() for name, column in missing.items()}
 
 
-def _labels(block: Block, label: Label) -> np.ndarray:
+def _labels(block: Block, schema: Schema) -> np.ndarray:
     """The class of each row, int64 [N]."""
+    label = schema.label
     if label.condition:
-        values = label.condition.evaluate(_operands(block, label.condition.columns), block.missing)
-        return values.astype(np.int64)
-    given, known = block.columns[label.column], f"0 to {len(label.classes) - 1}"
+        return _evaluate(label.condition, block, schema).astype(np.int64)
+    given, known = _values(block, schema.columns[label.column]), f"0 to {len(label.classes) - 1}"
     classes = given
-    if isinstance(given, pa.Array):
+    if schema.columns[label.column].type == "string":
         known = ", ".join(label.classes)
-        classes = pc.index_in(given, pa.array(label.classes, given.type)).fill_null(-1).to_numpy().astype(np.int64)
+        classes = pc.index_in(given, pa.array(label.classes, given.type)).fill_null(-1)
+    classes = classes.to_numpy().astype(np.int64)
     if (wrong := (classes < 0) | (classes >= len(label.classes))).any():
         row = int(wrong.argmax())
         raise block.error(row, f"{label.column}: {str(given[row])!r} is no class (known: {known})")
     return classes
 
 
-def _operands(block: Block, names: frozenset[str]) -> dict[str, np.ndarray]:
-    values = {name: block.columns[name] for name in names}
-    return {k: v.to_numpy(zero_copy_only=False) if isinstance(v, pa.Array) else v for k, v in values.items()}
+def _evaluate(expression: Expression, block: Block, schema: Schema) -> np.ndarray:
+    values = {n: _values(block, schema.columns[n]).to_numpy(zero_copy_only=False) for n in expression.columns}
+    return expression.evaluate(values, {name: _missing(block, name) for name in expression.columns})
+
+
+def _values(block: Block, column: Column) -> pa.Array:
+    """With the default where one is missing."""
+    values = block.columns[column.name]
+    return values if column.default is None else values.fill_null(column.default)
+
+
+def _missing(block: Block, name: str) -> np.ndarray:
+    return block.columns[name].is_null().to_numpy(zero_copy_only=False)

@@ -8,6 +8,7 @@ A column's header is the key of its feature; `sizes[2]` is the third value of th
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from components.convert.sources.examples.parser import Record, groups
-from components.convert.tables.csv_parser import Block
+from components.convert.tables.csv_parser import ARROW, Block
 from components.convert.tables.schema import Column, Schema
 from trainer.base.errors import unknown
 
@@ -41,46 +42,35 @@ def blocks(found: Iterable[Record], schema: Schema) -> Iterator[Block]:
                 if others := sorted(set(record.features) - keys):
                     what = unknown("feature", others[0], keys)
                     raise record.error(f"{what}; add it to the schema, or 'other_columns: ignore'")
-        columns, missing = {}, {}
-        for name, column in schema.columns.items():
-            values, gone = _column(group, column, schema.missing)
-            if column.default is not None:
-                missing[name] = gone
-            columns[name] = values
+        columns = {name: _column(group, column, schema.missing) for name, column in schema.columns.items()}
         yield Block(
-            columns=columns,
-            missing=missing,
+            columns=pa.RecordBatch.from_pydict(columns),
             path=group[0].path,
             positions=np.array([record.start for record in group]),
             locate="record at byte {:,}".format,
         )
 
 
-def _column(
-    group: Sequence[Record], column: Column, marks: Sequence[str]
-) -> tuple[np.ndarray | pa.LargeStringArray, np.ndarray]:
-    """The values of a column, and where they are missing, bool [N]: there the default stands."""
+def _column(group: Sequence[Record], column: Column, marks: Sequence[str]) -> pa.Array:
+    """The values of a column, null where they are missing."""
     key, index = place(column.header)
-    values = [record.value(key, column.type, index) for record in group]
+    given = [record.value(key, column.type, index) for record in group]
     marked = _as_values(marks, column)
     nan = any(mark != mark for mark in marked)
-    missing = np.array([value is None or value in marked or (nan and value != value) for value in values])
-    if column.default is None and missing.any():
-        row = int(missing.argmax())
-        if values[row] is None:
+    values = [None if value in marked or (nan and value != value) else value for value in given]
+    if column.default is None and None in values:
+        row = values.index(None)
+        if given[row] is None:
             raise group[row].lacks(key)
         raise group[row].error(
-            f"{column.name}: {values[row]!r} is a missing value, and the schema has no default for it"
+            f"{column.name}: {given[row]!r} is a missing value, and the schema has no default for it"
         )
-    default = column.default.encode() if isinstance(column.default, str) else column.default
-    values = [default if absent else value for value, absent in zip(values, missing.tolist(), strict=True)]
     if column.type == "string":
-        return _texts(group, column, values), missing
-    values = np.array(values, np.int64 if column.type == "int" else np.float64)
-    if not (finite := np.isfinite(values)).all():
-        row = int(finite.argmin())
-        raise group[row].error(f"{column.name}: {values[row]} is no finite 32-bit number")
-    return values, missing
+        return _texts(group, column, values)
+    for record, value in zip(group, values, strict=True):
+        if value is not None and not math.isfinite(value):
+            raise record.error(f"{column.name}: {value} is no finite 32-bit number")
+    return pa.array(values, ARROW[column.type])
 
 
 def _as_values(marks: Sequence[str], column: Column) -> set[bytes | int | float]:
@@ -93,13 +83,13 @@ def _as_values(marks: Sequence[str], column: Column) -> set[bytes | int | float]
     return found
 
 
-def _texts(group: Sequence[Record], column: Column, values: Sequence[bytes]) -> pa.LargeStringArray:
+def _texts(group: Sequence[Record], column: Column, values: Sequence[bytes | None]) -> pa.LargeStringArray:
     try:
-        return pa.array(values, pa.large_string())
+        return pa.array(values, ARROW[column.type])
     except pa.ArrowInvalid:
         for record, value in zip(group, values, strict=True):
             try:
-                value.decode()
+                (value or b"").decode()
             except UnicodeDecodeError:
                 raise record.error(f"{column.name}: {value[:40]!r} is not UTF-8") from None
         raise
