@@ -111,9 +111,9 @@ def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) 
                     _, header = next(chunk.rows(), (0, None))
                     if header is None:
                         continue
-                    positions, chunk = _positions(path, header, schema), chunk.without_first()
+                    names, chunk = _names(path, header, schema), chunk.without_first()
                 if chunk.text.strip(b"\r\n"):
-                    yield _block(path, chunk, schema, header, positions)
+                    yield _block(path, chunk, schema, names)
                 advance(-at + (at := raw.tell()))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
@@ -123,49 +123,42 @@ def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) 
         raise UserError(f"{path}: empty; it needs a header")
 
 
-def _block(
-    path: pathlib.Path, chunk: Chunk, schema: Schema, header: Sequence[str], positions: Mapping[str, int]
-) -> Block:
-    types = {positions[name]: ARROW[column.type] for name, column in schema.columns.items()}
-    whole = [positions[name] for name, column in schema.columns.items() if column.type == "int"]
-    parse = functools.partial(_parse, chunk, len(header), schema.missing)
+def _block(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[str]) -> Block:
+    whole = [name for name, column in schema.columns.items() if column.type == "int"]
+    parse = functools.partial(_parse, chunk, names, schema.missing)
     try:
         if whole and _has_hexadecimal(chunk.text):
             texts = parse(dict.fromkeys(whole, pa.large_string()))
-            if any(pc.any(pc.match_substring(texts[str(i)], "x", ignore_case=True)).as_py() for i in whole):
-                _explain(path, chunk, schema, len(header), positions)
-        batch = parse(types)
+            if any(pc.any(pc.match_substring(text, "x", ignore_case=True)).as_py() for text in texts):
+                _explain(path, chunk, schema, names)
+        columns = parse({name: ARROW[column.type] for name, column in schema.columns.items()})
     except pa.ArrowMemoryError:
         raise  # which is no fault of the file
     except pa.ArrowException as error:
-        _explain(path, chunk, schema, len(header), positions)
+        _explain(path, chunk, schema, names)
         raise UserError(f"{path}: {' '.join(str(error).split())}") from None
-    columns = {name: batch[str(positions[name])] for name in schema.columns}
-    if not all(_fits(array, schema.columns[name]) for name, array in columns.items()):
-        _explain(path, chunk, schema, len(header), positions)
+    if not all(_fits(columns[name], column) for name, column in schema.columns.items()):
+        _explain(path, chunk, schema, names)
         raise UserError(f"{path}: a value is missing or not finite")
     return Block(
-        columns=pa.RecordBatch.from_pydict(columns),
+        columns=columns,
         path=path,
-        positions=np.arange(batch.num_rows),
+        positions=np.arange(columns.num_rows),
         locate=functools.partial(_locate, chunk),
     )
 
 
-def _parse(chunk: Chunk, width: int, missing: Sequence[str], types: Mapping[int, pa.DataType]) -> pa.RecordBatch:
-    """Some columns of a chunk, by their positions."""
+def _parse(
+    chunk: Chunk, names: Sequence[str], missing: Sequence[str], types: Mapping[str, pa.DataType]
+) -> pa.RecordBatch:
+    """Some of the columns of a chunk."""
     quoted = b'"' in chunk.text
     table = pyarrow.csv.read_csv(
         pa.BufferReader(chunk.text),
-        pyarrow.csv.ReadOptions(
-            use_threads=False, block_size=len(chunk.text) + 1, column_names=[str(i) for i in range(width)]
-        ),
+        pyarrow.csv.ReadOptions(use_threads=False, block_size=len(chunk.text) + 1, column_names=names),
         pyarrow.csv.ParseOptions(delimiter=chunk.delimiter, quote_char=quoted and '"', newlines_in_values=quoted),
         pyarrow.csv.ConvertOptions(
-            include_columns=[str(i) for i in types],
-            column_types={str(i): kind for i, kind in types.items()},
-            null_values=list(missing),
-            strings_can_be_null=True,
+            include_columns=list(types), column_types=types, null_values=list(missing), strings_can_be_null=True
         ),
     )
     (batch,) = table.to_batches()
@@ -210,8 +203,8 @@ def _fits_header(start: str, delimiter: str, schema: Schema) -> bool:
     return {column.header.strip() for column in schema.columns.values()} <= {name.strip() for name in names}
 
 
-def _positions(path: pathlib.Path, header: Sequence[str], schema: Schema) -> dict[str, int]:
-    """Where each column of the schema stands in the file, by the file's header."""
+def _names(path: pathlib.Path, header: Sequence[str], schema: Schema) -> list[str]:
+    """The feature that each column of the file is, by the file's header; of one that nobody wants its position."""
     wanted = {column.header: column.name for column in schema.columns.values()}
     for name in header:
         if not name.isprintable():
@@ -236,16 +229,16 @@ def _positions(path: pathlib.Path, header: Sequence[str], schema: Schema) -> dic
     for name in wanted:
         if name not in header:
             raise UserError(f"{path}: has no column {name!r} (it has {', '.join(header)})")
-    return {wanted[name]: i for i, name in enumerate(header) if name in wanted}
+    return [wanted.get(name, str(i)) for i, name in enumerate(header)]
 
 
-def _explain(path: pathlib.Path, chunk: Chunk, schema: Schema, width: int, positions: Mapping[str, int]) -> None:
+def _explain(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[str]) -> None:
     """Raises for the first line that is not what the schema says."""
     for line, cells in chunk.rows():
-        if len(cells) != width:
-            raise UserError(f"{path}: line {line}: {len(cells)} values; the header has {width}")
-        for name, i in positions.items():
-            if fault := _fault(cells[i], schema.columns[name], schema.missing):
+        if len(cells) != len(names):
+            raise UserError(f"{path}: line {line}: {len(cells)} values; the header has {len(names)}")
+        for name, cell in zip(names, cells, strict=True):
+            if name in schema.columns and (fault := _fault(cell, schema.columns[name], schema.missing)):
                 raise UserError(f"{path}: line {line}: {name}: {fault}")
 
 
