@@ -11,8 +11,9 @@ import json
 import time
 from typing import Any
 
-from components.train.console.view import Row, table
+from components.train.console.view import table
 from components.train.supervision import job_lock
+from components.train.supervision.audience import Row
 from components.train.supervision.health import Vitals
 from components.train.supervision.job_lock import Fate
 from components.train.supervision.launcher_log import Event, in_words, last_run

@@ -11,14 +11,14 @@ Synopsis:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from components.train.console.outlet import Outlet
+from components.train.supervision.audience import Audience, Row
 from components.train.supervision.launcher_log import Event, in_words
-from components.train.supervision.outlet import Outlet
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,28 +28,7 @@ _ME = "launcher"
 _STDOUT = 1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-    """A replica at one moment.
-
-    Attributes:
-      replica: Its name, `worker/1`.
-      state: What it does: a phase of the trainer, `starting`, `stopping`, `ended`, ...
-      restarts: How often it was started again.
-      step: Global step, if it tells.
-      examples_per_s: Of the whole job, if it tells.
-      memory: Resident bytes.
-    """
-
-    replica: str
-    state: str
-    restarts: int
-    step: int | None = None
-    examples_per_s: float | None = None
-    memory: int | None = None
-
-
-class Plain:
+class Plain(Audience):
     """Each line of each replica after its name, `worker/1 | `; the launcher's own among them."""
 
     def __init__(self, output: int):

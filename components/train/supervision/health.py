@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from components.train.console.view import Row
+from components.train.supervision.audience import Row
 
 # The longest that a phase of ours goes without a word, with room to spare: a first call compiles, reading checks the
 # whole dataset, and replicas wait for each other (--start-timeout-s, 600 s) and then name the missing themselves.

@@ -10,6 +10,7 @@ One JSON object a line, always with `event` and `time` (seconds since the epoch)
     restart  replicas, after (kind), errors, preemptions, max_restarts, backoff_s
     spent    replica, why: an evaluator that is not started again
     dirty    replica, command, why: a cleanup that failed
+    unlogged replica, log, why: a log file that misses something, told once
     stop     signal, again
     timeout  timeout_s
     end      exit_code, why, replica, ending, log, tail, step, seconds
@@ -90,6 +91,8 @@ def in_words(event: Event) -> list[str]:
             return [f"{name} is not started again: {why}"]
         case {"event": "dirty", "replica": name, "why": why}:
             return [f"{name}: the cleanup after it failed: {why}; will try again at the end"]
+        case {"event": "unlogged", "log": log, "why": why}:
+            return [f"cannot write {log}: {why}; the job goes on, and log files miss what is written meanwhile"]
         case {"event": "stop", "signal": name, "again": again}:
             return [f"{name}: {'killing' if again else 'stopping'} the replicas"]
         case {"event": "timeout", "timeout_s": limit_s}:

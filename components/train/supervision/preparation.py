@@ -9,20 +9,20 @@ import socket
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from components.train.console.view import Plain
+from components.train.supervision.audience import Audience
 from components.train.supervision.reaper import MARK
 from components.train.supervision.signals import STOPPING
 from trainer.base.errors import UserError
 
 
-def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket, view: Plain) -> int | None:
+def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket, audience: Audience) -> int | None:
     """Runs one after another and shows the lines that they write to standard error.
 
     Args:
       commands: To run.
       mark: By which the guard finds what is left of them.
       signals: Gets the number of each signal to this process.
-      view: Shows the lines, as those of `setup`.
+      audience: Gets the lines, as those of `setup`.
 
     Returns:
       The number of a signal that told this process to stop meanwhile, if one did.
@@ -34,7 +34,7 @@ def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket
         environ = {**os.environ, MARK: mark}
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         with subprocess.Popen(command, env=environ, start_new_session=True, **streams) as process:
-            number, last = _watch(process, signals, view)
+            number, last = _watch(process, signals, audience)
         if number:
             return number
         if process.returncode:
@@ -42,7 +42,7 @@ def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket
     return None
 
 
-def _watch(process: subprocess.Popen[bytes], signals: socket.socket, view: Plain) -> tuple[int | None, str]:
+def _watch(process: subprocess.Popen[bytes], signals: socket.socket, audience: Audience) -> tuple[int | None, str]:
     """Returns at its end, with its last line, or at a signal, having killed it."""
     rest, last = b"", ""
     while True:
@@ -57,4 +57,4 @@ def _watch(process: subprocess.Popen[bytes], signals: socket.socket, view: Plain
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 if not (last := line.decode("utf-8", "replace")).startswith("error: "):
-                    view.lines("setup", [last])
+                    audience.lines("setup", [last])

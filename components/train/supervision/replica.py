@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import io
 import math
 import os
 import re
@@ -12,10 +14,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
 from components.train.backends.plan import ATTEMPT, Replica
-from components.train.console.view import Row
+from components.train.supervision.audience import Row
 from components.train.supervision.health import Vitals
 from components.train.supervision.reaper import MARK, Guard
 from trainer.base.errors import UserError
@@ -46,6 +47,7 @@ class Child:
       frozen: Why it was taken for frozen and killed, if it was.
       closed: Whether it has closed its output.
       tail: Its last lines.
+      unlogged: Why its log lacks something, if it does.
       vitals: What it tells of itself.
       started: Monotonic time in seconds.
       cleaner: The cleanup after its end, while that runs.
@@ -59,7 +61,7 @@ class Child:
         """
         self.replica, self.attempt = replica, attempt
         self.exit_code: int | None = None
-        self.frozen = ""
+        self.frozen = self.unlogged = ""
         self.closed = False
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self.started = time.monotonic()
@@ -72,12 +74,9 @@ class Child:
         self._environ |= {"TMPDIR": guard.scratch, **replica.env, ATTEMPT: str(attempt)}
         self._environ[MARK] = guard.mark(replica.name, attempt)
         if replica.status:
-            Path(replica.status).unlink(missing_ok=True)  # What an earlier start said of itself is not about this one.
-        try:
-            # Appended: the log of a resumed job goes on where it was.
-            self._log = open(replica.log, "ab")  # noqa: SIM115
-        except OSError as error:
-            raise UserError(f"{replica.name}: cannot write {replica.log}: {error.strerror}") from None
+            with contextlib.suppress(OSError):
+                os.unlink(replica.status)  # What an earlier start said of itself is not about this one.
+        self._log = self._open_log()
         guard.expect(replica)
         try:
             self.process = self._popen(replica.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -88,22 +87,19 @@ class Child:
         self.vitals = Vitals(replica.status, self.process.pid, self.started)
 
     def read(self) -> list[str]:
-        """Takes what it has written: raw into its log, and returned as the lines that are complete.
-
-        Raises:
-          UserError: If the log cannot be written.
-        """
-        try:
-            for _ in range(_CHUNKS_AT_ONCE):
-                chunk = self.process.stdout.read(_CHUNK_BYTES)
-                if not chunk:
-                    self.closed = chunk is not None  # None says that there is nothing now.
-                    break
-                self._log.write(chunk)
-                self._rest += chunk
-            self._log.flush()
-        except OSError as error:
-            raise UserError(f"{self.replica.name}: cannot write {self.replica.log}: {error.strerror}") from None
+        """Takes what it has written: raw into its log, and returned as the lines that are complete."""
+        for _ in range(_CHUNKS_AT_ONCE):
+            chunk = self.process.stdout.read(_CHUNK_BYTES)
+            if not chunk:
+                self.closed = chunk is not None  # None says that there is nothing now.
+                break
+            try:
+                left = memoryview(chunk)
+                while left:  # A disk that is nearly full takes a part.
+                    left = left[self._log.write(left) :]
+            except OSError as error:  # No reason to end a job that trains; a later line may find room again.
+                self.unlogged = error.strerror
+            self._rest += chunk
         *lines, self._rest = _LINE_END.split(self._rest)
         if len(self._rest) > _CHUNK_BYTES:
             lines, self._rest = [*lines, self._rest], b""
@@ -171,9 +167,10 @@ class Child:
             else:
                 self._signal(signal.SIGTERM)
 
-    def was_sent(self, number: int) -> bool:
-        """Whether it got this signal from us."""
-        return number in self._signalled
+    @property
+    def told(self) -> bool:
+        """Whether it got a signal from us, or is about to because it is frozen."""
+        return bool(self._signalled or self.frozen)
 
     def row(self, restarts: int, unknown: str) -> Row:
         """How it is, for the view; `unknown` while it has not told."""
@@ -194,6 +191,16 @@ class Child:
         self._signalled.add(number)
         # Neither is reaped before `finish` or `cleaned`, so the group's id is still its own.
         os.killpg((self.cleaner or self.process).pid, number)
+
+    def _open_log(self) -> io.FileIO:
+        try:
+            # Appended: the log of a resumed job goes on where it was.
+            return open(self.replica.log, "ab", buffering=0)
+        except OSError as error:
+            if not self.attempt:
+                raise UserError(f"{self.replica.name}: cannot write {self.replica.log}: {error.strerror}") from None
+            self.unlogged = error.strerror
+            return open(os.devnull, "ab", buffering=0)
 
     def _popen(self, command: tuple[str, ...], **streams: int) -> subprocess.Popen[bytes]:
         try:

@@ -1,19 +1,29 @@
-"""What a replica's death means: an error or a preemption, who starts again, and when it is enough.
+"""What follows from a replica's death: who is to blame, who starts again, and when it is enough.
 
 Synopsis:
 
-    kind = kind_of(child.exit_code, frozen=False)
-    reason = budgets.charge(kind, new_step=True)
-    if not reason: restart(everyone if restarts_all("parameter_server", "worker", child.exit_code) else child)
+    state = State(names=("chief/0", "worker/0"), strategy="multi_worker_mirrored", max_restarts=5, tells=True)
+    state = state.noted("chief/0", step=100)
+    state, order = decide(state, Death(replica="worker/0", exit_code=137))  # order.stop is Stop.ALL
+    state, order = decide(state, Gone(replica="worker/0", last=False))
+    state, order = decide(state, Gone(replica="chief/0", last=True))  # order.start is ("chief/0", "worker/0")
+
+All of it is one function of what was and of what happened; to obey its orders is the matter of `running_job`.
+
+A death after a signal of ours is never to blame: whoever is told to stop may answer as it likes. An evaluator only reads
+checkpoints: it starts again alone, has budgets of its own, and its failures never end the job.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import signal
+from collections.abc import Mapping
 
 SAVED = 143  # 128 + SIGTERM: saved and yielding.
-USER_ERROR = 2  # A mistake in flags or input: it would happen again.
+FROZEN = 128 + signal.SIGKILL
+_USER_ERROR = 2  # A mistake in flags or input: it would happen again.
 # Signals that come from outside, when a machine is taken away; the others a program raises by its own fault.
 _OUTSIDE = frozenset(128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM))
 _FRUITLESS = 3
@@ -28,87 +38,205 @@ class Kind(enum.StrEnum):
     USER_ERROR = "user error"
 
 
-def kind_of(exit_code: int, *, frozen: bool) -> Kind:
-    """The kind of a death.
+class Stop(enum.Enum):
+    """Whom to stop, of those that run."""
 
-    Args:
+    NOBODY = enum.auto()
+    ALL = enum.auto()
+    ALL_SAVING = enum.auto()  # With the time that saving takes.
+    SERVING = enum.auto()  # The chief is done: others have to end by themselves, or only serve it.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Death:
+    """The end of a replica, or that it is taken for frozen.
+
+    Attributes:
+      replica: Its name, `worker/1`.
       exit_code: As a shell has it; 128+n also if the replica runs elsewhere and its client tells of signal n so.
-      frozen: Whether it was killed because it was taken for frozen.
+      frozen: Why it is taken for frozen, if it is; it may still have to be killed.
+      told: Whether a signal of ours came before.
+      stopped: Another one that is stopped (SIGSTOP): those that compute with it give up before its time is over.
     """
-    if exit_code == USER_ERROR:
-        return Kind.USER_ERROR
-    return Kind.PREEMPTION if exit_code in _OUTSIDE and not frozen else Kind.ERROR
+
+    replica: str
+    exit_code: int
+    frozen: str = ""
+    told: bool = False
+    stopped: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """What it was."""
+        if self.exit_code == _USER_ERROR:
+            return Kind.USER_ERROR
+        return Kind.PREEMPTION if self.exit_code in _OUTSIDE and not self.frozen else Kind.ERROR
 
 
-def restarts_all(strategy: str, role: str, exit_code: int) -> bool:
-    """Whether all start again from the last checkpoint when this replica died, and not it alone.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gone:
+    """Nothing is left of a replica that died; `last` if that is so of all."""
 
-    Workers of a synchronous job compute every step together. Under parameter servers the chief gives a dead worker's
-    work to others until it is back; but one that leaves with 143 has had the whole job save and leave. An evaluator only
-    reads checkpoints.
+    replica: str
+    last: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Restarts after errors and, counted apart, after preemptions.
+
+    Attributes:
+      errors: Used.
+      preemptions: Used.
+      fruitless: Failures in a row without a new step.
+      step: The highest that was told of, or None.
+      before: What that was at the failure before, or where the job resumed.
     """
-    if role == "evaluator":
-        return False
-    return strategy != "parameter_server" or role != "worker" or exit_code == SAVED
 
-
-class Budgets:
-    """Restarts that are left."""
-
-    def __init__(self, max_restarts: int):
-        self._max = max_restarts
-        self.used = {Kind.ERROR: 0, Kind.PREEMPTION: 0}
-        self._fruitless = 0
-
-    def charge(self, kind: Kind, exit_code: int, *, new_step: bool) -> str:
-        """Counts a death. Returns why the job has to end now, or nothing.
-
-        Args:
-          kind: What it was.
-          exit_code: Of the replica.
-          new_step: Whether the job has made a step that is new since the death before, or cannot tell.
-        """
-        if kind is Kind.USER_ERROR:
-            return "it would fail again"
-        if new_step:
-            self._fruitless = 0
-        elif exit_code != SAVED:  # Those who save and leave do as they were told.
-            self._fruitless += 1
-        if self._fruitless >= _FRUITLESS:
-            return f"{_FRUITLESS} failures in a row without a new step"
-        if self.used[kind] >= self._max:
-            return f"no restart after {kind}s is left (max_restarts: {self._max})"
-        self.used[kind] += 1
-        return ""
+    errors: int = 0
+    preemptions: int = 0
+    fruitless: int = 0
+    step: int | None = None
+    before: int = 0
 
     @property
     def backoff_s(self) -> float:
         """To wait before the next start: nothing while the job gets on."""
-        return min(_LONGEST_BACKOFF_S, _BACKOFF_S * (2**self._fruitless - 1))
+        return min(_LONGEST_BACKOFF_S, _BACKOFF_S * (2**self.fruitless - 1))
+
+    def noted(self, step: int) -> Budget:
+        """The same, at this step or a higher one."""
+        if self.step is None:
+            return dataclasses.replace(self, step=step, before=step)
+        return dataclasses.replace(self, step=step) if step > self.step else self
+
+    def charged(self, death: Death, max_restarts: int, *, tells: bool) -> tuple[Budget, str]:
+        """The budget after this death, and why nobody can start again, if so."""
+        if death.kind is Kind.USER_ERROR:
+            return self, "it would fail again"
+        # Those who save and leave do as they were told; a program that never tells of steps is believed to get on.
+        failed = int(death.exit_code != SAVED)
+        fruitless = self.fruitless + failed
+        if (self.step or 0) > self.before or (self.step is None and not tells):
+            fruitless = 0
+        after = dataclasses.replace(self, fruitless=fruitless, before=self.step or 0)
+        if fruitless >= _FRUITLESS:
+            return after, f"{_FRUITLESS} failures in a row without a new step"
+        used = f"{death.kind}s"
+        if getattr(self, used) >= max_restarts:
+            return after, f"no restart after {used} is left (max_restarts: {max_restarts})"
+        return dataclasses.replace(after, **{used: getattr(self, used) + 1}), ""
 
 
-class Progress:
-    """Whether the job gets on.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class State:
+    """What was decided so far, and by what that is decided.
 
     Attributes:
-      step: The highest that a replica has told of, or None.
+      names: Of all replicas that may start again.
+      strategy: Of the job.
+      max_restarts: Bound on each count of a budget.
+      tells: Whether the program is known to tell of its steps.
+      over: Whether nobody is to be started again.
+      blame: Because of which all are being stopped, to start again or to end.
+      lone: Deaths of those that start again alone, by name.
+      job: Budget of all but the evaluator.
+      evaluator: Its own.
     """
 
-    def __init__(self, *, told: bool):
-        """`told`: whether the program is known to tell of its steps."""
-        self.step: int | None = None
-        self._told = told
-        self._before = 0
+    names: tuple[str, ...]
+    strategy: str
+    max_restarts: int
+    tells: bool
+    over: bool = False
+    blame: Death | None = None
+    lone: Mapping[str, Death] = dataclasses.field(default_factory=dict)
+    job: Budget = Budget()
+    evaluator: Budget = Budget()
 
-    def note(self, step: int | None) -> None:
-        """A replica is at this step, if it is at any."""
-        if step is None:
-            return
-        if self.step is None:
-            self._before = step  # Where the job resumed.
-        self.step = max(step, self.step or 0)
+    def noted(self, name: str, step: int | None) -> State:
+        """The same after a replica has told of its step, if it has."""
+        owner = _owner(name)
+        budget = getattr(self, owner)
+        after = budget if step is None else budget.noted(step)
+        return self if after is budget else dataclasses.replace(self, **{owner: after})
 
-    def new_step(self) -> bool:
-        """Whether there is a step that there was not at the last call; True if nobody tells of steps."""
-        before, self._before = self._before, self.step or 0
-        return self._before > before or (self.step is None and not self._told)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is to be done.
+
+    Attributes:
+      stop: Whom to stop.
+      kill: The frozen one to kill at once.
+      answered: The death that is to blame for what follows.
+      budget: That it was charged to.
+      start: Who starts again.
+      why: Why nobody does, if so: the job ends if it is `over`, else it goes on without the one that died.
+    """
+
+    stop: Stop = Stop.NOBODY
+    kill: Death | None = None
+    answered: Death | None = None
+    budget: Budget = Budget()
+    start: tuple[str, ...] = ()
+    why: str = ""
+
+
+def decide(state: State, news: Death | Gone) -> tuple[State, Order]:
+    """What follows from the news: at a death, who is stopped; once nothing is left of the dead, who starts again."""
+    if state.over:
+        return state, Order()
+    return _gone(state, news) if isinstance(news, Gone) else _died(state, news)
+
+
+def _died(state: State, death: Death) -> tuple[State, Order]:
+    role, evaluates = death.replica.partition("/")[0], _owner(death.replica) == "evaluator"
+    if death.told:
+        return state, Order()
+    if state.blame:
+        # The client of a replica elsewhere may tell of a kill later than others of what that did to them.
+        late = death.kind is Kind.PREEMPTION and death.exit_code != SAVED and state.blame.kind is Kind.ERROR
+        if late and not state.blame.frozen and not evaluates:
+            state = dataclasses.replace(state, blame=death)
+        return state, Order()
+    if death.exit_code == 0:
+        done = role == "chief"
+        return dataclasses.replace(state, over=done), Order(stop=Stop.SERVING if done else Stop.NOBODY)
+    # Under parameter servers the chief gives a dead worker's work to others until it is back; but one that leaves with
+    # 143 has had the whole job save and leave.
+    if evaluates or (state.strategy == "parameter_server" and role == "worker" and death.exit_code != SAVED):
+        lone = {**state.lone, death.replica: death}
+        return dataclasses.replace(state, lone=lone), Order(kill=death if death.frozen else None)
+    if death.stopped and death.kind is Kind.ERROR and not death.frozen:
+        death = Death(replica=death.stopped, exit_code=FROZEN, frozen="stopped")
+    stop = Stop.ALL_SAVING if death.exit_code == SAVED else Stop.ALL
+    return dataclasses.replace(state, blame=death), Order(stop=stop, kill=death if death.frozen else None)
+
+
+def _gone(state: State, gone: Gone) -> tuple[State, Order]:
+    if state.blame:
+        if not gone.last:
+            return state, Order()
+        return _charge(dataclasses.replace(state, blame=None, lone={}), state.blame, state.names)
+    if not (death := state.lone.get(gone.replica)):
+        return state, Order()
+    lone = {name: other for name, other in state.lone.items() if name != gone.replica}
+    return _charge(dataclasses.replace(state, lone=lone), death, (gone.replica,))
+
+
+def _charge(state: State, death: Death, names: tuple[str, ...]) -> tuple[State, Order]:
+    owner = _owner(death.replica)
+    budget, why = getattr(state, owner).charged(death, state.max_restarts, tells=state.tells)
+    state = dataclasses.replace(state, **{owner: budget})
+    if not why:
+        return state, Order(answered=death, budget=budget, start=names)
+    if owner == "evaluator":
+        left = tuple(name for name in state.names if name != death.replica)
+        return dataclasses.replace(state, names=left), Order(answered=death, budget=budget, why=why)
+    return dataclasses.replace(state, over=True), Order(stop=Stop.ALL, answered=death, budget=budget, why=why)
+
+
+def _owner(name: str) -> str:
+    """Whose budget a replica's death is charged to: the field of `State`."""
+    return "evaluator" if name.startswith("evaluator/") else "job"

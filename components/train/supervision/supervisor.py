@@ -5,8 +5,8 @@ Synopsis:
     with view_for("plain") as view:
         exit_code = run(plan, view)
 
-Who starts again when a replica dies, and when it is enough, is `policy`; when one is taken for frozen, `vitals`; who
-waits for whom, `job`. A signal to this process stops every replica; nothing outlives it, be it killed by SIGKILL, and it
+Who starts again when a replica dies, and when it is enough, is `restart_policy`; when one is taken for frozen, `health`;
+what is done then, `running_job`. A signal to this process stops every replica; nothing outlives it, be it killed by SIGKILL, and it
 does not outlive the process that `PIPELINE_OWNER_PID` names.
 """
 
@@ -18,7 +18,7 @@ import selectors
 import signal
 
 from components.train.backends.plan import Plan
-from components.train.console.view import Plain
+from components.train.supervision.audience import Audience
 from components.train.supervision.job_lock import locked
 from components.train.supervision.launcher_log import Record
 from components.train.supervision.preparation import prepare
@@ -30,12 +30,12 @@ from trainer.base import lifeline
 from trainer.base.errors import UserError
 
 
-def run(plan: Plan, view: Plain, patience: Patience | None = None) -> int:
+def run(plan: Plan, audience: Audience, patience: Patience | None = None) -> int:
     """Runs the job to its end; to be called from the main thread.
 
     Args:
       plan: What to start.
-      view: Shows what the replicas write, what happens, and how they are.
+      audience: Is told what the replicas write, what happens, and how they are.
       patience: How long to wait for what.
 
     Returns:
@@ -55,11 +55,11 @@ def run(plan: Plan, view: Plain, patience: Patience | None = None) -> int:
         record = stack.enter_context(contextlib.closing(Record(plan.records_dir)))
         signals = stack.enter_context(signal_socket())
         selector = stack.enter_context(selectors.DefaultSelector())
-        job = Job(plan, patience or Patience(), view, record, selector)
+        job = Job(plan, patience or Patience(), audience, record, selector)
         stack.callback(job.reap)
         guard = stack.enter_context(guarding([lock]))
         guard.expect_end(plan.teardown)
-        if number := prepare(plan.setup, guard.mark("setup", 0), signals, view):
+        if number := prepare(plan.setup, guard.mark("setup", 0), signals, audience):
             return 128 + number
         try:
             job.start(guard, signals)

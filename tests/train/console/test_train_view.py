@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 from train_fakes import ONE, QUICK, Bench
 
-from components.train.console.view import Json, Live, Plain, Row, table, view_for
+from components.train.console.view import Json, Live, Plain, table, view_for
+from components.train.supervision.audience import Row
 from components.train.supervision.supervisor import run
 
 ROWS = [

@@ -1,85 +1,202 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.train.supervision.restart_policy import Budgets, Kind, Progress, kind_of, restarts_all
+from components.train.supervision.restart_policy import Death, Gone, Kind, Order, State, Stop, decide
+
+SYNC, PS = "multi_worker_mirrored", "parameter_server"
+NAMES = ("chief/0", "worker/0", "worker/1", "ps/0", "evaluator/0")
+
+
+def state(strategy: str = SYNC, **changes: object) -> State:
+    first = State(names=NAMES, strategy=strategy, max_restarts=5, tells=True)
+    return dataclasses.replace(first, **changes)
+
+
+def death(replica: str, exit_code: int, **changes: object) -> Death:
+    return Death(replica=replica, exit_code=exit_code, **changes)
 
 
 @pytest.mark.parametrize(
     ("code", "frozen", "kind"),
     [
-        (1, False, Kind.ERROR),
-        (2, False, Kind.USER_ERROR),
-        (143, False, Kind.PREEMPTION),  # saved and left
-        (137, False, Kind.PREEMPTION),  # SIGKILL
-        (137, True, Kind.ERROR),  # ours, of a frozen one
-        (139, False, Kind.ERROR),  # SIGSEGV is the program's own fault
-        (255, False, Kind.ERROR),  # ssh lost the connection
+        (1, "", Kind.ERROR),
+        (2, "", Kind.USER_ERROR),
+        (143, "", Kind.PREEMPTION),  # saved and left
+        (137, "", Kind.PREEMPTION),  # SIGKILL
+        (137, "stopped", Kind.ERROR),  # ours, of a frozen one
+        (139, "", Kind.ERROR),  # SIGSEGV is the program's own fault
+        (255, "", Kind.ERROR),  # ssh lost the connection
     ],
 )
-def test_kind_of_death(code: int, frozen: bool, kind: Kind):
-    assert kind_of(code, frozen=frozen) is kind
+def test_kind_of_death(code: int, frozen: str, kind: Kind):
+    assert death("worker/0", code, frozen=frozen).kind is kind
+
+
+STOPPED = death("worker/1", 137, frozen="stopped")
+PENDING = death("chief/0", 1)
+ALONE, ALL, SAVING, SERVING = Stop.NOBODY, Stop.ALL, Stop.ALL_SAVING, Stop.SERVING
+DEATHS = [
+    # strategy, who was to blame before, the death; who is stopped, who is to blame then
+    (SYNC, None, death("worker/0", 1), ALL, death("worker/0", 1)),
+    (SYNC, None, death("chief/0", 1), ALL, death("chief/0", 1)),
+    (SYNC, None, death("worker/0", 143), SAVING, death("worker/0", 143)),
+    (SYNC, None, death("worker/0", 0), ALONE, None),
+    (SYNC, None, death("chief/0", 0), SERVING, None),
+    (SYNC, None, death("worker/0", 1, stopped="worker/1"), ALL, STOPPED),
+    (SYNC, None, death("worker/0", 137, stopped="worker/1"), ALL, death("worker/0", 137, stopped="worker/1")),
+    (SYNC, None, STOPPED, ALL, STOPPED),
+    (SYNC, None, death("evaluator/0", 1), ALONE, None),
+    (SYNC, None, death("evaluator/0", 143), ALONE, None),
+    (PS, None, death("worker/0", 1), ALONE, None),
+    (PS, None, death("worker/0", 143), SAVING, death("worker/0", 143)),
+    (PS, None, death("chief/0", 1), ALL, death("chief/0", 1)),
+    (PS, None, death("ps/0", 137), ALL, death("ps/0", 137)),
+    (SYNC, PENDING, death("worker/0", 130, told=True), ALONE, PENDING),
+    (SYNC, PENDING, death("evaluator/0", 130, told=True), ALONE, PENDING),
+    (SYNC, PENDING, death("evaluator/0", 137), ALONE, PENDING),
+    (SYNC, PENDING, death("worker/0", 1), ALONE, PENDING),
+    (SYNC, PENDING, death("worker/0", 143), ALONE, PENDING),
+    (SYNC, PENDING, death("worker/0", 137), ALONE, death("worker/0", 137)),  # Its client was late to tell.
+    (SYNC, STOPPED, death("worker/0", 137), ALONE, STOPPED),
+    (SYNC, death("chief/0", 143), death("worker/0", 137), ALONE, death("chief/0", 143)),
+    (SYNC, None, death("chief/0", 137, told=True), ALONE, None),
+]
+
+
+@pytest.mark.parametrize(("strategy", "before", "news", "stop", "blame"), DEATHS)
+def test_who_is_stopped_by_a_death_and_who_is_to_blame(
+    strategy: str, before: Death | None, news: Death, stop: Stop, blame: Death | None
+):
+    after, order = decide(state(strategy, blame=before), news)
+    assert (order.stop, after.blame) == (stop, blame)
+    assert order.kill == (STOPPED if stop is ALL and blame == STOPPED else None)
+    assert after.over == (stop is SERVING)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "role", "code", "everyone"),
+    ("strategy", "news", "starts"),
     [
-        ("multi_worker_mirrored", "worker", 1, True),
-        ("multi_worker_mirrored", "chief", 1, True),
-        ("parameter_server", "worker", 1, False),
-        ("parameter_server", "worker", 143, True),
-        ("parameter_server", "chief", 1, True),
-        ("parameter_server", "ps", 1, True),
-        ("parameter_server", "evaluator", 1, False),
-        ("one_device", "evaluator", 143, False),
+        (SYNC, death("worker/0", 1), NAMES),
+        (PS, death("ps/0", 1), NAMES),
+        (PS, death("worker/0", 1), ("worker/0",)),
+        (PS, death("worker/0", 137, frozen="silent"), ("worker/0",)),
+        (SYNC, death("evaluator/0", 1), ("evaluator/0",)),
+        (PS, death("evaluator/0", 137, frozen="silent"), ("evaluator/0",)),
     ],
 )
-def test_who_starts_again(strategy: str, role: str, code: int, everyone: bool):
-    assert restarts_all(strategy, role, code) is everyone
+def test_who_starts_again_once_nothing_is_left_of_whom_has_to_go(strategy: str, news: Death, starts: tuple[str, ...]):
+    now, _ = decide(state(strategy), news)
+    if len(starts) > 1:
+        now, order = decide(now, Gone(replica="worker/1", last=False))
+        assert order == Order()
+    now, order = decide(now, Gone(replica=news.replica, last=len(starts) > 1))
+    assert (order.start, order.answered, order.why) == (starts, news, "")
+    assert (now.blame, now.lone) == (None, {})
 
 
-@given(st.integers(0, 6), st.lists(st.sampled_from([Kind.ERROR, Kind.PREEMPTION]), max_size=30))
-def test_each_budget_bounds_its_own_kind_while_the_job_gets_on(most: int, deaths: list[Kind]):
-    budgets = Budgets(most)
-    counted = {Kind.ERROR: 0, Kind.PREEMPTION: 0}
-    for kind in deaths:
-        counted[kind] += 1
-        assert bool(budgets.charge(kind, 1, new_step=True)) == (counted[kind] > most)
-        assert budgets.backoff_s == 0
-    assert budgets.used == {kind: min(count, most) for kind, count in counted.items()}
+def charged(now: State, news: Death, step: int | None = None) -> tuple[State, Order]:
+    now, _ = decide(now.noted(news.replica, step), news)
+    return decide(now, Gone(replica=news.replica, last=True))
+
+
+@given(st.integers(0, 6), st.lists(st.sampled_from([1, 137, 143]), max_size=30), st.booleans())
+def test_each_count_bounds_its_own_kind_while_the_job_gets_on(most: int, codes: list[int], evaluates: bool):
+    name = "evaluator/0" if evaluates else "chief/0"
+    now = state(max_restarts=most).noted(name, 0)
+    for number, code in enumerate(codes):
+        errors = codes[: number + 1].count(1)
+        now, order = charged(now, death(name, code), step=number + 1)
+        budget = now.evaluator if evaluates else now.job
+        spent = errors > most or number + 1 - errors > most
+        assert bool(order.why) == spent
+        if spent:
+            assert now.over != evaluates
+            return
+        assert (budget.errors, budget.preemptions, budget.backoff_s) == (errors, number + 1 - errors, 0)
 
 
 def test_failures_without_a_new_step_wait_longer_and_the_third_is_the_last():
-    budgets = Budgets(100)
-    waits = []
+    now, waits = state(max_restarts=100), []
     for _ in range(2):
-        assert not budgets.charge(Kind.ERROR, 1, new_step=False)
-        waits.append(budgets.backoff_s)
+        now, order = charged(now, death("chief/0", 1))
+        waits.append(order.budget.backoff_s)
     assert 0 < waits[0] < waits[1] <= 5
-    assert "3 failures in a row" in budgets.charge(Kind.PREEMPTION, 137, new_step=False)
+    assert "3 failures in a row" in charged(now, death("chief/0", 137))[1].why
 
 
 def test_new_step_begins_the_row_anew_and_saving_and_leaving_is_no_failure():
-    budgets = Budgets(100)
-    for new_step, code in [(False, 1), (False, 1), (True, 1), (False, 1), (False, 143), (False, 143), (False, 1)]:
-        assert not budgets.charge(Kind.ERROR, code, new_step=new_step)
-    assert budgets.charge(Kind.ERROR, 1, new_step=False)
-
-
-def test_progress_counts_only_steps_that_were_never_made_before():
-    progress = Progress(told=True)
-    assert not progress.new_step()
-    progress.note(500)  # where it resumed
-    assert not progress.new_step()
-    progress.note(510)
-    assert progress.new_step()
-    for step in (500, 505, 510, None):
-        progress.note(step)
-    assert not progress.new_step()
-    assert progress.step == 510
+    now = state(max_restarts=100)
+    for step, code in [(500, 1), (500, 1), (501, 1), (490, 1), (None, 143), (501, 143), (501, 1)]:
+        now, order = charged(now, death("chief/0", code), step)
+        assert not order.why, (step, code)
+    assert charged(now, death("chief/0", 1))[1].why
 
 
 def test_program_that_never_tells_of_steps_is_believed_to_get_on():
-    assert Progress(told=False).new_step()
+    now = state(tells=False, max_restarts=4)
+    for _ in range(4):
+        now, order = charged(now, death("chief/0", 1))
+        assert not order.why
+    assert "no restart after errors is left (max_restarts: 4)" in charged(now, death("chief/0", 1))[1].why
+
+
+def test_mistake_of_the_user_is_not_tried_again():
+    assert charged(state(), death("chief/0", 2))[1].why == "it would fail again"
+
+
+@st.composite
+def happenings(draw: st.DrawFn) -> list[tuple[str, str, int, int]]:
+    what = st.sampled_from(["die", "die", "die", "freeze", "step"])
+    code = st.sampled_from([0, 1, 1, 2, 129, 130, 137, 139, 143])
+    return draw(st.lists(st.tuples(what, st.sampled_from(NAMES), code, st.integers(0, 50)), max_size=60))
+
+
+@given(strategy=st.sampled_from([SYNC, PS]), most=st.integers(0, 3), tells=st.booleans(), what=happenings())
+def test_whatever_happens_the_told_are_never_blamed_budgets_are_kept_and_the_job_ends(
+    strategy: str, most: int, tells: bool, what: list[tuple[str, str, int, int]]
+):
+    now, blamed = state(strategy, max_restarts=most, tells=tells), []
+    running, told = set(NAMES), set()
+
+    def hear(news: Death | Gone) -> None:
+        nonlocal now
+        now, order = decide(now, news)
+        if order.kill:
+            told.add(order.kill.replica)
+        if order.stop is not Stop.NOBODY:
+            told.update(running)
+        if order.answered:
+            blamed.append(order.answered)
+            assert bool(order.start) != bool(order.why)
+            assert not (now.over and order.answered.replica == "evaluator/0")
+        assert not running.intersection(order.start)
+        running.update(order.start)
+        told.difference_update(order.start)
+
+    def die(name: str, code: int) -> None:
+        news = death(name, code, told=name in told)
+        hear(news)
+        running.discard(name)
+        hear(Gone(replica=name, last=not running))
+
+    always = [("die", name, 1, 0) for _ in range(6 * (most + 1)) for name in NAMES]  # In the end, everything fails.
+    for kind, name, code, step in [*what, *always]:
+        if name not in running:
+            continue
+        if kind == "step":
+            now = now.noted(name, step)
+        elif kind == "freeze":
+            hear(death(name, 137, frozen="silent", told=name in told))
+        else:
+            die(name, code)
+    assert now.over and not running
+    assert not [each for each in blamed if each.told]
+    for owner, budget in (("evaluator", now.evaluator), ("job", now.job)):
+        mine = [each for each in blamed if each.replica.startswith("evaluator/") == (owner == "evaluator")]
+        assert max(budget.errors, budget.preemptions) <= most
+        assert budget.errors + budget.preemptions in (len(mine), len(mine) - 1)

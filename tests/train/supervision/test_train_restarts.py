@@ -171,17 +171,31 @@ def test_chief_that_is_done_before_the_time_limit_has_succeeded_though_the_evalu
     assert [(e["replica"], e["exit_code"]) for e in bench.events("down")] == [("chief/0", 0), ("evaluator/0", 143)]
 
 
-def test_evaluator_starts_again_alone_and_its_end_does_not_end_the_job(bench: Bench):
-    log = bench.path / "launcher.jsonl"
-    plan = bench.plan(
-        EVALUATED,
-        max_restarts=1,
-        evaluator_0="sys.exit(5)",
-        chief_0=f"while 'spent' not in open({str(log)!r}).read(): time.sleep(0.01)",
-    )
-    code, _ = bench.run(plan)
+ANSWERS = "signal.signal(signal.SIGTERM, lambda *_: os._exit(130)); print('ready', flush=True)\ntime.sleep(60)"
+
+
+@pytest.mark.parametrize("answering", ["worker/0", "evaluator/0"])
+def test_replica_that_answers_our_sigterm_like_one_preempted_is_not_to_blame(bench: Bench, answering: str):
+    cluster = SYNC if answering == "worker/0" else EVALUATED
+    stem = answering.replace("/", "-")
+    scripts = {"chief_0": waits(bench, stem) + "sys.exit(1)", stem.replace("-", "_"): ANSWERS}
+    code, lines = bench.run(bench.plan(cluster, **scripts), dataclasses.replace(QUICK, failure_s=10))
+    assert code == 1
+    assert ["chief/0 failed first: exit code 1" in line for line in lines].count(True) == 2  # Blamed, and at the end.
+    (blame,) = bench.events("blame")
+    assert (blame["replica"], blame["kind"]) == ("chief/0", "error")
+
+
+@pytest.mark.parametrize(("fails", "times"), [("sys.exit(5)", 3), ("sys.exit(2)", 1)])
+def test_evaluator_has_a_budget_of_its_own_and_its_end_does_not_end_the_job(bench: Bench, fails: str, times: int):
+    spent = f"while 'spent' not in open({str(bench.path / 'launcher.jsonl')!r}).read(): time.sleep(0.01)\n"
+    chief = spent + "tell('training', 1); time.sleep(0.1); sys.exit(0 if attempt else 7)"
+    patience = dataclasses.replace(QUICK, evaluator_s=0)
+    code, lines = bench.run(bench.plan(EVALUATED, max_restarts=2, evaluator_0=fails, chief_0=chief), patience)
     assert code == 0
-    assert bench.starts() == ["chief/0", "evaluator/0", "evaluator/0"]
+    assert bench.starts() == ["chief/0", *["evaluator/0"] * times, "chief/0"]
+    assert [e["errors"] for e in bench.events("restart") if e["replicas"] == ["chief/0"]] == [1]
+    assert any("evaluator/0 is not started again: " in line for line in lines)
 
 
 def test_descendants_of_a_dead_replica_are_gone_before_it_starts_again(bench: Bench):

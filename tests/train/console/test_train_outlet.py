@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from train_fakes import SYNC, Bench, wait_until
 
-from components.train.supervision.outlet import Outlet
+from components.train.console.outlet import Outlet
 
 # More than a pipe and what waits can hold, from two replicas.
 FLOOD = "for i in range(8): os.write(1, b''.join(b'%0999d\\n' % (i * 200 + j) for j in range(200)))\n"
