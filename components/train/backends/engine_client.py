@@ -59,7 +59,10 @@ def run(name: str, *line: str) -> int:
         return int(state["ExitCode"])
     if told:
         return _TERMINATED
-    return _WRONG if code in _ENGINE_FAILED else abs(code) or 1
+    if code < 0:
+        print(f"the engine's client of {name} was killed by signal {-code}", flush=True)
+        return 128 - code
+    return _WRONG if code in _ENGINE_FAILED else code or 1
 
 
 def _state(name: str) -> dict[str, Any]:

@@ -106,6 +106,7 @@ class Live(Plain):
 def table(rows: Sequence[Row]) -> Table:
     """The replicas as a table of rich."""
     from rich.table import Table
+    from rich.text import Text
 
     drawn = Table("replica", "state", box=None, pad_edge=False, header_style="dim")
     for title in ("step", "examples/s", "restarts", "memory"):
@@ -113,7 +114,7 @@ def table(rows: Sequence[Row]) -> Table:
     for row in rows:
         drawn.add_row(
             row.replica,
-            row.state,
+            Text(row.state),  # As a program of the user's own words it: no markup.
             "" if row.step is None else f"{row.step:,}",
             "" if row.examples_per_s is None else f"{row.examples_per_s:,.0f}",
             str(row.restarts or ""),

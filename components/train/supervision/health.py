@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -110,18 +111,23 @@ class Vitals:
     @property
     def memory(self) -> int | None:
         """Resident bytes, of its process where it does not say."""
-        if memory := self.state.get("memory"):
-            return memory
+        if memory := self._number("memory"):
+            return int(memory)
         with contextlib.suppress(psutil.Error):
             return self._process.memory_info().rss if self._process else None
         return None
 
     def row(self, name: str, state: str, restarts: int) -> Row:
         """A row of the view for a replica that runs."""
-        speed = self.state.get("examples_per_s")
+        speed = self._number("examples_per_s")
         return Row(
             replica=name, state=state, restarts=restarts, step=self.step, examples_per_s=speed, memory=self.memory
         )
+
+    def _number(self, key: str) -> float | None:
+        """What it tells, if that is one to count with: a program of the user's own may write anything."""
+        value = self.state.get(key)
+        return value if isinstance(value, (int, float)) and math.isfinite(value) else None
 
     def frozen(self, now: float, limits: Limits, *, reports: bool) -> str:
         """Why it is to be taken for frozen at monotonic time `now`, or nothing.

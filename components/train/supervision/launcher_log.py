@@ -1,19 +1,6 @@
 """`launcher.jsonl`: what happened to a job on this machine, as the launcher saw it.
 
-One JSON object a line, always with `event` and `time` (seconds since the epoch):
-
-    start    pid, strategy, log_dir, replicas (each `replica`, `log`, `status`), max_restarts, timeout_s, reports, notes
-    up       replica, attempt, pid
-    frozen   replica, why
-    down     replica, attempt, ending, exit_code, seconds
-    blame    replica, kind, ending, exit_code, step, log, tail: who died first
-    restart  replicas, after (kind), errors, preemptions, max_restarts, backoff_s
-    spent    replica, why: an evaluator that is not started again
-    dirty    replica, command, why: a cleanup that failed
-    unlogged replica, log, why: a log file that misses something, told once
-    stop     signal, again
-    timeout  timeout_s
-    end      exit_code, why, replica, ending, log, tail, step, seconds
+One JSON object a line, always with `event` and `time` (seconds since the epoch). `FIELDS` has what else.
 """
 
 from __future__ import annotations
@@ -28,6 +15,22 @@ from typing import Any
 from trainer.base.errors import UserError
 
 FILE = "launcher.jsonl"
+# What each event has. Of those that begin with `?`, `end` has some only when a replica is to blame.
+FIELDS = {
+    "start": "pid strategy log_dir replicas max_restarts timeout_s reports notes",  # replicas: `replica`, `log`, `status`
+    "up": "replica attempt pid",
+    "frozen": "replica why",
+    "down": "replica attempt ending exit_code seconds",
+    "blame": "replica kind ending exit_code step log tail",  # who died first
+    "restart": "replicas after errors preemptions max_restarts backoff_s",  # after: the kind
+    "spent": "replica why",  # an evaluator that is not started again
+    "dirty": "replica command why",  # a cleanup that failed
+    "unlogged": "replica log why",  # a log file that misses something, told once
+    "stop": "signal again",
+    "timeout": "timeout_s",
+    "end": "exit_code why ?replica ?ending ?log ?tail ?step ?seconds",
+}
+_NEEDED = {event: {name for name in names.split() if name[0] != "?"} for event, names in FIELDS.items()}
 Event = Mapping[str, Any]
 
 
@@ -42,36 +45,50 @@ class Record:
         """
         path = os.path.join(directory, FILE)
         try:
-            self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+            self._file = open(path, "ab+", buffering=0)  # noqa: SIM115
+            end = self._file.seek(0, os.SEEK_END)
+            self._file.seek(max(0, end - 1))
+            self._torn = self._file.read(1) not in (b"", b"\n")  # By one that was killed.
         except OSError as error:
             raise UserError(f"cannot write {path}: {error.strerror}") from None
 
     def add(self, event: str, **fields: Any) -> Event:
         """Appends an event and returns it."""
         line = {"event": event, "time": round(time.time(), 3), **fields}
+        text = b"\n" * self._torn + json.dumps(line).encode() + b"\n"
         with contextlib.suppress(OSError):  # A full disk; the job may still end well.
-            self._file.write(json.dumps(line) + "\n")
+            self._torn = self._file.write(text) < len(text)
         return line
 
     def close(self) -> None:
         """Closes the file."""
-        with contextlib.suppress(OSError):
-            self._file.close()
+        self._file.close()
 
 
 def last_run(directory: str) -> list[Event]:
     """The events of the newest launcher, oldest first; none if there was never one."""
     try:
-        with open(os.path.join(directory, FILE), encoding="utf-8") as file:
+        with open(os.path.join(directory, FILE), "rb") as file:
             lines = file.read().splitlines()
     except OSError:
         return []
     events: list[Event] = []
-    for line in lines:
-        with contextlib.suppress(ValueError):  # The last line of one that was killed.
-            event = json.loads(line)
-            events = [event] if event["event"] == "start" else [*events, event]
+    for line in filter(None, map(_read, lines)):
+        if line["event"] == "start":
+            events = [line]
+        elif events:
+            events.append(line)
     return events
+
+
+def _read(line: bytes) -> Event | None:
+    """The event in a line; None if it is torn, as the last one of a launcher that was killed, or none of ours."""
+    with contextlib.suppress(ValueError):
+        event = json.loads(line)
+        if isinstance(event, dict) and "time" in event:
+            needed = _NEEDED.get(str(event.get("event")))
+            return event if needed is not None and needed <= event.keys() else None
+    return None
 
 
 def in_words(event: Event) -> list[str]:
@@ -97,8 +114,16 @@ def in_words(event: Event) -> list[str]:
             return [f"{name}: {'killing' if again else 'stopping'} the replicas"]
         case {"event": "timeout", "timeout_s": limit_s}:
             return [f"the time limit (scheduling.timeout: {limit_s} s) is reached: stopping the replicas"]
-        case {"event": "end", "replica": name, "ending": ending, "exit_code": code, "why": why, "log": log}:
-            last = [f"  {line}" for line in event["tail"]] or ["  (none)"]
+        case {
+            "event": "end",
+            "replica": name,
+            "ending": ending,
+            "exit_code": code,
+            "why": why,
+            "log": log,
+            "tail": tail,
+        }:
+            last = [f"  {line}" for line in tail] or ["  (none)"]
             return [f"{name} {_what(code)} first: {ending}; {why}; log: {log}; its last lines:", *last]
         case {"event": "end", "why": why, "seconds": seconds, "step": step}:
             return [f"{why} after {seconds:.1f} s{'' if step is None else f', at step {step}'}"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from components.train.supervision.audience import Audience
 from components.train.supervision.reaper import MARK
-from components.train.supervision.signals import STOPPING
+from components.train.supervision.signals import STOPPING, ending
 from trainer.base.errors import UserError
 
 
@@ -38,7 +38,7 @@ def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket
         if number:
             return number
         if process.returncode:
-            raise UserError(last.removeprefix("error: "))
+            raise UserError(last.removeprefix("error: ") or f"{command[0]}: {ending(process.returncode)}")
     return None
 
 

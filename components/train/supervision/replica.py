@@ -19,6 +19,7 @@ from components.train.backends.plan import ATTEMPT, Replica
 from components.train.supervision.audience import Row
 from components.train.supervision.health import Vitals
 from components.train.supervision.reaper import MARK, Guard
+from components.train.supervision.signals import ending
 from trainer.base.errors import UserError
 from trainer.replicas.member import POOL_ROLES
 
@@ -138,7 +139,7 @@ class Child:
         if code == 0:
             self._guard.forget(self.replica)
             return ""
-        return said[-1] if said else f"exit code {code}"
+        return said[-1] if said else ending(code)
 
     def stop(self, wait_s: float, grace_s: float) -> None:
         """Lets it run for `wait_s`, then asks it to end, then after `grace_s` SIGKILL; an earlier time set stays."""
@@ -185,7 +186,7 @@ class Child:
         if self.frozen:
             return f"frozen ({self.frozen})"
         code = self.process.returncode
-        return f"exit code {code}" if code >= 0 else signal.Signals(-code).name + _CAUSE.get(-code, "")
+        return ending(code) + _CAUSE.get(-code, "")
 
     def _signal(self, number: int) -> None:
         self._signalled.add(number)

@@ -10,6 +10,15 @@ from collections.abc import Iterator
 STOPPING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
+def ending(returncode: int) -> str:
+    """How a process ended: `exit code 3`, or `SIGKILL`."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-returncode).name
+    return f"signal {-returncode}"  # A real-time one, which has no name.
+
+
 @contextlib.contextmanager
 def signal_socket() -> Iterator[socket.socket]:
     """A socket that receives the number of each signal; one that this process was started to ignore stays ignored."""

@@ -5,13 +5,17 @@ import io
 import json
 import os
 import pty
+import tempfile
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from train_fakes import ONE, QUICK, Bench
 
 from components.train.console.view import Json, Live, Plain, table, view_for
 from components.train.supervision.audience import Row
+from components.train.supervision.health import Limits, Vitals
 from components.train.supervision.supervisor import run
 
 ROWS = [
@@ -29,6 +33,23 @@ def test_table_has_a_row_for_each_replica_with_what_is_known():
         ["chief/0", "training", "12,345", "2,500", "512", "MiB"],
         ["ps/0", "to", "be", "restarted", "2"],
     ]
+
+
+VALUES = st.none() | st.text("[/]ab", max_size=5) | st.integers() | st.floats() | st.lists(st.integers(), max_size=1)
+
+
+@given(phase=VALUES, step=st.integers(), speed=VALUES, memory=VALUES)
+def test_whatever_a_program_tells_of_itself_can_be_shown(phase: object, step: int, speed: object, memory: object):
+    with tempfile.NamedTemporaryFile("w") as file:
+        json.dump({"phase": phase, "step": step, "examples_per_s": speed, "memory": memory}, file)
+        file.flush()
+        vitals = Vitals(file.name, os.getpid(), 0.0)
+        vitals.look(1.0)
+    row = vitals.row("chief/0", vitals.phase, 0)
+    text = io.StringIO()
+    Console(file=text, width=200).print(table([row]))
+    assert row.state in text.getvalue()
+    assert not vitals.frozen(1.0, Limits(), reports=True)
 
 
 def test_json_is_one_object_a_line_with_events_and_replicas_lines(bench: Bench):
