@@ -27,17 +27,14 @@ def launch(image: str, *more: str) -> subprocess.Popen:
 
 
 def containers(job: Path) -> list[str]:
-    return docker("ps", "--all", "--format", "{{.Names}}", "--filter", f"label=training.network={network(job)}").split()
-
-
-def network(job: Path) -> str:
-    from components.train.backends.containers import network_name
-
-    return network_name(str(job))
+    return docker(
+        "ps", "--all", "--format", "{{.Names}}", "--filter", f"label=training.job-dir={os.path.realpath(job)}"
+    ).split()
 
 
 def nothing_left(job: Path) -> bool:
-    return not containers(job) and network(job) not in docker("network", "ls", "--format", "{{.Name}}").split()
+    label = f"label=training.job-dir={os.path.realpath(job)}"
+    return not containers(job) and not docker("network", "ls", "--quiet", "--filter", label)
 
 
 def wait_until(condition, limit_s: float) -> None:
@@ -56,7 +53,8 @@ def test_containers_train_together_and_survive_a_kill(image, tmp_path):
     for _ in launcher.stdout:
         step = json.loads(status.read_text())["step"] if status.exists() else 0
         if not killed and step >= 200:
-            pid = docker("inspect", "--format", "{{.State.Pid}}", f"{network(job)}-worker-0")
+            (worker,) = (name for name in containers(job) if name.endswith("worker-0"))
+            pid = docker("inspect", "--format", "{{.State.Pid}}", worker)
             (child,) = (
                 Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
             )  # The container's first is its init.

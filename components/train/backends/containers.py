@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ __doc__ = f"{__doc__}\n{ignored_by('docker')}"
 
 _PORT = 2222
 _CLIENT = (sys.executable, "-P", "-S", engine_client.__file__)
+_PREPARE = (sys.executable, "-m", "components.train.backends.engine_client", "prepare")
 _ENGINE_S = 20.0
 
 
@@ -69,12 +71,14 @@ def plan_containers(
       rootless: Whether the engine runs as this user; root inside is then this user outside.
       memory_gb: That each container may use.
     """
-    network = network_name(program.job_dir)
+    place = program.job_dir if "://" in program.job_dir else os.path.realpath(program.job_dir)
+    network = network_name(place)
     addresses = {role: [f"{role}-{i}:{_PORT}" for i in indices] for role, indices in members(cluster).items()}
     here = [program.job_dir, log_dir] if "://" not in program.job_dir else [log_dir]
     shared = [
         *("docker", "run", "--init", "--log-driver", "none", "--network", network),
-        *("--label", f"{engine_client.LABEL}={network}", "--workdir", os.getcwd()),
+        *("--label", f"{engine_client.LABEL}={network}", "--label", f"{engine_client.JOB}={place}"),
+        *("--workdir", os.getcwd()),
         *(word for mount in _distinct([*(Mount(path=p, writable=True) for p in here), *mounts]) for word in mount),
     ]
     if not rootless:
@@ -116,16 +120,15 @@ def plan_containers(
         "docker",
         log_dir=log_dir,
         replicas=replicas,
-        setup=((*_CLIENT, "prepare", network, program.job_dir),),
+        setup=((*_PREPARE, network, place, "shared" if "://" in place else "locked"),),
         teardown=(*_CLIENT, "remove", network),
         notes=(f"image: {image}; network: {network}", *division.notes),
     )
 
 
-def network_name(job_dir: str) -> str:
-    """The same for every launcher of a job, so that the next one finds what a killed one left."""
-    place = job_dir if "://" in job_dir else os.path.realpath(job_dir)
-    return f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+def network_name(place: str) -> str:
+    """Of one launcher of the job at this place: another's is another."""
+    return f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}-{secrets.token_hex(4)}"
 
 
 def check_engine(image: str) -> bool:

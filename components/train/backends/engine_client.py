@@ -1,37 +1,60 @@
-"""The launcher's part beside a container: run as a program of its own, with nothing but the standard library.
+"""The launcher's part beside a container: run as a program of its own.
 
-    python engine_client.py prepare NETWORK PATH   # an empty network, and no container of an earlier launcher
-    python engine_client.py run NAME LINE...       # `docker run` as LINE; ends with the container's exit code
-    python engine_client.py remove NETWORK         # the network and every container that belongs to it
+    python -m components.train.backends.engine_client prepare NETWORK JOB LOCKED   # an empty network
+    python engine_client.py run NAME LINE...    # `docker run` as LINE; ends with the container's exit code
+    python engine_client.py remove NETWORK      # the network and every container that belongs to it
 
-Containers belong to the job whose network they carry as the label `training.network`: so they are found when neither
-the launcher nor its guard could remove them.
+Each launcher has a network of its own, and its containers carry that as the label `training.network`. The network's own
+labels say which job and which launcher it is of: so what a launcher left that is gone is found and removed, and nothing of
+one that lives, be it that both work on one job in a bucket, whose directory has no lock. But for `prepare`, standard
+library only: there is one such process for every replica.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-LABEL = "training.network"
-_PATH_LABEL = "training.job-dir"
+LABEL, JOB = "training.network", "training.job-dir"
+_LAUNCHER = "training.launcher"
 _ENGINE_FAILED = (125, 126, 127)  # Of `docker run`, if the container never ran.
 _WRONG = 2
 _TERMINATED = 128 + signal.SIGTERM
 
 
-def prepare(network: str, path: str) -> int:
-    """Makes the network; what an earlier launcher left of it goes first."""
-    remove(network)
-    labels = ["--label", f"{LABEL}={network}", "--label", f"{_PATH_LABEL}={path}"]
-    done = _docker("network", "create", *labels, network)
-    if done.returncode:
-        print(f"error: docker network create: {_last(done.stderr)}", file=sys.stderr)
-    return done.returncode
+def prepare(network: str, job: str, locked: str) -> int:
+    """Makes the network of a job; what launchers that are gone left of it goes.
+
+    Args:
+      network: Its name.
+      job: Where the job keeps its state.
+      locked: `locked` if no other launcher can work on the job, as its directory has a lock that this one holds.
+    """
+    from components.train.backends.launcher_identity import Fate, Launcher
+
+    labels = {JOB: job, _LAUNCHER: Launcher.of(os.getppid()).to_json()}
+    made = _docker("network", "create", *(f"--label={key}={value}" for key, value in labels.items()), network)
+    if made.returncode:
+        return _wrong(f"docker network create: {_last(made.stderr)}")
+    # Looked for afterwards: of two that begin at the same time, one at least sees the other.
+    for other in _docker("network", "ls", f"--filter=label={JOB}={job}", "--format={{.Name}}").stdout.split():
+        shown = _docker("network", "inspect", f'--format={{{{index .Labels "{_LAUNCHER}"}}}}', other)
+        launcher = Launcher.from_json(shown.stdout)
+        if other == network or shown.returncode:
+            continue
+        fate = launcher.fate if launcher else Fate.UNKNOWN
+        runs = _docker("ps", "--quiet", f"--filter=label={LABEL}={other}").stdout.split()
+        if locked != "locked" and (fate is Fate.LIVES or (fate is Fate.UNKNOWN and runs)):
+            who = launcher.name if launcher else "one that is not known"
+            gone = f"; if it is gone, docker rm --force {' '.join(runs)}" if fate is Fate.UNKNOWN else ""
+            return _wrong(f"a launcher already works on {job}: {who}; wait for it, or end it{gone}")
+        remove(other)
+    return 0
 
 
 def remove(network: str) -> int:
@@ -72,6 +95,11 @@ def _state(name: str) -> dict[str, Any]:
 
 def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["docker", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+def _wrong(why: str) -> int:
+    print(f"error: {why}", file=sys.stderr)
+    return _WRONG
 
 
 def _last(text: str) -> str:

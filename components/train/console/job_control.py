@@ -11,11 +11,11 @@ import json
 import time
 from typing import Any
 
+from components.train.backends.launcher_identity import Fate
 from components.train.console.view import table
 from components.train.supervision import job_lock
 from components.train.supervision.audience import Row
 from components.train.supervision.health import Vitals
-from components.train.supervision.job_lock import Fate
 from components.train.supervision.launcher_log import Event, in_words, last_run
 from components.train.supervision.reaper import LIMIT_S
 from trainer.base.errors import UserError

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,8 +17,9 @@ import pytest
 from train_fakes import ONE, Bench, wait_until
 
 from components.train.__main__ import main
+from components.train.backends.launcher_identity import Fate
 from components.train.supervision import reaper
-from components.train.supervision.job_lock import FILE, Fate, holder, locked
+from components.train.supervision.job_lock import FILE, holder, locked
 from trainer.base.errors import UserError
 
 HOLD = "import sys, time\nfrom components.train.supervision.job_lock import locked\nwith locked(sys.argv[1]): print('', flush=True); time.sleep(60)"
@@ -122,6 +124,16 @@ def test_launcher_in_another_pid_namespace_is_told_and_goes_on(container: list[s
 
 def test_a_new_launcher_waits_as_long_as_a_guard_may_take():
     assert reaper.LIMIT_S > reaper._KILL_S + 2 * reaper.CLEANUP_S
+
+
+def test_disk_that_has_no_room_for_the_holder_is_a_user_error(tmp_path: Path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # Python ignores SIGXFSZ.
+        with pytest.raises(UserError, match="cannot write to"), locked(str(tmp_path)):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_directory_that_cannot_be_is_a_user_error(tmp_path: Path):

@@ -1,0 +1,85 @@
+"""What stands beside each container, with a stand-in for the engine."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from train_clients import Clients
+from train_fakes import wait_until
+
+from components.train.backends import engine_client
+
+
+@pytest.fixture
+def clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clients:
+    clients = Clients.install(tmp_path)
+    for name in ("PATH", "FAKE_DOCKER"):
+        monkeypatch.setenv(name, clients.env[name])
+    return clients
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN + 3])
+def test_engines_client_that_was_killed_is_told_and_gives_128_plus_the_signal(
+    clients: Clients, capfd: pytest.CaptureFixture, number: int
+):
+    assert engine_client.run("box", "sh", "-c", f"kill -{int(number)} $$") == 128 + number
+    assert f"the engine's client of box was killed by signal {int(number)}" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 1), (3, 3), (125, 2), (137, 137)])
+def test_engines_client_that_ends_without_the_container_gives_its_own_code(clients: Clients, code: int, expected: int):
+    assert engine_client.run("box", "sh", "-c", f"exit {code}") == expected
+
+
+def sleep(clients: Clients, log: str, command: str = "sleep 60") -> tuple[str, ...]:
+    return ("docker", "--command", command, "--job-dir", "gs://b/job", "--log-dir", str(clients.path / log))
+
+
+def containers(clients: Clients) -> set[Path]:
+    return set(clients.path.glob("*.pid"))
+
+
+@pytest.mark.cluster
+def test_launcher_of_a_job_in_a_bucket_removes_nothing_of_one_that_lives_and_what_one_left_that_is_gone(
+    clients: Clients,
+):
+    first = clients.start(*sleep(clients, "first"))
+    wait_until(lambda: len(containers(clients)) == 2)
+    before = containers(clients)
+    code, _, err = clients.run(*sleep(clients, "second"))
+    assert code == 2
+    assert f"a launcher already works on gs://b/job: process {first.pid}; wait for it, or end it" in err
+    assert containers(clients) == before and all(psutil.pid_exists(int(path.read_text())) for path in before)
+    (guard,) = [each for each in psutil.Process(first.pid).children() if "reaper.py" in " ".join(each.cmdline())]
+    guard.kill()
+    first.kill()
+    first.communicate()
+    assert containers(clients) == before
+    assert clients.run(*sleep(clients, "third", "true"))[0] == 0
+    assert not containers(clients) and not list(clients.path.glob("*.network"))
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_what_runs_of_a_launcher_elsewhere_is_removed_only_by_who_holds_the_jobs_lock(
+    clients: Clients, capfd: pytest.CaptureFixture, locked: bool
+):
+    assert engine_client.prepare("old", "job", "shared") == 0
+    network = clients.path / "old.network"
+    network.write_text(
+        json.dumps([label.replace('"host": "', '"host": "far-') for label in json.loads(network.read_text())])
+    )
+    (clients.path / "box.labels").write_text(json.dumps(["training.network=old"]))
+    (clients.path / "box.pid").write_text("999999999")
+    assert engine_client.prepare("new", "job", "locked" if locked else "shared") == (0 if locked else 2)
+    assert network.exists() == (clients.path / "box.pid").exists() == (not locked)
+    said = capfd.readouterr().err
+    assert locked or ("in another container of this machine, far-" in said and "docker rm --force box" in said)
+    if not locked:
+        (clients.path / "box.labels").unlink()  # Nothing of it runs any more.
+        engine_client.remove("new")
+        assert engine_client.prepare("newer", "job", "shared") == 0
+        assert not network.exists()
