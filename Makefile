@@ -47,7 +47,7 @@ lint: setup  ## style, YAML, Cloud Build schema, and the traps in the compiled s
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/yamllint --strict .
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.cloudbuild cloudbuild.yaml
-	@$(PY) pipelines/lint.py
+	@$(PY) -m tests.lint.specs
 
 format: setup  ## rewrite the code in the house style
 	@$(VENV)/bin/ruff check --quiet --fix .

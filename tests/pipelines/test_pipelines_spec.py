@@ -9,9 +9,9 @@ import pytest
 import yaml
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
+from lint.specs import lint
 
 from pipelines.compile import compile_specs
-from pipelines.lint import lint
 from pipelines.training import BACKENDS
 from trainer.base.errors import UserError
 

@@ -1,4 +1,4 @@
-"""Finds in a compiled spec what would not run the same here and on Vertex AI: `python pipelines/lint.py [SPEC...]`.
+"""Finds in a compiled spec what would not run the same here and on Vertex AI: `python -m tests.lint.specs [SPEC...]`.
 
 Without arguments it compiles both specs and looks at them. Each rule is a trap that was fallen into: kfp.local 2.17
 or the Google components 2.22 accept the spec and then do something else.
