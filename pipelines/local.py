@@ -17,7 +17,8 @@ from kfp import local
 
 from pipelines.cache import CACHE
 from pipelines.record import RunRecord
-from pipelines.training import build
+from pipelines.steps import announce
+from pipelines.training import build, step_names
 from trainer.base.lifeline import owner_pid, watch
 
 
@@ -43,8 +44,10 @@ def main(run_dir: str) -> int:
         enable_caching=record.cache,
         cache_root=str(directory.parent / CACHE),
     )
+    pipeline = build("local", record.image)
+    announce(step_names(pipeline))
     try:
-        build("local", record.image)(**record.arguments)
+        pipeline(**record.arguments)
     except RuntimeError as error:  # all that kfp says of a failure; the step's own words are in the log
         print(error)
         return 1

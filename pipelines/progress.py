@@ -15,7 +15,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from pipelines.steps import CACHED, FAILED, NAMES, RUNNING, SUCCEEDED, Step, Steps
+from pipelines.steps import CACHED, FAILED, RUNNING, SUCCEEDED, Step, Steps
 
 _MARKS = {RUNNING: ("▸", "bold cyan"), SUCCEEDED: ("✓", "green"), CACHED: ("✓", "green"), FAILED: ("✗", "bold red")}
 _TRAINING_LINE_S = 5.0
@@ -61,7 +61,7 @@ class Progress:
 
     def _render(self) -> Group:
         lines = [self._line(step) for step in self._steps.seen.values()]
-        waiting = [name for name in NAMES if name not in self._steps.seen]
+        waiting = [name for name in self._steps.names if name not in self._steps.seen]
         if not self._ended.is_set() and waiting:
             lines.append(Text("  then " + ", ".join(waiting), style="dim"))
         return Group(*lines)

@@ -6,12 +6,12 @@ import dataclasses
 import pathlib
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
-NAMES = ("convert", "plan", "train", "evaluate", "gate", "register", "promote", "cleanup")
 RUNNING, SUCCEEDED, CACHED, FAILED, SKIPPED = "running", "succeeded", "cached", "failed", "skipped"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_NAMES = "Steps: "
 _LINE = re.compile(r"\d\d:\d\d:\d\d\.\d{3} - [A-Z]+ - (.*)")
 _EVENTS = (
     (RUNNING, re.compile(r"Executing task '(?P<step>[\w-]+)'")),
@@ -36,10 +36,16 @@ class Step:
         return time.monotonic() - self.started if self.status == RUNNING else self.seconds
 
 
+def announce(names: Iterable[str]) -> None:
+    """Prints what the steps of the run are, in an order in which they can run."""
+    print(f"{_NAMES}{' '.join(names)}", flush=True)
+
+
 class Steps:
     """Follows a run: keeps its log, each step's part of it, and what became of each step."""
 
     def __init__(self, log_dir: pathlib.Path) -> None:
+        self.names: Sequence[str] = ()
         self.seen: dict[str, Step] = {}
         self._log_dir = log_dir
 
@@ -77,19 +83,16 @@ class Steps:
                 step.seconds, step.status = step.elapsed_s, FAILED
 
     def _event(self, line: str) -> Step | None:
+        if line.startswith(_NAMES):
+            self.names = line.removeprefix(_NAMES).split()
         if not (match := _LINE.match(line)):
             return None
         for status, pattern in _EVENTS:
             if not (event := pattern.match(match[1])):
                 continue
-            name = _OWN_NAMES.get(event["step"], event["step"])
-            if name not in NAMES:
+            if (name := event["step"]) not in self.names:  # a group of steps
                 return None
             step = self.seen.setdefault(name, Step(name=name, started=time.monotonic()))
             step.seconds, step.status = (0.0 if status == CACHED else step.elapsed_s), status
             return step
         return None
-
-
-# What kfp calls steps of ours that have another name in the graph.
-_OWN_NAMES = {"custom-training-job": "train", "model-upload": "register"}

@@ -7,8 +7,11 @@ worker pools and how `register` adds a version. All other steps, conditions and 
     pipeline = build("vertex", image="us-docker.pkg.dev/project/repository/image@sha256:...")
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from graphlib import TopologicalSorter
+from typing import Any
 
+from google.protobuf.json_format import MessageToDict
 from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
@@ -134,6 +137,22 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
                     promoted.after(registered).set_caching_options(False)
 
     return training
+
+
+def step_names(pipeline: BaseComponent) -> list[str]:
+    """Names of the pipeline's steps in an order in which they run; cleanup waits for all others."""
+    spec = MessageToDict(pipeline.pipeline_spec)
+
+    def steps(component: dict[str, Any]) -> Iterator[str]:
+        tasks = component["dag"]["tasks"]
+        for name in TopologicalSorter({n: tasks[n].get("dependentTasks", ()) for n in sorted(tasks)}).static_order():
+            inner = spec["components"][tasks[name]["componentRef"]["name"]]
+            if "dag" in inner:
+                yield from steps(inner)
+            else:
+                yield tasks[name]["taskInfo"]["name"]
+
+    return list(steps(spec["root"]))
 
 
 class _LocalSlots:
