@@ -1,78 +1,105 @@
-"""What to convert, and how: the flags of the command as a value."""
+"""What to convert, and how: the flags of the command, and of the pipeline for its step, as a value."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 
-from trainer.base.errors import UserError
+from components.convert.sources.downloads.catalog import OFFERED
+from components.convert.sources.registry import READERS
+from components.convert.sources.tfds.builder import TFDS
+from trainer.base.flag_fields import Flags, flag
+from trainer.base.flags import at_least, checked, share, zero_to_one
 
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
-_SIZE_DUE = "HEIGHTxWIDTH in pixels, such as 224x224"
+_path = checked(str, lambda text: bool(text) and "://" not in text, "a path (a mounted bucket is one)")
+_size = checked(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
+_seed = checked(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
+_memory = checked(float, lambda value: 0.1 <= value < math.inf, "a number of at least 0.1")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """Arguments of a conversion.
-
-    Attributes:
-      dataset: A name of `registry.READERS`, or `tfds:` and one of TensorFlow Datasets.
-      source: The source's directory or file, or several files; None for a dataset that is embedded or downloaded.
-      schema: Schema file of the dataset `csv` or `tfrecord`.
-      image_size: `HEIGHTxWIDTH` that a model gets of image files; None for their own.
-      encoding: How image files are stored, `raw` (pixels) or `source` (as they are); None to decide by their sizes.
-      download_dir: Where downloads are kept; None for a folder of the user's cache.
-      output: Directory of the result.
-      shards: Files of the training split; the other splits get as many in proportion, at least one.
-      test_fraction: Part of the training examples that becomes the test split, if the source has none.
-      validation_fraction: Part of the rest that becomes the validation split, if the source has none.
-      split_seed: Decides which examples these are, and nothing else.
-      max_drift: How far a feature or the label may be from the training split in another one, from 0 to 1 (see `drift`).
-      processes: That write shards; None for as many as the machine has cores for and the data is worth.
-      memory_gb: Gigabytes for the data and all working space, beside what the programs need themselves (about 0.1 for
-        each process); None for half of what the machine has.
+class Options(Flags):
+    """Arguments of a conversion; None leaves the choice to the program.
 
     Raises:
-      UserError: If a number is out of its range, or a path is empty or a URL.
+      UserError: If a number is out of its range or a path is a URL.
     """
 
-    dataset: str = "digits"
-    source: str | tuple[str, ...] | None = None
-    schema: str | None = None
-    image_size: str | None = None
-    encoding: str | None = None
-    download_dir: str | None = None
-    output: str
-    shards: int = 8
-    validation_fraction: float = 0.1
-    test_fraction: float = 0.2
-    split_seed: int = 0
-    max_drift: float = 1.0
-    processes: int | None = None
-    memory_gb: float | None = None
-
-    def __post_init__(self):
-        sources = (self.source,) if isinstance(self.source, str) else self.source or ()
-        flags = [("--source", path) for path in sources]
-        flags += [("--schema", self.schema), ("--download-dir", self.download_dir), ("--output", self.output)]
-        for flag, path in flags:
-            if path == "":
-                raise UserError(f"{flag} '': must be a path; . is the current directory")
-            if path and "://" in path:
-                raise UserError(f"{flag} {path}: must be a path here (a mounted bucket is one)")
-        for name, fits, due in (
-            ("shards", self.shards >= 1, "at least 1"),
-            ("validation_fraction", 0 <= self.validation_fraction < 1, "at least 0 and less than 1"),
-            ("test_fraction", 0 <= self.test_fraction < 1, "at least 0 and less than 1"),
-            ("split_seed", 0 <= self.split_seed < 2**64, "at least 0 and less than 2**64"),
-            ("max_drift", 0 <= self.max_drift <= 1, "from 0 to 1; 1 allows any"),
-            ("processes", self.processes is None or self.processes >= 1, "at least 1"),
-            ("memory_gb", self.memory_gb is None or self.memory_gb >= 0.1, "at least 0.1"),
-            ("image_size", self.image_size is None or _SIZE.fullmatch(self.image_size), _SIZE_DUE),
-            ("encoding", self.encoding in (None, "raw", "source"), "raw (pixels) or source (files as they are)"),
-        ):
-            if not fits:
-                raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)}: must be {due}")
+    dataset: str = flag(
+        "digits",
+        metavar="NAME",
+        help=f"one of {', '.join(READERS)}, or {TFDS}NAME[/CONFIG][:VERSION] of TensorFlow Datasets; digits is built in",
+    )
+    source: str | tuple[str, ...] | None = flag(
+        None,
+        type=_path,
+        metavar="PATH",
+        nargs="+",
+        help="files of any other dataset: a directory or an archive; of csv and tfrecord one or more files or directories; "
+        f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
+    )
+    schema: str | None = flag(None, type=_path, metavar="FILE", help="what --dataset csv or tfrecord holds")
+    image_size: str | None = flag(
+        None,
+        type=_size,
+        metavar="HEIGHTxWIDTH",
+        help="of image files: cut to these proportions and resize; pixels are stored, or with --encoding source a model "
+        "gets this size",
+    )
+    encoding: str | None = flag(
+        None,
+        choices=("raw", "source"),
+        help="how image files are stored: pixels, or the files as they are; without it pixels if --image-size is given "
+        "or all have one size of at most 64 KiB",
+    )
+    download_dir: str | None = flag(
+        None,
+        type=_path,
+        metavar="DIR",
+        help="where downloads are kept and looked for; without it a folder of the user's cache",
+    )
+    output: str = flag(type=_path, metavar="DIR", help="new or empty directory for the result")
+    shards: int = flag(
+        8,
+        type=at_least(1),
+        metavar="N",
+        help="files of the training split; the others get as many in proportion",
+    )
+    test_fraction: float = flag(
+        0.2,
+        type=share,
+        metavar="F",
+        help="part of the training examples that becomes the test split; not used if the source has one",
+    )
+    validation_fraction: float = flag(
+        0.1,
+        type=share,
+        metavar="F",
+        help="part of the remaining training examples that becomes the validation split",
+    )
+    split_seed: int = flag(0, type=_seed, metavar="N", help="decides which examples these are, and nothing else")
+    max_drift: float = flag(
+        1.0,
+        type=zero_to_one,
+        metavar="D",
+        help="fail if a feature or the label is further than this from the training split in another one: 0 is the same "
+        "distribution, 1 has nothing in common, so that 1 allows any; dataset.html shows the distances",
+    )
+    processes: int | None = flag(
+        None,
+        type=at_least(1),
+        metavar="N",
+        help="that write shards; without it as many as there are cores, fewer for little data",
+    )
+    memory_gb: float | None = flag(
+        None,
+        type=_memory,
+        metavar="GB",
+        help="for the data and all work on it, beside 0.1 that each process needs itself; what is larger is kept in "
+        "unnamed files beside the output; without it half of the machine's",
+    )
 
     @property
     def reading(self) -> dict[str, object]:

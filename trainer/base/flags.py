@@ -63,6 +63,12 @@ def at_least(least: int, most: int = MOST) -> Kind:
 positive = Kind(float, lambda value: 0 < value <= _MOST_REAL, f"a number greater than 0 and at most {_MOST_REAL:g}")
 not_negative = Kind(float, lambda value: 0 <= value <= _MOST_REAL, f"a number of at least 0 and at most {_MOST_REAL:g}")
 share = Kind(float, lambda value: 0 <= value < 1, "a number of at least 0 and less than 1")
+zero_to_one = Kind(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+
+
+def checked(kind: type, holds: Callable[[Any], bool], says: str) -> Kind:
+    """The type of a value of a kind for which something holds; `says` tells what."""
+    return Kind(kind, holds, says)
 
 
 def several(kind: Kind) -> Kind:

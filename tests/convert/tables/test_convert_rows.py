@@ -336,7 +336,7 @@ def test_a_column_without_values_in_training_cannot_be_normalised(tmp_path, fail
         (("--dataset", "mnist", "--source", "a", "--schema", "x.yaml"), "--schema x.yaml means nothing"),
         (("--dataset", "mnist", "--source", "a", "b"), "--source a b: dataset 'mnist' takes one path, not 2"),
         (("--dataset", "cifar10", "--source", "a", "b"), "--source a b: dataset 'cifar10' takes one path, not 2"),
-        (("--dataset", "csv", "--source", "gs://b/x.csv", "--schema", "x"), "--source gs://b/x.csv: must be a path"),
+        (("--dataset", "csv", "--source", "gs://b/x.csv", "--schema", "x"), "--source: 'gs://b/x.csv' is not a path"),
         (("--dataset", "csv", "--source", "README.md", "--schema", "no.yaml"), "--schema no.yaml: No such file"),
     ],
 )

@@ -1,0 +1,75 @@
+"""One declaration gives parser, checks and the way back."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.base.errors import Parser, UserError
+from trainer.base.flag_fields import Flags, flag
+from trainer.base.flags import at_least, share
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Flags):
+    output: str = flag(help="where to")
+    count: int = flag(8, type=at_least(1), metavar="N", help="how many")
+    part: float = flag(0.1, type=share, help="of all")
+    kind: str | None = flag(None, choices=("raw", "source"), help="of what")
+    paths: str | tuple[str, ...] | None = flag(None, nargs="+", help="where from")
+    quick: bool = flag(False, action=argparse.BooleanOptionalAction, help="or slow")
+    whole: bool = flag(True, action=argparse.BooleanOptionalAction, help="or not")
+
+
+text = st.text(min_size=1)
+path = text.filter(lambda value: not value.startswith("-"))  # argparse takes no other in a list
+values = st.fixed_dictionaries(
+    {"output": text},
+    optional={
+        "count": st.integers(1, 10**9),
+        "part": st.floats(0, 1, exclude_max=True),
+        "kind": st.sampled_from([None, "raw", "source"]),
+        "paths": st.none() | path | st.lists(path, min_size=2).map(tuple),
+        "quick": st.booleans(),
+        "whole": st.booleans(),
+    },
+)
+
+
+@given(values)
+def test_the_flags_of_any_options_give_these_options(given):
+    options = Options(**given)
+    line = options.as_flags()
+    assert Options.parse(line, "test") == options
+    assert Options.parse(line, "test").as_flags() == line
+    assert len(Options(output="x", count=8, paths=None).as_flags()) == 1  # what is so by default is not said
+
+
+@given(
+    st.sampled_from(["count", "part", "kind"]),
+    st.integers(max_value=-1) | st.floats(max_value=-0.5) | st.floats(min_value=1.5) | st.just(float("nan")),
+)
+def test_what_the_command_line_refuses_is_refused_from_a_program_too(name, value):
+    if name == "count" and float(value) >= 1:
+        value = 0
+    with pytest.raises(UserError, match=f"--{name}") as told:
+        Options(output="x", **{name: value})
+    assert str(value) in str(told.value)
+    with pytest.raises(UserError, match=f"--{name}"):
+        Options.parse(["--output=x", f"--{name}={value}"], "test")
+
+
+def test_fields_that_are_left_out_get_no_flag_and_others_can_be_rewritten():
+    parser = Parser(prog="test")
+    Options.add_flags(parser, but=("output", "count"))
+    with pytest.raises(UserError, match="unrecognized arguments: --count"):
+        parser.parse_args(["--count", "3"])
+    options = Options.of(parser.parse_args(["--paths", "a"]), output="o", paths=["b"])
+    assert options == Options(output="o", paths="b")
+    assert options.as_flags(but=("output",)) == ["--paths=b"]
+    with pytest.raises(UserError, match="required: --output"):
+        Options.parse([], "test")
