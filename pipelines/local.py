@@ -65,8 +65,7 @@ def _runner(record: RunRecord, directory: pathlib.Path) -> local.SubprocessRunne
 
     # Paths inside are those outside, so every argument means the same.
     mounts = [bind(directory.parent), bind(record.arguments["registry"])]
-    if source := record.arguments["source"]:
-        mounts.append(bind(source, read_only=True))
+    mounts += [bind(source, read_only=True) for source in record.sources]
     return local.DockerRunner(mounts=mounts, labels={record.label: record.id})
 
 

@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from trainer.base.files import write_text
@@ -25,6 +25,7 @@ class RunRecord:
       runner: `subprocess` or `docker`.
       image: Container image of the steps.
       cache: Whether results of earlier runs may be taken.
+      sources: Paths of the data, for the steps to see.
       arguments: Of the pipeline.
     """
 
@@ -34,6 +35,7 @@ class RunRecord:
     runner: str
     image: str
     cache: bool
+    sources: Sequence[str] = ()
     arguments: Mapping[str, Any]
 
     @classmethod

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import functools
 import os
 import pathlib
 import re
@@ -19,8 +19,8 @@ import time
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
 from pipelines import summary
-from pipelines.arguments import DEFAULT_CLUSTER, add_flags, cache_key, pipeline_arguments
-from pipelines.cache import forget_damaged
+from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
+from pipelines.cache import cache_key, forget_damaged
 from pipelines.progress import Progress
 from pipelines.record import RunRecord, hold, new_run_dir
 from pipelines.steps import CACHED, FAILED, Steps
@@ -28,6 +28,7 @@ from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.lifeline import OWNER_PID, watch
 
 _STOP_S = 20.0
+_say = functools.partial(print, flush=True)
 # What steps and replicas say of mistakes that are the user's to mend.
 _MEND = re.compile(r"(?:UserError: |^\S+ \| error: )(.*)", re.MULTILINE)
 
@@ -39,7 +40,7 @@ def main() -> int:
     if args.die_with_parent:
         watch(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGKILL))
     record, run_dir = _prepare(args)
-    _say(f"run {record.id}: {record.arguments['dataset']} on {args.cluster}; logs in {_shown(run_dir / 'logs')}")
+    _say(f"run {record.id}: {args.dataset} on {args.cluster}; logs in {_shown(run_dir / 'logs')}")
     started = time.monotonic()
     steps = Steps(run_dir / "logs")
     status = _drive(record, run_dir, steps)
@@ -79,8 +80,9 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     if args.runner == "docker" and not args.image:
         raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
     cluster = Cluster.load(args.cluster, args.trainer_flags)
-    source = str(pathlib.Path(args.source).resolve()) if args.source else ""
-    arguments = pipeline_arguments(args, cluster, source)
+    # A URL stays one, and is refused.
+    sources = [source if "://" in source else str(pathlib.Path(source).resolve()) for source in args.source]
+    arguments = pipeline_arguments(args, cluster, sources)
     key = cache_key(args.dataset, args.source, args.schema)
     registry = pathlib.Path(args.registry).resolve()
     Registry.open(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
@@ -94,6 +96,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
         # Processes run in this interpreter; kfp warns about an image whose name does not say so.
         image=args.image or "python",
         cache=args.cache,
+        sources=sources,
         arguments={
             **arguments,
             "source_digest": key,
@@ -120,7 +123,7 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> str:
         start_new_session=True,
         env={**os.environ, OWNER_PID: str(os.getpid()), "TMPDIR": str(run_dir / "tmp"), "PYTHONUNBUFFERED": "1"},
     )
-    signal.signal(signal.SIGTERM, lambda *_: _interrupt())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Progress(steps, run_dir / "logs") as progress:
             for step in steps.follow(child.stdout):
@@ -141,10 +144,6 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> str:
             _remove_containers(record)
 
 
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, number)
@@ -163,7 +162,7 @@ def _remove_containers(record: RunRecord) -> None:
 def _tell(result: dict) -> None:
     model, paths, speed = result["model"], result["paths"], result["throughput"]["examples_per_s"]
     if not model["version"]:
-        fate = "not registered: " + "; ".join(_reasons(result))
+        fate = "not registered: " + "; ".join(model["reasons"])
     elif model["champion"] == model["version"]:
         fate = f"version {model['version']} of {model['name']!r}, now the champion"
     else:
@@ -190,11 +189,6 @@ def _shown(path: str | os.PathLike[str]) -> str:
     """A path as a person would type it here."""
     path = os.fspath(path)
     return os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
-
-
-def _reasons(result: dict) -> list[str]:
-    path = pathlib.Path(result["paths"]["evaluation"])
-    return json.loads(path.read_text(encoding="utf-8"))["decision"]["reasons"]
 
 
 def _reason(steps: Steps, run_dir: pathlib.Path) -> str | None:
@@ -224,10 +218,6 @@ def _explain(reason: str | None, steps: Steps, run_dir: pathlib.Path) -> int:
 
 def _log(run_dir: pathlib.Path, name: str) -> pathlib.Path:
     return run_dir / "logs" / f"{name}.log"
-
-
-def _say(text: str, file=None) -> None:
-    print(text, file=file, flush=True)
 
 
 if __name__ == "__main__":

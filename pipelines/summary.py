@@ -55,6 +55,7 @@ def write(
             "version": version,
             "champion": registry.alias(name, CHAMPION),
             "verdict": evaluation["decision"]["verdict"] if evaluation else None,
+            "reasons": evaluation["decision"]["reasons"] if evaluation else [],
         },
         "paths": {
             "report": str(run_dir / REPORT),

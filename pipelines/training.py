@@ -54,19 +54,10 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
         job_dir: str,
         cluster: str,
         trainer_args: list[str],
-        dataset: str = "digits",
-        source: str = "",
-        source_digest: str = "",
+        convert_args: list[str],
+        evaluate_args: list[str],
         schema: str = "",
-        image_size: str = "",
-        encoding: str = "",
-        shards: int = 8,
-        validation_fraction: float = 0.1,
-        test_fraction: float = 0.2,
-        split_seed: int = 0,
-        max_drift: float = 1.0,
-        min_accuracy: float = 0.0,
-        min_auc: float = 0.0,
+        source_digest: str = "",
         registry: str = "registry",
         name: str = "model",
         run_dir: str = "",
@@ -79,19 +70,7 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
         final = cleanup(run_id=run_id, run_dir=run_dir, job_dir=job_dir, project=project, location=location)
         final.set_caching_options(False)
         with dsl.ExitHandler(final, name="steps"):
-            converted = convert(
-                dataset=dataset,
-                source=source,
-                source_digest=source_digest,
-                schema=schema,
-                image_size=image_size,
-                encoding=encoding,
-                shards=shards,
-                validation_fraction=validation_fraction,
-                test_fraction=test_fraction,
-                split_seed=split_seed,
-                max_drift=max_drift,
-            )
+            converted = convert(convert_args=convert_args, schema=schema, source_digest=source_digest)
             data = converted.outputs["output"]
             pools = plan(
                 cluster=cluster, backend=backend, image=image, trainer_args=trainer_args, job_dir=job_dir, dataset=data
@@ -108,14 +87,7 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
                 timeout=timeout,
             )
             trained.set_caching_options(False).set_display_name("train")
-            judged = evaluate(
-                job_dir=job_dir,
-                registry=registry,
-                name=name,
-                min_accuracy=min_accuracy,
-                min_auc=min_auc,
-                dataset=data,
-            )
+            judged = evaluate(job_dir=job_dir, registry=registry, name=name, evaluate_args=evaluate_args, dataset=data)
             judged.after(trained).set_caching_options(False)
             evaluation = judged.outputs["evaluation"]
             verdict = gate(evaluation=evaluation).set_caching_options(False)

@@ -7,8 +7,7 @@ def evaluate(
     job_dir: str,
     registry: str,
     name: str,
-    min_accuracy: float,
-    min_auc: float,
+    evaluate_args: list[str],
     dataset: dsl.Input[dsl.Dataset],
     model: dsl.Output[dsl.Model],
     evaluation: dsl.Output[dsl.Artifact],
@@ -17,14 +16,13 @@ def evaluate(
     report: dsl.Output[dsl.HTML],
     summary: dsl.Output[dsl.Markdown],
 ) -> str:
-    """Scores the exported model and the champion on the test split, and judges.
+    """Scores the exported model and the champion on the same records, and judges.
 
     Args:
       job_dir: Of the finished training job.
       registry: Where the champion is.
       name: Of the model in the registry.
-      min_accuracy: Of a model worth a version.
-      min_auc: The same for the area under the ROC curve, for datasets with two classes.
+      evaluate_args: Flags of `components.evaluate` beside those that are known here.
       dataset: To score on.
       model: The exported model, where the trainer wrote it.
       evaluation: `evaluation.json`.
@@ -42,18 +40,12 @@ def evaluate(
 
     from components.evaluate import evaluate as step
     from components.evaluate import report as pages
+    from components.evaluate.options import Options
 
     model.uri = f"{job_dir.rstrip('/')}/model"
     with tempfile.TemporaryDirectory() as output:
-        step.evaluate(
-            model_dir=model.uri,
-            data_dir=dataset.path,
-            output=output,
-            min_accuracy=min_accuracy,
-            min_auc=min_auc,
-            registry=registry,
-            name=name,
-        )
+        known = {"model_dir": model.uri, "data_dir": dataset.path, "output": output, "registry": registry, "name": name}
+        step.evaluate(Options.parse(evaluate_args, "components.evaluate", **known))
         text = pathlib.Path(output, step.FILE).read_text(encoding="utf-8")
         page = pathlib.Path(output, step.REPORT).read_text(encoding="utf-8")
     content = json.loads(text)

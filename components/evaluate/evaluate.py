@@ -14,6 +14,7 @@ from etils import epath
 
 from components.evaluate import gate, report
 from components.evaluate.baseline import baseline, decisive
+from components.evaluate.options import Options
 from components.evaluate.score import Score, score_model
 from components.register.open import open_registry
 from components.register.registry import CHAMPION
@@ -72,38 +73,18 @@ class Evaluation:
         return json.dumps({**fields.pop("score"), **fields}, indent=1) + "\n"
 
 
-def evaluate(
-    *,
-    model_dir: str,
-    data_dir: str,
-    output: str,
-    split: str = "test",
-    min_accuracy: float = 0.0,
-    min_auc: float = 0.0,
-    registry: str = "",
-    name: str = "",
-) -> Evaluation:
-    """Scores the model and writes `evaluation.json` and `report.html` to `output`.
-
-    Args:
-      model_dir: A SavedModel as the trainer exports it.
-      data_dir: A converted dataset.
-      output: A directory; made when it is not there.
-      split: To score.
-      min_accuracy: Of a model worth a version.
-      min_auc: The same for the area under the ROC curve, for datasets with two classes.
-      registry: Where the champion is; empty compares with none.
-      name: Of the model in the registry.
+def evaluate(options: Options) -> Evaluation:
+    """Scores the model and writes `evaluation.json` and `report.html` to `options.output`.
 
     Raises:
-      UserError: If an input is missing or does not fit, or `output` cannot be written.
+      UserError: If an input is missing or does not fit, or the output cannot be written.
     """
-    given = gate.thresholds(min_accuracy, min_auc)
+    model_dir, data_dir, split, given = options.model_dir, options.data_dir, options.split, options.thresholds
     manifest = Manifest.load(data_dir)
     metric = decisive(manifest)
     if "auc" in given and len(manifest.class_names) != 2:
         raise UserError(
-            f"--min-auc {min_auc}: dataset {manifest.name!r} has {len(manifest.class_names)} classes and not two; "
+            f"--min-auc {options.min_auc}: dataset {manifest.name!r} has {len(manifest.class_names)} classes and not two; "
             "use --min-accuracy"
         )
     score = score_model(model_dir, data_dir, split)
@@ -113,7 +94,7 @@ def evaluate(
             f"split {split!r} of dataset {manifest.name!r} has one class only, so there is no {min(missing)}"
         )
     found = baseline(manifest, data_dir, split)
-    champion = _champion(registry, name, data_dir, split) if registry else None
+    champion = _champion(options.registry, options.name, data_dir, split) if options.registry else None
     evaluation = Evaluation(
         model_dir=model_dir,
         model_digest=tree_digest(model_dir),
@@ -135,13 +116,13 @@ def evaluate(
             incomparable=champion.incomparable if champion else "",
         ),
     )
-    directory = epath.Path(output)
+    directory = epath.Path(options.output)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_text(directory / REPORT, report.page(json.loads(evaluation.to_json())))
         write_text(directory / FILE, evaluation.to_json())
     except OSError as error:
-        raise UserError(f"cannot write to {output}: {error.strerror or error}") from None
+        raise UserError(f"cannot write to {directory}: {error.strerror or error}") from None
     return evaluation
 
 

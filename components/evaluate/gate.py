@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.base.errors import UserError
-
 REJECT, REGISTER, PROMOTE = "reject", "register", "promote"
 
 
@@ -22,19 +20,6 @@ class Decision:
 
     verdict: str
     reasons: tuple[str, ...]
-
-
-def thresholds(min_accuracy: float, min_auc: float) -> dict[str, float]:
-    """Those that are not 0, by metric.
-
-    Raises:
-      UserError: If one is not between 0 and 1.
-    """
-    given = {"accuracy": min_accuracy, "auc": min_auc}
-    for metric, least in given.items():
-        if not 0 <= least <= 1:
-            raise UserError(f"--min-{metric} {least} is not between 0 and 1")
-    return {metric: least for metric, least in given.items() if least}
 
 
 def decide(

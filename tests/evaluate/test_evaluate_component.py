@@ -30,8 +30,7 @@ def test_the_step_hands_the_evaluation_on_in_every_form_that_kubeflow_shows(tmp_
         job_dir=f"{job}/",
         registry=str(tmp_path / "registry"),
         name="digits",
-        min_accuracy=0.5,
-        min_auc=0.0,
+        evaluate_args=["--min-accuracy=0.5"],
         **artifacts,
     )
     assert told == artifacts["model"].uri == str(job / "model")

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.evaluate.gate import PROMOTE, REGISTER, REJECT, decide, thresholds
-from trainer.base.errors import UserError
+from components.evaluate.gate import PROMOTE, REGISTER, REJECT, decide
 
 shares = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5001, 0.75, 0.9, 1.0]) | st.floats(0, 1)
 
@@ -79,11 +78,3 @@ def test_every_threshold_holds_and_the_metric_compares():
     assert verdict(0.93, 0.7) == REGISTER
     assert verdict(0.94, 0.69) == REJECT
     assert verdict(0.9, 0.99) == REJECT
-
-
-@pytest.mark.parametrize("wrong", [(-0.1, 0), (0, 1.01), (float("nan"), 0)])
-def test_a_threshold_is_a_share(wrong):
-    assert thresholds(0.5, 0) == {"accuracy": 0.5}
-    assert thresholds(0, 1) == {"auc": 1}
-    with pytest.raises(UserError, match=r"--min-(accuracy|auc) .* is not between 0 and 1"):
-        thresholds(*wrong)

@@ -84,7 +84,9 @@ def test_an_empty_split(line, make_model, tmp_path):
 
 @pytest.mark.parametrize("threshold", ["-0.1", "1.1", "nan"])
 def test_a_threshold_that_is_none(line, make_model, threshold):
-    assert f"--min-accuracy {threshold} is not between 0 and 1" in line(make_model(), f"--min-accuracy={threshold}")
+    assert f"--min-accuracy: {threshold!r} is not a number from 0 to 1" in line(
+        make_model(), f"--min-accuracy={threshold}"
+    )
 
 
 def test_a_registry_without_a_name_or_with_a_bad_one(line, make_model, tmp_path):

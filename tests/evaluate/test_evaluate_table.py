@@ -92,7 +92,7 @@ def test_min_auc_is_refused_where_there_are_not_two_classes_or_it_is_no_share(
 ):
     flags = ["--model-dir", make_model(), "--data-dir", scored.path, "--output", tmp_path / "output"]
     assert "--min-auc 0.9: dataset 'digits' has 10 classes" in refused(main, *flags, "--min-auc", 0.9)
-    assert "--min-auc 1.5 is not between 0 and 1" in refused(main, *flags, "--min-auc", 1.5)
+    assert "--min-auc: '1.5' is not a number from 0 to 1" in refused(main, *flags, "--min-auc", 1.5)
     assert not (tmp_path / "output").exists()
 
 
@@ -107,8 +107,7 @@ def test_the_step_hands_the_curve_on(model, data, tmp_path):
         job_dir=str(job),
         registry="",
         name="trips",
-        min_accuracy=0.0,
-        min_auc=0.5,
+        evaluate_args=["--min-auc", "0.5"],
         dataset=dsl.Dataset(name="dataset", uri=str(data)),
         **artifacts,
     )

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import gzip
+import pathlib
+import shutil
 import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.convert.options import Options as ConvertOptions
+from components.evaluate.options import Options as EvaluateOptions
 from components.train.cluster.cluster_file import Cluster
-from pipelines.arguments import DEFAULT_CLUSTER, add_flags, cache_key, pipeline_arguments
+from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
+from pipelines.cache import cache_key, code_digest
 
+ROOT = pathlib.Path(__file__).parents[2]
 CLUSTER = Cluster.load(DEFAULT_CLUSTER)
 seeds = st.integers(0, 2**32 - 1)
 
@@ -27,29 +34,105 @@ def idx_source(tmp_path):
 
 
 def test_an_edited_source_is_not_taken_from_the_cache(idx_source):
-    before = cache_key("idx", str(idx_source))
-    assert cache_key("idx", str(idx_source)) == before
+    before = cache_key("idx", [str(idx_source)])
+    assert cache_key("idx", [str(idx_source)]) == before
     labels = idx_source / "train-labels-idx1-ubyte"
     labels.write_bytes(labels.read_bytes()[:-1] + b"\x00")
-    assert cache_key("idx", str(idx_source)) != before
+    assert cache_key("idx", [str(idx_source)]) != before
+
+
+def imported_by(paths: list[pathlib.Path]) -> set[pathlib.Path]:
+    """Files of the project that these import, inside functions too, and so on."""
+    found, new = set(), set(paths)
+    while new:
+        found |= new
+        nodes = [node for path in new for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        for node in (node for node in nodes if isinstance(node, ast.ImportFrom)):
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        files = {ROOT / (name.replace(".", "/") + ".py") for name in names}
+        new = {path for path in files if path.exists()} - found
+    return found
+
+
+def test_another_conversion_code_is_not_taken_from_the_cache(tmp_path):
+    """Whatever file of the step changes, in whatever room, or of what it imports of the trainer."""
+    for folder in ("components", "trainer"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    before = code_digest(tmp_path)
+    step = [path for path in (ROOT / "components" / "convert").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    imported = imported_by([path for path in step if path.suffix == ".py"])
+    assert {path.parent.name for path in imported} >= {"base", "sources", "tables", "writing"}
+    for path in {*step, *imported}:
+        copy = tmp_path / path.relative_to(ROOT)
+        content = copy.read_bytes()
+        copy.write_bytes(content + b"\n")
+        assert code_digest(tmp_path) != before, path
+        copy.write_bytes(content)
+    (tmp_path / "components/convert/__pycache__").mkdir()
+    (tmp_path / "components/convert/__pycache__/plan.cpython-311.pyc").write_bytes(b"")
+    assert code_digest(tmp_path) == before == code_digest(ROOT)
+    (tmp_path / "components/convert/plan.py").rename(tmp_path / "components/convert/planned.py")
+    assert code_digest(tmp_path) != before
+
+
+def arguments(*flags: str, sources: tuple[str, ...] = ()) -> dict:
+    parser = argparse.ArgumentParser()
+    add_flags(parser, cluster=DEFAULT_CLUSTER)
+    return pipeline_arguments(parser.parse_args(flags), CLUSTER, sources)
 
 
 @given(st.tuples(seeds, seeds), st.tuples(seeds, seeds))
 def test_the_seed_is_the_trainers_alone_and_the_split_seed_the_converters(seed, split_seed):
-    parser = argparse.ArgumentParser()
-    add_flags(parser, cluster=DEFAULT_CLUSTER)
-
-    def arguments(seed=0, split_seed=0):
-        args = parser.parse_args(["--seed", str(seed), "--split-seed", str(split_seed)])
-        return pipeline_arguments(args, CLUSTER, "")
-
     def different(one, other):
         return {name for name in one if one[name] != other[name]}
 
-    assert different(*map(arguments, seed)) == ({"trainer_args"} if seed[0] != seed[1] else set())
-    one, other = (arguments(split_seed=value) for value in split_seed)
-    assert different(one, other) == ({"split_seed"} if split_seed[0] != split_seed[1] else set())
-    assert (one["split_seed"], arguments()["split_seed"]) == (split_seed[0], 0)
+    one, other = (arguments("--seed", str(value)) for value in seed)
+    assert different(one, other) == ({"trainer_args"} if seed[0] != seed[1] else set())
+    one, other = (arguments("--split-seed", str(value)) for value in split_seed)
+    assert different(one, other) == ({"convert_args"} if split_seed[0] != split_seed[1] else set())
+    assert arguments("--split-seed", "0") == arguments()  # the same key of the cache
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "shards": st.integers(1, 10**6),
+            "validation_fraction": st.floats(0, 1, exclude_max=True),
+            "test_fraction": st.floats(0, 1, exclude_max=True),
+            "split_seed": st.integers(0, 2**64 - 1),
+            "max_drift": st.floats(0, 1),
+            "processes": st.integers(1, 1000),
+            "memory_gb": st.floats(0.1, 1e6),
+        },
+    ),
+    st.fixed_dictionaries({}, optional={"min_accuracy": st.floats(0, 1), "min_auc": st.floats(0, 1)}),
+    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).map("/".__add__), max_size=3),
+)
+def test_a_step_gets_the_options_that_the_front_door_was_given(convert, evaluate, sources):
+    given = {**convert, **evaluate, "dataset": "taxi"}
+    sources = [source for source in sources if "://" not in source]
+    found = arguments(*(f"--{name.replace('_', '-')}={value}" for name, value in given.items()), sources=sources)
+    source = sources[0] if len(sources) == 1 else tuple(sources) or None
+    assert ConvertOptions.parse(found["convert_args"], "step", output="o") == ConvertOptions(
+        **convert, dataset="taxi", source=source, output="o"
+    )
+    places = {"model_dir": "m", "data_dir": "d", "output": "o", "registry": "r", "name": "n"}
+    assert EvaluateOptions.parse(found["evaluate_args"], "step", **places) == EvaluateOptions(**evaluate, **places)
+
+
+def test_a_flag_is_spelled_in_its_own_step_alone():
+    """What the front doors and the steps' signatures name is none of the flags that they hand on."""
+    code = [*(ROOT / "pipelines").glob("*.py"), *(ROOT / "components").glob("*/component.py")]
+    nodes = [node for path in code for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    named = {getattr(node, field, None) for node in nodes for field in ("arg", "attr", "id", "value")}
+    parser = argparse.ArgumentParser()
+    add_flags(parser, cluster=DEFAULT_CLUSTER)
+    for name in ("shards", "max_drift", "split_seed", "image_size", "processes", "min_accuracy", "min_auc"):
+        flag = f"--{name.replace('_', '-')}"
+        assert flag in parser.format_help()
+        assert not {name, flag} & named
 
 
 @pytest.mark.parametrize(
@@ -59,10 +142,17 @@ def test_the_seed_is_the_trainers_alone_and_the_split_seed_the_converters(seed, 
         (["--dataset", "idx"], "needs --source"),
         (["--dataset", "mnist", "--source", "EMPTY"], "train-images-idx3-ubyte"),
         (["--cluster", "clusters/local-sink.yaml"], "did you mean 'clusters/local-sync.yaml'?"),
-        (["--min-accuracy", "97"], "not between 0 and 1"),
-        (["--split-seed", "-1"], "--split-seed -1"),
-        (["--shards", "0"], "--shards 0"),
-        (["--validation-fraction", "1"], "--validation-fraction 1"),
+        (["--min-accuracy", "97"], "--min-accuracy: '97' is not a number from 0 to 1"),
+        (["--split-seed", "-1"], "--split-seed: '-1' is not"),
+        (["--shards", "0"], "--shards: '0' is not"),
+        (["--validation-fraction", "1"], "--validation-fraction: '1' is not"),
+        (["--image-size", "8x8"], "--image-size 8x8 means nothing to dataset 'digits'"),
+        (["--dataset", "images", "--image-size", "8"], "--image-size: '8' is not HEIGHTxWIDTH"),
+        (["--dataset", "mnist", "--source", ""], "--source: '' is not a path"),
+        (["--dataset", "mnist", "--source", "gs://bucket/mnist"], "--source: 'gs://bucket/mnist' is not a path"),
+        (["--dataset", "mnist", "--source", "EMPTY", "EMPTY"], "takes one path, not 2"),
+        (["--output", "x"], "unrecognized arguments: --output"),
+        (["--split", "train"], "unrecognized arguments: --split"),
         (["--model", "cnm"], "unknown --model 'cnm'; did you mean 'cnn'?"),
         (["--runner", "docker"], "needs --image"),
         (["--", "--learning-rate", "-3"], "not a number greater than 0"),

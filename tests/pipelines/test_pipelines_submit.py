@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pytest
 from google.cloud import aiplatform
@@ -22,7 +23,7 @@ def in_tmp(tmp_path, monkeypatch):
 _compile = submit.compile_specs
 
 
-def prepared(*flags: str) -> submit.Submission:
+def prepared(*flags: str) -> dict[str, Any]:
     args = submit._parser().parse_args(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
     return submit.prepare(args)
 
@@ -33,9 +34,9 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, in_tmp, monkeypatch):
         "google.cloud.aiplatform.utils.gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist",
         lambda **_: None,
     )
-    submission = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--service-account", "a@b.c")
-    shown = submission.request()
-    assert submit._submit(submission, wait=False) == 0
+    prepared_job = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--shards", "3")
+    shown = submit.request(prepared_job, "a@b.c")
+    assert submit._submit(prepared_job, "a@b.c", wait=False) == 0
     (job,) = aiplatform.PipelineJob.list()
     sent = {k: v for k, v in job.to_dict().items() if k in shown["pipelineJob"]}
     assert json.loads(json.dumps(sent)) == shown["pipelineJob"]
@@ -44,19 +45,17 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, in_tmp, monkeypatch):
     assert values["scheduling_strategy"] == "SPOT"
     assert values["job_dir"] == f"gs://my-bucket/runs/{job.name}/job"
     assert values["registry"] == "vertex://demo-project/us-central1"
+    assert values["convert_args"] == ["--shards=3"]
     assert shown["pipelineJob"]["serviceAccount"] == "a@b.c"
 
 
 def test_a_second_run_adds_a_version_to_the_model_of_the_first(vertex, in_tmp):
-    assert "parentModel" not in json.dumps(prepared("--image", IMAGE).request())
+    assert "parentModel" not in json.dumps(submit.request(prepared("--image", IMAGE), ""))
     model = aiplatform.Model.upload(
         display_name="digits", serving_container_image_uri="i", artifact_uri="gs://b/m", sync=True
     )
-    request = json.dumps(prepared("--image", IMAGE).request())
+    request = json.dumps(submit.request(prepared("--image", IMAGE), ""))
     assert model.resource_name in request
-    spec = str(_compile(IMAGE, str(in_tmp / "old"))[1])
-    with pytest.raises(UserError, match=f"--parent-model {model.resource_name}"):
-        prepared("--spec", spec)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +64,8 @@ def test_a_second_run_adds_a_version_to_the_model_of_the_first(vertex, in_tmp):
         (["--project", "Not_A_Project"], "give the id of a project"),
         (["--location", "moon"], "give a region"),
         (["--bucket", "my-bucket"], "give a bucket, such as gs://my-bucket"),
-        (["--image", "r/i:tag"], "not given by digest"),
-        (["--image", IMAGE, "--spec", "x"], "either --image"),
-        (["--spec", "no-such.yaml"], "make it with pipelines/compile.py"),
+        ([], "--image is missing"),
+        (["--image", "r/i:tag"], "by digest, REF@sha256"),
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
         (["--image", IMAGE, "--dataset", "idx"], "needs --source"),
@@ -82,7 +80,7 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(vertex, in_tmp, fla
 
 
 def test_synchronous_training_drops_the_parameter_servers_as_everywhere(vertex, in_tmp, capsys):
-    values = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--", "--sync").arguments
+    values = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--", "--sync")["parameter_values"]
     cluster = json.loads(values["cluster"])
     assert cluster["strategy"] == "multi_worker_mirrored" and "ps" not in cluster
     assert "--sync" not in values["trainer_args"] and "--deterministic" in values["trainer_args"]

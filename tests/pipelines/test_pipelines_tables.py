@@ -9,7 +9,9 @@ import pytest
 import trips
 import yaml
 
-from pipelines.arguments import cache_key
+from pipelines.cache import cache_key
+from pipelines.record import RunRecord
+from trainer.base.manifest import Manifest
 
 
 @pytest.fixture
@@ -26,10 +28,10 @@ def rename(schema: pathlib.Path) -> None:
 
 def test_an_edited_schema_is_not_taken_from_the_cache(table):
     rows, schema = str(table / "rows.csv"), table / "schema.yaml"
-    before = cache_key("csv", rows, str(schema))
-    assert cache_key("csv", rows, str(schema)) == before
+    before = cache_key("csv", [rows], str(schema))
+    assert cache_key("csv", [rows], str(schema)) == before
     rename(schema)
-    assert cache_key("csv", rows, str(schema)) != before
+    assert cache_key("csv", [rows], str(schema)) != before
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_an_edited_schema_is_not_taken_from_the_cache(table):
         (["--dataset", "csv", "--schema", "nowhere.yaml"], "--schema nowhere.yaml: No such file"),
         (["--schema", "SCHEMA"], "means nothing to dataset 'digits'"),
         (["--dataset", "csv", "--schema", "SCHEMA"], "needs --source"),
-        (["--min-auc", "95"], "--min-auc 95.0 is not between 0 and 1"),
+        (["--min-auc", "95"], "--min-auc: '95' is not a number from 0 to 1"),
     ],
 )
 def test_bad_input_exits_with_2_before_anything_is_made(refused_run, table, flags, message):
@@ -48,12 +50,34 @@ def test_bad_input_exits_with_2_before_anything_is_made(refused_run, table, flag
     assert not (table / "runs").exists()
 
 
+def halves(table: pathlib.Path) -> list[pathlib.Path]:
+    """The rows in two files, each with the header."""
+    header, *rows = (table / "rows.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    made = [table / "first.csv", table / "second.csv"]
+    for path, part in zip(made, (rows[:250], rows[250:]), strict=True):
+        path.write_text("".join([header, *part]), encoding="utf-8")
+    return made
+
+
+def test_a_container_sees_every_source(table):
+    from pipelines.local import _runner
+
+    places = [table / "runs/r", table / "registry", *halves(table)]
+    record = RunRecord(
+        **{"id": "r", "runner": "docker", "image": "i", "cache": True, "sources": list(map(str, places[2:]))},
+        arguments={"registry": str(places[1])},
+    )
+    mounts = _runner(record, places[0]).container_run_args["mounts"]
+    assert [mount["Source"] for mount in mounts] == [str(place) for place in (places[0].parent, *places[1:])]
+    assert [mount["ReadOnly"] for mount in mounts] == [False, False, True, True]
+
+
 @pytest.mark.pipeline
 def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
     def run(*flags: object) -> dict:
         done = command(
             "pipelines/run.py",
-            *("--dataset", "csv", "--source", table / "rows.csv", "--schema", table / "schema.yaml"),
+            *("--dataset", "csv", "--source", *halves(table), "--schema", table / "schema.yaml"),
             *("--cluster", "clusters/local.yaml", "--train-steps", 60),
             *("--runs-dir", table / "runs", "--registry", table / "registry", *flags),
         )
@@ -62,6 +86,8 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
         return {**json.loads((newest / "summary.json").read_text()), "told": done.stdout}
 
     first = run("--min-auc", "0.6")
+    manifest = Manifest.load(first["paths"]["dataset"])
+    assert sum(split.examples for split in manifest.splits.values()) == len(trips.rows())
     assert first["model"]["name"] == "trips"
     assert first["model"]["verdict"] in ("register", "promote", "reject")
     evaluation = json.loads(pathlib.Path(first["paths"]["evaluation"]).read_text())
