@@ -34,15 +34,15 @@ _EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "tes
 def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     """Adds the flags that all ways share."""
     data = p.add_argument_group("data")
+    ConvertOptions.add_flags(data, but=(*_CONVERT_OWN, "source"))
     data.add_argument(
         "--source",
         type=checked(str, bool, "a path"),
         nargs="+",
         default=(),
         metavar="PATH",
-        help="its files, as components.convert takes them; for Vertex AI in a bucket, gs://BUCKET/DIR",
+        help="files of the dataset, as components.convert takes them; for Vertex AI gs://BUCKET/DIR_OR_FILE",
     )
-    ConvertOptions.add_flags(data, but=(*_CONVERT_OWN, "source"))
     train = p.add_argument_group("training", "more flags of trainer.task may follow after --")
     train.add_argument("--cluster", default=cluster, help="cluster file: pools, machines, strategy")
     train.add_argument(

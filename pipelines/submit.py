@@ -25,19 +25,16 @@ from pipelines.compile import compile_specs
 from trainer.base.errors import Parser, UserError, run_cli
 
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
-_FORMS = {
-    "project": (re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]"), "the id of a project, such as my-project"),
-    "location": (re.compile(r"[a-z]+-[a-z]+\d"), "a region, such as us-central1"),
-    "bucket": (re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"), "a bucket, such as gs://my-bucket"),
+# Of each flag that is needed: its form, what it means, and an example.
+_NEEDED = {
+    "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "the id of a project", "my-project"),
+    "location": (r"[a-z]+-[a-z]+\d", "a region", "us-central1"),
+    "bucket": (r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket", "gs://my-bucket"),
     "image": (
-        re.compile(r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}"),
-        "the container image of the project by digest, REF@sha256:<64 digits>: a tag can be moved",
+        r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}",
+        "the project's container image by digest (a tag can be moved)",
+        f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}",
     ),
-}
-_EXAMPLES = {
-    "project": "my-project",
-    "bucket": "gs://my-bucket",
-    "image": f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}",
 }
 
 
@@ -45,9 +42,8 @@ def main() -> int:
     """Runs the command line. Returns 0 when the run was submitted, and with --wait 1 when it did not succeed."""
     args = _parser().parse_args()
     if args.dry_run:
-        missing = [flag for flag in _EXAMPLES if not getattr(args, flag)]
-        for flag in missing:
-            setattr(args, flag, _EXAMPLES[flag])
+        missing = {flag: example for flag, (_, _, example) in _NEEDED.items() if not getattr(args, flag)}
+        vars(args).update(missing)
         if missing:
             print(f"note: {', '.join(f'--{flag}' for flag in missing)} not given; examples stand in", file=sys.stderr)
     job = prepare(args)
@@ -81,9 +77,9 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
       UserError: If anything is missing or wrong, or the image is not given by digest.
     """
-    for flag, (form, meaning) in _FORMS.items():
-        if not form.fullmatch(getattr(args, flag) or ""):
-            raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}")
+    for flag, (form, meaning, example) in _NEEDED.items():
+        if not re.fullmatch(form, getattr(args, flag) or ""):
+            raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}, such as {example}")
     cluster = Cluster.load(args.cluster, args.trainer_flags)
     arguments = pipeline_arguments(args, cluster, [mounted(source) for source in args.source])
     registry = f"vertex://{args.project}/{args.location}"

@@ -9,7 +9,7 @@ import re
 from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.registry import READERS
 from components.convert.sources.tfds.builder import TFDS
-from trainer.base.flag_fields import Flags, flag
+from trainer.base.command_line import Flags, flag
 from trainer.base.flags import at_least, checked, share, zero_to_one
 
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from trainer.base.command_line import Flags, flag
 from trainer.base.errors import UserError
-from trainer.base.flag_fields import Flags, flag
 from trainer.base.flags import zero_to_one
 
 

@@ -8,11 +8,12 @@ import pathlib
 import pytest
 import yaml
 from google.protobuf import json_format
+from kfp import dsl
 from kfp.pipeline_spec import pipeline_spec_pb2
 from lint.specs import lint
 
 from pipelines.compile import compile_specs
-from pipelines.training import BACKENDS
+from pipelines.training import BACKENDS, step_names
 from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
@@ -77,6 +78,25 @@ def test_task_graphs_are_equal_but_for_the_two_slots(specs):
         theirs["waits"] = [w for w in theirs["waits"] if w != "importer"]
         assert (mine.pop("key") == theirs.pop("key")) is not slot
         assert mine == theirs
+
+
+def test_the_steps_of_any_pipeline_are_told_in_an_order_in_which_they_run():
+    def work():
+        return ""
+
+    work.__annotations__["return"] = str  # kfp does not resolve what stands there as a text
+    work = dsl.component(work, base_image="python", install_kfp_package=False)
+
+    @dsl.pipeline(name="other")
+    def other():
+        with dsl.ExitHandler(work().set_display_name("sweep")):
+            last = work().set_display_name("last")
+            first = work().set_display_name("first")
+            last.after(first)
+            with dsl.If(last.output == "go"), dsl.If(first.output == "go"):
+                work().set_display_name("perhaps")
+
+    assert step_names(other) == ["first", "last", "perhaps", "sweep"]
 
 
 def test_only_convert_is_cached(specs):

@@ -12,6 +12,7 @@ Steps: convert plan train evaluate cleanup
 10:00:00.000 - INFO - Running pipeline: \x1b[95m'training'\x1b[0m
 ----------
 10:00:00.001 - INFO - Task convert cache hit (key=0123456789ab); skipping execution.
+10:00:00.001 - INFO - Executing task \x1b[96m'exit-handler-1'\x1b[0m
 10:00:00.002 - INFO - Executing task \x1b[96m'plan'\x1b[0m
 10:00:00.003 - INFO - Streamed logs:
 
@@ -61,7 +62,7 @@ def test_progress_on_a_terminal_shows_all_steps_and_the_training(tmp_path):
     steps = Steps(tmp_path)
     console = Console(force_terminal=True, width=100, file=(tmp_path / "out").open("w"), color_system=None)
     with Progress(steps, tmp_path, console):
-        list(steps.follow(LOG.splitlines(keepends=True)[:11]))
+        list(steps.follow(LOG.splitlines(keepends=True)[:12]))
     console.file.close()
     assert training(tmp_path / "chief-0.status.json") == "step 50/300  loss 0.2500  1,234 examples/s"
     shown = (tmp_path / "out").read_text()

@@ -65,7 +65,7 @@ def test_a_second_run_adds_a_version_to_the_model_of_the_first(vertex, in_tmp):
         (["--location", "moon"], "give a region"),
         (["--bucket", "my-bucket"], "give a bucket, such as gs://my-bucket"),
         ([], "--image is missing"),
-        (["--image", "r/i:tag"], "by digest, REF@sha256"),
+        (["--image", "r/i:tag"], "--image r/i:tag: give .* by digest"),
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
         (["--image", IMAGE, "--dataset", "idx"], "needs --source"),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainer.base.command_line import Flags, flag
 from trainer.base.errors import Parser, UserError
-from trainer.base.flag_fields import Flags, flag
 from trainer.base.flags import at_least, share
 
 

@@ -1,4 +1,4 @@
-"""The flags of a command, declared once as the fields of its options: the rest is derived from that.
+"""The command line of a program, declared once as the fields of its options: the rest is derived from that.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
