@@ -7,6 +7,7 @@ goes on as a list, which the step reads with the same declaration.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pathlib
 from collections.abc import Sequence
@@ -30,6 +31,9 @@ DEFAULT_STEPS = 600
 _CONVERT_OWN = {"output": "-", "download_dir": None}
 _EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "test", "registry": "", "name": ""}
 
+# kfp.local gives a step its arguments in one word of a command line, which Linux limits to 128 KiB.
+_MOST_BYTES = 100_000
+
 
 def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     """Adds the flags that all ways share."""
@@ -39,7 +43,8 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
         "--source",
         type=checked(str, bool, "a path"),
         nargs="+",
-        default=(),
+        action="extend",
+        default=[],
         metavar="PATH",
         help="files of the dataset, as components.convert takes them; for Vertex AI gs://BUCKET/DIR_OR_FILE",
     )
@@ -83,7 +88,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, sources: Sequ
         if sources and all(map(os.path.exists, sources)):
             reader.files(convert.source)  # refuses too, and may know what a schema would say
         raise UserError(f"--dataset {convert.dataset} needs --schema FILE, which says what it holds")
-    return {
+    arguments = {
         "cluster": cluster.to_json(),
         "trainer_args": _trainer_args(args, cluster),
         "convert_args": convert.as_flags(but=(*_CONVERT_OWN, "schema")),
@@ -91,6 +96,9 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, sources: Sequ
         "schema": schema,
         "name": args.name or name,
     }
+    if (size := len(json.dumps(arguments))) > _MOST_BYTES:
+        raise UserError(f"{size:,} bytes of flags are too many; give --source the directory instead of its files")
+    return arguments
 
 
 def _trainer_args(args: argparse.Namespace, cluster: Cluster) -> list[str]:

@@ -37,6 +37,7 @@ class Options(Flags):
         type=_path,
         metavar="PATH",
         nargs="+",
+        action="extend",
         help="files of any other dataset: a directory or an archive; of csv and tfrecord one or more files or directories; "
         f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
     )

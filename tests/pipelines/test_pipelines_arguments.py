@@ -16,6 +16,7 @@ from components.evaluate.options import Options as EvaluateOptions
 from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
 from pipelines.cache import cache_key, code_digest
+from trainer.base.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
 CLUSTER = Cluster.load(DEFAULT_CLUSTER)
@@ -120,6 +121,21 @@ def test_a_step_gets_the_options_that_the_front_door_was_given(convert, evaluate
     )
     places = {"model_dir": "m", "data_dir": "d", "output": "o", "registry": "r", "name": "n"}
     assert EvaluateOptions.parse(found["evaluate_args"], "step", **places) == EvaluateOptions(**evaluate, **places)
+
+
+@pytest.mark.parametrize("split", [0, 1, 2])
+def test_no_source_is_forgotten_however_it_is_given(split):
+    names = ["a", "b", "c"]
+    given = [["--source", *part] for part in (names[:split], names[split:]) if part]
+    parser = argparse.ArgumentParser()
+    add_flags(parser, cluster=DEFAULT_CLUSTER)
+    for kind in (parser.parse_args, lambda line: ConvertOptions.parse(line, "test", output="o")):
+        assert list(kind([word for part in given for word in part]).source) == names
+
+
+def test_more_files_than_a_step_can_be_given_are_refused():
+    with pytest.raises(UserError, match="bytes of flags are too many; give --source the directory"):
+        arguments("--dataset", "taxi", sources=[f"/data/{'x' * 50}/{number}.csv" for number in range(2000)])
 
 
 def test_a_flag_is_spelled_in_its_own_step_alone():

@@ -78,7 +78,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
     """Help with the defaults that say something."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        silent = action.default is None or action.default is False or action.default in ("", ())
+        silent = action.default is None or action.default is False or action.default in ("", [])
         return action.help if silent else super()._get_help_string(action)
 
 
