@@ -22,7 +22,7 @@ from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategies import SYNC
 from trainer import options
 from trainer.base.errors import UserError
-from trainer.base.flags import checked
+from trainer.base.flags import Kind
 from trainer.nn.models.registry import NAMES
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
@@ -41,7 +41,7 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     ConvertOptions.add_flags(data, but=(*_CONVERT_OWN, "source"))
     data.add_argument(
         "--source",
-        type=checked(str, bool, "a path"),
+        type=Kind(str, bool, "a path"),
         nargs="+",
         action="extend",
         default=[],

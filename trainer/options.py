@@ -14,14 +14,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainer.base.command_line import Flags, flag
 from trainer.base.errors import Parser, UserError
 from trainer.base.flags import (
     MOST,
-    add_flags,
     at_least,
     directory,
     directory_of_tensorflow,
-    flag,
     not_negative,
     positive,
     several,
@@ -43,148 +42,166 @@ _learnt = functools.partial(flag, identity=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Flags):
     """What to train and how; `--help` says what each field means.
 
     Options of the group `network` are keywords of the model's `build`, given to it where they are not None.
     """
 
-    data_dir: str = flag("job", directory, "a dataset made by components.convert", required=True, metavar="DIR")
+    data_dir: str = flag(directory, "a dataset made by components.convert", required=True, metavar="DIR", group="job")
     job_dir: str = flag(
-        "job",
         directory_of_tensorflow,
         "checkpoints, logs, journal and model; the same one resumes",
         required=True,
         metavar="DIR",
+        group="job",
     )
     model: str | None = _learnt(
-        "job",
         str,
         f"{', '.join(registry.NAMES)}, or package.module:function of your own (default: cnn for images, wide_deep for a "
         "table)",
+        group="job",
     )
-    train_steps: int | None = flag("job", at_least(1), "absolute global step to reach")
-    train_epochs: float | None = flag("job", positive, "the same in passes over the training split", metavar="N")
+    train_steps: int | None = flag(at_least(1), "absolute global step to reach", group="job")
+    train_epochs: float | None = flag(positive, "the same in passes over the training split", metavar="N", group="job")
     seed: int = _learnt(
-        "job", at_least(0, 2**32 - 1), "of initial weights, sample order, augmentation and dropout", default=0
+        at_least(0, 2**32 - 1), "of initial weights, sample order, augmentation and dropout", default=0, group="job"
     )
-    deterministic: bool = _learnt("job", bool, "the same bits in every run; a little slower")
+    deterministic: bool = _learnt(bool, "the same bits in every run; a little slower", group="job")
 
-    batch_size: int | None = _learnt("batches", _batch_size, "examples of a step over all replicas (default: 128)")
+    batch_size: int | None = _learnt(
+        _batch_size, "examples of a step over all replicas (default: 128)", group="batches"
+    )
     per_replica_batch_size: int | None = _learnt(
-        "batches", _batch_size, "examples of a step on each replica, instead of --batch-size", "--train-batch-size"
+        _batch_size,
+        "examples of a step on each replica, instead of --batch-size",
+        "--train-batch-size",
+        group="batches",
     )
 
-    num_layers: int | None = _learnt("network", at_least(1), "of a resnet: 6n + 2")
-    batch_norm_decay: float | None = _learnt("network", share, "of the moving statistics, each step")
-    batch_norm_epsilon: float | None = _learnt("network", positive, "added to variances")
+    num_layers: int | None = _learnt(at_least(1), "of a resnet: 6n + 2", group="network")
+    batch_norm_decay: float | None = _learnt(share, "of the moving statistics, each step", group="network")
+    batch_norm_epsilon: float | None = _learnt(positive, "added to variances", group="network")
     batch_norm_statistics: str | None = _learnt(
-        "network",
         ("synchronized", "local"),
         "of the whole batch, the same with any number of replicas; or of each replica's part, which is faster",
+        group="network",
     )
     hidden_units: tuple[int, ...] | None = _learnt(
-        "network", several(at_least(1)), "layers of the deep part of wide_deep, such as 128,64,32"
+        several(at_least(1)), "layers of the deep part of wide_deep, such as 128,64,32", group="network"
     )
-    dropout: float | None = _learnt("network", share, "share of the values that training drops behind each of these")
+    dropout: float | None = _learnt(
+        share, "share of the values that training drops behind each of these", group="network"
+    )
 
-    optimizer: str | None = _learnt("learning", ("adam", "sgd"), "how gradients become updates")
-    learning_rate: float | None = _learnt("learning", positive, "what the schedule multiplies")
-    momentum: float | None = _learnt("learning", share, "of --optimizer sgd (default: 0.9)")
-    weight_decay: float | None = _learnt("learning", not_negative, "times half the squared weights, added to the loss")
-    weight_decay_on: str = _learnt("learning", ("kernels", "all"), "which weights decay", default="kernels")
-    schedule: str | None = _learnt("learning", ("constant", "piecewise", "linear", "cosine"), "of the learning rate")
+    optimizer: str | None = _learnt(("adam", "sgd"), "how gradients become updates", group="learning")
+    learning_rate: float | None = _learnt(positive, "what the schedule multiplies", group="learning")
+    momentum: float | None = _learnt(share, "of --optimizer sgd (default: 0.9)", group="learning")
+    weight_decay: float | None = _learnt(
+        not_negative, "times half the squared weights, added to the loss", group="learning"
+    )
+    weight_decay_on: str = _learnt(("kernels", "all"), "which weights decay", default="kernels", group="learning")
+    schedule: str | None = _learnt(
+        ("constant", "piecewise", "linear", "cosine"), "of the learning rate", group="learning"
+    )
     boundaries_epochs: tuple[float, ...] | None = _learnt(
-        "learning", several(positive), "of piecewise: epochs of data seen, such as 82,123"
+        several(positive), "of piecewise: epochs of data seen, such as 82,123", group="learning"
     )
     factors: tuple[float, ...] | None = _learnt(
-        "learning", several(positive), "of piecewise: before, between and after the boundaries"
+        several(positive), "of piecewise: before, between and after the boundaries", group="learning"
     )
     horizon_steps: int | None = _learnt(
-        "learning",
         at_least(1),
         "global step at which linear and cosine reach 0 (default: the last step asked for at the first start)",
+        group="learning",
     )
-    warmup_steps: int = _learnt("learning", at_least(0), "over which the rate rises linearly", default=0)
+    warmup_steps: int = _learnt(at_least(0), "over which the rate rises linearly", default=0, group="learning")
     augment: str | None = _learnt(
-        "learning",
         ("none", "crop_flip", "resized_crop_flip"),
         "of training images: crop_flip pads by 4 pixels, crops, mirrors; resized_crop_flip takes a part of 8 to 100 %% "
         "of the area, resizes, mirrors",
+        group="learning",
     )
     precision: str = _learnt(
-        "learning", ("float32", "bfloat16"), "of the computation; weights stay float32", default="float32"
+        ("float32", "bfloat16"), "of the computation; weights stay float32", default="float32", group="learning"
     )
 
     reader: str = flag(
-        "reader",
         ("auto", "resident", "mapped", "streaming"),
         "resident: all in memory; mapped: files on a local disk; streaming: in large pieces from wherever the files are; "
         "auto: the first of these that there is room for",
         default="auto",
+        group="reader",
     )
     reader_memory_gb: float | None = flag(
-        "reader",
         positive,
         "of each replica, and of each GPU (default: half of what is available, shared by the replicas of a machine)",
         metavar="GB",
+        group="reader",
     )
     cache_dir: str | None = flag(
-        "reader",
         str,
         "local directory to which mapped files are copied first (default: only files of a bucket, to a temporary "
         "directory)",
         metavar="DIR",
+        group="reader",
     )
 
     eval_every_steps: int = flag(
-        "validation",
         at_least(0),
         "steps between evaluations by the chief, which also evaluates at the end; 0: only then. A cluster's evaluator "
         "scores checkpoints instead",
         default=0,
+        group="validation",
     )
-    eval_batch_size: int = flag("validation", at_least(1), "examples evaluated at a time", default=500)
+    eval_batch_size: int = flag(at_least(1), "examples evaluated at a time", default=500, group="validation")
     export: str = flag(
-        "validation", ("last", "best"), "weights to export; best on the validation split", default="last"
+        ("last", "best"), "weights to export; best on the validation split", default="last", group="validation"
     )
     evaluator_timeout_s: float = flag(
-        "validation", positive, "that the chief waits at the end for the evaluator", default=300.0, metavar="SECONDS"
+        positive,
+        "that the chief waits at the end for the evaluator",
+        default=300.0,
+        metavar="SECONDS",
+        group="validation",
     )
 
     checkpoint_num_steps: int = flag(
-        "checkpoints", at_least(0), "steps between checkpoints; 0: none by steps", default=500
+        at_least(0), "steps between checkpoints; 0: none by steps", default=500, group="checkpoints"
     )
     checkpoint_secs: float = flag(
-        "checkpoints", not_negative, "between checkpoints; 0: none by time", default=0.0, metavar="SECONDS"
+        not_negative, "between checkpoints; 0: none by time", default=0.0, metavar="SECONDS", group="checkpoints"
     )
-    keep_checkpoints: int = flag("checkpoints", at_least(1), "newest checkpoints to keep", default=3)
+    keep_checkpoints: int = flag(at_least(1), "newest checkpoints to keep", default=3, group="checkpoints")
 
     strategy: str | None = _learnt(
-        "machine",
         ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server"),
         "how replicas work together (default: by the cluster's shape)",
+        group="machine",
     )
     sync: bool = flag(
-        "machine",
         bool,
         "all-reduce over chief and workers even if the cluster has parameter servers, which then end at once",
+        group="machine",
     )
-    num_gpus: int | None = flag("machine", at_least(0), "GPUs of this replica (default: all there are)")
-    logical_cpus: int = flag("machine", at_least(1, _MOST_THREADS), "replicas of mirrored without GPUs", default=1)
-    all_reduce: str = flag("machine", ("auto", "ring", "nccl"), "how workers add gradients up", default="auto")
+    num_gpus: int | None = flag(at_least(0), "GPUs of this replica (default: all there are)", group="machine")
+    logical_cpus: int = flag(
+        at_least(1, _MOST_THREADS), "replicas of mirrored without GPUs", default=1, group="machine"
+    )
+    all_reduce: str = flag(("auto", "ring", "nccl"), "how workers add gradients up", default="auto", group="machine")
     threads: int = flag(
-        "machine",
         at_least(0, _MOST_THREADS),
         "of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
         default=0,
+        group="machine",
     )
     start_timeout_s: float = flag(
-        "machine", positive, "that replicas wait for each other at the start", default=600.0, metavar="SECONDS"
+        positive, "that replicas wait for each other at the start", default=600.0, metavar="SECONDS", group="machine"
     )
 
     def __post_init__(self) -> None:
-        """Refuses what argparse cannot."""
+        """Refuses what does not go together."""
+        super().__post_init__()
         if (self.train_steps is None) == (self.train_epochs is None):
             raise UserError("give either --train-steps or --train-epochs")
         if self.batch_size and self.per_replica_batch_size:
@@ -255,7 +272,7 @@ def parser() -> Parser:
         description="Trains a model on a converted dataset. Every replica runs this with the same flags; its role "
         "comes from TF_CONFIG. The same --job-dir resumes.",
     )
-    add_flags(p, Options, _GROUPS)
+    Options.add_flags(p, descriptions=_GROUPS)
     return p
 
 

@@ -10,13 +10,13 @@ from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.registry import READERS
 from components.convert.sources.tfds.builder import TFDS
 from trainer.base.command_line import Flags, flag
-from trainer.base.flags import at_least, checked, share, zero_to_one
+from trainer.base.flags import Kind, at_least, share, zero_to_one
 
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
-_path = checked(str, lambda text: bool(text) and "://" not in text, "a path (a mounted bucket is one)")
-_size = checked(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
-_seed = checked(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
-_memory = checked(float, lambda value: 0.1 <= value < math.inf, "a number of at least 0.1")
+_path = Kind(str, lambda text: bool(text) and "://" not in text, "a path (a mounted bucket is one)")
+_size = Kind(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
+_seed = Kind(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
+_memory = Kind(float, lambda value: 0.1 <= value < math.inf, "a number of at least 0.1")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,78 +28,60 @@ class Options(Flags):
     """
 
     dataset: str = flag(
-        "digits",
+        str,
+        f"one of {', '.join(READERS)}, or {TFDS}NAME[/CONFIG][:VERSION] of TensorFlow Datasets; digits is built in",
+        default="digits",
         metavar="NAME",
-        help=f"one of {', '.join(READERS)}, or {TFDS}NAME[/CONFIG][:VERSION] of TensorFlow Datasets; digits is built in",
     )
     source: str | tuple[str, ...] | None = flag(
-        None,
-        type=_path,
-        metavar="PATH",
-        nargs="+",
-        action="extend",
-        help="files of any other dataset: a directory or an archive; of csv and tfrecord one or more files or directories; "
+        _path,
+        "files of any other dataset: a directory or an archive; of csv and tfrecord one or more files or directories; "
         f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
+        metavar="PATH",
+        several=True,
     )
-    schema: str | None = flag(None, type=_path, metavar="FILE", help="what --dataset csv or tfrecord holds")
+    schema: str | None = flag(_path, "what --dataset csv or tfrecord holds", metavar="FILE")
     image_size: str | None = flag(
-        None,
-        type=_size,
-        metavar="HEIGHTxWIDTH",
-        help="of image files: cut to these proportions and resize; pixels are stored, or with --encoding source a model "
+        _size,
+        "of image files: cut to these proportions and resize; pixels are stored, or with --encoding source a model "
         "gets this size",
+        metavar="HEIGHTxWIDTH",
     )
     encoding: str | None = flag(
-        None,
-        choices=("raw", "source"),
-        help="how image files are stored: pixels, or the files as they are; without it pixels if --image-size is given "
+        ("raw", "source"),
+        "how image files are stored: pixels, or the files as they are; without it pixels if --image-size is given "
         "or all have one size of at most 64 KiB",
     )
     download_dir: str | None = flag(
-        None,
-        type=_path,
-        metavar="DIR",
-        help="where downloads are kept and looked for; without it a folder of the user's cache",
+        _path, "where downloads are kept and looked for; without it a folder of the user's cache", metavar="DIR"
     )
-    output: str = flag(type=_path, metavar="DIR", help="new or empty directory for the result")
-    shards: int = flag(
-        8,
-        type=at_least(1),
-        metavar="N",
-        help="files of the training split; the others get as many in proportion",
-    )
+    output: str = flag(_path, "new or empty directory for the result", required=True, metavar="DIR")
+    shards: int = flag(at_least(1), "files of the training split; the others get as many in proportion", default=8)
     test_fraction: float = flag(
-        0.2,
-        type=share,
+        share,
+        "part of the training examples that becomes the test split; not used if the source has one",
+        default=0.2,
         metavar="F",
-        help="part of the training examples that becomes the test split; not used if the source has one",
     )
     validation_fraction: float = flag(
-        0.1,
-        type=share,
-        metavar="F",
-        help="part of the remaining training examples that becomes the validation split",
+        share, "part of the remaining training examples that becomes the validation split", default=0.1, metavar="F"
     )
-    split_seed: int = flag(0, type=_seed, metavar="N", help="decides which examples these are, and nothing else")
+    split_seed: int = flag(_seed, "decides which examples these are, and nothing else", default=0)
     max_drift: float = flag(
-        1.0,
-        type=zero_to_one,
-        metavar="D",
-        help="fail if a feature or the label is further than this from the training split in another one: 0 is the same "
+        zero_to_one,
+        "fail if a feature or the label is further than this from the training split in another one: 0 is the same "
         "distribution, 1 has nothing in common, so that 1 allows any; dataset.html shows the distances",
+        default=1.0,
+        metavar="D",
     )
     processes: int | None = flag(
-        None,
-        type=at_least(1),
-        metavar="N",
-        help="that write shards; without it as many as there are cores, fewer for little data",
+        at_least(1), "that write shards; without it as many as there are cores, fewer for little data"
     )
     memory_gb: float | None = flag(
-        None,
-        type=_memory,
-        metavar="GB",
-        help="for the data and all work on it, beside 0.1 that each process needs itself; what is larger is kept in "
+        _memory,
+        "for the data and all work on it, beside 0.1 that each process needs itself; what is larger is kept in "
         "unnamed files beside the output; without it half of the machine's",
+        metavar="GB",
     )
 
     @property

@@ -17,14 +17,14 @@ class Options(Flags):
       UserError: If a threshold is none, or a registry is given without the name of the model in it.
     """
 
-    model_dir: str = flag(metavar="DIR", help="the SavedModel, <job-dir>/model")
-    data_dir: str = flag(metavar="DIR", help="a dataset made by components.convert")
-    output: str = flag(metavar="DIR", help="a directory; made when it is not there")
-    split: str = flag("test", choices=("test", "validation"), help="to score")
-    min_accuracy: float = flag(0.0, type=zero_to_one, metavar="X", help="of a model worth a version")
-    min_auc: float = flag(0.0, type=zero_to_one, metavar="X", help="the same, area under the ROC curve of two classes")
-    registry: str = flag("", help="compare with the champion in this registry")
-    name: str = flag("", help="of the model in the registry")
+    model_dir: str = flag(str, "the SavedModel, <job-dir>/model", required=True, metavar="DIR")
+    data_dir: str = flag(str, "a dataset made by components.convert", required=True, metavar="DIR")
+    output: str = flag(str, "a directory; made when it is not there", required=True, metavar="DIR")
+    split: str = flag(("test", "validation"), "to score", default="test")
+    min_accuracy: float = flag(zero_to_one, "of a model worth a version", default=0.0)
+    min_auc: float = flag(zero_to_one, "the same, area under the ROC curve of two classes", default=0.0)
+    registry: str = flag(str, "compare with the champion in this registry", default="")
+    name: str = flag(str, "of the model in the registry", default="")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,7 @@
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    shards: int = flag(8, type=at_least(1), metavar="N", help="files of the training split")
+    shards: int = flag(at_least(1), "files of the training split", default=8)
 
 Options.add_flags(parser)                        # --shards N, with help and default
 options = Options.of(parser.parse_args())
@@ -14,21 +14,48 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Collection, Sequence
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Self
 
 from trainer.base.errors import Parser, UserError, unknown
 
 
-def flag(default: Any = dataclasses.MISSING, *, help: str, **argument: Any) -> Any:
-    """A field that is a flag, which has to be given if there is no default.
+def flag(
+    kind: Callable[[str], Any] | tuple[str, ...],
+    help: str,
+    *aliases: str,
+    default: Any = None,
+    required: bool = False,
+    group: str = "",
+    metavar: str | None = None,
+    several: bool = False,
+    **marks: Any,
+) -> Any:
+    """A field that is a flag by the same name.
 
     Args:
-      default: Of the field.
+      kind: Of its value: a type for argparse, `bool` of one that is given without a value, or what to choose from.
       help: What it means, for people.
-      **argument: What else `argparse` is to know; a value of any origin is held against its `type` and `choices`.
+      aliases: Other names, with their dashes.
+      default: Without it.
+      required: Whether it has to be given.
+      group: In the help.
+      metavar: Stands for a value in the help; without it what its kind says.
+      several: Whether one or more values are given, also in several places.
+      marks: Metadata of the field, for whom they concern.
     """
-    return dataclasses.field(default=default, metadata={"help": help, **argument})
+    takes: dict[str, Any] = {"help": help, "required": True} if required else {"help": help, "default": default}
+    if kind is bool:
+        takes |= {"action": "store_true", "default": False}
+    elif isinstance(kind, tuple):
+        takes |= {"choices": kind}
+    else:
+        takes |= {"type": kind, "metavar": metavar or getattr(kind, "metavar", None)}
+    if several:
+        takes |= {"nargs": "+", "action": "extend"}
+    metadata = {**marks, "group": group, "aliases": aliases, "argparse": takes}
+    return dataclasses.field(default=takes.get("default", dataclasses.MISSING), metadata=metadata)
 
 
 class Flags:
@@ -48,13 +75,27 @@ class Flags:
                 _check(field, part)
 
     @classmethod
-    def add_flags(cls, parser: argparse._ActionsContainer, *, but: Collection[str] = ()) -> None:
-        """Adds a flag for every field to a parser or a group of one; `but` are names of fields that get none."""
+    def add_flags(
+        cls,
+        parser: argparse._ActionsContainer,
+        *,
+        but: Collection[str] = (),
+        descriptions: Mapping[str, str] = types.MappingProxyType({}),
+    ) -> None:
+        """Adds a flag for every field to a parser or a group of one.
+
+        Args:
+          parser: Where to.
+          but: Names of fields that get none.
+          descriptions: Of groups, in the help.
+        """
+        groups = {"": parser}
         for field in dataclasses.fields(cls):
             if field.name not in but:
-                needed = field.default is dataclasses.MISSING
-                default = {"required": True} if needed else {"default": field.default}
-                parser.add_argument(_flag(field), **default, **field.metadata)
+                title = field.metadata["group"]
+                if title not in groups:
+                    groups[title] = parser.add_argument_group(title, descriptions.get(title))
+                groups[title].add_argument(_flag(field), *field.metadata["aliases"], **field.metadata["argparse"])
 
     @classmethod
     def of(cls, args: argparse.Namespace, **fixed: Any) -> Self:
@@ -87,7 +128,7 @@ class Flags:
             if field.name in but or value == field.default:
                 continue
             if isinstance(value, bool):
-                line.append(_flag(field) if value else _flag(field).replace("--", "--no-", 1))
+                line.append(_flag(field))
             elif isinstance(value, list | tuple):
                 line += [_flag(field), *map(str, value)]
             else:
@@ -96,12 +137,13 @@ class Flags:
 
 
 def _check(field: dataclasses.Field, value: Any) -> None:
+    takes = field.metadata["argparse"]
     try:
-        field.metadata.get("type", str)(str(value))
+        takes.get("type", str)(str(value))
     except (argparse.ArgumentTypeError, ValueError) as error:
         raise UserError(f"{_flag(field)}: {error}") from None
-    if value not in field.metadata.get("choices", (value,)):
-        raise unknown(_flag(field), str(value), field.metadata["choices"])
+    if value not in takes.get("choices", (value,)):
+        raise unknown(_flag(field), str(value), takes["choices"])
 
 
 def _flag(field: dataclasses.Field) -> str:

@@ -1,12 +1,8 @@
-"""Flags that are fields of a dataclass, and types of their values: what is wrong is shown with what would be allowed.
+"""Types of the values of flags, for argparse: what is wrong is shown as it was typed, with what would be allowed.
 
 Synopsis:
 
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Options:
-        train_steps: int | None = flag("job", at_least(1), "global step to reach")
-
-    add_flags(parser, Options)
+    parser.add_argument("--train-steps", type=at_least(1))
     parser.add_argument("--timeout-s", type=positive)
     attempt = variable("TRAINER_ATTEMPT", at_least(0))
 
@@ -66,51 +62,9 @@ share = Kind(float, lambda value: 0 <= value < 1, "a number of at least 0 and le
 zero_to_one = Kind(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 
 
-def checked(kind: type, holds: Callable[[Any], bool], says: str) -> Kind:
-    """The type of a value of a kind for which something holds; `says` tells what."""
-    return Kind(kind, holds, says)
-
-
 def several(kind: Kind) -> Kind:
     """The type of values with commas between them: a tuple."""
     return Kind(lambda text: tuple(map(kind, text.split(","))), bool, "a list", f"{kind.metavar},{kind.metavar}")
-
-
-def flag(
-    group: str, kind: Kind | type | tuple[str, ...], help: str, *aliases: str, default: Any = None, **more: Any
-) -> Any:
-    """A field that is a flag by the same name.
-
-    Args:
-      group: In the help.
-      kind: Of its value: a type for argparse, `bool` of one that is given without a value, or what to choose from.
-      help: What it means.
-      aliases: Other names, with their dashes.
-      default: Without it; for an optional flag None.
-      more: Metadata of the field; of them `required` and `metavar` are argparse's.
-    """
-    takes: dict[str, Any] = {"help": help}
-    if kind is bool:
-        takes["action"], default = "store_true", False
-    elif isinstance(kind, tuple):
-        takes["choices"] = kind
-    else:
-        takes |= {"type": kind, "metavar": more.get("metavar", getattr(kind, "metavar", None))}
-    if more.get("required"):
-        takes["required"], default = True, dataclasses.MISSING
-    else:
-        takes["default"] = default
-    return dataclasses.field(default=default, metadata={**more, "group": group, "aliases": aliases, "argparse": takes})
-
-
-def add_flags(parser: argparse.ArgumentParser, options: type, descriptions: Mapping[str, str]) -> None:
-    """Adds the flags of a dataclass to a parser, in their groups, some of which have descriptions."""
-    groups: dict[str, Any] = {}
-    for field in dataclasses.fields(options):
-        title = field.metadata["group"]
-        group = groups.get(title) or groups.setdefault(title, parser.add_argument_group(title, descriptions.get(title)))
-        names = (f"--{field.name.replace('_', '-')}", *field.metadata["aliases"])
-        group.add_argument(*names, **field.metadata["argparse"])
 
 
 def directory(text: str) -> str:

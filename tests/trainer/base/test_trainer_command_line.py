@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 
 import pytest
@@ -16,13 +15,12 @@ from trainer.base.flags import at_least, share
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    output: str = flag(help="where to")
-    count: int = flag(8, type=at_least(1), metavar="N", help="how many")
-    part: float = flag(0.1, type=share, help="of all")
-    kind: str | None = flag(None, choices=("raw", "source"), help="of what")
-    paths: str | tuple[str, ...] | None = flag(None, nargs="+", help="where from")
-    quick: bool = flag(False, action=argparse.BooleanOptionalAction, help="or slow")
-    whole: bool = flag(True, action=argparse.BooleanOptionalAction, help="or not")
+    output: str = flag(str, "where to", required=True)
+    count: int = flag(at_least(1), "how many", default=8)
+    part: float = flag(share, "of all", default=0.1)
+    kind: str | None = flag(("raw", "source"), "of what")
+    paths: str | tuple[str, ...] | None = flag(str, "where from", several=True)
+    quick: bool = flag(bool, "or slow", "--fast", group="speed")
 
 
 text = st.text(min_size=1)
@@ -35,7 +33,6 @@ values = st.fixed_dictionaries(
         "kind": st.sampled_from([None, "raw", "source"]),
         "paths": st.none() | path | st.lists(path, min_size=2).map(tuple),
         "quick": st.booleans(),
-        "whole": st.booleans(),
     },
 )
 
