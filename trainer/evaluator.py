@@ -1,10 +1,9 @@
-"""Evaluation on the validation split: of one state, and as a replica that scores every checkpoint beside training."""
+"""The replica that scores checkpoints beside training, and the chief's waiting for it."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
 from trainer import learning
 from trainer.base.manifest import Manifest
@@ -26,33 +25,6 @@ def has_evaluator() -> bool:
     return "evaluator" in os.environ.get(POOL_ROLES, "").split(",")
 
 
-def evaluate(
-    step: int,
-    state: State,
-    *,
-    validator: Validator,
-    scores: Scores,
-    journal: Journal,
-    interrupted: Callable[[], bool],
-) -> bool:
-    """Scores the copies of `state` and tells it everywhere. Returns False when `interrupted` said to leave it."""
-
-    def looked_at() -> bool:
-        journal.alive()
-        return interrupted()
-
-    journal.status("evaluating", step)
-    start = time.perf_counter()
-    score = validator.score(state.weights(), looked_at)
-    if score is None:
-        return False
-    best = scores.add(step, score, state)
-    journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
-    values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
-    print(f"step {step}  validation {values}", flush=True)
-    return True
-
-
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
     """Scores checkpoints, the newest first, until the last step's is scored. Returns the exit code."""
     if not manifest.splits[SPLIT].examples:
@@ -64,9 +36,8 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
         model, optimizer = build(), learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
         optimizer.build(model.trainable_variables)
         state = State(model, optimizer)
-        checkpoints, scores = Checkpoints(opts, state, writes=False), Scores(opts.job_dir)
-        validator = Validator(build, manifest, opts.data_dir, opts.eval_batch_size)
-    scored = scores.latest_step
+        checkpoints, validator = Checkpoints(opts, state), Validator(build, manifest, opts, journal)
+    scored = validator.scores.latest_step
     journal.event("start", scored)
     while not stop.requested:
         journal.status("waiting", scored)
@@ -76,8 +47,7 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
                 break
             time.sleep(_POLL_S)
             continue
-        means = {"validator": validator, "scores": scores, "journal": journal}
-        if evaluate(newest, state, **means, interrupted=lambda: stop.requested):
+        if validator.evaluate(state, lambda: stop.requested):
             scored = newest
     journal.flush()
     return EXIT_CODE if stop.requested else 0

@@ -41,7 +41,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
             asynchronous=opts.strategy == "parameter_server",
             gpu_bytes=modes.gpu_budget(opts.reader_memory_gb) if on_gpus else math.inf,
         )
-        place = records.locate(choice, manifest, member, lambda: journal.status("starting", 0))
+        place = records.locate(choice, manifest, member, journal.alive)
         rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.event("serve", 0)

@@ -7,14 +7,12 @@ import math
 from collections.abc import Callable
 
 from trainer.base.errors import UserError
-from trainer.evaluator import evaluate
-from trainer.job_dir.checkpoint import Checkpoints, Saved
-from trainer.job_dir.journal import Journal
+from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.state import State
 from trainer.meter import Meter
 from trainer.options import Options
 from trainer.steps import AsyncSteps, SyncSteps
-from trainer.validation import Scores, Validator
+from trainer.validation import Validator
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -32,9 +30,7 @@ class Loop:
     state: State
     checkpoints: Checkpoints
     validator: Validator | None
-    scores: Scores
     meter: Meter
-    journal: Journal
     wants_to_stop: Callable[[], bool]
 
     def run(self, step: int) -> tuple[int, bool]:
@@ -45,7 +41,6 @@ class Loop:
           to stop.
         """
         first_step = step
-        self.journal.status("training", step)
         leaving = False
         while step < self.last_step and not leaving:
             stop = self.wants_to_stop()
@@ -55,42 +50,23 @@ class Loop:
             if not math.isfinite(window.loss):
                 raise UserError(f"the loss is {window.loss} at step {step}: training diverged; lower --learning-rate")
             leaving = window.stop and self.steps.idle
-            at_end = step >= self.last_step
-            if not (leaving or at_end) and _due(step, self.opts.eval_every_steps) and self.steps.idle:
+            ends, every = leaving or step >= self.last_step, self.opts.eval_every_steps
+            if self.validator and self.steps.idle and not ends and every and step % every == 0:
                 self._evaluate(step)
-            if at_end or leaving or (self.steps.idle and self.checkpoints.due(step)):
-                self.journal.status("saving", step)
-                self._told(self.checkpoints.save(step))
-        self._told(self.checkpoints.wait())
+            if ends or (self.steps.idle and self.checkpoints.due(step)):
+                self.checkpoints.save(step)
+        self.checkpoints.wait()
         # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
-        scored = first_step == step == self.scores.latest_step
-        finished = not leaving and (scored or self._evaluate(step))
-        if not finished:
-            self.journal.event("preempted", step)
-        self.journal.flush()
-        return step, finished
+        scored = not self.validator or first_step == step == self.validator.scores.latest_step
+        return step, not leaving and (scored or self._evaluate(step))
 
     def _until(self, step: int) -> int:
         """The next step at which something may be to be done, the same on all replicas: they make equal calls."""
         every = self.opts.eval_every_steps or self.last_step
         return min(self.last_step, step - step % every + every, self.checkpoints.next_step(step))
 
-    def _told(self, saved: Saved | None) -> None:
-        """Notes a save when it is complete: until then there is no checkpoint."""
-        if saved:
-            seconds, waited_s = round(saved.seconds, 4), round(saved.waited_s, 4)
-            self.journal.event("checkpoint", saved.step, seconds=seconds, waited_s=waited_s)
-            self.journal.flush()
-
     def _evaluate(self, step: int) -> bool:
         """Scores the present state. Returns False if it was told to stop meanwhile."""
-        if not self.validator:
-            return True
-        self._told(self.checkpoints.wait())  # the state's copies are the save's until it is written
+        self.checkpoints.wait()  # the state's copies are the save's until it is written
         self.state.take(step)
-        means = {"validator": self.validator, "scores": self.scores, "journal": self.journal}
-        return evaluate(step, self.state, **means, interrupted=self.wants_to_stop)
-
-
-def _due(step: int, every: int) -> bool:
-    return every > 0 and step % every == 0
+        return self.validator.evaluate(self.state, self.wants_to_stop)

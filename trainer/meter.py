@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 
@@ -9,58 +10,69 @@ import keras
 import tensorflow as tf
 
 from trainer.job_dir.journal import Journal
+from trainer.options import Options
 from trainer.steps import Window
 
 _LINE_S = 2.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How much there is to do.
+
+    Attributes:
+      replicas: That take part in a step.
+      batch: Examples of a step over all of them.
+      examples: Of the training split.
+      last_step: To reach.
+      horizon: Step at which a falling learning rate is 0.
+    """
+
+    replicas: int
+    batch: int
+    examples: int
+    last_step: int
+    horizon: int
 
 
 class Meter:
     """Tells of every window in the journal, the status file and TensorBoard, and prints a line now and then."""
 
     def __init__(
-        self,
-        job_dir: str,
-        last_step: int,
-        journal: Journal,
-        optimizer: keras.optimizers.Optimizer,
-        global_batch: int,
-        replicas: int,
-        chief: bool,
+        self, opts: Options, extent: Extent, journal: Journal, optimizer: keras.optimizers.Optimizer, chief: bool
     ) -> None:
-        self._last_step, self._journal, self._optimizer = last_step, journal, optimizer
-        self._batch, self._replicas, self._chief = global_batch, replicas, chief
+        self._extent, self._journal, self._optimizer, self._chief = extent, journal, optimizer, chief
         self._warm_steps, self._warm_s = 0, 0.0
         # Since the last line: a window may be a single step, whose loss says little.
-        self._steps, self._loss, self._correct = 0, 0.0, 0.0
+        self._since: list[Window] = []
         self._line_at = 0.0
         self._line = {"loss": float("nan"), "accuracy": float("nan")}
-        self._summary = tf.summary.create_file_writer(os.path.join(job_dir, "logs", "train")) if chief else None
+        self._summary = tf.summary.create_file_writer(os.path.join(opts.job_dir, "logs", "train")) if chief else None
 
     @property
     def examples_per_s(self) -> float:
         """Of the whole job, over training only: first calls, saving and export are left out."""
-        return self._warm_steps * self._batch / self._warm_s if self._warm_s else 0.0
+        return self._warm_steps * self._extent.batch / self._warm_s if self._warm_s else 0.0
 
     def add(self, step: int, window: Window) -> None:
         """Counts one window that ended at `step`."""
         if window.warm:
             self._warm_steps += window.steps
             self._warm_s += window.seconds
-        self._steps += window.steps
-        self._loss += window.loss
-        self._correct += window.correct
-        means = self._means(window.steps, window.loss, window.correct)
+        self._since.append(window)
+        means = self._means([window])
         speed = round(self.examples_per_s, 1)
-        replica_speed = round(speed / self._replicas, 1)
+        replica_speed = round(speed / self._extent.replicas, 1)
         self._journal.event("step", step, **means, examples_per_s=speed, replica_examples_per_s=replica_speed)
-        self._journal.status("training", step, examples_per_s=speed, **means, train_steps=self._last_step)
+        self._journal.status("training", step, examples_per_s=speed, **means, train_steps=self._extent.last_step)
         if self._chief:
             self._scalars(step, {**means, "examples_per_s": speed})
-        if time.monotonic() - self._line_at >= _LINE_S or step >= self._last_step or window.stop:
+        if time.monotonic() - self._line_at >= _LINE_S or step >= self._extent.last_step or window.stop:
             self._tell(step, speed)
 
-    def _means(self, steps: int, loss: float, correct: float) -> dict[str, float]:
-        return {"loss": loss / steps, "accuracy": correct / (steps * self._batch)}
+    def _means(self, windows: list[Window]) -> dict[str, float]:
+        steps, correct = sum(w.steps for w in windows), sum(w.correct for w in windows)
+        return {"loss": sum(w.loss for w in windows) / steps, "accuracy": correct / (steps * self._extent.batch)}
 
     def _scalars(self, step: int, values: dict[str, float]) -> None:
         rate = float(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
@@ -69,13 +81,13 @@ class Meter:
                 tf.summary.scalar(name, value)
 
     def _tell(self, step: int, speed: float) -> None:
-        self._line = self._means(self._steps, self._loss, self._correct)
-        self._steps, self._loss, self._correct = 0, 0.0, 0.0
+        self._line = self._means(self._since)
+        self._since = []
         self._line_at = time.monotonic()
         if self._chief:
             self._summary.flush()
             print(
-                f"step {step}/{self._last_step}  loss {self._line['loss']:.4f}  "
+                f"step {step}/{self._extent.last_step}  loss {self._line['loss']:.4f}  "
                 f"accuracy {self._line['accuracy']:.4f}  {speed:.0f} examples/s",
                 flush=True,
             )

@@ -8,9 +8,7 @@ Synopsis:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import math
 import os
 import time
 from collections.abc import Callable
@@ -29,7 +27,7 @@ from trainer.job_dir.export import export
 from trainer.job_dir.journal import Journal, last
 from trainer.job_dir.state import State
 from trainer.loop import Loop
-from trainer.meter import Meter
+from trainer.meter import Extent, Meter
 from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas import rendezvous, strategy
@@ -37,28 +35,6 @@ from trainer.replicas.member import Member
 from trainer.replicas.stop import EXIT_CODE, Stop, StopMark
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
 from trainer.validation import SPLIT, Scores, Validator
-
-# A preempted machine leaves little time; evaluation and export take as long as they take, while the chief lives.
-_CHIEF_SAVES_S, _CHIEF_EXPORTS_S = 8.0, math.inf
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Extent:
-    """How much there is to do.
-
-    Attributes:
-      replicas: That take part in a step.
-      batch: Examples of a step over all of them.
-      examples: Of the training split.
-      last_step: To reach.
-      horizon: Step at which a falling learning rate is 0.
-    """
-
-    replicas: int
-    batch: int
-    examples: int
-    last_step: int
-    horizon: int
 
 
 class Training:
@@ -96,22 +72,26 @@ class Training:
             )
             extent = self._extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
             state = self._state(distribution, extent)
-            checkpoints = Checkpoints(self._opts, state, writes=self._chief)
+            checkpoints = Checkpoints(self._opts, state, self._journal if self._chief else None)
             first_step = self._restore(checkpoints)
             loop = self._loop(distribution, extent, state, checkpoints, first_step)
             if self._chief:
                 self._announce(extent, state, first_step)
-        reached, finished = loop.run(first_step)
-        if finished:
+        self._journal.status("training", first_step)
+        reached, trained = loop.run(first_step)
+        if trained:
             with self._stop.at_once(self._leave):  # all is saved: what is interrupted now, a resume does again
-                return self._finish(loop, extent, first_step, reached)
+                if self._finish(loop, extent, first_step, reached):
+                    return 0
+        self._journal.event("preempted", reached)
+        self._journal.flush()
         self._leave()
         if self._chief:
             print(f"told to stop; saved at step {reached}", flush=True)
-        self._part(lambda: reached in checkpoints.steps(), _CHIEF_SAVES_S)
+        self._part(lambda: reached in checkpoints.steps())
         return EXIT_CODE
 
-    def _extent(self, replicas: int) -> _Extent:
+    def _extent(self, replicas: int) -> Extent:
         opts, examples = self._opts, self._manifest.split("train").examples
         batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
         if batch < replicas:
@@ -125,9 +105,9 @@ class Training:
             )
         # A job that is asked for more steps later keeps the schedule that it began with.
         horizon = identity.settle(opts.job_dir, "horizon_steps", opts.horizon_steps or last_step, write=self._chief)
-        return _Extent(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
+        return Extent(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
 
-    def _state(self, distribution: tf.distribute.Strategy, extent: _Extent) -> State:
+    def _state(self, distribution: tf.distribute.Strategy, extent: Extent) -> State:
         with distribution.scope():
             model = self._build()
             optimizer = learning.optimizer(
@@ -158,7 +138,7 @@ class Training:
     def _loop(
         self,
         distribution: tf.distribute.Strategy,
-        extent: _Extent,
+        extent: Extent,
         state: State,
         checkpoints: Checkpoints,
         first_step: int,
@@ -172,23 +152,13 @@ class Training:
             steps=self._steps(distribution, extent, state, first_step),
             state=state,
             checkpoints=checkpoints,
-            validator=Validator(self._build, manifest, opts.data_dir, opts.eval_batch_size) if validates else None,
-            scores=Scores(opts.job_dir),
-            meter=Meter(
-                opts.job_dir,
-                extent.last_step,
-                self._journal,
-                state.optimizer,
-                extent.batch,
-                extent.replicas,
-                self._chief,
-            ),
-            journal=self._journal,
+            validator=Validator(self._build, manifest, opts, self._journal) if validates else None,
+            meter=Meter(opts, extent, self._journal, state.optimizer, self._chief),
             wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
         )
 
     def _steps(
-        self, distribution: tf.distribute.Strategy, extent: _Extent, state: State, first_step: int
+        self, distribution: tf.distribute.Strategy, extent: Extent, state: State, first_step: int
     ) -> SyncSteps | AsyncSteps:
         opts = self._opts
         weight_decay, decayed = learning.decay(opts, state.model)
@@ -217,7 +187,7 @@ class Training:
         steps.trace()
         return steps
 
-    def _announce(self, extent: _Extent, state: State, first_step: int) -> None:
+    def _announce(self, extent: Extent, state: State, first_step: int) -> None:
         opts, last_step = self._opts, extent.last_step
         replicas = len(self._member.addresses["worker"]) if self._asynchronous else extent.replicas
         print(
@@ -240,14 +210,15 @@ class Training:
         elif self._chief:
             self._mark.leave()
 
-    def _finish(self, loop: Loop, extent: _Extent, first_step: int, reached: int) -> int:
-        opts, journal = self._opts, self._journal
+    def _finish(self, loop: Loop, extent: Extent, first_step: int, reached: int) -> bool:
+        """Exports, or waits until the chief has. Returns False if the chief was told to stop before."""
+        opts, journal, scores = self._opts, self._journal, Scores(self._opts.job_dir)
         if self._chief:
             if self._evaluator:
-                await_evaluator(loop.scores, reached, journal, opts.evaluator_timeout_s)
+                await_evaluator(scores, reached, journal, opts.evaluator_timeout_s)
             exported = reached
-            if opts.export == "best" and loop.scores.load():
-                exported = loop.scores.restore_best(loop.state)
+            if opts.export == "best" and scores.load():
+                exported = scores.restore_best(loop.state)
             else:
                 loop.state.take(reached)
                 if opts.export == "best":
@@ -261,26 +232,24 @@ class Training:
                 step=reached,
                 epochs=reached * extent.batch / extent.examples,
                 seconds=round(time.time() - self._started, 2),
-                validation=loop.scores.load(),
+                validation=scores.load(),
                 **{name: final.get(name) for name in ("loss", "accuracy", "examples_per_s")},
             ).save(opts.job_dir)
         else:
-            self._part(lambda: self._mark.left or _is_done(opts.job_dir, reached), _CHIEF_EXPORTS_S)
+            self._part(lambda: self._mark.left or _is_done(opts.job_dir, reached))
             if not _is_done(opts.job_dir, reached):
-                journal.event("preempted", reached)
-                journal.flush()
-                return EXIT_CODE
+                return False
         journal.event("done", reached, steps=reached - first_step)
         journal.status("done", reached)
         journal.flush()
         if self._chief:
-            self._part(lambda: True, _CHIEF_EXPORTS_S)
-        return 0
+            self._part(lambda: True)
+        return True
 
-    def _part(self, completed: Callable[[], bool], timeout_s: float) -> None:
+    def _part(self, completed: Callable[[], bool]) -> None:
         """Leaves when the chief has done what the others wait for; asynchronous workers serve until they are told."""
         if not self._asynchronous:
-            rendezvous.part(self._member, completed=completed, timeout_s=timeout_s)
+            rendezvous.part(self._member, completed=completed)
 
 
 def _is_done(job_dir: str, step: int) -> bool:

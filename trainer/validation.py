@@ -1,4 +1,4 @@
-"""Evaluation on the validation split while training goes on, and what is remembered of it.
+"""Evaluation on the validation split, by the chief or by a replica of its own, and what is remembered of it.
 
 `validation.json` in the job directory holds the latest and the best evaluation (`step`, `loss`, `accuracy`, of two classes
 also `auc`); `best/ckpt-<step>` holds the whole state of the best. Selection is never on the test split.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -22,9 +23,11 @@ from trainer.base.manifest import Manifest
 from trainer.base.roc import auc
 from trainer.data import records
 from trainer.job_dir.checkpoint import remove
+from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
 from trainer.learning import loss_and_hits
 from trainer.nn.models.registry import Builder
+from trainer.options import Options
 
 SPLIT = "validation"
 FILE = "validation.json"
@@ -32,16 +35,33 @@ _KEPT_BYTES = 256 << 20
 
 
 class Validator:
-    """Scores weights on the validation split, in a model of its own outside any strategy."""
+    """Scores states on the validation split, in a model of its own outside any strategy.
 
-    def __init__(self, build: Builder, manifest: Manifest, data_dir: str, batch_size: int) -> None:
-        self._build, self._batch_size = build, batch_size
-        self._manifest, self._data_dir, self._prepare = manifest, data_dir, build.prepare
+    Attributes:
+      scores: What came out so far.
+    """
+
+    def __init__(self, build: Builder, manifest: Manifest, opts: Options, journal: Journal) -> None:
+        self.scores = Scores(opts.job_dir)
+        self._build, self._manifest, self._opts, self._journal = build, manifest, opts, journal
         self._kept: list[records.Columns] | None = None
         self._model: keras.Model | None = None
         self._function = tf.function(self._sums, reduce_retracing=True, autograph=False)
 
-    def score(self, weights: list[np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
+    def evaluate(self, state: State, interrupted: Callable[[], bool]) -> bool:
+        """Scores the copies of `state` and tells it everywhere. Returns False when `interrupted` said to leave it."""
+        step, start = state.step, time.perf_counter()
+        self._journal.status("evaluating", step)
+        score = self._score(state.weights(), interrupted)
+        if score is None:
+            return False
+        best = self.scores.add(step, score, state)
+        self._journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
+        values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
+        print(f"step {step}  validation {values}", flush=True)
+        return True
+
+    def _score(self, weights: list[np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
         """Mean `loss` and `accuracy` over the split, and `auc` if there are two classes.
 
         None when `interrupted` says that there is no time for it.
@@ -50,6 +70,7 @@ class Validator:
         self._model.set_weights(weights)
         sums, margins, truths = np.zeros(2), [], []
         for batch in self._batches():
+            self._journal.alive()
             if interrupted():
                 return None
             features = dict(batch)
@@ -68,7 +89,8 @@ class Validator:
         """The split as the model takes it; kept, if that is small."""
         if self._kept is not None:
             return self._kept
-        batches = map(self._prepare, records.batches(self._manifest, self._data_dir, SPLIT, self._batch_size))
+        split = records.batches(self._manifest, self._opts.data_dir, SPLIT, self._opts.eval_batch_size)
+        batches = map(self._build.prepare, split)
         if records.decoded_bytes(self._manifest, SPLIT) > _KEPT_BYTES:
             return batches
         self._kept = list(batches)

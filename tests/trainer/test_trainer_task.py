@@ -79,7 +79,7 @@ def test_garbage_in_the_job_directory_is_named_in_one_line(flags, tmp_path, name
 
 def test_a_job_directory_that_cannot_be_written_to_is_told_in_one_line(flags, tmp_path):
     (tmp_path / "file").touch()
-    assert "cannot write to --job-dir" in told([*flags, "--job-dir", str(tmp_path / "file" / "job")])
+    assert "; use another" in told([*flags, "--job-dir", str(tmp_path / "file" / "job")])
 
 
 @pytest.mark.cluster
@@ -92,9 +92,9 @@ def test_a_bucket_that_cannot_be_reached_is_told_in_one_line(flags, flag):
 @given(st.text(st.sampled_from("ab[]!-*?\\ {}é"), min_size=1, max_size=6))
 def test_a_job_directory_is_refused_where_tensorflow_would_not_find_its_own_files_and_taken_otherwise(name):
     flags = ["--data-dir", "d", "--train-steps", "1", f"--job-dir={name}"]
-    matches = ctypes.CDLL(None).fnmatch(name.encode(), name.encode(), 0) == 0  # by which TensorFlow decides
     try:
-        assert options.parse(flags, {}).job_dir == name and matches
+        assert options.parse(flags, {}).job_dir == name
+        assert ctypes.CDLL(None).fnmatch(name.encode(), name.encode(), 0) == 0  # by which TensorFlow decides
     except UserError as error:
         assert f"TensorFlow takes {name!r} for a pattern" in str(error) and set("[\\") & set(name)
 

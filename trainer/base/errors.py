@@ -34,7 +34,7 @@ def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
 
 @contextlib.contextmanager
 def reading(path: object, repair: str = "put the right one back, or delete it") -> Iterator[None]:
-    """Around the reading of what the program itself has written: what is wrong with it is the user's to mend.
+    """Around the use of what the program itself has written: what is wrong with it is the user's to mend.
 
     Raises:
       UserError: In place of whatever reading and parsing raise; file systems that are far away have errors of their own.

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import fnmatch
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -77,12 +76,11 @@ def directory(text: str) -> str:
 def directory_of_tensorflow(text: str) -> str:
     """The type of one in which TensorFlow is to find what it has written, checkpoints and models.
 
-    It takes the names for patterns, and brackets and backslashes for what they mean there.
+    It takes the names for patterns, which with brackets or backslashes mean others.
     """
-    if "\\" in text or not fnmatch.fnmatchcase(text, text):
+    if set("[\\") & set(text):
         raise argparse.ArgumentTypeError(
-            f"TensorFlow takes {text!r} for a pattern, and would not find what it has written there; use a name without "
-            "[, ] and \\"
+            f"TensorFlow takes {text!r} for a pattern, and would not find its own files; use a name without [ and \\"
         )
     return directory(text)
 

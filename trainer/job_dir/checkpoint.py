@@ -7,7 +7,6 @@ copying of the state makes training wait; the files are written in a thread of t
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import math
 import os
 import re
@@ -17,28 +16,20 @@ import tensorflow as tf
 
 from trainer.base.errors import first_line
 from trainer.base.files import write_text
+from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
 from trainer.options import Options
 
 _NAME = re.compile(r"ckpt-(\d+)\.index")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Saved:
-    """A save: the step, the seconds that writing took, and those that training waited for it."""
-
-    step: int
-    seconds: float
-    waited_s: float
-
-
 class Checkpoints:
     """Saves and restores a `State`. Every replica restores from the same directory and follows the same policy."""
 
-    def __init__(self, opts: Options, state: State, *, writes: bool = True) -> None:
-        """Of the replicas of a job only the chief `writes`."""
+    def __init__(self, opts: Options, state: State, journal: Journal | None = None) -> None:
+        """Only the chief saves, and tells of it in its `journal`: a save is noted when it is complete, and not before."""
         self._directory = os.path.join(opts.job_dir, "checkpoints")
-        self._opts, self._state, self._writes = opts, state, writes
+        self._opts, self._state, self._journal = opts, state, journal
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._under_way: tuple[int, float, concurrent.futures.Future[float]] | None = None
         self._saved_at = time.monotonic()
@@ -92,25 +83,25 @@ class Checkpoints:
             raise OSError(f"none of the checkpoints in {self._directory} can be read")
         return 0
 
-    def save(self, step: int) -> Saved | None:
-        """Copies the state now and writes it in the background. Returns the save before, if it is known only now."""
+    def save(self, step: int) -> None:
+        """Copies the state now and writes it in the background, after the save before."""
         self._saved_at = time.monotonic()
-        if not self._writes:
-            return None
+        if not self._journal:
+            return
+        self._journal.status("saving", step)
         start = time.perf_counter()
-        before = self.wait()
+        self.wait()
         self._state.take(step)
         self._under_way = (step, time.perf_counter() - start, self._thread.submit(self._write, step))
-        return before
 
-    def wait(self) -> Saved | None:
+    def wait(self) -> None:
         """Waits for the save under way, if there is one.
 
         Raises:
           OSError: If it failed; the checkpoints before it are as they were.
         """
         if not self._under_way:
-            return None
+            return
         step, waited_s, future = self._under_way
         start = time.perf_counter()
         self._under_way = None
@@ -119,7 +110,9 @@ class Checkpoints:
         except tf.errors.OpError as error:
             remove(self._path(step))
             raise OSError(f"checkpoint {step} could not be saved: {first_line(error)}") from None
-        return Saved(step=step, seconds=seconds, waited_s=waited_s + time.perf_counter() - start)
+        waited_s += time.perf_counter() - start
+        self._journal.event("checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4))
+        self._journal.flush()
 
     def _write(self, step: int) -> float:
         start = time.perf_counter()

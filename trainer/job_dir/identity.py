@@ -46,13 +46,10 @@ def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
     path = epath.Path(job_dir) / FILE
     versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
     content = json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True)
-    try:
-        with store_errors():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                write_text(path, content + "\n")
-    except OSError as error:
-        raise UserError(f"cannot write to --job-dir {job_dir}: {error.strerror}; use another") from None
+    with reading(f"--job-dir {job_dir}", "use another"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            write_text(path, content + "\n")
 
 
 def settle(job_dir: str, name: str, value: Any, *, write: bool) -> Any:

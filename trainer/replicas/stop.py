@@ -14,6 +14,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from etils import epath
@@ -75,6 +76,7 @@ class StopMark:
 
     def __init__(self, job_dir: str) -> None:
         self._path = epath.Path(job_dir) / "STOP"
+        self._before = self._says()  # by an earlier attempt; it may be cleared only later, as seen from here
 
     def set(self, who: str) -> None:
         """Asks."""
@@ -83,7 +85,7 @@ class StopMark:
 
     def leave(self) -> None:
         """Tells, as the chief."""
-        self.set(_LEFT)
+        self.set(f"{_LEFT} {time.time_ns()}")
 
     def is_set(self) -> bool:
         """Whether somebody asks."""
@@ -92,7 +94,12 @@ class StopMark:
     @property
     def left(self) -> bool:
         """Whether the chief has told."""
-        return self.is_set() and self._path.read_text() == _LEFT
+        return (says := self._says()).startswith(_LEFT) and says != self._before
+
+    def _says(self) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            return self._path.read_text()
+        return ""
 
     def clear(self) -> None:
         """Answers: what was asked for is done, or nobody asks any more."""

@@ -16,6 +16,7 @@ from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
 from trainer.job_dir.done import Done
 from trainer.job_dir.journal import Journal, last
+from trainer.replicas.stop import StopMark
 
 CHIEF = "chief-0"
 
@@ -76,7 +77,9 @@ def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
 
 def test_a_job_directory_that_cannot_be_made_is_the_users_to_mend(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=f"cannot write to --job-dir {tmp_path}/file/job: Not a directory; use another"):
+    with pytest.raises(
+        UserError, match=rf"--job-dir {tmp_path}/file/job cannot be used \(NotADirectoryError: .*\); use another"
+    ):
         identity.claim(str(tmp_path / "file" / "job"), {})
 
 
@@ -135,6 +138,18 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
     assert {"time", "cpu"} <= status.keys()
     assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == ("saving", 7, 123.0, 0.5)
     assert status["memory"] > 1_000_000
+
+
+def test_the_others_know_that_the_chief_has_left_and_not_that_it_did_so_in_an_earlier_attempt(tmp_path):
+    StopMark(str(tmp_path)).leave()
+    chief, other = StopMark(str(tmp_path)), StopMark(str(tmp_path))
+    assert not other.left
+    chief.clear()
+    assert not other.left
+    other.set("worker-0")
+    assert chief.is_set() and not other.left
+    chief.leave()
+    assert other.left
 
 
 @pytest.mark.parametrize(

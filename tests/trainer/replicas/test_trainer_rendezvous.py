@@ -119,7 +119,7 @@ def test_the_leader_parts_last(members):
     written = threading.Event()
 
     def worker(index: int) -> None:
-        part(members[index], completed=written.is_set, timeout_s=10)
+        part(members[index], completed=written.is_set)
         left.append(members[index].name)
         servers[index].close()
 
@@ -127,7 +127,7 @@ def test_the_leader_parts_last(members):
         time.sleep(0.3)
         assert not left
         written.set()
-        part(members[0], completed=lambda: True, timeout_s=10)
+        part(members[0], completed=lambda: True)
         left.append("chief-0")
 
     together({"0": chief, "1": lambda: worker(1), "2": lambda: worker(2)})
@@ -141,8 +141,8 @@ def test_the_others_do_not_wait_for_a_leader_that_is_gone(members):
         assert gone(members[0]) == ["worker-1"]
         assert gone(members[2]) == ["chief-0"]
     with pytest.raises(Lost, match="chief-0 has ended before its results were written"):
-        part(members[1], completed=lambda: False, timeout_s=60)
-    part(members[1], completed=lambda: True, timeout_s=0)
+        part(members[1], completed=lambda: False)
+    part(members[1], completed=lambda: True)
 
 
 def tuple_of(member: Member) -> tuple[str, int]:
