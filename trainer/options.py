@@ -20,7 +20,7 @@ from trainer.base.flags import (
     MOST,
     at_least,
     directory,
-    directory_of_tensorflow,
+    job_directory,
     not_negative,
     positive,
     several,
@@ -50,7 +50,7 @@ class Options(Flags):
 
     data_dir: str = flag(directory, "a dataset made by components.convert", required=True, metavar="DIR", group="job")
     job_dir: str = flag(
-        directory_of_tensorflow,
+        job_directory,
         "checkpoints, logs, journal and model; the same one resumes",
         required=True,
         metavar="DIR",

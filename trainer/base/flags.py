@@ -73,8 +73,8 @@ def directory(text: str) -> str:
     return text
 
 
-def directory_of_tensorflow(text: str) -> str:
-    """The type of one in which TensorFlow is to find what it has written, checkpoints and models.
+def job_directory(text: str) -> str:
+    """The type of a job's directory, in which TensorFlow is to find what it has written, checkpoints and models.
 
     It takes the names for patterns, which with brackets or backslashes mean others.
     """
