@@ -18,13 +18,13 @@ import functools
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from components.convert.report.exact_sum import Sums
-from components.convert.writing.byte_strings import Strings
+from components.convert.writing.byte_strings import Strings, counts
 from trainer.base.feature_summary import Summary
 
 _BINS = 20
@@ -146,7 +146,7 @@ class Categories:
     def add(self, values: Strings | np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in values [N], and which of them, bool [N], are a default."""
         self._missing += 0 if missing is None else int(missing.sum())
-        self._count(dict(_counts(values)))
+        self._count(dict(counts(values)))
         if self._numbers:
             self._numbers.add(values, missing)
 
@@ -202,15 +202,6 @@ def _edges(ordered: np.ndarray) -> tuple[float, ...]:
         return tuple(sorted({*inner, last}))
     width = -(-(high + 1 - low) // _BINS)  # of as many integers in each
     return tuple(range(low, high + 1 + width, width))
-
-
-def _counts(values: Strings | np.ndarray) -> Iterator[tuple[bytes | int, int]]:
-    """Each different value with how many there are."""
-    if not isinstance(values, Strings):
-        found = np.unique(values, return_counts=True)
-        return zip(*(part.tolist() for part in found), strict=True)
-    counted = values.arrow.value_counts()
-    return zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True)
 
 
 def cut(text: str, longest: int = _LONGEST) -> str:

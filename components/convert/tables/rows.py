@@ -118,7 +118,8 @@ class TableSource:
         if entry.vocabulary_size is None:
             return entry.encoding
         values = vocabulary.most_frequent(
-            lambda: vocabulary.values(self._columns[name], training),
+            self._columns[name],
+            training,
             entry.vocabulary_size,
             held=max(1000, int(min(1e9, self.working_bytes / _BYTES_PER_VALUE))),
         )

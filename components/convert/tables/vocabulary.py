@@ -1,6 +1,7 @@
 """The most frequent values of a column, whatever their number, in bounded memory.
 
-values = most_frequent(lambda: iter([["Cash", "Card"], ["Cash"]]), 10, held=1_000_000)     # ["Cash", "Card"]
+names = Strings.of([b"Cash", b"Card", b"Cash"])
+values = most_frequent(names, Rows(3), 10, held=1_000_000)     # ["Cash", "Card"]
 """
 
 from __future__ import annotations
@@ -8,48 +9,49 @@ from __future__ import annotations
 import collections
 import heapq
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from components.convert.writing.byte_strings import Strings
+from components.convert.writing.byte_strings import Strings, counts
 from components.convert.writing.splits import Rows
 
 _TEXT_BYTES = 1 << 22  # of strings that are looked at together
 
 
-def most_frequent(blocks: Callable[[], Iterable[list]], size: int, *, held: int) -> list[str | int]:
-    """The `size` most frequent values, the most frequent first, equals by value.
+def most_frequent(column: np.ndarray | Strings, rows: Rows, size: int, *, held: int) -> list[str | int]:
+    """The most frequent values of a column at some rows, the most frequent first, equals by value.
 
     Args:
-      blocks: Gives all values anew, in lists.
-      size: How many are wanted.
+      column: int64 or strings.
+      rows: Which of its values count.
+      size: How many values are wanted.
       held: Values that may be counted at a time: if there are more, they are counted in several passes.
     """
     passes = 1
-    while (found := _count(blocks, size, passes, held)) is None:
+    while (found := _count(column, rows, size, passes, held)) is None:
         passes *= 2
     ranked = heapq.nsmallest(size, found, key=_rank)
     return [value.decode() if isinstance(value, bytes) else value for value, _ in ranked]
 
 
-def values(column: np.ndarray | Strings, rows: Rows) -> Iterator[list[bytes] | list[int]]:
+def _pieces(column: np.ndarray | Strings, rows: Rows) -> Iterator[np.ndarray | Strings]:
     """The column's values at the rows, some at a time."""
     for block in rows.blocks():
         step = len(block)
         if isinstance(column, Strings):
             step = max(1, _TEXT_BYTES // max(1, int(column.lengths[block].max())))
         for start in range(0, len(block), step):
-            yield column[block[start : start + step]].tolist()
+            yield column[block[start : start + step]]
 
 
-def _count(blocks: Callable[[], Iterable[list]], size: int, passes: int, held: int) -> list[tuple] | None:
+def _count(column: np.ndarray | Strings, rows: Rows, size: int, passes: int, held: int) -> list[tuple] | None:
     """The best of each pass, with their counts; None if a pass has too many values."""
     found = []
     for part in range(passes):
         counter = collections.Counter()
-        for block in blocks():
-            counter.update(block if passes == 1 else (value for value in block if _hash(value) % passes == part))
+        for piece in _pieces(column, rows):
+            counter.update({value: n for value, n in counts(piece) if passes == 1 or _hash(value) % passes == part})
             if len(counter) > held:
                 return None
         found += heapq.nsmallest(size, counter.items(), key=_rank)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,3 +67,11 @@ class Strings:
         """The values."""
         data = self.data.tobytes()
         return [data[start:end] for start, end in itertools.pairwise(self.offsets.tolist())]
+
+
+def counts(values: Strings | np.ndarray) -> Iterator[tuple[bytes | int, int]]:
+    """Each different value of a column of strings or integers, with how many there are."""
+    if isinstance(values, Strings):
+        counted = values.arrow.value_counts()
+        return zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True)
+    return zip(*(part.tolist() for part in np.unique(values, return_counts=True)), strict=True)
