@@ -100,8 +100,8 @@ class Pixels:
         self._brightness.add(_brightness(values))
         step = max(1, _CHUNK_BYTES // math.prod(values.shape[1:]))
         for start in range(0, len(values), step):
-            for channel, counts in enumerate(self._counts):
-                counts += np.bincount(values[start : start + step, ..., channel].ravel(), minlength=len(counts))
+            for channel, found in enumerate(self._counts):
+                found += np.bincount(values[start : start + step, ..., channel].ravel(), minlength=len(found))
 
     def merge(self, other: Pixels) -> None:
         """Takes in what another one, of the same kind, knows."""

@@ -59,17 +59,12 @@ def read(
     if others := sorted(set(_first(splits["train"]).features) - {schema.image, schema.label}):
         print(f"left out of the records: {', '.join(others)}", flush=True)
 
-    def class_of(record: Record) -> int:
-        return record.class_of(schema.label, schema.classes, schema.first_label)
-
     common = {"name": schema.name, "origin": schema.origin, "class_names": schema.classes}
     common["arguments"] = {"schema": schema.content}
     if schema.shape is None:
-        found = {s: image_features.encoded(s, paths, schema.image, class_of, store) for s, paths in splits.items()}
+        found = {split: image_features.encoded(split, paths, schema, store) for split, paths in splits.items()}
         return arrange(**common, pictures=found, store=store, size=size, encoding=encoding)
-    columns = {
-        s: image_features.pixels(s, paths, schema.image, schema.shape, class_of, store) for s, paths in splits.items()
-    }
+    columns = {split: image_features.pixels(split, paths, schema, store) for split, paths in splits.items()}
     held = {split: dict(zip(("image", "label"), pair, strict=True)) for split, pair in columns.items()}
     return ImageSource(**common, splits=held)
 

@@ -1,6 +1,6 @@
 """Images in the records of TFRecord files: where they lie there, if they are PNG or JPEG files, or their pixels.
 
-pictures, labels = encoded("train", paths, "image", lambda record: record.class_of("label", ("cat", "dog")), store)
+pictures, labels = encoded("train", paths, schema, store)
 pictures.open(0).read()     # the first file
 """
 
@@ -9,17 +9,16 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import IO
 
 import numpy as np
 
 from components.convert.sources.examples.parser import Record, any_packed, collect, records
+from components.convert.tables.schema import ImageSchema
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.column_store import Store
 from trainer.base.framing import HEADER_BYTES
-
-ClassOf = Callable[[Record], int]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,14 +53,13 @@ class Slices:
         return f"{self.paths[self.files[i]]}: image at byte {self.starts[i]:,}"
 
 
-def encoded(what: str, paths: Sequence[str], image: str, class_of: ClassOf, store: Store) -> tuple[Slices, np.ndarray]:
+def encoded(what: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[Slices, np.ndarray]:
     """Where the image files are, and their classes [N].
 
     Args:
       what: For those who see how far it has come.
       paths: Of the TFRecord files.
-      image: Key of the feature that is an image file.
-      class_of: The class of an example.
+      schema: What the records hold.
       store: Where columns are kept.
 
     Raises:
@@ -70,26 +68,22 @@ def encoded(what: str, paths: Sequence[str], image: str, class_of: ClassOf, stor
     packed = any_packed(paths)
 
     def extract(record: Record) -> tuple:
-        data = record.needed(image, "string")
+        data = record.needed(schema.image, "string")
         start = record.start + HEADER_BYTES + record.payload.find(data)
-        return record.file, start, len(data), class_of(record), *([data] if packed else [])
+        return record.file, start, len(data), record.class_of(schema), *([data] if packed else [])
 
     dtypes = (np.int32, np.int64, np.int64, np.int64, *([bytes] if packed else []))
     files, starts, lengths, labels, *unpacked = collect(records(what, paths), extract, dtypes, store)
     return Slices(paths=paths, files=files, starts=starts, lengths=lengths, unpacked=next(iter(unpacked), None)), labels
 
 
-def pixels(
-    what: str, paths: Sequence[str], image: str, shape: tuple[int, int, int], class_of: ClassOf, store: Store
-) -> tuple[np.ndarray, np.ndarray]:
-    """Images that are stored as their pixels, uint8 [N, *shape], and their classes [N].
+def pixels(what: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[np.ndarray, np.ndarray]:
+    """Images that are stored as their pixels, uint8 [N, height, width, channels], and their classes [N].
 
     Args:
       what: For those who see how far it has come.
       paths: Of the TFRecord files.
-      image: Key of the feature that is an image's bytes.
-      shape: Height, width and channels.
-      class_of: The class of an example.
+      schema: What the records hold; it has a shape.
       store: Where columns are kept.
 
     Raises:
@@ -97,11 +91,11 @@ def pixels(
     """
 
     def extract(record: Record) -> tuple[bytes, int]:
-        data = record.needed(image, "string")
-        if len(data) != math.prod(shape):
-            shown = " x ".join(map(str, shape))
-            raise record.error(f"{image} holds {len(data):,} bytes, not the {math.prod(shape):,} of {shown}")
-        return data, class_of(record)
+        data = record.needed(schema.image, "string")
+        if len(data) != math.prod(schema.shape):
+            due = f"not the {math.prod(schema.shape):,} of {' x '.join(map(str, schema.shape))}"
+            raise record.error(f"{schema.image} holds {len(data):,} bytes, {due}")
+        return data, record.class_of(schema)
 
     images, labels = collect(records(what, paths), extract, (bytes, np.int64), store)
-    return images.data.reshape(-1, *shape), labels
+    return images.data.reshape(-1, *schema.shape), labels

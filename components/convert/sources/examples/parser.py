@@ -21,6 +21,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from components.convert.tables.schema import ImageSchema
 from components.convert.writing import progress
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.column_store import Store
@@ -96,24 +97,20 @@ class Record:
         there = key in self.features
         return self.error(f"{key} holds {_NOTHING}" if there else str(unknown("feature", key, self.features)))
 
-    def class_of(self, key: str, class_names: Sequence[str], first: int = 0) -> int:
+    def class_of(self, schema: ImageSchema) -> int:
         """The class of the example, by its name or its number.
-
-        Args:
-          key: Of the feature that has it.
-          class_names: In the order of the numbers.
-          first: The first number.
 
         Raises:
           UserError: If it is none.
         """
+        key, classes, first = schema.label, schema.classes, schema.first_label
         if key in self.features and self.features[key].HasField("bytes_list"):
-            if (name := self.needed(key, "string").decode(errors="backslashreplace")) in class_names:
-                return class_names.index(name)
-            raise self.error(f"{key}: {unknown('class', name, class_names)}")
-        if 0 <= (label := self.needed(key, "int") - first) < len(class_names):
+            if (name := self.needed(key, "string").decode(errors="backslashreplace")) in classes:
+                return classes.index(name)
+            raise self.error(f"{key}: {unknown('class', name, classes)}")
+        if 0 <= (label := self.needed(key, "int") - first) < len(classes):
             return label
-        raise self.error(f"{key} is {label + first}, no class of {first} to {first + len(class_names) - 1}")
+        raise self.error(f"{key} is {label + first}, no class of {first} to {first + len(classes) - 1}")
 
 
 def describe_value(feature: Any) -> str:
