@@ -73,14 +73,16 @@ def _pool(do: Callable[[int], Any], size: int) -> Iterator[Callable[[int], concu
     pool = concurrent.futures.ProcessPoolExecutor(size, context, _begin, (os.getpid(), do))
     try:
         yield functools.partial(pool.submit, _do)
-    except BrokenProcessPool:
-        raise UserError(
-            "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
-            "--processes or less --memory-gb"
-        ) from None
-    finally:
+    except BaseException as error:
         for process in set(multiprocessing.active_children()).difference(others):
             process.kill()  # it may be in the middle of a task that nobody waits for any more
+        if isinstance(error, BrokenProcessPool):
+            raise UserError(
+                "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with "
+                "fewer --processes or less --memory-gb"
+            ) from None
+        raise
+    finally:
         pool.shutdown()
 
 

@@ -38,6 +38,7 @@ class _Useless(Exception):
 
 
 _PASSING = (requests.RequestException, urllib3.exceptions.HTTPError, _Again)
+_FINAL = (_Useless, requests.ConnectTimeout)  # a firewall that drops what is sent will go on to
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class Patience:
     """How long to wait.
 
     Attributes:
-      connect_s: For a connection.
+      connect_s: For a connection, to each address that a host has.
       read_s: For the next bytes.
       attempts: In a row that bring nothing, before a URL is given up.
       pause_s: Between these; doubled after each.
@@ -98,7 +99,7 @@ def _intact(path: pathlib.Path, file: RemoteFile) -> bool:
 def _download(file: RemoteFile, path: pathlib.Path, patience: Patience) -> None:
     part, faults = path.with_name(f"{path.name}.part"), []
     again = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(_PASSING),
+        retry=tenacity.retry_if_exception_type(_PASSING) & tenacity.retry_if_not_exception_type(_FINAL),
         stop=tenacity.stop_after_attempt(patience.attempts),
         wait=tenacity.wait_exponential(patience.pause_s),
         reraise=True,
