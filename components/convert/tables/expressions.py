@@ -1,7 +1,7 @@
 """Conditions over columns, written as data and never run as code.
 
     condition = parse({"greater": ["tips", {"times": [0.2, "fare"]}]}, {"tips": "float", "fare": "float"}, "label")
-    condition.evaluate({"tips": tips, "fare": fare}, {})     # bool [N]
+    condition.evaluate({"tips": tips, "fare": fare}, missing)     # bool [N]
 
 A name stands for a column, a number for itself, `{text: Cash}` for a text. All else is one operator with operands:
 
@@ -47,8 +47,8 @@ class Expression:
     Attributes:
       type: `condition`, `number` or `text`.
       columns: Names of the columns in it.
-      evaluate: From the columns [N] (float64, int64 or objects) and, by name, where a value is missing (bool [N], for
-        columns that have such places) to values [N].
+      evaluate: From these columns [N] (float64, int64 or objects) and, by name, where a value is missing (bool [N]) to
+        values [N].
     """
 
     type: str
@@ -93,11 +93,8 @@ def _parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
     if operator == "present":
         if not isinstance(operands, str) or operands not in types:
             raise UserError(f"{place}: {unknown('column', str(operands), types)}")
-        return Expression(
-            type="condition",
-            columns=frozenset({operands}),
-            evaluate=lambda values, missing: ~missing.get(operands, np.zeros(len(values[operands]), bool)),
-        )
+        columns = frozenset({operands})
+        return Expression(type="condition", columns=columns, evaluate=lambda _, missing: ~missing[operands])
     if operator == "not":
         return _apply("condition", np.logical_not, [_expect("condition", _parse(operands, types, place), place)])
     if not isinstance(operands, list) or not operands or (operator not in _LOGIC and len(operands) != 2):

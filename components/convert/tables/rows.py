@@ -36,45 +36,29 @@ class TableSource:
     """A table.
 
     Attributes:
+      name: Of the dataset.
+      origin: Where the table comes from, in words.
+      class_names: In the order of the labels.
+      arguments: What decides the content beside the options.
       schema: What the columns are.
       splits: `train`, and others that are given, with a column for each of the schema's and `label`.
       missing: By split, of each column with a default, bool [N]: where a value is missing.
       working_bytes: Of memory, about, for work on the columns.
     """
 
+    name: str
+    origin: str
+    class_names: tuple[str, ...]
+    arguments: Mapping[str, object]
     schema: Schema
     splits: Mapping[str, Mapping[str, np.ndarray | Strings]]
     missing: Mapping[str, Mapping[str, np.ndarray]]
     working_bytes: float
 
-    @property
-    def name(self) -> str:
-        """Of the dataset."""
-        return self.schema.name
-
-    @property
-    def origin(self) -> str:
-        """Where the table comes from, in words."""
-        return self.schema.origin
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """In the order of the labels."""
-        return self.schema.label.classes
-
-    @property
-    def arguments(self) -> dict[str, object]:
-        """What decides the content beside the options."""
-        return {"schema": self.schema.content}
-
-    @property
-    def _columns(self) -> Mapping[str, np.ndarray | Strings]:
-        return self.splits["train"]
-
     def layout(self) -> Layout:
         """How a record is laid out: every column, and the label."""
         fields = []
-        for name, values in self._columns.items():
+        for name, values in self.splits["train"].items():
             parts = [columns[name] for columns in self.splits.values()]
             if isinstance(values, Strings):
                 longest = max(int(part.lengths.max()) for part in parts)
@@ -91,15 +75,7 @@ class TableSource:
     def features(self) -> tuple[Feature, ...]:
         """The manifest's, without statistics."""
         label = Feature(name=LABEL, dtype="int64", value_range=(0.0, len(self.class_names) - 1.0))
-        columns = [
-            Feature(
-                name=column.name,
-                dtype=column.dtype,
-                unit=column.unit,
-                default=column.default,
-            )
-            for column in self.schema.stored
-        ]
+        columns = [Feature(name=c.name, dtype=c.dtype, unit=c.unit, default=c.default) for c in self.schema.stored]
         return tuple(sorted([label, *columns], key=lambda feature: feature.name))
 
     def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
@@ -118,7 +94,7 @@ class TableSource:
         if entry.vocabulary_size is None:
             return entry.encoding
         values = vocabulary.most_frequent(
-            self._columns[name],
+            self.splits["train"][name],
             training,
             entry.vocabulary_size,
             held=max(1000, int(min(1e9, self.working_bytes / _BYTES_PER_VALUE))),
@@ -145,6 +121,10 @@ def read(splits: Mapping[str, Iterable[Block]], schema: Schema, store: Store = M
     parts = {split: _part(blocks, schema, store) for split, blocks in splits.items()}
     pa.default_memory_pool().release_unused()  # what Arrow keeps for more blocks
     return TableSource(
+        name=schema.name,
+        origin=schema.origin,
+        class_names=schema.label.classes,
+        arguments={"schema": schema.content},
         schema=schema,
         splits={split: columns for split, (columns, _) in parts.items()},
         missing={split: missing for split, (_, missing) in parts.items()},

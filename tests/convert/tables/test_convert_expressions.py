@@ -16,7 +16,7 @@ COLUMNS = {
     "b": np.array([1, 2**62, -3, 0]),
     "s": np.array(["x", "", "y", "x"], object),
 }
-MISSING = {"b": np.array([False, False, False, True])}
+MISSING = {"a": np.zeros(4, bool), "b": np.array([False, False, False, True])}
 
 numbers = st.recursive(
     st.sampled_from(["a", "b"]) | st.integers(-9, 9) | st.floats(-9, 9),
@@ -49,7 +49,7 @@ def by_hand(node, row: int):
     if name == "text":
         return operands
     if name == "present":
-        return not (operands in MISSING and MISSING[operands][row])
+        return not MISSING[operands][row]
     if name == "not":
         return not by_hand(operands, row)
     values = [by_hand(operand, row) for operand in operands]
