@@ -31,8 +31,7 @@ _BINS = 20
 _TAIL = 100  # one in so many of the sample lies below the lowest edge, and one above the highest
 _MOST_CATEGORIES, _MOST_CATEGORY_BYTES = 1 << 16, 1 << 24  # that are counted
 _FREQUENT, _LONGEST = 10, 80  # categories that a summary names, and characters of a name
-_LEVELS = np.arange(256)  # of a pixel
-_CHUNK_BYTES = 1 << 18  # of images at once, which take eight times the room while they are counted
+_CHUNK_BYTES = 1 << 17  # of images at once, which take eight times the room while they are summed up
 
 
 class Numbers:
@@ -88,25 +87,36 @@ class Pixels:
     """Of images of one shape, uint8 [N, height, width, channels]: the pixels by channel, and brightness by image."""
 
     def __init__(self, channels: int, brightness: Callable[[], Numbers]):
-        self._brightness, self._counts = brightness(), np.zeros((channels, len(_LEVELS)), np.int64)
+        self._brightness, self._sums = brightness(), [Sums.of(np.uint8) for _ in range(channels)]
 
     @classmethod
     def like(cls, sample: np.ndarray) -> Callable[[], Pixels]:
         """Makes empty ones for images such as these."""
-        return functools.partial(cls, sample.shape[-1], Numbers.like(_brightness(sample)))
+        flat = sample.reshape(len(sample), -1)
+        brightness = (flat.sum(axis=1, dtype=np.int64) / flat.shape[1]).astype(np.float32)
+        return functools.partial(cls, sample.shape[-1], Numbers.like(brightness))
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in images [N, height, width, channels]."""
-        self._brightness.add(_brightness(values))
-        step = max(1, _CHUNK_BYTES // math.prod(values.shape[1:]))
+        size = math.prod(values.shape[1:])
+        step, totals = max(1, _CHUNK_BYTES // size), np.zeros(len(values))
         for start in range(0, len(values), step):
-            for channel, found in enumerate(self._counts):
-                found += np.bincount(values[start : start + step, ..., channel].ravel(), minlength=len(found))
+            images, total = values[start : start + step], totals[start : start + step]
+            for channel, known in enumerate(self._sums):
+                # Whole numbers, and all sums of them below 2**53, so these are exact in whatever order.
+                pixels = images[..., channel].astype(np.float64).reshape(len(images), -1)
+                sums = pixels.sum(axis=1)
+                total += sums
+                known.count += pixels.size
+                known.total += int(sums.sum())
+                known.squares += int(np.einsum("ij,ij->", pixels, pixels))
+        self._brightness.add((totals / size).astype(np.float32))
 
     def merge(self, other: Pixels) -> None:
         """Takes in what another one, of the same kind, knows."""
         self._brightness.merge(other._brightness)
-        self._counts += other._counts
+        for mine, theirs in zip(self._sums, other._sums, strict=True):
+            mine.merge(theirs)
 
     def distribution(self) -> Mapping[Any, int]:
         """Images by brightness."""
@@ -115,17 +125,10 @@ class Pixels:
     def summary(self) -> Summary:
         """All of it."""
         summary = self._brightness.summary()
-        if not self._counts.any():
+        if not self._sums[0].count:
             return summary
-        sums = [Sums.counted(_LEVELS, counts) for counts in self._counts]
-        mean, std = (tuple(getattr(each, what) for each in sums) for what in ("mean", "std"))
+        mean, std = (tuple(getattr(sums, what) for sums in self._sums) for what in ("mean", "std"))
         return dataclasses.replace(summary, channel_mean=mean, channel_std=std)
-
-
-def _brightness(images: np.ndarray) -> np.ndarray:
-    """The mean of the pixels of each image, float32 [N]."""
-    flat = images.reshape(len(images), -1)
-    return (flat.sum(axis=1, dtype=np.int64) / flat.shape[1]).astype(np.float32)
 
 
 class Categories:

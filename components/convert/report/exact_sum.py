@@ -42,11 +42,6 @@ class Sums:
         """For numbers of a type: float32 or integers."""
         return cls(bits=_SMALLEST if np.dtype(dtype) == np.float32 else 0)
 
-    @classmethod
-    def counted(cls, values: np.ndarray, counts: np.ndarray) -> Sums:
-        """Of small integers [N], each of which is there so many times."""
-        return cls(bits=0, count=int(counts.sum()), total=int(counts @ values), squares=int(counts @ values**2))
-
     @property
     def mean(self) -> float | None:
         """The float next to the exact mean; None of no numbers."""
