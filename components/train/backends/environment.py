@@ -21,6 +21,8 @@ from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
 from trainer.replicas.member import POOL_ROLES
 
+_VARIABLE_BYTES = 131_072 - len("TF_CONFIG=") - 1  # Of one string of an environment, with the zero at its end.
+
 
 def members(cluster: Cluster) -> dict[str, range]:
     """Replicas that train together. TensorFlow waits for ever if the evaluator is named among them."""
@@ -39,6 +41,9 @@ def replica_env(
       index: Among those of its role.
       addresses: `host:port` of `members`, by role.
       status: File in which the replica tells how it is.
+
+    Raises:
+      UserError: If there are more replicas than a variable can name.
     """
     env = {
         **program.env,
@@ -48,7 +53,12 @@ def replica_env(
         "PYTHONUNBUFFERED": "1",  # Into a pipe, Python would hold lines back, and lose them when it is killed.
     }
     if cluster.replicas > 1:
-        env["TF_CONFIG"] = json.dumps({"cluster": addresses, "task": {"type": role, "index": index}})
+        text = env["TF_CONFIG"] = json.dumps({"cluster": addresses, "task": {"type": role, "index": index}})
+        if len(text.encode()) > _VARIABLE_BYTES:
+            raise UserError(
+                f"TF_CONFIG of {cluster.replicas} replicas has {len(text.encode()):,} bytes, and Linux gives a program at most "
+                f"{_VARIABLE_BYTES:,} in a variable; use fewer replicas, or shorter addresses"
+            )
     return env
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError, unknown
 
-_LINE = re.compile(r"(?:([^@\s]+)@)?([A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?")
+_LINE = re.compile(r"(?:([^@\s-][^@\s]*)@)?([A-Za-z0-9_.][A-Za-z0-9_.-]*|\[[0-9a-fA-F:.]+\])(?::(\d+))?")
 _KEYS = ("slots", "port", "address")
 _LOOPBACK = re.compile(r"localhost|127\..*|\[?::1\]?")
 

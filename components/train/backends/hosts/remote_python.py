@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 _BOOT = "import sys; f = sys.stdin.buffer; exec(compile(f.read(int(f.readline())), 'training', 'exec'))"
 ANSWER = "training:"
+_ARGUMENT_BYTES = 100_000
 
 
 def on_host(python: str, otherwise: str = "python3") -> str:
@@ -30,6 +32,17 @@ def message(program: str, request: dict[str, Any]) -> bytes:
     """What to write to the standard input of `on_host`: a file beside this one, and what to tell its `main`."""
     source = Path(__file__).with_name(program).read_bytes()
     return b"%d\n%s%s\n" % (len(source), source, json.dumps(request).encode())
+
+
+def arguments(request: dict[str, Any]) -> tuple[str, ...]:
+    """A request as arguments of a process of this machine: several, since Linux takes no more than 128 KiB in one."""
+    text = json.dumps(request)
+    return tuple(text[start : start + _ARGUMENT_BYTES] for start in range(0, len(text), _ARGUMENT_BYTES))
+
+
+def from_arguments(words: Sequence[str]) -> dict[str, Any]:
+    """What `arguments` made them of."""
+    return json.loads("".join(words))
 
 
 def answer(line: str) -> Any | None:

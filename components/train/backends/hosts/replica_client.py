@@ -3,9 +3,9 @@
     python -m components.train.backends.hosts.replica_client run REQUEST      # ends with the replica's exit code
     python -m components.train.backends.hosts.replica_client clean REQUEST    # nothing is left of it on its host afterwards
 
-REQUEST is JSON: `host`, `ssh` (command line that runs `remote.on_host` there), `mark`, `status` (file on this machine),
+REQUEST is JSON, in one argument or several: `host`, `ssh` (command line that runs `remote_python.on_host` there), `mark`, `status` (file on this machine),
 `variables` (to pass on, of this process's environment), `mirror` (`here` and `there`: paths by name), `back` (null, or what
-`ship` is then to bring back), and `command`, `path`, `cwd` as `keeper` has them. Standard library only: there is
+`transfer` is then to bring back), and `command`, `path`, `cwd` as `replica_agent` has them. Standard library only: there is
 one such process for every replica.
 """
 
@@ -96,4 +96,4 @@ def _send(process: subprocess.Popen[bytes], words: bytes) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit({"run": run, "clean": clean}[sys.argv[1]](json.loads(sys.argv[2])))
+    sys.exit({"run": run, "clean": clean}[sys.argv[1]](remote_python.from_arguments(sys.argv[2:])))

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import secrets
 import sys
@@ -106,8 +105,8 @@ def plan_hosts(
     shared_job = job_dir if not sync_dir else None
     manifest = f"{data_dir}/manifest.json" if data_dir and not sync_dir else None
     with _token(shared_job) as token:
-        request = {"there": [token] if token else [], "alike": [manifest] if manifest else []}
-        requests = {name: {**request, "ports": counts[name]} for name in used}
+        alike = {"there": [token] if token else [], "alike": [manifest] if manifest else []}
+        requests = {name: {**alike, "ports": counts[name]} for name in used}
         facts = ask(lines, python or sys.executable, requests, otherwise=python or "python3")
     notes = check_versions(facts, needs_tensorflow=program.reports)
     _check_shared(facts, paths, manifest)
@@ -179,22 +178,23 @@ def plan_hosts(
             Replica(
                 role=role,
                 index=index,
-                command=(*_CLIENT, "run", json.dumps(client)),
+                command=(*_CLIENT, "run", *remote_python.arguments(client)),
                 env=env,
                 log=f"{stem}.log",
                 status=status,
-                cleanup=(*_CLIENT, "clean", json.dumps(client)),
+                cleanup=(*_CLIENT, "clean", *remote_python.arguments(client)),
             )
         )
+    request = remote_python.arguments(shipping)
     return job_plan(
         cluster,
         program,
         "ssh",
         log_dir=log_dir,
         replicas=sorted(replicas, key=lambda replica: list(cluster.pools).index(replica.role)),
-        setup=((*_SHIP, "out", json.dumps(shipping)),) if send or shipping["job"] else (),
-        level=(*_SHIP, "level", json.dumps(shipping)) if shipping["job"] else (),
-        teardown=(*_SHIP, "clean", json.dumps(shipping)) if paths.code else (),
+        setup=((*_SHIP, "out", *request),) if send or shipping["job"] else (),
+        level=(*_SHIP, "level", *request) if shipping["job"] else (),
+        teardown=(*_SHIP, "clean", *request) if paths.code else (),
         notes=notes,
     )
 

@@ -5,14 +5,13 @@
     python -m components.train.backends.hosts.transfer level REQUEST   # the newest checkpoint, wherever it is, to here and to all hosts
     python -m components.train.backends.hosts.transfer clean REQUEST   # the copied code
 
-REQUEST is JSON: `hosts` (name to ssh command line; the chief's is the first), `rsync` (whether it may be used), `send` (list
+REQUEST is JSON, in one argument or several: `hosts` (name to ssh command line; the chief's is the first), `rsync` (whether it may be used), `send` (list
 of `what`, `from`, `to`, `names`), `job` (`here`, `there`, or null) and `clean` (directories). rsync is used where both sides have it,
 and sends only what has changed; tar elsewhere. Standard library only.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -26,6 +25,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from components.train.backends.hosts import remote_python
 
 _HERE_ONLY = ("launcher.lock", "launcher.jsonl", "replicas", ".incoming-*")
 _OF_STEP = re.compile(r"ckpt-(\d+)\D.*")
@@ -97,7 +98,7 @@ def _gather(request: dict[str, Any]) -> dict[str, list[str]]:
 
 def _list(request: dict[str, Any], host: str) -> list[str]:
     place = shlex.quote(f"{request['job']['there']}/checkpoints")
-    return _on_host(request, host, _LIST.format(place=place)).decode("utf-8", "replace").split()
+    return os.fsdecode(_on_host(request, host, _LIST.format(place=place))).splitlines()
 
 
 def _names(directory: Path) -> list[str]:
@@ -123,8 +124,8 @@ def _send_job(request: dict[str, Any], name: str, there: Sequence[str]) -> None:
     job = request["job"]
     _send(request, name, job["here"], job["there"], ["."], job=True)
     if old := _outdated(there, _names(Path(job["here"], "checkpoints"))):
-        words = shlex.join(f"{job['there']}/checkpoints/{each}" for each in old)
-        _on_host(request, name, f"rm -rf -- {words}")
+        paths = "".join(f"{job['there']}/checkpoints/{each}\0" for each in old)
+        _on_host(request, name, "xargs -0 rm -rf --", text=os.fsencode(paths))  # More may be too long for a line.
 
 
 def _send(
@@ -134,13 +135,13 @@ def _send(
     place = shlex.quote(target)
     _on_host(request, host, f"mkdir -p -- {place}")
     if request["rsync"]:
-        _rsync(request, host, [f"./{name}" for name in names], f":{target}/", cwd=source, job=job)
+        _rsync(request, host, [f"./{name}" for name in names], ":./", there=target, cwd=source, job=job)
         return
-    unpack = f"tar -xf - -C {place}"
     excluded = [f"--exclude=./{name}" for name in _HERE_ONLY if job]
-    pack = ["tar", "-cf", "-", "-C", source, "--exclude=__pycache__", *excluded, "--", *(f"./{n}" for n in names)]
-    with subprocess.Popen(pack, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as packer:
-        _on_host(request, host, unpack, stdin=packer.stdout)
+    # Not by tar's -C, which has a meaning for backslashes.
+    pack = ["tar", "-cf", "-", "--exclude=__pycache__", *excluded, "--", *(f"./{n}" for n in names)]
+    with subprocess.Popen(pack, cwd=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as packer:
+        _on_host(request, host, f"cd {place} && tar -xf -", stdin=packer.stdout)
         said = packer.stderr.read()
     if packer.returncode:
         raise OSError(f"tar of {source}: {_last(said)}")
@@ -151,13 +152,14 @@ def _fetch(request: dict[str, Any], host: str, source: str, target: str) -> None
     os.makedirs(target, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".incoming-", dir=target) as incoming:
         if request["rsync"]:
-            _rsync(request, host, [f":{source}/"], incoming, job=True, link=os.path.abspath(target))
+            _rsync(
+                request, host, [":./"], os.path.abspath(incoming), there=source, job=True, link=os.path.abspath(target)
+            )
         else:
-            archive = os.path.join(incoming, "archive")
-            with open(archive, "wb") as file:
-                _on_host(request, host, f"tar -cf - -C {shlex.quote(source)} .", stdout=file)
-            subprocess.run(["tar", "-xf", archive, "-C", incoming], check=True)
-            os.unlink(archive)
+            with tempfile.TemporaryFile() as archive:
+                _on_host(request, host, f"cd {shlex.quote(source)} && tar -cf - .", stdout=archive)
+                archive.seek(0)
+                subprocess.run(["tar", "-xf", "-"], cwd=incoming, stdin=archive, check=True)
         root = Path(incoming)
         for name in sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file()):
             place = Path(target, name)
@@ -171,13 +173,19 @@ def _rsync(
     sources: Sequence[str],
     target: str,
     *,
+    there: str,
     job: bool,
     cwd: str | None = None,
     link: str | None = None,
 ) -> None:
+    """Copies what begins with `:` from, or to, the directory `there` of a host."""
     *ssh, name = request["hosts"][host]
     name = f"[{name}]" if name.count(":") > 1 else name
-    words = ["rsync", "--archive", "--exclude=__pycache__", f"--rsh={shlex.join(ssh)}"]
+    # It reads the client's command as no shell does: a quote is doubled. A path on the host would be read by a shell, and
+    # then by rsync itself as a pattern; so it runs in the directory.
+    rsh = " ".join("'{}'".format(word.replace("'", "''")) for word in ssh)
+    inside = shlex.join(["sh", "-c", f'cd {shlex.quote(there)} && exec rsync "$@"', "rsync"])
+    words = ["rsync", "--archive", "--exclude=__pycache__", f"--rsh={rsh}", f"--rsync-path={inside}"]
     words += [f"--exclude=/{each}" for each in _HERE_ONLY if job]
     words += [f"--link-dest={link}"] if link else []
     ends = [f"{name}{word}" if word.startswith(":") else word for word in (*sources, target)]
@@ -187,11 +195,18 @@ def _rsync(
 
 
 def _on_host(
-    request: dict[str, Any], host: str, line: str, stdin: Any = subprocess.DEVNULL, stdout: Any = subprocess.PIPE
+    request: dict[str, Any],
+    host: str,
+    line: str,
+    *,
+    stdin: Any = None,
+    text: bytes = b"",
+    stdout: Any = subprocess.PIPE,
 ) -> bytes:
-    """Runs a line of shell on a host; returns what it writes."""
+    """Runs a line of shell on a host with this file, or text, as its standard input; returns what it writes."""
     command = [*request["hosts"][host], f"exec sh -c {shlex.quote(line)}"]
-    done = subprocess.run(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE)
+    given = {"stdin": stdin} if stdin else {"input": text}
+    done = subprocess.run(command, **given, stdout=stdout, stderr=subprocess.PIPE)
     if done.returncode:
         raise OSError(f"host {host}: {_last(done.stderr)}")
     return done.stdout or b""
@@ -217,4 +232,4 @@ def main(verb: str, request: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], json.loads(sys.argv[2])))
+    sys.exit(main(sys.argv[1], remote_python.from_arguments(sys.argv[2:])))

@@ -45,6 +45,8 @@ def test_host_file_as_mxnet_wrote_it(tmp_path: Path):
         ("a slots=0", "hosts:1: 'slots=0' is not slots=a whole number"),
         ("a slots", "hosts:1: 'slots' is not slots=a whole number"),
         ("-oProxyCommand=x", "hosts:1: '-oProxyCommand=x' is no host"),
+        ("-oProxyCommand=x@a", "hosts:1: '-oProxyCommand=x@a' is no host"),
+        ("-v", "hosts:1: '-v' is no host"),
     ],
 )
 def test_wrong_line_is_named(tmp_path: Path, text: str, says: str):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from train_clients import Clients
 
@@ -131,6 +132,49 @@ def test_a_host_that_lost_its_disk_costs_no_checkpoint(request_: dict[str, Any])
     Path(there, "job.json").write_text("{}")
     back(request_)
     assert steps(here) == ["ckpt-100"]
+
+
+NAMES = st.text("ab1 '\"$`\\\\*?[]-:;&|#~!(){}<>=é@,\n", min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize("rsync", [False, pytest.param(True, marks=NO_RSYNC)])
+@settings(max_examples=15, deadline=None)
+@given(names=st.tuples(NAMES, NAMES, NAMES, NAMES))
+@example(names=("it's $HOME", '-a "b"', "[ab]", "-rf *"))
+@example(names=("a:b", "job[1]", "x;touch y", "'"))
+def test_paths_may_hold_whatever_a_shell_or_rsync_gives_a_meaning_to(rsync: bool, names: tuple[str, ...]):
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RSYNC_OLD_ARGS", "1")  # As those of before 3.2.4 are, which protect nothing by themselves.
+        client, job, root, file = (f"{name}-" for name in names)
+        assume(root != "a-")
+        (path := Path(place, client)).mkdir()
+        (ssh := Clients.install(path).path / "ssh").rename(ssh := path / "my ssh's")
+        here, there = str(path / job), f"{place}/{root}/{job}"
+        (decoy := Path(place, "a-", job)).mkdir(parents=True)
+        (decoy / "decoy").touch()
+        request = {"hosts": {"one": [str(ssh), "-T", "one"]}, "rsync": rsync, "clean": [f"{place}/{root}"]}
+        request |= {"send": [], "job": {"here": here, "there": there}}
+        checkpoint(here, 100)
+        Path(here, file).write_text("sent")
+        out(request)
+        assert Path(there, file).read_text() == "sent" and steps(there) == ["ckpt-100"]
+        checkpoint(there, 200)
+        Path(there, file).write_text("fetched")
+        back(request)
+        assert Path(here, file).read_text() == "fetched" and steps(here) == ["ckpt-100", "ckpt-200"]
+        assert "decoy" not in os.listdir(here)
+        clean(request)
+        assert not Path(place, root).exists()
+
+
+def test_more_old_checkpoints_than_fit_into_a_line_are_removed(request_: dict[str, Any]):
+    here, there = request_["job"]["here"], request_["job"]["there"]
+    checkpoint(here, 9000)
+    checkpoint(there, 1)
+    for step in range(2, 1500):
+        Path(there, "checkpoints", f"ckpt-{step}.{'x' * 100}").touch()
+    out(request_)
+    assert steps(there) == ["ckpt-9000"] and len(os.listdir(Path(there, "checkpoints"))) == 2
 
 
 STEPS = st.sets(st.integers(1, 5), max_size=4)
