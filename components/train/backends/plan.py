@@ -39,7 +39,6 @@ class Replica:
       env: Variables set on top of the launcher's own environment, which has TRAINER_ATTEMPT, the number of this start.
       log: File that takes its standard output and error.
       status: File on this machine in which the replica tells how it is (`trainer.job_dir.journal`); None if there is none.
-      stop: Command that asks the replica to save and end; without one the process group gets SIGTERM.
       cleanup: Command that removes what is left when the process has ended, however that came about; before a restart,
         at the end, and by the guard if the launcher itself was killed. It may run twice.
     """
@@ -50,7 +49,6 @@ class Replica:
     env: Mapping[str, str]
     log: str
     status: str | None = None
-    stop: tuple[str, ...] = ()
     cleanup: tuple[str, ...] = ()
 
     @property

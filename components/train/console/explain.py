@@ -8,7 +8,7 @@ Synopsis:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -45,44 +45,32 @@ def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]]
       specs: The worker pools on Vertex AI; empty if not every pool names a machine.
       region: Where they would be.
     """
-    console = Console(soft_wrap=True)
+    plain = {"soft_wrap": True, "markup": False, "highlight": False}  # What users wrote may hold brackets.
+    console = Console(**plain)
     if not console.is_terminal:
-        console = Console(width=_PLAIN_WIDTH, soft_wrap=True)
-    page = _Page(console)
-    page.say(f"{source.name}: {source.kind}")
-    page.say(f"strategy {cluster.strategy}: {_MEANING[cluster.strategy]}")
+        console = Console(width=_PLAIN_WIDTH, **plain)
+    console.print(f"{source.name}: {source.kind}")
+    console.print(f"strategy {cluster.strategy}: {_MEANING[cluster.strategy]}")
     schedule = cluster.scheduling
     limit = f"told to save and end after {schedule.timeout_s} s" if schedule.timeout_s else "no time limit of its own"
-    page.say(f"scheduling {schedule.strategy}, {limit}, at most {schedule.max_restarts} restarts after errors")
+    console.print(f"scheduling {schedule.strategy}, {limit}, at most {schedule.max_restarts} restarts after errors")
     if cluster.disk:
-        page.say(f"disk of each replica: {cluster.disk.size_gb} GB {cluster.disk.type}")
-    page.head("Pools")
+        console.print(f"disk of each replica: {cluster.disk.size_gb} GB {cluster.disk.type}")
+    _head(console, "Pools")
     console.print(_pools(cluster, boxed=console.is_terminal))
     if source.notes:
-        page.head("Translated")
-        page.list(f"{'REPLACED ' if note.changes else ''}{note}" for note in source.notes)
+        _head(console, "Translated")
+        for note in source.notes:
+            console.print(f"- {'REPLACED ' if note.changes else ''}{note}")
     if not source.ours:
-        page.head("The same as a cluster file")
-        page.say(yaml.safe_dump(_brief(cluster), sort_keys=False, default_flow_style=None, width=110).rstrip())
-    _local(page, cluster)
-    _vertex(page, cluster, specs, region)
+        _head(console, "The same as a cluster file")
+        console.print(yaml.safe_dump(_brief(cluster), sort_keys=False, default_flow_style=None, width=110).rstrip())
+    _local(console, cluster)
+    _vertex(console, cluster, specs, region)
 
 
-class _Page:
-    """Text without markup: what users wrote may hold brackets."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def head(self, text: str) -> None:
-        self._console.print(f"\n{text}", style="bold", markup=False, highlight=False)
-
-    def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def list(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.say(f"- {line}")
+def _head(console: Console, text: str) -> None:
+    console.print(f"\n{text}", style="bold")
 
 
 def _pools(cluster: Cluster, boxed: bool) -> Table:
@@ -121,42 +109,43 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value or key in cluster.pools}
 
 
-def _local(page: _Page, cluster: Cluster) -> None:
-    page.head("On this machine (--backend process)")
+def _local(console: Console, cluster: Cluster) -> None:
+    _head(console, "On this machine (--backend process)")
     if cluster.replicas == 1:
-        page.say("one process; TF_CONFIG is not set")
+        console.print("one process; TF_CONFIG is not set")
         return
     ports = range(_FIRST_PORT, _FIRST_PORT + port_count(cluster))
     program = Program(command=(), env={}, job_dir="", reports=True)
     division = divide(cluster, cores=usable_cores(), gpus=())
     plan = plan_processes(cluster, program, log_dir="", ports=ports, division=division)
-    page.say(f"{cluster.replicas} processes; the ports are examples")
-    _configs(page, "TF_CONFIG", {replica.name: replica.env["TF_CONFIG"] for replica in plan.replicas})
+    console.print(f"{cluster.replicas} processes; the ports are examples")
+    _configs(console, "TF_CONFIG", {replica.name: replica.env["TF_CONFIG"] for replica in plan.replicas})
 
 
-def _vertex(page: _Page, cluster: Cluster, specs: Sequence[Mapping[str, Any]], region: str) -> None:
-    page.head(f"On Vertex AI in {region} (--backend vertex; tables of {AS_OF})")
+def _vertex(console: Console, cluster: Cluster, specs: Sequence[Mapping[str, Any]], region: str) -> None:
+    _head(console, f"On Vertex AI in {region} (--backend vertex; tables of {AS_OF})")
     if not specs:
         roles = [role for role, pool in cluster.pools.items() if not pool.machine]
-        page.say(f"not without a machine type; add for example 'machine: n1-standard-4' to {', '.join(roles)}")
+        console.print(f"not without a machine type; add for example 'machine: n1-standard-4' to {', '.join(roles)}")
         return
-    page.list(f"WARNING {text}" for text in quota_warnings(cluster, region))
+    for text in quota_warnings(cluster, region):
+        console.print(f"- WARNING {text}")
     environments = dict(vertex_environments(cluster))
     if cluster.replicas == 1:
-        page.say("TF_CONFIG is not set for a single replica")
+        console.print("TF_CONFIG is not set for a single replica")
     else:
-        _configs(page, "TF_CONFIG", {name: each["TF_CONFIG"] for name, each in environments.items()})
+        _configs(console, "TF_CONFIG", {name: each["TF_CONFIG"] for name, each in environments.items()})
     if wrong := misnamed(cluster):
-        page.say(wrong)
-    _configs(page, "CLUSTER_SPEC", {name: each["CLUSTER_SPEC"] for name, each in environments.items()})
-    page.say("worker_pool_specs:")
-    page.say(json.dumps(list(specs), indent=2))
+        console.print(wrong)
+    _configs(console, "CLUSTER_SPEC", {name: each["CLUSTER_SPEC"] for name, each in environments.items()})
+    console.print("worker_pool_specs:")
+    console.print(json.dumps(list(specs), indent=2))
 
 
-def _configs(page: _Page, variable: str, texts: Mapping[str, str]) -> None:
+def _configs(console: Console, variable: str, texts: Mapping[str, str]) -> None:
     """One variable of all replicas: what they have in common once, then the task of each."""
     values = {name: json.loads(text) for name, text in texts.items()}
     common = {key: value for key, value in next(iter(values.values())).items() if key != "task"}
-    page.say(f'{variable} = {json.dumps(common)[:-1]}, "task": TASK}} with the TASK of')
+    console.print(f'{variable} = {json.dumps(common)[:-1]}, "task": TASK}} with the TASK of')
     for name, value in values.items():
-        page.say(f"  {name:<12}{json.dumps(value['task'])}")
+        console.print(f"  {name:<12}{json.dumps(value['task'])}")

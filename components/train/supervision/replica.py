@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import functools
 import io
 import math
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Callable
 
+from components.train.backends.hosts.replica_agent import die_with_parent
 from components.train.backends.plan import ATTEMPT, Replica
 from components.train.supervision.audience import Row
 from components.train.supervision.health import Vitals
@@ -30,9 +29,6 @@ _CHUNKS_AT_ONCE = 16  # As much as a pipe can hold (1 MiB), and no more, lest on
 _LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")
 # What a launcher above this one, a Vertex replica say, told this process about itself is not for its replicas.
 _ROLE_VARIABLES = ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES)
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-_SIGKILL = ctypes.c_ulong(signal.SIGKILL)
 # Of a death that says nothing else and that nobody would guess.
 _CAUSE = {signal.SIGBUS: " (a file that it had mapped into memory was cut short, or its disk is full)"}
 
@@ -70,7 +66,7 @@ class Child:
         self._guard = guard
         self._rest = b""
         self._term_at = self._kill_at = math.inf
-        self._signalled: set[int] = set()
+        self._signalled = False
         self._environ = {name: value for name, value in os.environ.items() if name not in _ROLE_VARIABLES}
         self._environ |= {"TMPDIR": guard.scratch, **replica.env, ATTEMPT: str(attempt)}
         self._environ[MARK] = guard.mark(replica.name, attempt)
@@ -154,31 +150,26 @@ class Child:
         return min(self._term_at, self._kill_at)
 
     def signal_if_due(self) -> None:
-        """Sends what is due to the process group: the planned `stop` or SIGTERM, or SIGKILL."""
+        """Sends what is due to the process group."""
         now = time.monotonic()
         if now >= self._kill_at:
             self._kill_at = self._term_at = math.inf
             self._signal(signal.SIGKILL)
         elif now >= self._term_at:
             self._term_at = math.inf
-            if self.replica.stop and self.exit_code is None:
-                self._signalled.add(signal.SIGTERM)
-                # Not waited for: if it hangs, SIGKILL follows, and the guard ends what carries the mark.
-                self._popen(self.replica.stop, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            else:
-                self._signal(signal.SIGTERM)
+            self._signal(signal.SIGTERM)
 
     @property
     def told(self) -> bool:
         """Whether it got a signal from us, or is about to because it is frozen."""
-        return bool(self._signalled or self.frozen)
+        return self._signalled or bool(self.frozen)
 
-    def row(self, restarts: int, unknown: str) -> Row:
-        """How it is, for the view; `unknown` while it has not told."""
+    def row(self, unknown: str) -> Row:
+        """How it is, for people; `unknown` while it has not told."""
         if self.exit_code is not None:
-            return Row(replica=self.replica.name, state="cleaning up", restarts=restarts)
+            return Row(replica=self.replica.name, state="cleaning up", restarts=self.attempt)
         state = "stopping" if self._signalled else self.vitals.phase or unknown
-        return self.vitals.row(self.replica.name, state, restarts)
+        return self.vitals.row(self.replica.name, state, self.attempt)
 
     @property
     def ending(self) -> str:
@@ -189,7 +180,7 @@ class Child:
         return ending(code) + _CAUSE.get(-code, "")
 
     def _signal(self, number: int) -> None:
-        self._signalled.add(number)
+        self._signalled = True
         # Neither is reaped before `finish` or `cleaned`, so the group's id is still its own.
         os.killpg((self.cleaner or self.process).pid, number)
 
@@ -211,7 +202,8 @@ class Child:
                 bufsize=0,
                 env=self._environ,
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()) if _LIBC else None,
+                # The guard would find it too, but not before it carries the mark, and not if the guard was killed first.
+                preexec_fn=functools.partial(die_with_parent, os.getpid()),
                 **streams,
             )
         except OSError as error:
@@ -221,17 +213,3 @@ class Child:
         texts = [line.decode("utf-8", "replace") for line in lines]
         self.tail.extend(texts)
         return texts
-
-
-def _die_with(launcher: int) -> Callable[[], None]:
-    """What the new process does before it becomes the replica: ask to be killed when the launcher's thread ends.
-
-    The guard would find it as well, but not before it carries the mark, and not if the guard was killed first.
-    """
-
-    def ask() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
-        if os.getppid() != launcher:
-            os._exit(1)  # It ended before it was asked.
-
-    return ask

@@ -203,7 +203,7 @@ class Job:
             self._answer(order.answered, order)
 
     def _times(self, stop: Stop, replica: Replica) -> tuple[float, float]:
-        """How long a replica is left alone, and then has from SIGTERM to SIGKILL."""
+        """How long a replica is left alone, and then has from SIGTERM to SIGKILL, both in seconds."""
         patience = self._patience
         if stop is Stop.ALL_SAVING:
             return 0, patience.stop_s
@@ -280,10 +280,10 @@ class Job:
 
     def _row(self, name: str) -> Row:
         child = self._children.get(name)
-        restarts = child.attempt if child else 0
         if child in self._awaited:
-            return child.row(restarts, "starting" if self._plan.reports else "running")
-        return Row(replica=name, state="to be restarted" if name in self._due else "ended", restarts=restarts)
+            return child.row("starting" if self._plan.reports else "running")
+        state = "to be restarted" if name in self._due else "ended"
+        return Row(replica=name, state=state, restarts=child.attempt if child else 0)
 
     def _end(self) -> int:
         """Says how the job ended; returns its exit code."""

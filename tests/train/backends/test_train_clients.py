@@ -1,4 +1,4 @@
-"""Replicas that run elsewhere: their client's `stop` in place of SIGTERM, and the `cleanup` after it, whatever happens."""
+"""Replicas that run elsewhere: their `cleanup` whatever happens, and what their clients tell late."""
 
 from __future__ import annotations
 
@@ -59,22 +59,6 @@ def test_cleanup_that_hangs_is_killed(bench: Bench):
     )
     assert code == 0
     assert any("the cleanup after it failed: SIGKILL" in line for line in lines)
-
-
-def test_stop_command_stands_in_for_sigterm(bench: Bench):
-    flag = bench.path / "stop"
-    script = (
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True)\n"
-        f"while not os.path.exists({str(flag)!r}): time.sleep(0.01)\nsys.exit(143)"
-    )
-    plan = with_commands(bench.plan(ONE, chief_0=script), stop=note(flag, "stop"))
-    launcher = bench.start(plan, dataclasses.replace(QUICK, stop_s=30))
-    while "ready" not in launcher.stdout.readline():
-        pass
-    launcher.send_signal(signal.SIGTERM)
-    output = launcher.communicate(timeout=10)[0]
-    assert launcher.returncode == 143
-    assert "chief/0 ended: exit code 143" in output
 
 
 def test_client_that_tells_of_a_kill_later_than_its_peers_failed_is_to_blame(bench: Bench):

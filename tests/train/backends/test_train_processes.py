@@ -48,7 +48,6 @@ def test_every_replica_is_told_who_it_is():
                 },
                 "log": f"logs/{role}-{index}.log",
                 "status": f"logs/{role}-{index}.status.json",
-                "stop": [],
                 "cleanup": [],
             }
             for role, index in [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("evaluator", 0)]

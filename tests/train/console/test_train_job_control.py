@@ -9,6 +9,7 @@ import pytest
 from train_fakes import ONE, PS, SYNC, Bench, wait_until
 
 from components.train.__main__ import main
+from components.train.cluster.cluster_file import Cluster, Pool
 from trainer.base.errors import UserError
 
 LOCAL = Path(__file__).parents[3] / "clusters" / "local.yaml"
@@ -71,6 +72,15 @@ def test_status_of_a_job_that_ended(bench: Bench, capsys: pytest.CaptureFixture,
     assert (found["state"], found["exit_code"], found["pid"]) == (state, code, None)
     with pytest.raises(UserError, match=f"nothing is running here; the last that did is {state}"):
         main(["--stop", str(bench.path)])
+
+
+def test_restarts_of_the_evaluator_are_not_the_jobs(bench: Bench, capsys: pytest.CaptureFixture):
+    waits = f"while 'spent' not in open({str(bench.path / 'launcher.jsonl')!r}).read(): time.sleep(0.01)"
+    evaluated = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
+    bench.run(bench.plan(evaluated, max_restarts=1, evaluator_0="sys.exit(5)", chief_0=waits))
+    found = status(bench, capsys)
+    assert (found["state"], found["restarts"]) == ("done", {"errors": 0, "preemptions": 0})
+    assert [row["restarts"] for row in found["rows"]] == [0, 1]
 
 
 def test_status_of_a_job_whose_launcher_was_killed(bench: Bench, capsys: pytest.CaptureFixture):

@@ -11,6 +11,7 @@ Standard error tells of the replica: `{"file": [name, text or null]}`, of the fi
 
 import contextlib
 import ctypes
+import functools
 import glob
 import json
 import os
@@ -23,6 +24,7 @@ import threading
 import time
 
 ANSWER, MARK, STATUS, PYTHON = "training:", "TRAINING_JOB", "TRAINER_STATUS", "{python}"
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # Not after a fork, where loading may hang.
 SILENCE_S = 30.0
 KILL_S = 10.0
 LOOK_S = 0.25
@@ -130,14 +132,16 @@ def start(request, scratch, status):
         stdin=subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=functools.partial(die_with_parent, os.getpid()),
     )
 
 
-def die_with_parent():
-    """Linux ends the replica when this program is killed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+def die_with_parent(parent):
+    """What a new process does before it becomes the replica: Linux kills it when the parent's thread ends."""
+    if LIBC:
+        LIBC.prctl(1, ctypes.c_ulong(signal.SIGKILL))
+        if os.getppid() != parent:
+            os._exit(1)  # It ended before it was asked.
 
 
 def watch(child, heard, mirror):
