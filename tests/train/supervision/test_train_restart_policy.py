@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.train.supervision.restart_policy import Death, Gone, Kind, Order, State, Stop, decide
+from components.train.supervision.restart_policy import Budget, Death, Gone, Kind, Order, State, Stop, decide
 
 SYNC, PS = "multi_worker_mirrored", "parameter_server"
 NAMES = ("chief/0", "worker/0", "worker/1", "ps/0", "evaluator/0")
@@ -111,7 +111,8 @@ def test_each_count_bounds_its_own_kind_while_the_job_gets_on(most: int, codes: 
     for number, code in enumerate(codes):
         errors = codes[: number + 1].count(1)
         now, order = charged(now, death(name, code), step=number + 1)
-        budget = now.evaluator if evaluates else now.job
+        budget, other = (now.evaluator, now.job) if evaluates else (now.job, now.evaluator)
+        assert other == Budget()
         spent = errors > most or number + 1 - errors > most
         assert bool(order.why) == spent
         if spent:
