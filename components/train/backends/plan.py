@@ -91,8 +91,8 @@ class Plan:
 
     @property
     def records_dir(self) -> str:
-        """Local directory of the launcher's own lock and journal."""
-        return records_dir(self.job_dir, self.log_dir)
+        """Of the launcher's own lock and journal: the job directory if it is on this machine, else that of the logs."""
+        return self.log_dir if "://" in self.job_dir else self.job_dir
 
     @property
     def facts(self) -> dict[str, object]:
@@ -113,11 +113,6 @@ class Plan:
     def to_json(self) -> str:
         """The plan for people and golden files."""
         return json.dumps(dataclasses.asdict(self), indent=2)
-
-
-def records_dir(job_dir: str, log_dir: str) -> str:
-    """The job directory itself if it is on this machine, else the directory of logs."""
-    return log_dir if "://" in job_dir else job_dir
 
 
 def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:

@@ -3,10 +3,10 @@
 Synopsis:
 
     with guarding(hold=lock_descriptor) as guard:
-        guard.expect(replica)
+        guard.expect(replica.name, replica.cleanup)
         subprocess.Popen(replica.command, env={**os.environ, MARK: guard.mark(replica.name, 0)})
         ...
-        guard.forget(replica)  # its cleanup is done
+        guard.expect(replica.name, ())  # its cleanup is done
 
 The guard is a process of its own, since in a launcher that gets SIGKILL nothing runs any more. It waits for the end of
 a pipe that only the launcher holds open. Then it kills every process that carries the job's mark in its environment:
@@ -28,18 +28,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import psutil
-
-if TYPE_CHECKING:
-    from components.train.backends.plan import Replica
 
 MARK = "TRAINER_RUN"
 CLEANUP_S = 30.0
 _KILL_S = 10.0
 LIMIT_S = _KILL_S + 2 * CLEANUP_S + 5.0  # Of all that a guard does: killing, cleanups, the job's own, and its files.
-_JOB = ""
+JOB = ""
 
 
 class Guard:
@@ -69,29 +65,17 @@ class Guard:
         """What the processes of one start of a replica carry as `MARK`."""
         return f"{self.token}:{name}:{attempt}"
 
-    def expect(self, replica: Replica) -> None:
-        """From now on the replica's cleanup has to be done."""
-        if replica.cleanup:
-            self._tell(replica.name, replica.cleanup)
-
-    def forget(self, replica: Replica) -> None:
-        """The replica's cleanup was done."""
-        self._tell(replica.name, ())
-
-    def expect_end(self, teardown: Sequence[str]) -> None:
-        """What is to be done at the job's end, after the cleanups of its replicas."""
-        self._tell(_JOB, teardown)
+    def expect(self, name: str, cleanup: Sequence[str]) -> None:
+        """From now on this command has to be done after a replica, or if it is empty nothing; after all others of `JOB`."""
+        with contextlib.suppress(BrokenPipeError):  # It was killed; the launcher still does its own part.
+            self._process.stdin.write(json.dumps([name, cleanup]).encode() + b"\n")
+            self._process.stdin.flush()
 
     def end(self) -> None:
         """Lets it do its work, and waits for it."""
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.wait()
-
-    def _tell(self, name: str, command: Sequence[str]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # It was killed; the launcher still does its own part.
-            self._process.stdin.write(json.dumps([name, command]).encode() + b"\n")
-            self._process.stdin.flush()
 
 
 @contextlib.contextmanager
@@ -131,7 +115,7 @@ def _main(token: str, scratch: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     cleanups = dict(json.loads(line) for line in sys.stdin.buffer if line.endswith(b"\n"))
     kill_marked(token)
-    teardown = cleanups.pop(_JOB, ())
+    teardown = cleanups.pop(JOB, ())
     _run(cleanups.values())
     _run([teardown])
     shutil.rmtree(scratch, ignore_errors=True)

@@ -74,7 +74,7 @@ class Child:
             with contextlib.suppress(OSError):
                 os.unlink(replica.status)  # What an earlier start said of itself is not about this one.
         self._log = self._open_log()
-        guard.expect(replica)
+        guard.expect(replica.name, replica.cleanup)
         try:
             self.process = self._popen(replica.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         except UserError:
@@ -133,7 +133,7 @@ class Child:
         with self.cleaner.stderr as stderr:
             said = (stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()
         if code == 0:
-            self._guard.forget(self.replica)
+            self._guard.expect(self.replica.name, ())
             return ""
         return said[-1] if said else ending(code)
 

@@ -22,7 +22,7 @@ from components.train.supervision.audience import Audience
 from components.train.supervision.job_lock import locked
 from components.train.supervision.launcher_log import Record
 from components.train.supervision.preparation import prepare
-from components.train.supervision.reaper import guarding
+from components.train.supervision.reaper import JOB, guarding
 from components.train.supervision.running_job import Job
 from components.train.supervision.signals import signal_socket
 from components.train.supervision.timeouts import Patience
@@ -58,7 +58,7 @@ def run(plan: Plan, audience: Audience, patience: Patience | None = None) -> int
         job = Job(plan, patience or Patience(), audience, record, selector)
         stack.callback(job.reap)
         guard = stack.enter_context(guarding([lock]))
-        guard.expect_end(plan.teardown)
+        guard.expect(JOB, plan.teardown)
         if number := prepare(plan.setup, guard.mark("setup", 0), signals, audience):
             return 128 + number
         try:

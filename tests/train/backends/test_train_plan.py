@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.train.backends.plan import ATTEMPT, STATUS, records_dir, trainer_flags
-from components.train.cluster.cluster_file import Cluster
+from components.train.backends.plan import ATTEMPT, STATUS, Plan, trainer_flags
+from components.train.cluster.cluster_file import Cluster, Pool
 from components.train.cluster.keys import Pool
 from trainer.base.errors import UserError
 from trainer.job_dir import journal
@@ -23,7 +23,7 @@ def test_another_strategy_than_the_clusters_is_refused():
 
 @pytest.mark.parametrize(("job_dir", "place"), [("jobs/a", "jobs/a"), ("gs://bucket/a", "logs")])
 def test_launcher_keeps_its_records_on_this_machine(job_dir: str, place: str):
-    assert records_dir(job_dir, "logs") == place
+    assert Plan(strategy="one_device", job_dir=job_dir, log_dir="logs", replicas=()).records_dir == place
 
 
 def test_names_of_variables_are_those_that_the_trainer_reads():
