@@ -90,12 +90,12 @@ def test_the_documented_source_is_a_file_and_an_entry(tmp_path):
 
     script = """
 from components.convert.__main__ import main
-from pipelines.arguments import cache_key
+from pipelines.cache import cache_key
 
-key = cache_key("npz", "images.npz")
+key = cache_key("npz", ["images.npz"])
 main(["--dataset", "npz", "--source", "images.npz", "--output", "out"])
 open("images.npz", "ab").write(b"more")
-assert cache_key("npz", "images.npz") != key
+assert cache_key("npz", ["images.npz"]) != key
 main(["--help"])
 """
     environment = {**os.environ, "PYTHONPATH": str(tree)}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from components.train.backends.plan import ATTEMPT, STATUS, Plan, trainer_flags
-from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
 from trainer.base.errors import UserError
 from trainer.job_dir import journal
