@@ -187,12 +187,13 @@ def test_no_bytes_at_all_raise_anything_else(tmp_path_factory, data):
     content = bytearray(HEADER + b'1,2,x\n1.5,,"a ""b"""\n-2e3,-7,\xc3\xa4\n')
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.sampled_from(b'\0\n\r",\xff19.-x '))
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_bytes(content)
     try:
-        table = read(tmp_path_factory.mktemp("csv"), bytes(content))
+        for block in csv_parser.read([path], SCHEMA):  # a last line without an end is a block of its own
+            assert np.isfinite(block.columns["f"].to_numpy().astype(np.float32)).all()
     except UserError as error:
         assert "t.csv: " in str(error)
-    else:
-        assert np.isfinite(table.columns["f"].to_numpy().astype(np.float32)).all()
 
 
 WORDS = dataclasses.replace(

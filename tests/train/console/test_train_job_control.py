@@ -9,7 +9,8 @@ import pytest
 from train_fakes import ONE, PS, SYNC, Bench, wait_until
 
 from components.train.__main__ import main
-from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Pool
 from trainer.base.errors import UserError
 
 LOCAL = Path(__file__).parents[3] / "clusters" / "local.yaml"

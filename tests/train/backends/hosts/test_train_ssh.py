@@ -11,7 +11,8 @@ from components.train.backends.hosts.host_file import Host
 from components.train.backends.hosts.preflight import Facts
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program
-from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.keys import Pool
 from trainer.base.errors import UserError
 
 
