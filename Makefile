@@ -42,12 +42,13 @@ test-docker: setup  ## the pipeline in containers; says so when there is no engi
 chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
 	@$(PY) -m tests.chaos $(ARGS)
 
-lint: setup  ## style, YAML, Cloud Build schema, and the traps in the compiled specs
+lint: setup  ## style, YAML, Cloud Build schema, the floors of the folders, and the traps in the compiled specs
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/yamllint --strict .
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.cloudbuild cloudbuild.yaml
 	@$(PY) -m tests.lint.specs
+	@$(PY) -m tests.lint.rooms --quiet
 
 format: setup  ## rewrite the code in the house style
 	@$(VENV)/bin/ruff check --quiet --fix .

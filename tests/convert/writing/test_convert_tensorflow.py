@@ -18,6 +18,8 @@ from components.convert.images import headers
 from components.convert.options import Options
 from components.convert.sources.registry import source_digest
 
+pytestmark = pytest.mark.cluster
+
 tf = pytest.importorskip("tensorflow")
 tfds = pytest.importorskip("tensorflow_datasets")
 

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from components.convert.writing import workers
 from trainer.base.errors import UserError
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture(params=["processes", "threads"])
 def kind(request, monkeypatch):

@@ -7,9 +7,12 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from train_fakes import ONE, PS, QUICK, SYNC, Bench, wait_until, waits
 
 from components.train.backends.plan import Plan
+
+pytestmark = pytest.mark.cluster
 
 
 def python(code: str, *args: object) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
 from trainer.base.errors import UserError
 
+pytestmark = pytest.mark.cluster
+
 LOCAL = Path(__file__).parents[3] / "clusters" / "local.yaml"
 SAVES = (
     "signal.signal(signal.SIGTERM, lambda *_: (tell('saving', 8), sys.exit(143)))\ntell('training', 7)\ntime.sleep(60)"

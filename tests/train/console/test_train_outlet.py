@@ -18,6 +18,8 @@ from train_fakes import SYNC, Bench, wait_until
 
 from components.train.console.outlet import Outlet
 
+pytestmark = pytest.mark.cluster
+
 # More than a pipe and what waits can hold, from two replicas.
 FLOOD = "for i in range(8): os.write(1, b''.join(b'%0999d\\n' % (i * 200 + j) for j in range(200)))\n"
 MISSING = re.compile(rb"launcher \| ([\d,]+) lines are not shown, which nobody read in time; the log files have them\n")

@@ -13,6 +13,8 @@ from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
 from components.train.supervision.health import Limits
 
+pytestmark = pytest.mark.cluster
+
 EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
 ON_TERM = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True)\n"
 

@@ -16,6 +16,8 @@ from components.train.cluster.keys import Pool
 from components.train.supervision.timeouts import Patience
 from trainer.base.errors import UserError
 
+pytestmark = pytest.mark.cluster
+
 SLOW = Patience(stop_s=30, failure_s=30, join_s=30, evaluator_s=30, limits=LIMITS)
 OBEY = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True); time.sleep(60)"
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"

@@ -10,6 +10,8 @@ from components.train.backends.ports import reserved
 from trainer.replicas.member import Member
 from trainer.replicas.rendezvous import Foreign, Lost, Missing, gone, listens, meet, part
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture
 def members():

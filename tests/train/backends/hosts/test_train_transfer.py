@@ -16,6 +16,8 @@ from train_clients import Clients
 from components.train.backends.hosts import transfer
 from components.train.backends.hosts.transfer import back, clean, level, out
 
+pytestmark = pytest.mark.cluster
+
 NO_RSYNC = pytest.mark.skipif(not shutil.which("rsync"), reason="rsync is not installed")
 
 
