@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import shutil
@@ -83,8 +84,11 @@ def _evaluation(run_dir: pathlib.Path) -> dict[str, Any] | None:
 
 def _journal(job_dir: pathlib.Path) -> list[dict[str, Any]]:
     """The chief's events over all its attempts, in the order of time."""
-    lines = [line for path in job_dir.glob("journal-chief-0-*.jsonl") for line in path.read_text().splitlines()]
-    return sorted((json.loads(line) for line in lines), key=lambda event: event["time"])
+    events = []
+    for line in (line for path in job_dir.glob("journal-chief-0-*.jsonl") for line in path.read_text().splitlines()):
+        with contextlib.suppress(ValueError):  # half a line, of a replica that was killed
+            events.append(json.loads(line))
+    return sorted(events, key=lambda event: event["time"])
 
 
 def _page(summary: Mapping[str, Any], evaluation: Mapping[str, Any] | None, journal: list[dict[str, Any]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import hashlib
+import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -111,6 +112,20 @@ class Reader(abc.ABC):
         if not (path := self.path(source, wanted)).is_dir():
             raise UserError(f"{path}: no such directory; dataset {self.name!r} needs --source {wanted}")
         return path
+
+
+def files_below(directory: pathlib.Path) -> list[pathlib.Path]:
+    """What lies in a directory and its folders and is none itself, in order; links to nowhere too, for who reads them.
+
+    Raises:
+      OSError: If a folder cannot be read.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    walk = os.walk(directory, onerror=refuse)
+    return sorted(pathlib.Path(folder, name) for folder, _, names in walk for name in names)
 
 
 def digest_of(files: Iterable[tuple[str, str]]) -> str:

@@ -67,18 +67,24 @@ SOURCES = {  # by dataset, what makes one, and paths in it to break, "" for the 
     "cifar10 archive": (archive, ("cifar.tar.gz",)),
     "images": (images, ("", "lily", "rose/2.png")),
     "csv": (rows, ("", "b.csv", "schema.yaml")),
+    "tfrecord": (None, ("", "more", "a.tfrecord", "more/b.tfrecord", "_schema.yaml")),
 }
 PLACES = [(dataset, place) for dataset, (_, places) in SOURCES.items() for place in places]
 
 
 @pytest.fixture
-def made(tmp_path, make_idx):
+def made(tmp_path, make_idx, write_records):
     """Makes a source; returns its flags and the path at a place in it."""
 
     def make(dataset: str, place: str, under: pathlib.Path = tmp_path) -> tuple[dict[str, str], pathlib.Path]:
         root, (maker, _) = under / "source", SOURCES[dataset]
         if maker:
             paths = maker(root)
+        elif dataset == "tfrecord":
+            for name in ("a.tfrecord", "more/b.tfrecord"):
+                write_records(root / name, [{"a": [i], "kind": [b"xy"[i % 2 : i % 2 + 1]]} for i in range(9)])
+            rows(root / "_rows")
+            paths = {"source": root, "schema": (root / "_rows" / "schema.yaml").rename(root / "_schema.yaml")}
         else:
             make_idx(root, train=30, test=10, packed=False)
             paths = {"source": root}
@@ -116,7 +122,8 @@ def exchanged(path: pathlib.Path) -> None:
         for place in PLACES
         for broken in (gone, dangling, loop, exchanged)
         # Nobody can know what is gone from among many, and other classes and images are another source.
-        if broken in (dangling, loop) or place[1] not in ("lily", "rose/2.png", "b.csv")
+        if (broken in (dangling, loop) and place[1] != "more")
+        or place[1] not in ("lily", "rose/2.png", "b.csv", "more", "a.tfrecord", "more/b.tfrecord")
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, made, fails, dataset, place, broken):
@@ -132,7 +139,7 @@ def test_what_cannot_be_read_is_named(tmp_path, made, fails, dataset, place, bro
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-@pytest.mark.parametrize(("dataset", "place"), [pair for pair in PLACES if pair != ("csv", "")])
+@pytest.mark.parametrize(("dataset", "place"), PLACES)
 def test_what_may_not_be_read_is_named(made, fails, dataset, place):
     with tempfile.TemporaryDirectory() as directory:  # others cannot enter `tmp_path`
         os.chmod(directory, 0o777)

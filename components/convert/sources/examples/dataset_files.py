@@ -11,7 +11,7 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from components.convert.sources.base import Paths, Reader, Source, digest_of
+from components.convert.sources.base import Paths, Reader, Source, digest_of, files_below
 from components.convert.writing.column_store import MEMORY, Store
 from components.convert.writing.splits import NAMES
 from trainer.base.errors import UserError
@@ -91,11 +91,11 @@ class TfrecordReader(Reader):
 
 def _inside(directory: pathlib.Path) -> list[pathlib.Path]:
     """Files in a directory and its folders; hidden ones and those that only mark success are passed over."""
-    found = sorted(
+    found = [
         path
-        for path in directory.rglob("*")
-        if path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(directory).parts)
-    )
+        for path in files_below(directory)
+        if not any(part.startswith((".", "_")) for part in path.relative_to(directory).parts)
+    ]
     if not found:
         raise UserError(f"{directory}: holds no files")
     marked = [path for path in found if _MARK in path.name]

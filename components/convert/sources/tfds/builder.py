@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from components.convert.sources.base import Paths, Reader, Source, digest_of
+from components.convert.sources.base import Paths, Reader, Source, digest_of, files_below
 from components.convert.sources.downloads.published import cache_dir
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base import quiet
@@ -63,7 +63,7 @@ class TfdsReader(Reader):
         given = self._given(source)
         prepared = self._find(given)
         directory = pathlib.Path(prepared.data_path) if prepared else given
-        return sorted(path for path in directory.rglob("*") if path.is_file()) if directory else []
+        return files_below(directory) if directory else []
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the files of the source; of what is downloaded, over its name with the version."""
