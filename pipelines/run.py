@@ -25,6 +25,7 @@ from pipelines.progress import Progress
 from pipelines.record import RunRecord, hold, new_run_dir
 from pipelines.steps import CACHED, FAILED, Steps
 from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.flags import job_directory
 from trainer.base.lifeline import OWNER_PID, watch
 
 _STOP_S = 20.0
@@ -69,10 +70,16 @@ def _parser() -> Parser:
     here.add_argument("--runner", choices=("subprocess", "docker"), default="subprocess", help="what steps run in")
     here.add_argument("--image", default="", help="container image of --runner docker (make image builds one)")
     here.add_argument("--registry", default="registry", help="directory of the model registry")
-    here.add_argument("--runs-dir", default="runs", help="where the runs are")
+    here.add_argument("--runs-dir", type=_jobs_may_be_in, default="runs", help="where the runs are")
     here.add_argument("--no-cache", dest="cache", action="store_false", help="convert again")
     here.add_argument("--die-with-parent", action="store_true", help="end when the process that started this ends")
     return p
+
+
+def _jobs_may_be_in(text: str) -> str:
+    """The type of a directory in which TensorFlow will find its files, told before a dataset is converted for nothing."""
+    job_directory(os.path.abspath(text))
+    return text
 
 
 def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:

@@ -180,6 +180,7 @@ def test_a_flag_is_spelled_in_its_own_step_alone():
         (["--cluster", "STANDARD_1", "--", "--strategy", "mirrored"], "is for one machine, and STANDARD_1 has workers"),
         (["--cluster", "STANDARD_1", "--", "--sync", "--strategy", "parameter_server"], "leave one of the two out"),
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
+        (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
     ],
 )
 def test_bad_input_exits_with_2_before_anything_is_made(refused_run, tmp_path, flags, message):
