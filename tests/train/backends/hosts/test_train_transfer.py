@@ -148,7 +148,7 @@ def test_paths_may_hold_whatever_a_shell_or_rsync_gives_a_meaning_to(rsync: bool
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RSYNC_OLD_ARGS", "1")  # As those of before 3.2.4 are, which protect nothing by themselves.
         client, job, root, file = (f"{name}-" for name in names)
-        assume(root != "a-")
+        assume("a-" not in (client, root))  # The decoy is there.
         (path := Path(place, client)).mkdir()
         (ssh := Clients.install(path).path / "ssh").rename(ssh := path / "my ssh's")
         here, there = str(path / job), f"{place}/{root}/{job}"
