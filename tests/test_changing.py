@@ -15,7 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCUMENT = (ROOT / "docs" / "CHANGING.md").read_text()
-CHANGES = {section.partition("\n")[0]: section for section in DOCUMENT.split("\n## ")[1:]}
+CHANGES = {section.partition("\n")[0]: section for section in DOCUMENT.split("\n## ")[1:] if "```" in section}
 
 
 def files_of(section: str) -> list[tuple[str, str, str]]:

@@ -21,8 +21,8 @@ _WHY = {
     "process": _HERE,
     "docker": _HERE,
     "ssh": "it runs on the hosts as they are",
-    "vertex": "it prints pools, and the job that these keys are of is made by pipelines/submit.py",
-    "submit": "Vertex AI starts failed jobs again by rules of its own",
+    "vertex": "it prints worker pools and nothing of the job around them",
+    "submit": "Vertex AI starts its replicas, also again, by rules of its own",
 }
 
 
