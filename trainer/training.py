@@ -46,7 +46,10 @@ class Training:
         self._opts, self._member, self._manifest, self._place = opts, member, manifest, place
         self._journal, self._stop, self._mark = journal, stop, StopMark(opts.job_dir)
         self._asynchronous, self._chief = opts.strategy == "parameter_server", member.is_chief
-        self._evaluator = has_evaluator() and manifest.splits[SPLIT].examples > 0
+        judged = manifest.splits[SPLIT].examples > 0
+        self._evaluator = judged and has_evaluator()
+        # The side-car evaluates where there is one; else the chief does.
+        self._validates = judged and self._chief and not self._evaluator
         self._started = time.time()
 
     @functools.cached_property
@@ -144,15 +147,13 @@ class Training:
         first_step: int,
     ) -> Loop:
         opts, manifest = self._opts, self._manifest
-        # The side-car evaluates where there is one; else the chief does.
-        validates = self._chief and not self._evaluator and manifest.splits[SPLIT].examples > 0
         return Loop(
             opts=opts,
             last_step=extent.last_step,
             steps=self._steps(distribution, extent, state, first_step),
             state=state,
             checkpoints=checkpoints,
-            validator=Validator(self._build, manifest, opts, self._journal) if validates else None,
+            validator=Validator(self._build, manifest, opts, self._journal) if self._validates else None,
             meter=Meter(opts, extent, self._journal, state.optimizer, self._chief),
             wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
         )

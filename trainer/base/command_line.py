@@ -6,7 +6,7 @@ class Options(Flags):
 
 Options.add_flags(parser)                        # --shards N, with help and default
 options = Options.of(parser.parse_args())
-Options(shards=0)                                # UserError: --shards: '0' is not a whole number of at least 1
+Options(shards=0)                                # UserError: --shards: '0' is not a whole number of at least 1 and ...
 Options(shards=16).as_flags()                    # ["--shards", "16"]
 """
 
