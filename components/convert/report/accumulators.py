@@ -1,7 +1,7 @@
 """Statistics of one feature, gathered block by block, by several processes, and put together in any order.
 
-    make = Numbers.like(sample)       # the sample, of training examples, says where the histogram has its edges
-    tally, part = make(), make()
+    tally = Numbers(sample)           # the sample, of training examples, says where the histogram has its edges
+    part = copy.deepcopy(tally)       # which is empty yet
     part.add(values, missing)
     tally.merge(part)
     tally.summary()
@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,18 +36,13 @@ _CHUNK_BYTES = 1 << 17  # of images at once, which take eight times the room whi
 class Numbers:
     """Of float32 or int64 values."""
 
-    def __init__(self, dtype: np.typing.DTypeLike, edges: tuple[float, ...]):
-        self._edges, self._missing, self._sums = edges, 0, Sums.of(dtype)
+    def __init__(self, sample: np.ndarray):
+        self._edges, self._missing, self._sums = _edges(np.sort(sample)), 0, Sums.of(sample.dtype)
         self._least, self._most = math.inf, -math.inf
-        self._histogram = np.zeros(len(edges) + 1, np.int64)
-
-    @classmethod
-    def like(cls, sample: np.ndarray) -> Callable[[], Numbers]:
-        """Makes empty ones for values such as these."""
-        return functools.partial(cls, sample.dtype, _edges(np.sort(sample)))
+        self._histogram = np.zeros(len(self._edges) + 1, np.int64)
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
-        """Takes in values [N], and which of them, bool [N], the source does not have."""
+        """Takes in values [N], and which of them, bool [N], are missing in the source."""
         if missing is not None:
             values = values[~missing]
             self._missing += int(missing.sum())
@@ -59,7 +53,7 @@ class Numbers:
             self._histogram += [more - less for more, less in itertools.pairwise(above)]
 
     def merge(self, other: Numbers) -> None:
-        """Takes in what another one, of the same kind, knows."""
+        """Takes in what another one, of the same sample, knows."""
         self._missing += other._missing
         self._sums.merge(other._sums)
         self._least, self._most = min(self._least, other._least), max(self._most, other._most)
@@ -86,15 +80,11 @@ class Numbers:
 class Pixels:
     """Of images of one shape, uint8 [N, height, width, channels]: the pixels by channel, and brightness by image."""
 
-    def __init__(self, channels: int, brightness: Callable[[], Numbers]):
-        self._brightness, self._sums = brightness(), [Sums.of(np.uint8) for _ in range(channels)]
-
-    @classmethod
-    def like(cls, sample: np.ndarray) -> Callable[[], Pixels]:
-        """Makes empty ones for images such as these."""
+    def __init__(self, sample: np.ndarray):
         flat = sample.reshape(len(sample), -1)
-        brightness = (flat.sum(axis=1, dtype=np.int64) / flat.shape[1]).astype(np.float32)
-        return functools.partial(cls, sample.shape[-1], Numbers.like(brightness))
+        brightness = flat.sum(axis=1, dtype=np.int64) / flat.shape[1]
+        self._brightness = Numbers(brightness.astype(np.float32))
+        self._sums = [Sums.of(sample.dtype) for _ in range(sample.shape[-1])]
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in images [N, height, width, channels]."""
@@ -113,7 +103,7 @@ class Pixels:
         self._brightness.add((totals / size).astype(np.float32))
 
     def merge(self, other: Pixels) -> None:
-        """Takes in what another one, of the same kind, knows."""
+        """Takes in what another one, of the same sample, knows."""
         self._brightness.merge(other._brightness)
         for mine, theirs in zip(self._sums, other._sums, strict=True):
             mine.merge(theirs)
@@ -134,17 +124,12 @@ class Pixels:
 class Categories:
     """Of strings, or of integers, which are numbers all the same."""
 
-    def __init__(self, vocabulary: frozenset[bytes | int] | None, numbers: Callable[[], Numbers] | None):
-        self._vocabulary, self._numbers, self._missing, self._all = vocabulary, numbers and numbers(), 0, True
+    def __init__(self, sample: Strings | np.ndarray, vocabulary: Sequence[str | int] | None = None):
+        self._known, self._missing, self._all = None, 0, True
+        if vocabulary is not None:  # the method of the set: copies of the tally share it
+            self._known = {value.encode() if isinstance(value, str) else value for value in vocabulary}.__contains__
+        self._numbers = None if isinstance(sample, Strings) else Numbers(sample)
         self._counts: collections.Counter[bytes | int] = collections.Counter()
-
-    @classmethod
-    def like(cls, sample: Strings | np.ndarray, vocabulary: tuple[str | int, ...] | None) -> Callable[[], Categories]:
-        """Makes empty ones for values such as these, with the vocabulary of their encoding if it has one."""
-        known = None
-        if vocabulary is not None:
-            known = frozenset(value.encode() if isinstance(value, str) else value for value in vocabulary)
-        return functools.partial(cls, known, None if isinstance(sample, Strings) else Numbers.like(sample))
 
     def add(self, values: Strings | np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in values [N], and which of them, bool [N], are a default."""
@@ -154,7 +139,7 @@ class Categories:
             self._numbers.add(values, missing)
 
     def merge(self, other: Categories) -> None:
-        """Takes in what another one, of the same kind, knows."""
+        """Takes in what another one, of the same sample, knows."""
         self._missing += other._missing
         self._all &= other._all
         self._count(other._counts)
@@ -166,8 +151,8 @@ class Categories:
         room = sum(len(value) for value in self._counts if isinstance(value, bytes))
         self._all = self._all and len(self._counts) <= _MOST_CATEGORIES and room <= _MOST_CATEGORY_BYTES
         if not self._all:  # those of the vocabulary are counted all the same
-            kept = self._vocabulary or ()
-            self._counts = collections.Counter({value: n for value, n in self._counts.items() if value in kept})
+            kept = filter(self._known, self._counts) if self._known else ()
+            self._counts = collections.Counter({value: self._counts[value] for value in kept})
 
     def distribution(self) -> Mapping[Any, int] | None:
         """Examples by category; None if there are too many."""
@@ -175,9 +160,9 @@ class Categories:
 
     def summary(self) -> Summary:
         """All of it."""
-        known, summary = self._vocabulary, self._numbers.summary() if self._numbers else Summary(missing=self._missing)
-        if known is not None:
-            covered = sum(n for value, n in self._counts.items() if value in known)
+        summary = self._numbers.summary() if self._numbers else Summary(missing=self._missing)
+        if self._known:
+            covered = sum(self._counts[value] for value in filter(self._known, self._counts))
             summary = dataclasses.replace(summary, in_vocabulary=covered)
         if not self._all:
             return summary

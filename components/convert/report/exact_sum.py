@@ -16,21 +16,14 @@ import math
 
 import numpy as np
 
-_SMALLEST = 149  # 2**-149 is the smallest float32
-_MANTISSA = 23  # bits; of a normal number a leading one comes before them
+_MANTISSA = 24  # bits of a float32
+_LEAST = -148  # exponent of the smallest one, 0.5 * 2**-148
 _LOWER_HALF = 0xFFFFFFFF
 
 
 @dataclasses.dataclass(kw_only=True)
 class Sums:
-    """Of finite numbers, their count, sum and sum of squares.
-
-    Attributes:
-      bits: The unit of the sum is 2**-bits, that of the sum of squares its square.
-      count: How many numbers.
-      total: Their sum in units.
-      squares: The sum of their squares in square units.
-    """
+    """Of finite numbers, their count, their sum in units of 2**-bits, and the sum of their squares in units squared."""
 
     bits: int
     count: int = 0
@@ -40,7 +33,7 @@ class Sums:
     @classmethod
     def of(cls, dtype: np.typing.DTypeLike) -> Sums:
         """For numbers of a type: float32 or integers."""
-        return cls(bits=_SMALLEST if np.dtype(dtype) == np.float32 else 0)
+        return cls(bits=_MANTISSA - _LEAST if np.dtype(dtype) == np.float32 else 0)
 
     @property
     def mean(self) -> float | None:
@@ -58,7 +51,7 @@ class Sums:
         """Adds numbers, at most 2**29, of the type that the sums are for."""
         self.count += len(values)
         if self.bits:
-            self._add_floats(np.ascontiguousarray(values, np.float32).view(np.uint32))
+            self._add_floats(values)
         else:
             self._add_integers(values.astype(np.int64, copy=False))
 
@@ -68,23 +61,18 @@ class Sums:
         self.total += other.total
         self.squares += other.squares
 
-    def _add_floats(self, patterns: np.ndarray) -> None:
-        """Groups the bit patterns by sign and exponent, in each of which the numbers are whole multiples of one."""
-        groups, mantissas = patterns >> _MANTISSA, patterns & ((1 << _MANTISSA) - 1)
-        squares = mantissas.astype(np.uint64) ** 2
-        counts = np.bincount(groups)
+    def _add_floats(self, values: np.ndarray) -> None:
+        """Groups the numbers by exponent: those of a group are whole multiples of one."""
+        mantissas, exponents = np.frexp(values)
+        groups, whole = (exponents - _LEAST).astype(np.intp), (mantissas * (1 << _MANTISSA)).astype(np.int64)
+        squares = whole**2
         # The weights are whole and their sums below 2**53, so these are exact.
         first, low, high = (
-            np.bincount(groups, weights)
-            for weights in (mantissas, squares & ((1 << _MANTISSA) - 1), squares >> _MANTISSA)
+            np.bincount(groups, weights) for weights in (whole, squares & ((1 << _MANTISSA) - 1), squares >> _MANTISSA)
         )
-        for group in np.flatnonzero(counts).tolist():
-            sign, exponent = -1 if group >> 8 else 1, group & 0xFF
-            one, shift = (1 << _MANTISSA, exponent - 1) if exponent else (0, 0)
-            count, mantissa = int(counts[group]), int(first[group])
-            square = (int(high[group]) << _MANTISSA) + int(low[group])
-            self.total += sign * (count * one + mantissa) << shift
-            self.squares += (count * one**2 + 2 * one * mantissa + square) << 2 * shift
+        for group in np.flatnonzero(high).tolist():
+            self.total += int(first[group]) << group
+            self.squares += (int(high[group]) << _MANTISSA) + int(low[group]) << 2 * group
 
     def _add_integers(self, values: np.ndarray) -> None:
         high, low = values >> 32, values & _LOWER_HALF

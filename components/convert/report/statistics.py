@@ -2,13 +2,14 @@
 
     found = describe(source, parts, source.features(), source.encodings(training), processes=2)
     found["test"].summaries["fare"].mean
-    found["test"].drift.distances["fare"]
+    found["test"].drift["fare"]
 
 The columns are read once for it, a piece at a time, by several processes.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
@@ -38,12 +39,12 @@ class _Quantity:
     Attributes:
       column: Where it comes from.
       read: Its values, given the column and rows.
-      like: What makes empty tallies for it, given values of training examples.
+      like: Makes an empty tally for it, given values of training examples.
     """
 
     column: str
     read: Callable[[Any, np.ndarray], Any] = lambda column, rows: column[rows]
-    like: Callable[[Any], Callable[[], Tally]] = Numbers.like
+    like: Callable[[Any], Tally] = Numbers
 
 
 def describe(
@@ -70,17 +71,17 @@ def describe(
         missing = getattr(source, "missing", {}).get(native, {}).get(column)
         return quantities[name].read(source.splits[native][column], rows), None if missing is None else missing[rows]
 
-    make, room = {}, _room(source, features)
+    empty, room = {}, _room(source, features)
     native, training = parts["train"]
     sample = _sample(training, min(_SAMPLE, room))
     for name, quantity in quantities.items():
         values, missing = read(name, native, sample)
-        make[name] = quantity.like(values if missing is None else values[~missing])
+        empty[name] = quantity.like(values if missing is None else values[~missing])
 
     def work(piece: tuple[str, int, int], advance: workers.Advance) -> dict[str, Tally]:
         split, start, stop = piece
         native, rows = parts[split]
-        tallies, rows = {name: empty() for name, empty in make.items()}, rows[start:stop]
+        tallies, rows = copy.deepcopy(empty), rows[start:stop]
         for name, tally in tallies.items():
             tally.add(*read(name, native, rows))
         advance(len(rows))
@@ -90,7 +91,7 @@ def describe(
     pieces = [
         (split, i, min(i + size, len(rows))) for split, (_, rows) in parts.items() for i in range(0, len(rows), size)
     ]
-    whole = {split: {name: empty() for name, empty in make.items()} for split in parts}
+    whole = {split: copy.deepcopy(empty) for split in parts}
     with track("statistics", sum(len(rows) for _, rows in parts.values()), "examples") as advance:
         for i, tallies in workers.run(work, pieces, processes=processes, advance=advance):
             for name, tally in tallies.items():
@@ -126,9 +127,9 @@ def _quantities(features: tuple[Feature, ...], encodings: Mapping[str, tuple[Enc
             found[f"{name}.width"] = _Quantity(column=name, read=lambda column, rows: column.sizes[rows, 1])
             found[f"{name}.bytes"] = _Quantity(column=name, read=lambda column, rows: column.lengths[rows])
         elif feature.shape:
-            found[name] = _Quantity(column=name, like=Pixels.like)
+            found[name] = _Quantity(column=name, like=Pixels)
         elif feature.dtype == "string" or name in (_LABEL, *vocabularies):
-            like = functools.partial(Categories.like, vocabulary=vocabularies.get(name))
+            like = functools.partial(Categories, vocabulary=vocabularies.get(name))
             found[name] = _Quantity(column=name, like=like)
         else:
             found[name] = _Quantity(column=name)

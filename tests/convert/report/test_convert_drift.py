@@ -16,13 +16,13 @@ histograms = st.lists(st.integers(0, 1000), min_size=1, max_size=25).filter(any)
 
 
 def numbers(train: np.ndarray, values: np.ndarray, missing: np.ndarray | None = None) -> Numbers:
-    found = Numbers.like(train)()
+    found = Numbers(train)
     found.add(values, missing)
     return found
 
 
 def categories(values: list[bytes]) -> Categories:
-    found = Categories.like(Strings.of(values), None)()
+    found = Categories(Strings.of(values), None)
     found.add(Strings.of(values))
     return found
 
