@@ -94,7 +94,7 @@ def write_page(plan: Plan, manifest: Manifest, options: Options, directory: path
     """Writes the page of the dataset into the directory, whole or not at all."""
     from components.convert.report import page  # what it needs is slow to import
 
-    text = page.render(manifest, plan.samples(), max_drift=options.max_drift)
+    text = page.render(manifest, plan.source, plan.training, max_drift=options.max_drift)
     write_text(directory / output.PAGE, text)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from components.convert.options import Options
-from components.convert.report import drift, samples, statistics
+from components.convert.report import drift, statistics
 from components.convert.sources.base import Source
 from components.convert.writing import splits, tfrecord
 from trainer.base.errors import UserError
@@ -57,6 +57,7 @@ class Plan:
       source: What is converted.
       splits: Their names.
       shards: In the order of their splits and positions.
+      training: Which examples of the source's split `train` are for training.
     """
 
     def __init__(self, source: Source, options: Options):
@@ -72,7 +73,8 @@ class Plan:
             test_fraction=options.test_fraction,
             seed=options.split_seed,
         )
-        training = len(self._parts["train"][1])
+        self.training = self._parts["train"][1]
+        training = len(self.training)
         if options.shards > training:
             raise UserError(f"--shards {options.shards}: there are only {training} training examples to put into them")
         self.shards = tuple(
@@ -138,17 +140,13 @@ class Plan:
 
     @functools.cached_property
     def _encodings(self) -> dict[str, tuple[Encoding, ...]]:
-        return self.source.encodings(self._parts["train"][1])
+        return self.source.encodings(self.training)
 
     def describe(self, *, processes: int) -> dict[str, drift.Described]:
         """What each split says of every feature, read with so many processes."""
         return statistics.describe(
             self.source, self._parts, self.source.features(), self._encodings, processes=processes
         )
-
-    def samples(self) -> samples.Samples:
-        """Training examples to look at."""
-        return samples.take(self.source, self._parts["train"][1], self.source.features())
 
     def manifest(self, written: Mapping[str, Shard], described: Mapping[str, drift.Described]) -> Manifest:
         """The manifest, given all shards by name and what the splits say."""

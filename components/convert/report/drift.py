@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from components.convert.report.accumulators import Categories, Tally
@@ -32,30 +32,25 @@ _DECIMALS = 6  # of a distance: the last digits of a logarithm are not the same 
 
 def distance(train: Tally, other: Tally) -> float | None:
     """From 0 to 1; None if one of them has no examples, or too many categories to compare."""
-    p, q = train.distribution(), other.distribution()
-    if p is None or q is None:
-        return None
-    return categorical(p, q) if isinstance(train, Categories) else numeric(p, q)
+    measure = categorical if isinstance(train, Categories) else numeric
+    counts = train.distribution(), other.distribution()
+    return measure(*counts) if all(part and sum(part.values()) for part in counts) else None
 
 
-def categorical(p: Mapping[Any, int], q: Mapping[Any, int]) -> float | None:
-    """The largest difference between the shares of a value; None without examples."""
-    return _compare(p, q, lambda shares: max(abs(a - b) for a, b in shares))
+def categorical(p: Mapping[Any, int], q: Mapping[Any, int]) -> float:
+    """The largest difference between the shares of a value."""
+    return round(max(abs(a - b) for a, b in _shares(p, q)), _DECIMALS)
 
 
-def numeric(p: Mapping[Any, int], q: Mapping[Any, int]) -> float | None:
-    """The Jensen-Shannon divergence, base 2, of two histograms with the same bins; None without examples."""
-    return _compare(p, q, lambda shares: math.fsum(_surprise(a, b) + _surprise(b, a) for a, b in shares) / 2)
+def numeric(p: Mapping[Any, int], q: Mapping[Any, int]) -> float:
+    """The Jensen-Shannon divergence, base 2, of two histograms with the same bins."""
+    return round(math.fsum(_surprise(a, b) + _surprise(b, a) for a, b in _shares(p, q)) / 2, _DECIMALS)
 
 
-def _compare(
-    p: Mapping[Any, int], q: Mapping[Any, int], measure: Callable[[Sequence[tuple[float, float]]], float]
-) -> float | None:
-    """Measures the pairs of shares of all keys."""
+def _shares(p: Mapping[Any, int], q: Mapping[Any, int]) -> list[tuple[float, float]]:
+    """The shares of every value in both."""
     everything, others = sum(p.values()), sum(q.values())
-    if not everything or not others:
-        return None
-    return round(measure([(p.get(key, 0) / everything, q.get(key, 0) / others) for key in {**p, **q}]), _DECIMALS)
+    return [(p.get(key, 0) / everything, q.get(key, 0) / others) for key in {**p, **q}]
 
 
 def _surprise(a: float, b: float) -> float:
@@ -65,7 +60,7 @@ def _surprise(a: float, b: float) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Described:
-    """A split: by feature its summary, and its distance from the training split, for the label too; None of that."""
+    """A split: by feature its summary and, the label too, its distance from the training split; None of that itself."""
 
     examples: int
     summaries: Mapping[str, Summary]
@@ -74,10 +69,6 @@ class Described:
 
 def require(splits: Mapping[str, Described], threshold: float) -> None:
     """Checks the distances, and tells of what is `NOTABLE` in splits that are not small.
-
-    Args:
-      splits: By name.
-      threshold: From 0 to 1.
 
     Raises:
       UserError: If anything is further away than the threshold.

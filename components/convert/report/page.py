@@ -1,6 +1,6 @@
 """The page of a dataset, `dataset.html`: what is in it and how its splits compare, in one file without scripts.
 
-page.render(manifest, samples.take(source, rows, manifest.features), max_drift=0.1)
+page.render(manifest, source, rows, max_drift=0.1)
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 
 import markupsafe
 
-from components.convert.report import drift
-from components.convert.report.samples import Samples
+from components.convert.report import drift, samples
+from components.convert.sources.base import Source
+from components.convert.writing.splits import Rows
 from components.evaluate.report import render_page, templates
 from trainer.base.manifest import Manifest, Split
 
@@ -21,12 +22,13 @@ _HEIGHT, _BIN = 60, 10  # of a chart, in its own units
 _TEMPLATES = templates("components.convert.report")
 
 
-def render(manifest: Manifest, samples: Samples, *, max_drift: float = drift.NEVER) -> str:
+def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) -> str:
     """The page's text.
 
     Args:
       manifest: Of the dataset, with summaries.
-      samples: Of its training split.
+      source: What it was made from.
+      rows: Of the source's split `train`, those that are for training.
       max_drift: The threshold that was asked for.
     """
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
@@ -36,12 +38,14 @@ def render(manifest: Manifest, samples: Samples, *, max_drift: float = drift.NEV
         name for name, s in training.items() if not s.histogram or s.unique is not None or s.in_vocabulary is not None
     ]
     missing = {name for split in splits.values() for name, summary in split.summaries.items() if summary.missing}
+    image = next((feature for feature in manifest.features if feature.shape), None)
     body = _TEMPLATES.get_template("dataset.html").render(
         m=manifest,
         splits=splits,
         most_classes=_CLASSES,
         top_class=max(n / split.examples for split in splits.values() for n in split.class_histogram[:_CLASSES]) or 1,
-        samples=samples,
+        strips=samples.strips(source, rows, image) if image else [],
+        sample_rows=[] if image else samples.table(source, rows, manifest.features),
         charts={name: _chart(name, splits) for name in numbers},
         bin_width=_BIN,
         height=_HEIGHT,

@@ -1,7 +1,7 @@
 """A few training examples to look at: images by class, or rows of a table.
 
-samples = take(source, rows, features)
-samples.strips[0].uri     # data:image/png;base64,...
+strips(source, rows, image)[0].uri     # data:image/png;base64,...
+table(source, rows, features)[0]       # {"fare": "12.5", "company": None}
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ import base64
 import dataclasses
 import io
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image, ImageOps
 
+from components.convert.images import headers
 from components.convert.report.accumulators import cut
 from components.convert.sources.base import Source
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import Rows
-from components.convert.writing.tfrecord import Column
 from trainer.base.manifest import Feature
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 _ROWS, _LONGEST = 8, 40  # of a table, and characters of a value
 _MOST_PIXEL_BYTES, _MOST_IMAGES, _MOST_OF_A_CLASS = 160_000, 100, 10
@@ -39,49 +36,32 @@ class Strip:
     height: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Samples:
-    """Training examples: of images `strips`, of a table `rows`, each a text by column or None where it is missing."""
-
-    strips: tuple[Strip, ...] = ()
-    rows: tuple[dict[str, str | None], ...] = ()
-
-
-def take(source: Source, rows: Rows, features: tuple[Feature, ...]) -> Samples:
-    """The first training examples, of images the first of each class.
-
-    Args:
-      source: The examples.
-      rows: Of its split `train`.
-      features: The manifest's.
-    """
-    image = next((feature for feature in features if feature.shape), None)
-    columns = source.splits["train"]
-    if image is None:
-        return Samples(rows=_table(source, rows[:_ROWS], features))
+def strips(source: Source, rows: Rows, image: Feature) -> list[Strip]:
+    """The first training images of each class, `rows` being those of the split `train`."""
     side = min(_SIDE, image.shape[0]), min(_SIDE, image.shape[1])
     most = min(_MOST_IMAGES, max(10, _MOST_PIXEL_BYTES // (math.prod(side) * image.shape[2])))
     names = source.class_names[:most]
     each = min(_MOST_OF_A_CLASS, most // len(names))
-    block = next(rows.blocks())
-    labels = columns["label"][block]
-    chosen = ((name, block[np.flatnonzero(labels == label)[:each]]) for label, name in enumerate(names))
-    return Samples(
-        strips=tuple(_strip(name, columns[image.name], few, image, side) for name, few in chosen if len(few))
-    )
+    columns, block = source.splits["train"], next(rows.blocks())
+    labels, found = columns["label"][block], []
+    for label, name in enumerate(names):
+        chosen = block[np.flatnonzero(labels == label)[:each]]
+        if len(chosen):
+            found.append(_strip(name, _pictures(columns[image.name][chosen], image, side)))
+    return found
 
 
-def _table(source: Source, rows: np.ndarray, features: tuple[Feature, ...]) -> tuple[dict[str, str | None], ...]:
-    columns = source.splits["train"]
-    shown = {}
+def table(source: Source, rows: Rows, features: tuple[Feature, ...]) -> list[dict[str, str | None]]:
+    """The first training examples, each a text by column, or None where it is missing."""
+    first, shown = rows[:_ROWS], {}
     for feature in features:
-        values = columns[feature.name][rows].tolist()
+        values = source.splits["train"][feature.name][first].tolist()
         if feature.name == "label":
             values = [source.class_names[value] for value in values]
         missing = getattr(source, "missing", {}).get("train", {}).get(feature.name)
-        absent = [False] * len(values) if missing is None else missing[rows]
+        absent = [False] * len(values) if missing is None else missing[first]
         shown[feature.name] = [None if no else _text(value) for value, no in zip(values, absent, strict=True)]
-    return tuple({name: texts[i] for name, texts in shown.items()} for i in range(len(rows)))
+    return [{name: texts[i] for name, texts in shown.items()} for i in range(len(first))]
 
 
 def _text(value: bytes | float | int | str) -> str:
@@ -90,38 +70,25 @@ def _text(value: bytes | float | int | str) -> str:
     return cut(value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value), _LONGEST)
 
 
-def _strip(name: str, column: Column, rows: np.ndarray, feature: Feature, side: tuple[int, int]) -> Strip:
-    from PIL import Image
+def _pictures(values: Strings | np.ndarray, feature: Feature, side: tuple[int, int]) -> list[Image.Image]:
+    """Images, cut and shrunk; pixels are spread from the range of their values to 8 bits."""
+    low, high = feature.value_range
+    if isinstance(values, Strings):
+        channels = feature.shape[-1]
+        values = [headers.decode(file, "", channels=channels, size=side) for file in values.tolist()]
+    elif (low, high) != (0, 255):
+        values = ((values - low) * (255 / (high - low))).astype(np.uint8)
+    images = (Image.fromarray(one if one.shape[-1] == 3 else one[:, :, 0]) for one in values)
+    return [one if one.size == side[::-1] else ImageOps.fit(one, side[::-1]) for one in images]
 
-    values = column[rows]
-    pictures = _decoded(values, feature, side) if isinstance(values, Strings) else _scaled(values, feature, side)
-    pitch = side[1] + _GAP
-    strip = Image.new(pictures[0].mode, (pitch * len(pictures) - _GAP, side[0]), (128,) * len(pictures[0].getbands()))
+
+def _strip(name: str, pictures: list[Image.Image]) -> Strip:
+    width, height = pictures[0].size
+    pitch, gray = width + _GAP, (128,) * len(pictures[0].getbands())
+    strip = Image.new(pictures[0].mode, (pitch * len(pictures) - _GAP, height), gray)
     for i, picture in enumerate(pictures):
         strip.paste(picture, (i * pitch, 0))
     file = io.BytesIO()
     strip.save(file, "PNG", optimize=True)
     uri = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
     return Strip(class_name=name, uri=uri, width=strip.width, height=strip.height)
-
-
-def _decoded(values: Strings, feature: Feature, side: tuple[int, int]) -> list[Image.Image]:
-    """Image files, cut and shrunk."""
-    from PIL import Image
-
-    from components.convert.images import headers
-
-    channels = feature.shape[-1]
-    pixels = [headers.decode(v, "", channels=channels, size=side) for v in values.tolist()]
-    return [Image.fromarray(one[:, :, 0] if channels == 1 else one) for one in pixels]
-
-
-def _scaled(values: np.ndarray, feature: Feature, side: tuple[int, int]) -> list[Image.Image]:
-    """Pixels, spread from the range of their values to 8 bits, and shrunk."""
-    from PIL import Image, ImageOps
-
-    low, high = feature.value_range
-    if (low, high) != (0, 255):
-        values = ((values - low) * (255 / (high - low))).astype(np.uint8)
-    images = (Image.fromarray(one if one.shape[-1] == 3 else one[:, :, 0]) for one in values)
-    return [one if one.size == side[::-1] else ImageOps.fit(one, side[::-1]) for one in images]

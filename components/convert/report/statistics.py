@@ -34,13 +34,7 @@ _LABEL = "label"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Quantity:
-    """What is tallied: a column, or something that is known of its values.
-
-    Attributes:
-      column: Where it comes from.
-      read: Its values, given the column and rows.
-      like: Makes an empty tally for it, given values of training examples.
-    """
+    """What is tallied: what `read` makes of a column and rows, in tallies like that which `like` makes of a sample."""
 
     column: str
     read: Callable[[Any, np.ndarray], Any] = lambda column, rows: column[rows]
@@ -62,7 +56,7 @@ def describe(
       parts: By split, the native split and the rows in it; `train` is among them.
       features: The manifest's.
       encodings: The manifest's `deep` and `wide`, if any.
-      processes: At once.
+      processes: How many read at once.
     """
     quantities = _quantities(features, encodings)
 
@@ -103,7 +97,7 @@ def describe(
 
 
 def _described(tallies: Mapping[str, Tally], training: Mapping[str, Tally] | None, examples: int) -> Described:
-    """Puts together what is known of a split; `training` is None if it is the training split."""
+    """What is known of a split; `training` is None if it is the training split."""
     summaries = {name: tally.summary() for name, tally in tallies.items() if name != _LABEL}
     if training is None:
         return Described(examples=examples, summaries=summaries)
