@@ -64,24 +64,20 @@ def test_the_histogram_spans_the_centre_and_counts_what_lies_beyond():
     assert all(40 <= count <= 60 for count in summary.histogram[1:-1])
 
 
-def test_few_integers_have_a_bin_each():
-    found = Numbers(np.arange(1, 8))
-    found.add(np.repeat(np.arange(1, 8), np.arange(1, 8)))
-    assert found.summary().edges == tuple(range(1, 9))
-    assert found.summary().histogram == (0, 1, 2, 3, 4, 5, 6, 7, 0)
-
-
-def test_a_constant_has_a_bin_for_itself():
-    found = Numbers(np.full(9, 2.5, np.float32))
-    found.add(np.array([2.5, 2.5, 2.4, 2.6], np.float32))
-    assert found.summary().histogram == (1, 2, 1) and found.summary().edges[0] == 2.5
-
-
-@pytest.mark.parametrize("values", [[0.0, -0.0], [-0.0, 0.0], [-0.0]])
-def test_there_is_one_zero(values):
-    found = Numbers(np.array(values, np.float32))
-    found.add(np.array(values, np.float32))
+@pytest.mark.parametrize(
+    ("values", "edges", "histogram"),
+    [
+        (np.repeat(np.arange(1, 8), np.arange(1, 8)), tuple(range(1, 9)), (0, 1, 2, 3, 4, 5, 6, 7, 0)),
+        (np.full(9, 2.5, np.float32), (2.5, float(np.nextafter(np.float32(2.5), 3))), (0, 9, 0)),
+        (np.array([-0.0, -0.0], np.float32), (0.0, float(np.nextafter(np.float32(0), 1))), (0, 2, 0)),
+    ],
+    ids=["a bin for each of few integers", "one for a constant", "there is one zero"],
+)
+def test_few_values_have_a_bin_each(values, edges, histogram):
+    found = Numbers(values)
+    found.add(values[::-1])
     summary = found.summary()
+    assert (summary.edges, summary.histogram) == (edges, histogram)
     assert "-0.0" not in repr((summary.mean, summary.std, summary.min, summary.max, summary.edges))
 
 
@@ -138,7 +134,7 @@ def test_long_texts_are_bounded_too(monkeypatch):
     assert found.summary().unique is None
 
 
-@pytest.mark.parametrize("shape", [(700, 4, 3, 1), (300, 8, 8, 3), (3, 200, 200, 3)])
+@pytest.mark.parametrize("shape", [(700, 4, 3, 1), (3, 200, 200, 3)])
 @pytest.mark.parametrize("channels_first", [False, True])
 def test_pixels_are_those_of_numpy(shape, channels_first):
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)

@@ -90,25 +90,18 @@ def test_it_shows_every_feature_and_runs_no_text_as_markup(converted):
     assert "Missing values" in page.text and "20.0 %" in page.text
 
 
-def test_the_same_dataset_has_the_same_page(converted, tmp_path):
-    kinds = {"fare": {"type": "float"}}
-    _, first = converted({"fare": [str(i) for i in range(50)]}, kinds)
-    for path in (tmp_path / "out").iterdir():
-        path.unlink()
-    assert converted({"fare": [str(i) for i in range(50)]}, kinds)[1] == first
-    assert str(tmp_path) not in first
-
-
-@pytest.mark.parametrize(
-    "values",
-    [["2.5"] * 40, ["1e38", "-1e38"] * 20, ["0"] * 39 + ["1"], ["", "", "", "7"] * 10],
-    ids=["constant", "extreme", "nearly constant", "mostly missing"],
-)
-def test_odd_columns(converted, values):
-    manifest, text = converted({"fare": values}, {"fare": {"type": "float", "default": -1.0}}, "--test-fraction=0.4")
-    page = _Parsed(text)
-    assert "fare" in page.text and "nan" not in text and "inf" not in re.sub("L-infinity", "", text)
-    assert manifest.splits["train"].summaries["fare"].histogram
+def test_odd_columns(converted):
+    columns = {
+        "constant": ["2.5"] * 40,
+        "extreme": ["1e38", "-1e38"] * 20,
+        "nearly": ["0"] * 39 + ["1"],
+        "missing": ["", "", "", "7"] * 10,
+    }
+    kinds = {name: {"type": "float", "default": -1.0} for name in columns}
+    manifest, text = converted(columns, kinds, "--test-fraction=0.4")
+    assert "nan" not in text and "inf" not in re.sub("L-infinity", "", text)
+    for name in columns:
+        assert name in _Parsed(text).text and manifest.splits["train"].summaries[name].histogram
 
 
 def test_nothing_but_a_training_split(converted):
@@ -120,9 +113,9 @@ def test_nothing_but_a_training_split(converted):
     assert "100.0 %" in page.text and "empty" in page.text
 
 
-@pytest.mark.parametrize(("classes", "shape"), [(1, (5, 4)), (3, (8, 8)), (256, (100, 90))])
+@pytest.mark.parametrize(("classes", "shape"), [(1, (5, 4)), (256, (100, 90))])
 def test_images_are_shown_by_class(tmp_path, make_idx, classes, shape):
-    make_idx(tmp_path / "source", size=shape, classes=classes, train=600, test=90)
+    make_idx(tmp_path / "source", size=shape, classes=classes, train=300, test=9)
     main(["--dataset", "idx", "--source", str(tmp_path / "source"), "--output", str(tmp_path / "out")])
     text = (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
     page = _Parsed(text)
@@ -135,9 +128,11 @@ def _images(page: _Parsed) -> list[np.ndarray]:
     return [np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1])))) for uri in page.addresses]
 
 
-def test_dim_pixels_are_shown_bright(tmp_path):
-    main(["--output", str(tmp_path / "out")])
-    strips = _images(_Parsed((tmp_path / "out" / PAGE).read_text(encoding="utf-8")))
+def test_dim_pixels_are_shown_bright_and_the_threshold_is_told(tmp_path):
+    main(["--output", str(tmp_path / "out"), "--shards", "1", "--max-drift", "0.25"])
+    page = _Parsed((tmp_path / "out" / PAGE).read_text(encoding="utf-8"))
+    strips = _images(page)
+    assert "fails above 0.25" in page.text
     assert [strip.shape for strip in strips] == [(8, 10 * 9 - 1)] * 10
     assert all(strip.max() == 255 and strip.min() == 0 for strip in strips)
 
@@ -166,8 +161,3 @@ def test_a_page_of_somebody_else_is_left_alone(tmp_path, fails):
     (tmp_path / PAGE).write_text("precious")
     assert repr(PAGE) in fails("--output", tmp_path)
     assert (tmp_path / PAGE).read_text() == "precious"
-
-
-def test_the_threshold_is_shown(tmp_path):
-    main(["--output", str(tmp_path / "out"), "--max-drift", "0.25"])
-    assert "fails above 0.25" in _Parsed((tmp_path / "out" / PAGE).read_text(encoding="utf-8")).text
