@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from components.convert.options import Options
 from components.convert.plan import Plan, Planned
 from components.convert.report import drift
-from components.convert.sources.registry import find_reader
+from components.convert.sources import registry
 from components.convert.writing import output, workers
 from components.convert.writing.column_store import Store
 from components.convert.writing.progress import track
@@ -75,7 +75,7 @@ def read(options: Options) -> Plan:
     budget = options.memory_gb * 1e9 if options.memory_gb else _MEMORY_SHARE * memory_bytes()
     store = Store(budget_bytes=budget, directory=pathlib.Path(options.output))
     with readable(f"dataset {options.dataset!r}"):
-        source = find_reader(options.dataset, **options.reading).read(options.source, store)
+        source = registry.read(options.dataset, options.source, store, **options.reading)
     return Plan(source, options)
 
 

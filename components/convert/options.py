@@ -86,7 +86,7 @@ class Options(Flags):
 
     @property
     def reading(self) -> dict[str, object]:
-        """What `registry.find_reader` takes beside the dataset."""
+        """What `registry.read` takes beside the dataset."""
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
         return {
             "schema": self.schema,

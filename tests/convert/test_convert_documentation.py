@@ -74,7 +74,7 @@ def test_the_documented_schema_of_images_is_one(tmp_path):
 def test_the_documented_source_is_a_file_and_an_entry(tmp_path):
     text, tree = (ROOT / "docs" / "DATASETS.md").read_text(), tmp_path / "tree"
     code, prose = text.partition("## Adding a source")[2].partition("```python\n")[2].split("```\n", 1)
-    assert "import `NpzReader` and add `NpzReader()` to `_FROM_FILES`" in prose
+    assert "import `NpzReader` and add `NpzReader()` to `READERS`" in prose
     shutil.copytree(ROOT / "components", tree / "components", ignore=shutil.ignore_patterns("__pycache__"))
     for other in ("trainer", "pipelines"):
         (tree / other).symlink_to(ROOT / other)

@@ -1,9 +1,8 @@
-"""What a source is, and what reads one: all that the kinds of sources share."""
+"""What a source is, and what reads one."""
 
 from __future__ import annotations
 
 import abc
-import dataclasses
 import hashlib
 import os
 import pathlib
@@ -66,22 +65,18 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def read(self, source: Paths, store: Store) -> Source:
-        """Reads the source; what the store has no room for is not held in memory."""
+        """Reads the source; what the store has no room for is not held in memory.
+
+        Raises:
+          UserError: If it is missing, or not what it should be; it names the file.
+        """
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the names and contents of the files: it changes when the source does."""
         return digest_of((path.name, digest_of_file(path)) for path in self.files(source))
 
-    def given(self, **options: object) -> Reader:
-        """The same reader with options that it takes."""
-        return dataclasses.replace(self, **options) if options else self
-
     def paths(self, source: Paths, wanted: str) -> list[pathlib.Path]:
-        """What `--source` gives, at least one path.
-
-        Args:
-          source: As it is given.
-          wanted: What it has to be, in words.
+        """What `--source` gives, at least one path; `wanted` says what it has to be, in words.
 
         Raises:
           UserError: If it gives nothing, or what is not there.
@@ -94,21 +89,13 @@ class Reader(abc.ABC):
         return paths
 
     def path(self, source: Paths, wanted: str) -> pathlib.Path:
-        """The same for a reader that takes one path.
-
-        Raises:
-          UserError: Also if it gives more.
-        """
+        """The same for a reader that takes one path; more are an error too."""
         if source and not isinstance(source, str):
             raise UserError(f"--source {' '.join(source)}: dataset {self.name!r} takes one path, not {len(source)}")
         return self.paths(source, wanted)[0]
 
     def directory(self, source: Paths, wanted: str) -> pathlib.Path:
-        """The same for a reader that takes one directory.
-
-        Raises:
-          UserError: Also if it gives anything else.
-        """
+        """The same for a reader that takes one directory; anything else is an error too."""
         if not (path := self.path(source, wanted)).is_dir():
             raise UserError(f"{path}: no such directory; dataset {self.name!r} needs --source {wanted}")
         return path
@@ -126,6 +113,13 @@ def files_below(directory: pathlib.Path) -> list[pathlib.Path]:
 
     walk = os.walk(directory, onerror=refuse)
     return sorted(pathlib.Path(folder, name) for folder, _, names in walk for name in names)
+
+
+def downloads_dir(given: str | None) -> pathlib.Path:
+    """Where downloads are kept: in the user's cache (https://specifications.freedesktop.org/basedir-spec) if not given."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    cache = pathlib.Path(base if os.path.isabs(base) else "~/.cache").expanduser()
+    return pathlib.Path(given) if given else cache / "tfrecord-training-pipeline"
 
 
 def digest_of(files: Iterable[tuple[str, str]]) -> str:

@@ -1,32 +1,33 @@
 """Sources: where examples come from before they are records.
 
-    source = find_reader("mnist").read("downloads/mnist")
+    source = read("mnist", "downloads/mnist", store)
     source.splits["train"]["image"].shape     # (60000, 28, 28, 1)
 
-A new kind of source is another `Reader` and an entry in `_FROM_FILES`: the command, its --help and the pipeline know it
-then.
+A new kind of source is another `Reader` and an entry in `READERS`: the command, its --help and the pipeline know it
+then. One that is `OFFERED` is downloaded unless its source is given.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 
 from components.convert.sources import cifar
-from components.convert.sources.base import Paths, Reader
+from components.convert.sources.base import Paths, Reader, Source, digest_of, downloads_dir
 from components.convert.sources.delimited import CsvReader
 from components.convert.sources.downloads.catalog import OFFERED
-from components.convert.sources.downloads.published import Published
 from components.convert.sources.examples.dataset_files import TfrecordReader
 from components.convert.sources.idx import IdxReader
 from components.convert.sources.image_folder import FolderReader
 from components.convert.sources.tfds.builder import TFDS, TfdsReader
+from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError, readable, unknown
 
 _SCHEMAS = pathlib.Path(__file__).parents[1] / "tables" / "schemas"
 _FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
-_FROM_FILES: Mapping[str, Reader] = {
+READERS: Mapping[str, Reader] = {
     reader.name: reader
     for reader in (
         IdxReader(
@@ -49,10 +50,6 @@ _FROM_FILES: Mapping[str, Reader] = {
         TfrecordReader(),
     )
 }
-READERS: Mapping[str, Reader] = {
-    name: Published(reader=reader, offered=OFFERED[name]) if name in OFFERED else reader
-    for name, reader in _FROM_FILES.items()
-}
 
 
 def find_reader(dataset: str, **options: object) -> Reader:
@@ -70,19 +67,43 @@ def find_reader(dataset: str, **options: object) -> Reader:
     if reader is None:
         raise UserError(f"{unknown('dataset', dataset, READERS)}, or {TFDS}NAME of TensorFlow Datasets")
     given = {option: value for option, value in options.items() if value is not None}
-    for option in given.keys() - reader.takes:
-        others = " or ".join(name for name, other in READERS.items() if option in other.takes)
+    for option in given.keys() - _takes(reader):
+        others = " or ".join(name for name, other in READERS.items() if option in _takes(other))
         value = given[option] if isinstance(given[option], str) else "x".join(map(str, given[option]))
         flag = f"--{option.replace('_', '-')} {value}"
         raise UserError(f"{flag} means nothing to dataset {dataset!r}; leave it out, or use --dataset {others}")
-    return reader.given(**given)
+    given = {option: value for option, value in given.items() if option in reader.takes}
+    return dataclasses.replace(reader, **given) if given else reader
+
+
+def _takes(reader: Reader) -> frozenset[str]:
+    return reader.takes | ({"download_dir"} if reader.name in OFFERED else frozenset())
+
+
+def read(dataset: str, source: Paths, store: Store, **options: object) -> Source:
+    """Reads a dataset from its source, or from what is downloaded if there is none; options as of `find_reader`.
+
+    Raises:
+      UserError: If it is unknown or cannot be had, or is not what it should be.
+    """
+    reader = find_reader(dataset, **options)
+    if source is None and dataset in OFFERED:
+        from components.convert.sources.downloads import download  # what it needs is slow to import
+
+        paths = download.fetch(OFFERED[dataset], downloads_dir(options.get("download_dir")) / dataset)
+        source = str(paths[0] if len(paths) == 1 else paths[0].parent)
+    return reader.read(source, store)
 
 
 def source_digest(dataset: str, source: Paths, schema: str | None = None) -> str:
     """SHA-256 (hexadecimal) over the names and contents of a source's files: it changes when the source does.
 
+    Of files that are to be downloaded it is known beforehand.
+
     Raises:
       UserError: If the dataset is unknown, or its files are missing or cannot be read.
     """
+    if source is None and dataset in OFFERED:
+        return digest_of((file.name, file.sha256) for file in OFFERED[dataset])
     with readable(f"dataset {dataset!r}"):
         return find_reader(dataset, schema=schema).digest(source)

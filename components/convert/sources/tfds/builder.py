@@ -20,8 +20,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from components.convert.sources.base import Paths, Reader, Source, digest_of, files_below
-from components.convert.sources.downloads.published import cache_dir
+from components.convert.sources.base import Paths, Reader, Source, digest_of, downloads_dir, files_below
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base import quiet
 from trainer.base.errors import UserError, unknown
@@ -90,7 +89,7 @@ class TfdsReader(Reader):
 
     def _data_dir(self, given: pathlib.Path | None) -> pathlib.Path:
         """Where we keep what was prepared from the network, or from the files in a directory."""
-        base = (pathlib.Path(self.download_dir) if self.download_dir else cache_dir()) / "tfds"
+        base = downloads_dir(self.download_dir) / "tfds"
         if given is None:
             return base
         stamps = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in given.rglob("*"))

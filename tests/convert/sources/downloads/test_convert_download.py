@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from components.convert.sources import registry
+from components.convert.sources.base import downloads_dir
 from components.convert.sources.downloads import download
 from components.convert.sources.downloads.catalog import OFFERED, RemoteFile
 from components.convert.sources.downloads.download import Patience, fetch
-from components.convert.sources.downloads.published import Published, cache_dir
 from components.convert.sources.registry import find_reader, source_digest
 from trainer.base.errors import UserError
 
@@ -244,9 +243,8 @@ def test_a_host_that_takes_no_connection_is_given_up_within_seconds(tmp_path):
 def offered(monkeypatch, server, tmp_path, make_idx) -> tuple[pathlib.Path, tuple[RemoteFile, ...]]:
     """IDX files in a directory, and `fashion_mnist` offered by the server with just these files."""
     make_idx(tmp_path / "there", train=20, test=5)
-    reader = registry.READERS["fashion_mnist"]
     files = []
-    for path in reader.files(str(tmp_path / "there")):
+    for path in find_reader("fashion_mnist").files(str(tmp_path / "there")):
         data = path.read_bytes()
         files.append(
             RemoteFile(
@@ -254,9 +252,8 @@ def offered(monkeypatch, server, tmp_path, make_idx) -> tuple[pathlib.Path, tupl
             )
         )
     server.answers = [lambda handler: send(handler, data=(tmp_path / "there" / handler.path[1:]).read_bytes())]
-    published = dataclasses.replace(reader, offered=tuple(files))
-    monkeypatch.setattr(registry, "READERS", {**registry.READERS, "fashion_mnist": published})
-    return tmp_path / "there", published.offered
+    monkeypatch.setitem(OFFERED, "fashion_mnist", tuple(files))
+    return tmp_path / "there", tuple(files)
 
 
 def test_a_dataset_without_source_is_downloaded_and_read(tmp_path, server, offered, content, monkeypatch, capsys):
@@ -289,8 +286,7 @@ def test_a_download_that_fails_leaves_no_output(tmp_path, offered, server, fails
 
 def test_what_is_offered_is_what_the_readers_read():
     for name, files in OFFERED.items():
-        reader = find_reader(name)
-        assert isinstance(reader, Published) and reader.name == name
+        assert find_reader(name).name == name
         for file in files:
             assert len(file.sha256) == 64 and file.num_bytes > 4000
             assert {url.rpartition("/")[2] for url in file.urls} == {file.name}
@@ -321,4 +317,4 @@ def test_the_shared_files_are_the_offered_ones():
 
 def test_the_cache_is_where_the_environment_says(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_dir() == pathlib.Path(os.path.expanduser("~/.cache/tfrecord-training-pipeline"))
+    assert downloads_dir(None) == pathlib.Path(os.path.expanduser("~/.cache/tfrecord-training-pipeline"))
