@@ -9,7 +9,6 @@ attempt, or the next run, asks for the rest only. Proxies are taken from the env
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import os
 import pathlib
@@ -26,6 +25,8 @@ from trainer.base.errors import UserError
 from trainer.base.files import digest_of
 
 _CHUNK_BYTES = 1 << 16
+_CONNECT_S, _READ_S = 3.0, 30.0  # to wait for a connection, to each address of a host, and for the next bytes
+_ATTEMPTS, _PAUSE_S = 3, 0.5  # in a row that bring nothing, before a URL is given up, and between them, doubled each time
 _REPAIR = "check the network, or get the files elsewhere and give their place with --source"
 
 
@@ -38,30 +39,10 @@ class _Useless(Exception):
 
 
 _PASSING = (requests.RequestException, urllib3.exceptions.HTTPError, _Again)
-_FINAL = (_Useless, requests.ConnectTimeout)  # a firewall that drops what is sent will go on to
+_FINAL = requests.ConnectTimeout  # a firewall that drops what is sent will go on to
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long to wait.
-
-    Attributes:
-      connect_s: For a connection, to each address that a host has.
-      read_s: For the next bytes.
-      attempts: In a row that bring nothing, before a URL is given up.
-      pause_s: Between these; doubled after each.
-    """
-
-    connect_s: float = 3.0
-    read_s: float = 30.0
-    attempts: int = 3
-    pause_s: float = 0.5
-
-
-PATIENCE = Patience()
-
-
-def fetch(files: Sequence[RemoteFile], directory: pathlib.Path, patience: Patience = PATIENCE) -> list[pathlib.Path]:
+def fetch(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathlib.Path]:
     """The files in the directory, each downloaded unless it is there.
 
     Raises:
@@ -72,7 +53,7 @@ def fetch(files: Sequence[RemoteFile], directory: pathlib.Path, patience: Patien
         with _locked(directory):
             for file in files:
                 if not _intact(directory / file.name, file):
-                    _download(file, directory / file.name, patience)
+                    _download(file, directory / file.name)
     except OSError as error:
         raise UserError(f"cannot write to --download-dir {directory}: {error.strerror or error}") from None
     return [directory / file.name for file in files]
@@ -96,17 +77,17 @@ def _intact(path: pathlib.Path, file: RemoteFile) -> bool:
     return path.is_file() and path.stat().st_size == file.num_bytes and digest_of(path) == file.sha256
 
 
-def _download(file: RemoteFile, path: pathlib.Path, patience: Patience) -> None:
+def _download(file: RemoteFile, path: pathlib.Path) -> None:
     part, faults = path.with_name(f"{path.name}.part"), []
     again = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(_PASSING) & tenacity.retry_if_not_exception_type(_FINAL),
-        stop=tenacity.stop_after_attempt(patience.attempts),
-        wait=tenacity.wait_exponential(patience.pause_s),
+        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        wait=tenacity.wait_exponential(_PAUSE_S),
         reraise=True,
     )
     for url in file.urls:
         try:
-            again(_complete, url, file, part, patience)
+            again(_complete, url, file, part)
         except (*_PASSING, _Useless) as error:
             faults.append(f"{url}: {_reason(error)}")
         else:
@@ -115,13 +96,13 @@ def _download(file: RemoteFile, path: pathlib.Path, patience: Patience) -> None:
     raise UserError(f"cannot download {'; '.join(faults)}; {_REPAIR}")
 
 
-def _complete(url: str, file: RemoteFile, part: pathlib.Path, patience: Patience) -> None:
+def _complete(url: str, file: RemoteFile, part: pathlib.Path) -> None:
     """Asks for what `part` lacks, as long as that brings something, and checks the whole."""
     pieces = int(_size(part) > 0)
     while (start := _size(part)) < file.num_bytes:
         pieces += 1
         try:
-            _receive(url, file, part, start, patience)
+            _receive(url, file, part, start)
         except _PASSING:
             if _size(part) <= start:
                 raise
@@ -136,12 +117,11 @@ def _size(part: pathlib.Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-def _receive(url: str, file: RemoteFile, part: pathlib.Path, start: int, patience: Patience) -> None:
+def _receive(url: str, file: RemoteFile, part: pathlib.Path, start: int) -> None:
     """Appends what comes after `start`, or writes all of it if the server sends all."""
     # As it is: a server may take the file's own compression for one of the transfer.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
-    timeouts = (patience.connect_s, patience.read_s)
-    with requests.get(url, headers=headers, stream=True, timeout=timeouts) as response:
+    with requests.get(url, headers=headers, stream=True, timeout=(_CONNECT_S, _READ_S)) as response:
         status, piece = response.status_code, response.headers.get("Content-Range", "")
         if status not in (200, 206, 416):
             raise (_Again if status >= 500 or status in (408, 425, 429) else _Useless)(f"HTTP status {status}")
@@ -164,7 +144,7 @@ def _receive(url: str, file: RemoteFile, part: pathlib.Path, start: int, patienc
                 raise _Again(f"ended after {stream.tell():,} of {file.num_bytes:,} bytes")
 
 
-def require_reachable(urls: Iterable[str], otherwise: str = "", patience: Patience = PATIENCE) -> None:
+def require_reachable(urls: Iterable[str], otherwise: str = "") -> None:
     """Asks the hosts, or the proxies that the environment names for them, until one answers.
 
     Raises:
@@ -173,7 +153,7 @@ def require_reachable(urls: Iterable[str], otherwise: str = "", patience: Patien
     faults = []
     for url in urls:
         try:
-            requests.head(url, timeout=patience.connect_s)
+            requests.head(url, timeout=_CONNECT_S)
             return
         except requests.RequestException as error:
             faults.append(f"{urlsplit(url).hostname} ({_reason(error)})")

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import http.server
+import importlib.util
 import os
 import pathlib
 import socket
@@ -17,12 +19,11 @@ import pytest
 from components.convert.sources.base import downloads_dir
 from components.convert.sources.downloads import download
 from components.convert.sources.downloads.catalog import OFFERED, RemoteFile
-from components.convert.sources.downloads.download import Patience, fetch
+from components.convert.sources.downloads.download import fetch
 from components.convert.sources.registry import find_reader, source_digest
 from trainer.base.errors import UserError
 
 DATA = np.random.default_rng(0).bytes(300_000)
-HASTE = Patience(connect_s=2, read_s=0.3, attempts=3, pause_s=0.01)
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 
@@ -35,42 +36,28 @@ def send(handler, *, status=200, data=DATA, promised=None, **headers) -> None:
     handler.wfile.write(data)
 
 
-def whole(handler) -> None:
-    send(handler)
-
-
-def ranged(handler) -> None:
-    start = int(handler.headers.get("Range", "bytes=0-")[6:-1])
-    if not start:
-        return send(handler)
-    send(handler, status=206, data=DATA[start:], Content_Range=f"bytes {start}-{len(DATA) - 1}/{len(DATA)}")
-
-
-def cut(handler) -> None:
-    start = int(handler.headers.get("Range", "bytes=0-")[6:-1])
-    headers = {"status": 206, "Content_Range": f"bytes {start}-{len(DATA) - 1}/{len(DATA)}"} if start else {}
-    send(handler, data=DATA[start : start + 100_000], promised=len(DATA) - start, **headers)
+def sends(**how) -> Answer:
+    return lambda handler: send(handler, **how)
 
 
 def status(number: int) -> Answer:
-    return lambda handler: send(handler, status=number, data=b"sorry")
+    return sends(status=number, data=b"sorry")
 
 
-def other(handler) -> None:
-    send(handler, data=DATA[::-1])
-
-
-def longer(handler) -> None:
-    send(handler, data=DATA + b"more")
-
-
-def other_part(handler) -> None:
-    send(handler, status=206, data=DATA[:9], Content_Range=f"bytes 0-8/{len(DATA)}")
+def ranged(handler, most: int = len(DATA)) -> None:
+    """The range that is asked for, of which no more bytes come than that."""
+    start = int(handler.headers.get("Range", "bytes=0-")[6:-1])
+    headers = {"status": 206, "Content_Range": f"bytes {start}-{len(DATA) - 1}/{len(DATA)}"} if start else {}
+    send(handler, data=DATA[start : start + most], promised=len(DATA) - start, **headers)
 
 
 def hangs(handler) -> None:
-    send(handler, data=DATA[:1000], promised=len(DATA))
+    ranged(handler, most=1000)
     time.sleep(1)
+
+
+whole, cut = sends(), functools.partial(ranged, most=100_000)
+other_part = sends(status=206, data=DATA[:9], Content_Range=f"bytes 0-8/{len(DATA)}")
 
 
 @dataclasses.dataclass
@@ -84,6 +71,12 @@ class Server:
     def offer(self, *answers: Answer) -> RemoteFile:
         self.answers = list(answers)
         return RemoteFile(urls=(f"{self.url}/data.gz",), num_bytes=len(DATA), sha256=hashlib.sha256(DATA).hexdigest())
+
+
+@pytest.fixture(autouse=True)
+def haste(monkeypatch) -> None:
+    for name, seconds in {"_CONNECT_S": 2, "_READ_S": 0.3, "_PAUSE_S": 0.01}.items():
+        monkeypatch.setattr(download, name, seconds)
 
 
 @pytest.fixture
@@ -124,7 +117,7 @@ def server(monkeypatch) -> Iterator[Server]:
         ([cut, other_part, whole], [None, "bytes=100000-", None]),
         ([hangs, ranged], [None, "bytes=1000-"]),
         (
-            [lambda handler: send(handler, data=DATA[:9] + b"x" * 99_991, promised=len(DATA)), ranged],
+            [sends(data=DATA[:9] + b"x" * 99_991, promised=len(DATA)), ranged],
             [None, "bytes=100000-", None],
         ),
     ],
@@ -132,7 +125,7 @@ def server(monkeypatch) -> Iterator[Server]:
 )
 def test_what_can_be_had_is_had(tmp_path, server, answers, ranges):
     file = server.offer(*answers)
-    assert fetch([file], tmp_path / "new", HASTE) == [tmp_path / "new" / "data.gz"]
+    assert fetch([file], tmp_path / "new") == [tmp_path / "new" / "data.gz"]
     assert (tmp_path / "new" / "data.gz").read_bytes() == DATA
     assert server.ranges == ranges and [path.name for path in (tmp_path / "new").iterdir()] == ["data.gz"]
 
@@ -140,11 +133,11 @@ def test_what_can_be_had_is_had(tmp_path, server, answers, ranges):
 @pytest.mark.parametrize(
     ("answers", "message", "requests"),
     [
-        ([other], "SHA-256 is .* where .* was published", 1),
-        ([longer], "sends more than the 300,000 bytes", 1),
+        ([sends(data=DATA[::-1])], "SHA-256 is .* where .* was published", 1),
+        ([sends(data=DATA + b"more")], "sends more than the 300,000 bytes", 1),
         ([status(404)], "HTTP status 404", 1),
         ([status(500)], "HTTP status 500", 3),
-        ([lambda handler: send(handler, data=b"")], "ended after 0 of 300,000 bytes", 3),
+        ([sends(data=b"")], "ended after 0 of 300,000 bytes", 3),
         ([lambda handler: time.sleep(0.6)], "Read timed out. .read timeout=0.3", 3),
         ([lambda handler: handler.connection.shutdown(socket.SHUT_RDWR)], "data.gz: .", 3),
     ],
@@ -153,40 +146,34 @@ def test_what_can_be_had_is_had(tmp_path, server, answers, ranges):
 def test_what_cannot_is_told_in_one_line_that_names_source(tmp_path, server, answers, message, requests):
     file = server.offer(*answers)
     with pytest.raises(UserError, match=message) as error:
-        fetch([file], tmp_path, HASTE)
+        fetch([file], tmp_path)
     assert "--source" in str(error.value) and file.urls[0] in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "data.gz").exists() and len(server.ranges) == requests
 
 
-def test_what_has_come_stays_for_the_next_run(tmp_path, server):
-    file = server.offer(cut, status(500))
+def test_what_has_come_stays_for_the_next_run_and_what_is_damaged_is_asked_for_again(tmp_path, server):
+    file, path = server.offer(cut, status(500)), tmp_path / "data.gz"
     with pytest.raises(UserError):
-        fetch([file], tmp_path, HASTE)
+        fetch([file], tmp_path)
     assert (tmp_path / "data.gz.part").read_bytes() == DATA[:100_000]
     server.offer(ranged)
-    fetch([file], tmp_path, HASTE)
-    assert server.ranges[-1] == "bytes=100000-" and (tmp_path / "data.gz").read_bytes() == DATA
-
-
-def test_what_is_there_is_not_asked_for_again_and_what_is_damaged_is(tmp_path, server):
-    file = server.offer(whole)
-    fetch([file], tmp_path, HASTE)
-    fetch([file], tmp_path, HASTE)
-    assert len(server.ranges) == 1
-    (tmp_path / "data.gz").write_bytes(DATA[:-1] + b"x")
-    fetch([file], tmp_path, HASTE)
-    assert len(server.ranges) == 2 and (tmp_path / "data.gz").read_bytes() == DATA
+    for content, asked in ((None, ["bytes=100000-"]), (DATA, []), (DATA[:-1] + b"x", [None])):
+        if content:
+            path.write_bytes(content)
+        server.ranges.clear()
+        fetch([file], tmp_path)
+        assert server.ranges == asked and path.read_bytes() == DATA
 
 
 def test_another_url_takes_over(tmp_path, server):
     file = server.offer(status(404), whole)
-    fetch([dataclasses.replace(file, urls=(*file.urls, f"{server.url}/mirror/data.gz"))], tmp_path, HASTE)
+    fetch([dataclasses.replace(file, urls=(*file.urls, f"{server.url}/mirror/data.gz"))], tmp_path)
     assert (tmp_path / "data.gz").read_bytes() == DATA
 
 
 def test_two_downloads_to_one_place_ask_once(tmp_path, server):
     file = server.offer(whole)
-    threads = [threading.Thread(target=fetch, args=([file], tmp_path, HASTE)) for _ in range(4)]
+    threads = [threading.Thread(target=fetch, args=([file], tmp_path)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -197,7 +184,7 @@ def test_two_downloads_to_one_place_ask_once(tmp_path, server):
 def test_a_place_that_cannot_be_written_is_told(tmp_path, server):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot write to --download-dir .*Not a directory"):
-        fetch([server.offer(whole)], tmp_path / "file" / "d", HASTE)
+        fetch([server.offer(whole)], tmp_path / "file" / "d")
 
 
 def test_no_way_there_shows_at_once(tmp_path):
@@ -210,21 +197,22 @@ def test_no_way_there_shows_at_once(tmp_path):
     with pytest.raises(
         UserError, match=r"127.0.0.1.*Connection refused; https://no.such.host.invalid.*resolve.*--source"
     ):
-        fetch([file], tmp_path, HASTE)
+        fetch([file], tmp_path)
     assert time.monotonic() - started < 5
 
 
 def test_one_host_that_answers_is_enough_and_a_proxy_answers_for_others(server, monkeypatch):
     server.answers = [status(500)]
-    download.require_reachable(["http://no.such.host.invalid/x", f"{server.url}/x"], patience=HASTE)
+    download.require_reachable(["http://no.such.host.invalid/x", f"{server.url}/x"])
     monkeypatch.setenv("http_proxy", server.url)
-    download.require_reachable(["http://no.such.host.invalid/x"], patience=HASTE)
+    download.require_reachable(["http://no.such.host.invalid/x"])
     monkeypatch.setenv("no_proxy", "no.such.host.invalid")
     with pytest.raises(UserError, match=r"cannot reach no.such.host.invalid \(.*resolve.*--source"):
-        download.require_reachable(["http://no.such.host.invalid/x"], patience=HASTE)
+        download.require_reachable(["http://no.such.host.invalid/x"])
 
 
-def test_a_host_that_takes_no_connection_is_given_up_within_seconds(tmp_path):
+def test_a_host_that_takes_no_connection_is_given_up_within_seconds(tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "_CONNECT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as waiting:
         address = full.getsockname()
         for _ in range(3):  # those that nobody accepts fill the queue: what comes after them is dropped
@@ -235,7 +223,7 @@ def test_a_host_that_takes_no_connection_is_given_up_within_seconds(tmp_path):
         file = RemoteFile(urls=(f"http://127.0.0.1:{address[1]}/data.gz",), num_bytes=1, sha256="")
         started = time.monotonic()
         with pytest.raises(UserError, match=r"timed out.*--source"):
-            fetch([file], tmp_path, dataclasses.replace(HASTE, connect_s=0.2))
+            fetch([file], tmp_path)
         assert time.monotonic() - started < 3
 
 
@@ -294,8 +282,7 @@ def test_what_is_offered_is_what_the_readers_read():
 
 
 def test_the_offered_files_are_those_that_tensorflow_datasets_lists():
-    tfds = pytest.importorskip("tensorflow_datasets")
-    root = pathlib.Path(tfds.__file__).parent / "url_checksums"
+    root = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent / "url_checksums"
     for name in ("mnist", "fashion_mnist", "cifar10", "cifar100"):
         listed = {
             line.split("\t")[0]: line.split("\t")[1:3] for line in (root / f"{name}.txt").read_text().splitlines()
