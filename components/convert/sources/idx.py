@@ -32,50 +32,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _DEFLATE_RATIO = 1032  # the most that deflate can shrink anything
 
 
-def find(
-    directory: pathlib.Path, prefixes: Mapping[str, str], *, required: Collection[str]
-) -> dict[str, tuple[pathlib.Path, pathlib.Path]]:
-    """The image file and the label file of each split.
-
-    Args:
-      directory: Where to look: for the original names, with `.` for the last `-` too, each with or without `.gz`.
-      prefixes: By split, what its file names start with.
-      required: Splits that must be there; of the others both files or neither.
-
-    Raises:
-      UserError: If files are missing; it names them.
-    """
-    pairs, missing, present = {}, [], frozenset(os.listdir(directory))
-    for split, prefix in prefixes.items():
-        pair = [_variant(directory, present, prefix + name) for name in (_IMAGES, _LABELS)]
-        if split in required or any(pair):
-            missing += [prefix + name for name, path in zip((_IMAGES, _LABELS), pair, strict=True) if path is None]
-            pairs[split] = tuple(pair)
-    if missing:
-        raise UserError(f"{directory}: missing {', '.join(missing)} (each may end in .gz)")
-    return pairs
-
-
-def _variant(directory: pathlib.Path, present: Collection[str], name: str) -> pathlib.Path | None:
-    dotted = name.replace("-idx", ".idx")
-    paths = [directory / variant for variant in (name, f"{name}.gz", dotted, f"{dotted}.gz") if variant in present]
-    # What is there and no file, a link to nowhere, is for the reader to refuse: left out it would be missed by nobody.
-    return min(paths, key=lambda path: not path.is_file(), default=None)
-
-
-def read_pair(images: pathlib.Path, labels: pathlib.Path, store: Store = MEMORY) -> tuple[np.ndarray, np.ndarray]:
-    """Images as uint8 [N, height, width, 1] and labels as uint8 [N], with N, height and width at least 1.
-
-    Raises:
-      UserError: If a file is not what its name says or their numbers differ; it names the file.
-    """
-    pixels, classes = (read(path, dimensions=n, store=store) for path, n in ((images, 3), (labels, 1)))
-    if len(pixels) != len(classes):
-        raise UserError(f"{labels}: {len(classes)} labels for the {len(pixels)} images of {images.name}")
-    return pixels[..., np.newaxis], classes
-
-
-def read(path: pathlib.Path, *, dimensions: int, store: Store = MEMORY) -> np.ndarray:
+def read_array(path: pathlib.Path, *, dimensions: int, store: Store = MEMORY) -> np.ndarray:
     """The uint8 array of that many dimensions in an IDX file; it has at least one element.
 
     Raises:
@@ -131,7 +88,7 @@ class IdxReader(Reader):
       value_range: Smallest and largest value that a pixel can have.
       embedded: Directory of a set that we ship; None if `--source` gives it.
       prefixes: By native split, what its file names start with.
-      required: Native splits that must be there.
+      required: Native splits that must be there; of the others both files or neither.
     """
 
     name: str
@@ -147,15 +104,14 @@ class IdxReader(Reader):
         return [path for pair in self._pairs(source).values() for path in pair]
 
     def read(self, source: Paths, store: Store = MEMORY) -> ImageSource:
-        """Reads the set from the directory `source`, or the embedded one.
-
-        Raises:
-          UserError: If `source` or a file is missing, or a file is not what it should be.
-        """
-        pairs = self._pairs(source)
-        splits = {
-            split: dict(zip(("image", "label"), read_pair(*pair, store), strict=True)) for split, pair in pairs.items()
-        }
+        """Reads the set from the directory `source`, or the embedded one."""
+        pairs, splits = self._pairs(source), {}
+        for split, (images, labels) in pairs.items():
+            pixels = read_array(images, dimensions=3, store=store)
+            classes = read_array(labels, dimensions=1, store=store)
+            if len(pixels) != len(classes):
+                raise UserError(f"{labels}: {len(classes)} labels for the {len(pixels)} images of {images.name}")
+            splits[split] = {"image": pixels[..., np.newaxis], "label": classes}
         largest = max(int(columns["label"].max()) for columns in splits.values())
         class_names = self.class_names or tuple(str(label) for label in range(largest + 1))
         height, width, _ = splits["train"]["image"].shape[1:]
@@ -176,9 +132,26 @@ class IdxReader(Reader):
             value_range=self.value_range,
         )
 
-    def _pairs(self, source: Paths) -> dict[str, tuple[pathlib.Path, pathlib.Path]]:
+    def _pairs(self, source: Paths) -> dict[str, tuple[pathlib.Path, ...]]:
+        """The image file and the label file of each split."""
         if self.embedded and source is not None:
             raise UserError(f"dataset {self.name!r} is built in; leave out --source {source}, or use --dataset idx")
         names = ", ".join(f"{prefix}{{images-idx3,labels-idx1}}-ubyte[.gz]" for prefix in self.prefixes.values())
         directory = self.embedded or self.directory(source, f"DIR, the directory of {names}")
-        return find(directory, self.prefixes, required=self.required)
+        pairs, missing, present = {}, [], frozenset(os.listdir(directory))
+        for split, prefix in self.prefixes.items():
+            pair = {name: _variant(directory, present, name) for name in (prefix + _IMAGES, prefix + _LABELS)}
+            if split in self.required or any(pair.values()):
+                missing += [name for name, path in pair.items() if path is None]
+                pairs[split] = tuple(pair.values())
+        if missing:
+            raise UserError(f"{directory}: missing {', '.join(missing)} (each may end in .gz)")
+        return pairs
+
+
+def _variant(directory: pathlib.Path, present: Collection[str], name: str) -> pathlib.Path | None:
+    """The file of that name, with `.gz` or without, and perhaps with `.` for the last `-` as some have it."""
+    dotted = name.replace("-idx", ".idx")
+    paths = [directory / variant for variant in (name, f"{name}.gz", dotted, f"{dotted}.gz") if variant in present]
+    # What is there and no file, a link to nowhere, is for the reader to refuse: left out it would be missed by nobody.
+    return min(paths, key=lambda path: not path.is_file(), default=None)

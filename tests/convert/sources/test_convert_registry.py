@@ -46,13 +46,6 @@ def test_splits_of_different_image_sizes_are_refused(tmp_path, make_idx):
         find_reader("idx").read(str(tmp_path))
 
 
-def test_only_an_idx_set_may_lack_a_test_split(tmp_path, make_idx):
-    make_idx(tmp_path, train=20)
-    assert list(find_reader("idx").read(str(tmp_path)).splits) == ["train"]
-    with pytest.raises(UserError, match="missing t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte"):
-        find_reader("mnist").read(str(tmp_path))
-
-
 def test_source_is_needed_where_nothing_is_built_in_and_refused_where_something_is(tmp_path):
     with pytest.raises(UserError, match=r"'idx' needs --source DIR.*train-.*images-idx3"):
         find_reader("idx").read(None)

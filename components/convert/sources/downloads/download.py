@@ -26,7 +26,10 @@ from trainer.base.files import digest_of
 
 _CHUNK_BYTES = 1 << 16
 _CONNECT_S, _READ_S = 3.0, 30.0  # to wait for a connection, to each address of a host, and for the next bytes
-_ATTEMPTS, _PAUSE_S = 3, 0.5  # in a row that bring nothing, before a URL is given up, and between them, doubled each time
+_ATTEMPTS, _PAUSE_S = (
+    3,
+    0.5,
+)  # in a row that bring nothing, before a URL is given up, and between them, doubled each time
 _REPAIR = "check the network, or get the files elsewhere and give their place with --source"
 
 
