@@ -92,7 +92,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     arguments = pipeline_arguments(args, cluster, sources)
     key = cache_key(args.dataset, args.source, args.schema)
     registry = pathlib.Path(args.registry).resolve()
-    Registry.open(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
+    Registry(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
     registry.mkdir(parents=True, exist_ok=True)
     run_dir = new_run_dir(pathlib.Path(args.runs_dir).resolve())
     for part in ("logs", "tmp"):

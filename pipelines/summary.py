@@ -41,7 +41,7 @@ def write(
     journal = _journal(run_dir / "job")
     finished = done.load(str(run_dir / "job"))
     dataset = next((e["data_dir"] for e in journal if "data_dir" in e), None)
-    name, registry = record.arguments["name"], Registry.open(record.arguments["registry"])
+    name, registry = record.arguments["name"], Registry(record.arguments["registry"])
     version = registry.version_of(name, record.id)
     summary = {
         "run": record.id,

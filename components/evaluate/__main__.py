@@ -21,13 +21,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     with without_advice():
         from components.evaluate.evaluate import FILE, REPORT, evaluate
     result = evaluate(options)
-    metrics = result.score.metrics
+    metrics, baseline, metric = result["metrics"], result["baseline"], result["metric"]
     figures = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items() if name != "examples")
     print(
-        f"{result.dataset} {result.split}: {figures} over {metrics['examples']} examples "
-        f"({result.baseline['rule']} has {result.metric} {result.baseline[result.metric]:.4f})"
+        f"{result['dataset']} {result['split']}: {figures} over {metrics['examples']} examples "
+        f"({baseline['rule']} has {metric} {baseline[metric]:.4f})"
     )
-    print(f"{result.decision.verdict}: {'; '.join(result.decision.reasons)}")
+    print(f"{result['decision']['verdict']}: {'; '.join(result['decision']['reasons'])}")
     print(f"wrote {os.path.join(options.output, FILE)} and {os.path.join(options.output, REPORT)}")
     return 0
 

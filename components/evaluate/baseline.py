@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluate.score import load_columns, measure
+from components.evaluate.score import measure
 from trainer.base.manifest import Manifest
+from trainer.data import records
 
 MAJORITY = "majority class"
 # Of a column with more values, numbers are cut into equally many training examples each, and the rarest texts are one.
@@ -35,12 +36,18 @@ def baseline(manifest: Manifest, data_dir: str, split: str) -> dict[str, Any]:
     if not manifest.is_table:
         labels = np.repeat(np.arange(len(prior)), manifest.split(split).class_histogram)
         return {"rule": MAJORITY, **measure(np.tile(prior, (len(labels), 1)), labels)}
-    training, columns = (load_columns(manifest, data_dir, name) for name in ("train", split))
+    training, columns = (_columns(manifest, data_dir, name) for name in ("train", split))
     rules = {f.name: _Rule(training[f.name], training[manifest.label], prior) for f in manifest.inputs}
     metric = decisive(manifest)
     seen = {name: measure(rule(training[name]), training[manifest.label])[metric] for name, rule in rules.items()}
     name = max(seen, key=seen.get)
     return {"rule": f"best single column, {name}", **measure(rules[name](columns[name]), columns[manifest.label])}
+
+
+def _columns(manifest: Manifest, data_dir: str, split: str) -> dict[str, np.ndarray]:
+    """The columns of a split by name, [N] each, verified."""
+    records.verify(manifest, data_dir, split)
+    return {name: column.numpy() for name, column in records.resident(manifest, data_dir, split).items()}
 
 
 class _Rule:

@@ -45,10 +45,9 @@ def evaluate(
     model.uri = f"{job_dir.rstrip('/')}/model"
     with tempfile.TemporaryDirectory() as output:
         known = {"model_dir": model.uri, "data_dir": dataset.path, "output": output, "registry": registry, "name": name}
-        step.evaluate(Options.parse(evaluate_args, "components.evaluate", **known))
+        content = step.evaluate(Options.parse(evaluate_args, "components.evaluate", **known))
         text = pathlib.Path(output, step.FILE).read_text(encoding="utf-8")
         page = pathlib.Path(output, step.REPORT).read_text(encoding="utf-8")
-    content = json.loads(text)
     for metric, value in content["metrics"].items():
         metrics.log_metric(metric, value)
     confusion.log_confusion_matrix(content["class_names"], content["confusion"])

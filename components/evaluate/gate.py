@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 REJECT, REGISTER, PROMOTE = "reject", "register", "promote"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Decision:
-    """What to do with a model.
-
-    Attributes:
-      verdict: `reject`; `register` as a new version; or `promote`, which registers and makes it the champion.
-      reasons: Every comparison that was made, in words and figures.
-    """
-
-    verdict: str
-    reasons: tuple[str, ...]
 
 
 def decide(
@@ -28,9 +14,8 @@ def decide(
     *,
     metric: str,
     thresholds: Mapping[str, float],
-    champion: Mapping[str, float] | None,
-    incomparable: str = "",
-) -> Decision:
+    champion: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     """Judges by figures from one split.
 
     Args:
@@ -38,8 +23,12 @@ def decide(
       baseline: Those of the answer that needs no model, on the same records, and its `rule`; the candidate must beat it.
       metric: What baseline and champion are compared by.
       thresholds: By metric; reaching all is enough.
-      champion: Metrics of the current champion on the same records, or None where there is none.
-      incomparable: Why there are none although there is a champion: nothing is known to be better than it.
+      champion: The `metrics` of the current one on the same records, or None and why there are none: `incomparable`,
+        when nothing is known to be better than it. None where there is no champion.
+
+    Returns:
+      The `verdict`: `reject`; `register` as a new version; or `promote`, which registers and makes it the champion. And
+      the `reasons`: every comparison that was made, in words and figures.
     """
     reasons, reached = [], True
     for name, least in thresholds.items():
@@ -53,13 +42,13 @@ def decide(
         return better
 
     useful = beats(baseline["rule"], baseline)
-    if incomparable:
-        better = False
-        reasons.append(f"cannot be compared with the champion: {incomparable}")
-    elif champion is None:
+    if champion is None:
         better = True
         reasons.append("there is no champion to compare with")
+    elif champion["metrics"] is None:
+        better = False
+        reasons.append(f"cannot be compared with the champion: {champion['incomparable']}")
     else:
-        better = beats("champion", champion)
+        better = beats("champion", champion["metrics"])
     accepted = PROMOTE if better else REGISTER
-    return Decision(verdict=accepted if reached and useful else REJECT, reasons=tuple(reasons))
+    return {"verdict": accepted if reached and useful else REJECT, "reasons": reasons}

@@ -1,13 +1,12 @@
 """Scores an exported model on one split of a dataset, each record once.
 
-score = score_model("jobs/m/model", "data/mnist")
-score.metrics["accuracy"]
+score_model("jobs/m/model", "data/mnist", "test")["metrics"]["accuracy"]
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,23 +20,12 @@ _BATCH = 512
 _SMALLEST = 1e-7  # log loss of a probability that float32 rounds to zero is bounded
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Score:
-    """What a model does on a split.
-
-    Attributes:
-      metrics: Those of `measure`, over `examples`.
-      confusion: Examples by [true class][predicted class].
-      roc: Of two classes: false positive rate, true positive rate, and the least probability that counts as positive.
-    """
-
-    metrics: Mapping[str, float]
-    confusion: tuple[tuple[int, ...], ...]
-    roc: tuple[tuple[float, float, float], ...] | None
-
-
-def score_model(model_dir: str, data_dir: str, split: str = "test") -> Score:
+def score_model(model_dir: str, data_dir: str, split: str) -> dict[str, Any]:
     """Loads the SavedModel and scores a split of the dataset.
+
+    Returns:
+      `metrics`: those of `measure`, over `examples`. `confusion`: examples by [true class][predicted class]. `roc`: of two
+      classes false positive rate, true positive rate, and the least probability that counts as positive; else None.
 
     Raises:
       UserError: If there is no such model or split, or the model is made for other data or may have seen this split.
@@ -49,17 +37,17 @@ def score_model(model_dir: str, data_dir: str, split: str = "test") -> Score:
     for columns in records.batches(manifest, data_dir, split, _BATCH):
         parts.append(predict({feature.name: columns[feature.name] for feature in manifest.inputs}))
         labels.append(columns[manifest.label].numpy())
-    return _score(np.concatenate(parts), np.concatenate(labels))
-
-
-def load_columns(manifest: Manifest, data_dir: str, split: str) -> dict[str, np.ndarray]:
-    """The columns of a split by name, [N, *shape] each, verified.
-
-    Raises:
-      UserError: If there is no such split, or a file of it is missing or damaged.
-    """
-    records.verify(manifest, data_dir, split)
-    return {name: column.numpy() for name, column in records.resident(manifest, data_dir, split).items()}
+    probabilities, labels = np.concatenate(parts), np.concatenate(labels)
+    classes = probabilities.shape[1]
+    cells = labels * classes + probabilities.argmax(axis=1)
+    metrics, curve = measure(probabilities, labels), None
+    if "auc" in metrics:
+        curve = np.minimum(np.stack(roc.curve(probabilities[:, 1], labels == 1), axis=1), 1.0).tolist()
+    return {
+        "metrics": {**metrics, "examples": len(labels)},
+        "confusion": np.bincount(cells, minlength=classes * classes).reshape(classes, classes).tolist(),
+        "roc": curve,
+    }
 
 
 def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -125,17 +113,3 @@ def load_predictor(model_dir: str, manifest: Manifest) -> Callable[[dict[str, tf
         return probabilities
 
     return predict
-
-
-def _score(probabilities: np.ndarray, labels: np.ndarray) -> Score:
-    classes = probabilities.shape[1]
-    cells = labels * classes + probabilities.argmax(axis=1)
-    confusion = np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
-    metrics, curve = measure(probabilities, labels), None
-    if "auc" in metrics:
-        curve = np.minimum(np.stack(roc.curve(probabilities[:, 1], labels == 1), axis=1), 1.0)
-    return Score(
-        metrics={**metrics, "examples": len(labels)},
-        confusion=tuple(map(tuple, confusion.tolist())),
-        roc=None if curve is None else tuple(map(tuple, curve.tolist())),
-    )

@@ -75,7 +75,7 @@ def register(*, model_dir: str, evaluation: Mapping[str, Any], registry: str, na
         "code_version": code_version(),
         **{key: evaluation[key] for key in _VERSION_FACTS},
     }
-    return Registry.open(registry).add(name, model_dir, facts)
+    return Registry(registry).add(name, model_dir, facts)
 
 
 def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None) -> str:

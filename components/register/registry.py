@@ -3,7 +3,7 @@
 <registry>/<model>/<version>/   the SavedModel, laid out as TensorFlow Serving wants it, and version.json
 <registry>/<model>/aliases.json {"champion": "3", "previous": "2"}
 
-store = Registry.open("registry")
+store = Registry("registry")
 version = store.add("mnist", "jobs/m/model", facts)
 store.promote("mnist", version, instead_of=store.alias("mnist", CHAMPION))
 """
@@ -47,14 +47,10 @@ class Registry:
     """Versions of models and the aliases that point at them. Safe for several writers on one file system."""
 
     def __init__(self, root: str) -> None:
-        self._root = pathlib.Path(root)
-
-    @classmethod
-    def open(cls, root: str) -> Registry:
         """The registry at `root`; it need not exist yet."""
         if "://" in root:
             raise UserError(f"--registry {root}: a registry is a local directory")
-        return cls(root)
+        self._root = pathlib.Path(root)
 
     def versions(self, name: str) -> list[str]:
         """Versions of a model, oldest first."""

@@ -40,7 +40,7 @@ def champion(tmp_path):
     """Makes a model the champion of a new registry; returns the flags that compare with it."""
 
     def make(model):
-        registry = Registry.open(str(tmp_path / "registry"))
+        registry = Registry(str(tmp_path / "registry"))
         version = registry.add("digits", str(model), {"metrics": {}, "fingerprint": "other", "split": "test"})
         assert registry.promote("digits", version, instead_of=None)
         return ["--registry", str(tmp_path / "registry"), "--name", "digits"]

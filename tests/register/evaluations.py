@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -31,14 +30,7 @@ def evaluate(
     """Judges the job's model by these figures, and writes `evaluation.json` beside it."""
     metrics = {"accuracy": 0.9, "loss": 0.5, "examples": 100, **figures}
     baseline = {"rule": "nothing", "accuracy": -1.0, "auc": -1.0}
-    decision = decide(
-        metrics,
-        baseline,
-        metric=metric,
-        thresholds={metric: least},
-        champion=champion and champion["metrics"],
-        incomparable=champion["incomparable"] if champion else "",
-    )
+    decision = decide(metrics, baseline, metric=metric, thresholds={metric: least}, champion=champion)
     evaluation = {
         "metrics": metrics,
         "metric": metric,
@@ -49,7 +41,7 @@ def evaluate(
         "split": "test",
         "class_names": ["0", "1"],
         "champion": champion,
-        "decision": dataclasses.asdict(decision),
+        "decision": decision,
     }
     (job / "evaluation.json").write_text(json.dumps(evaluation))
     return json.loads((job / "evaluation.json").read_text())

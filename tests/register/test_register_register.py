@@ -43,13 +43,13 @@ def champion(registered, place):
 
 
 def current(place):
-    return Registry.open(place).alias("m", CHAMPION)
+    return Registry(place).alias("m", CHAMPION)
 
 
 def test_a_version_knows_what_it_scored_on_what_and_why(registered, place, monkeypatch):
     monkeypatch.setenv("CODE_VERSION", "abc123")
     version, evaluation = registered()
-    facts = Registry.open(place).facts("m", version)
+    facts = Registry(place).facts("m", version)
     told = [
         "metrics",
         "metric",
@@ -68,7 +68,7 @@ def test_a_version_knows_what_it_scored_on_what_and_why(registered, place, monke
 def test_the_code_version_is_the_commit_of_the_checkout(registered, place, monkeypatch):
     monkeypatch.delenv("CODE_VERSION", raising=False)
     version, _ = registered()
-    assert Registry.open(place).facts("m", version)["code_version"]
+    assert Registry(place).facts("m", version)["code_version"]
 
 
 def test_a_model_that_the_evaluation_rejects_is_not_registered(registered, place, tmp_path):
@@ -94,7 +94,7 @@ def test_the_champion_moves_only_to_a_model_that_is_better_by_the_metric_of_the_
             version = register(model_dir=str(job / "model"), evaluation=evaluation, registry=place, name="m")
             told = promote(evaluation=evaluation, registry=place, name="m", version=version)
             champion = scored("1", **figures)
-        assert Registry.open(place).facts("m", "2")["metric"] == metric
+        assert Registry(place).facts("m", "2")["metric"] == metric
         if ours[metric] > theirs[metric]:
             assert (current(place), told) == ("2", "version 2 is the champion now, version 1 the previous one")
         else:
@@ -192,7 +192,7 @@ def test_the_steps_register_and_promote_what_this_run_made(evaluated, place, tmp
         first = component.register(job_dir=f"{directory}/", **said)
         assert component.register(job_dir=str(directory), **said) == first  # a retry of the step
         assert component.promote(**said).startswith(f"version {first} is the champion now")
-    assert Registry.open(place).versions("m") == ["1", "2"]
+    assert Registry(place).versions("m") == ["1", "2"]
     with pytest.raises(UserError, match="this run has registered no version of model 'm'"):
         component.promote(**{**said, "run_id": "r3"})
     assert current(place) == "2"

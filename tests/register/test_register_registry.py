@@ -20,7 +20,7 @@ root, model, times, run = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.read()
 for _ in range(int(times)):
-    print(Registry.open(root).add("m", model, {"run": run}))
+    print(Registry(root).add("m", model, {"run": run}))
 """
 # Stops after the first file was copied.
 STUCK = """
@@ -28,13 +28,13 @@ import shutil, sys, time
 from components.register.registry import Registry
 copyfile = shutil.copyfile
 shutil.copyfile = lambda *paths: (copyfile(*paths), print("copying", flush=True), time.sleep(60))
-Registry.open(sys.argv[1]).add("m", sys.argv[2], {})
+Registry(sys.argv[1]).add("m", sys.argv[2], {})
 """
 
 
 @pytest.fixture
 def registry(tmp_path):
-    return Registry.open(str(tmp_path / "registry"))
+    return Registry(str(tmp_path / "registry"))
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_nothing_is_left_of_a_version_that_could_not_be_added(tmp_path, registry
 def test_a_registry_that_is_a_file(tmp_path, job):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write to the registry"):
-        Registry.open(str(tmp_path / "file")).add("m", str(job() / "model"), {})
+        Registry(str(tmp_path / "file")).add("m", str(job() / "model"), {})
 
 
 def test_readers_see_whole_aliases_while_the_champion_changes(add, registry):
