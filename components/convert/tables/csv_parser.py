@@ -10,18 +10,15 @@ finite, they are read once more one by one, to say where and what.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import decimal
 import functools
 import gzip
 import itertools
-import json
 import pathlib
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +26,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from components.convert.tables.quoting import Chunk, chunks
-from components.convert.tables.schema import DELIMITERS, Column, Schema
+from components.convert.tables.schema import Column, Schema
 from components.convert.writing.progress import track
-from trainer.base.errors import UserError, unknown
+from trainer.base.errors import UserError, readable, unknown
 
 ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
 _GZIP = b"\x1f\x8b"
-_HEADER_BYTES = 1 << 16  # that are looked at to tell which delimiter fits
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
 # All that Arrow takes for a number that is finite, but for a whole one in hexadecimal digits.
 _WHOLE = re.compile(r"[ \t]*-?[0-9]+[ \t]*")
@@ -82,43 +78,35 @@ def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
         if paths.count(path) > 1:
             raise UserError(f"{path}: is given more than once")
     more, rows = f" and {len(paths) - 1} more" * (len(paths) > 1), 0
-    with track(f"reading {paths[0].name}{more}", sum(map(_size, paths)), "bytes") as advance:
+    with track(f"reading {paths[0].name}{more}", sum(path.stat().st_size for path in paths), "bytes") as advance:
         for path in paths:
-            for block in _read(path, schema, advance):
-                rows += len(block.positions)
-                yield block
+            with readable(path):
+                for block in _read(path, schema, advance):
+                    rows += len(block.positions)
+                    yield block
     if not rows:
         raise UserError(f"{paths[0]}{more}: a header and no rows")
 
 
-def _size(path: pathlib.Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-
-
 def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) -> Iterator[Block]:
     header, at = None, 0
+    delimiter = schema.delimiter or ("\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
     try:
         with open(path, "rb") as raw:
             packed = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
             file = gzip.GzipFile(fileobj=raw) if packed else raw
-            delimiter = _delimiter(path, file, schema)
             for chunk in chunks(path, file, delimiter):
                 if header is None:
                     _, header = next(chunk.rows(), (0, None))
                     if header is None:
                         continue
-                    names, chunk = _names(path, header, schema), chunk.without_first()
+                    names, chunk = _names(path, header, schema, delimiter), chunk.without_first()
                 if chunk.text.strip(b"\r\n"):
                     yield _block(path, chunk, schema, names)
                 advance(-at + (at := raw.tell()))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
     if header is None:
         raise UserError(f"{path}: empty; it needs a header")
 
@@ -183,52 +171,23 @@ def _fits(values: pa.Array, column: Column) -> bool:
     return column.type != "float" or pc.all(pc.less_equal(pc.abs(values), _FLOAT32_MAX)).as_py() is not False
 
 
-def _delimiter(path: pathlib.Path, file: IO[bytes], schema: Schema) -> str:
-    """What stands between values, by the schema or else the file's name; refused if only another one fits the header."""
-    delimiter = schema.delimiter or ("\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
-    start = file.read(_HEADER_BYTES).decode("utf-8-sig", "replace")
-    file.seek(0)
-    fitting = [other for other in DELIMITERS if _fits_header(start, other, schema)]
-    if fitting and delimiter not in fitting:
-        raise UserError(
-            f"{path}: the header's names stand between {fitting[0]!r}, not {delimiter!r}; write "
-            f"'delimiter: {json.dumps(fitting[0])}' into the schema"
-        )
-    return delimiter
-
-
-def _fits_header(start: str, delimiter: str, schema: Schema) -> bool:
-    """Whether the first line of a text names all columns of the schema."""
-    names = next(csv.reader(start.lstrip("\r\n").splitlines()[:1], delimiter=delimiter), [])
-    return {column.header.strip() for column in schema.columns.values()} <= {name.strip() for name in names}
-
-
-def _names(path: pathlib.Path, header: Sequence[str], schema: Schema) -> list[str]:
+def _names(path: pathlib.Path, header: Sequence[str], schema: Schema, delimiter: str) -> list[str]:
     """The feature that each column of the file is, by the file's header; of one that nobody wants its position."""
     wanted = {column.header: column.name for column in schema.columns.values()}
-    for name in header:
-        if not name.isprintable():
-            raise UserError(
-                f"{path}: {name[:40]!a} is no column's name in UTF-8; is it a CSV file, and not compressed?"
-            )
-        if name in wanted and header.count(name) > 1:
-            raise UserError(f"{path}: column {name!r} stands in the header more than once")
-        if name not in wanted and (bare := name.strip()) in wanted and bare not in header:
-            raise UserError(
-                f"{path}: {name!r} in the header has spaces around it; take them away, or write 'header: "
-                f"{json.dumps(name)}' for {wanted[bare]} into the schema"
-            )
     if not wanted.keys() & set(header):
         raise UserError(
-            f"{path}: its first line names no column of the schema ({', '.join(wanted)}); it needs a header"
+            f"{path}: its first line names no column of the schema ({', '.join(wanted)}); it needs a header, and the "
+            f"schema a 'delimiter' if what stands between values is not {delimiter!r}"
         )
-    for i, name in enumerate(header, 1):
+    for name in header:
+        if name in wanted and header.count(name) > 1:
+            raise UserError(f"{path}: column {name!r} stands in the header more than once")
         if name not in wanted and not schema.ignore_others:
-            what = unknown("column", name, wanted) if name else f"column {i} of the header has no name"
+            what = unknown("column", name, wanted)
             raise UserError(f"{path}: {what}; add it to the schema, or 'other_columns: ignore'")
     for name in wanted:
         if name not in header:
-            raise UserError(f"{path}: has no column {name!r} (it has {', '.join(header)})")
+            raise UserError(f"{path}: has no column {name!r} (it has {', '.join(map(repr, header))})")
     return [wanted.get(name, str(i)) for i, name in enumerate(header)]
 
 

@@ -3,13 +3,7 @@
     condition = parse({"greater": ["tips", {"times": [0.2, "fare"]}]}, {"tips": "float", "fare": "float"}, "label")
     condition.evaluate({"tips": tips, "fare": fare}, missing)     # bool [N]
 
-A name stands for a column, a number for itself, `{text: Cash}` for a text. All else is one operator with operands:
-
-    conditions: {greater: [a, b]}, {greater_equal: [a, b]}, {less: [a, b]}, {less_equal: [a, b]}, {equal: [a, b]},
-                {present: column}, {not: condition}, {all: [condition, ...]}, {any: [condition, ...]}
-    numbers:    {plus: [a, b]}, {minus: [a, b]}, {times: [a, b]}
-
-Numbers are computed with 64 bits, as the source has them. Where a value is missing, the column's default is in its
+A name stands for a column, a number for itself, `{text: Cash}` for a text; docs/DATASETS.md lists the operators. Numbers are computed with 64 bits, as the source has them. Where a value is missing, the column's default is in its
 place; `present` tells them apart.
 """
 
@@ -57,12 +51,7 @@ class Expression:
 
 
 def parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
-    """The condition that `node` writes down.
-
-    Args:
-      node: As it came out of YAML or JSON.
-      types: By column, `float`, `int` or `string`.
-      place: Where the node stands, for errors.
+    """The condition that a node of YAML or JSON, at that place, writes down over columns of those types.
 
     Raises:
       UserError: If it is no condition, or not about a column; it names the place.

@@ -31,13 +31,7 @@ _FIRST = re.compile(rb'[\r\n]*((?:[^"\r\n]|"[^"]*")*+)(?:\r\n?|\n|\Z)')  # of re
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Some records of a file, none of them cut.
-
-    Attributes:
-      text: Their bytes.
-      line: On which the first one starts, from 1.
-      delimiter: Between values.
-    """
+    """Some records of a file, none of them cut; the first one starts on that line, counted from 1."""
 
     text: bytes
     line: int
@@ -70,12 +64,7 @@ class Chunk:
 
 
 def chunks(path: pathlib.Path, file: IO[bytes], delimiter: str) -> Iterator[Chunk]:
-    """All records of a file; a mark of UTF-8 at its start is passed over.
-
-    Args:
-      path: Of the file, for messages.
-      file: Its content.
-      delimiter: Between values.
+    """All records in the content of the file at that path; a mark of UTF-8 at its start is passed over.
 
     Raises:
       UserError: If a quote stands where none may, or a value or a record has no end; it names the place.
@@ -137,6 +126,7 @@ def _check(chunk: Chunk, padded: np.ndarray, quotes: np.ndarray) -> None:
         return
     i = int(right.argmin())
     place, repair = chunk.place(int(quotes[i]) - 1), "write a quote within a value twice, and the value in quotes"
+    repair += f"; values have to stand between {chunk.delimiter!r}"
     if i % 2 == 0:
         raise UserError(f"{place}: a quote in a value that does not start with one; {repair}")
     opening = chunk.place(_opening(quotes, i))

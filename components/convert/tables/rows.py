@@ -10,7 +10,7 @@ What it tells comes from the training examples alone.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -33,15 +33,9 @@ _BYTES_PER_VALUE = 200  # that a value takes while it is counted
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableSource:
-    """A table.
+    """A table, as `base.Source` describes a source.
 
     Attributes:
-      name: Of the dataset.
-      origin: Where the table comes from, in words.
-      class_names: In the order of the labels.
-      arguments: What decides the content beside the options.
-      schema: What the columns are.
-      splits: `train`, and others that are given, with a column for each of the schema's and `label`.
       missing: By split, of each column with a default, bool [N]: where a value is missing.
       working_bytes: Of memory, about, for work on the columns.
     """
@@ -89,7 +83,12 @@ class TableSource:
 
     def _encoding(self, entry: Input, training: Rows) -> Encoding:
         name = entry.encoding.columns[0]
-        if entry.encoding.kind == "numeric" and not any(len(values) for values in self._present(name, training)):
+        absent = self.missing["train"].get(name)
+        if (
+            entry.encoding.kind == "numeric"
+            and absent is not None
+            and all(absent[rows].all() for rows in training.blocks())
+        ):
             raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
         if entry.vocabulary_size is None:
             return entry.encoding
@@ -101,19 +100,9 @@ class TableSource:
         )
         return dataclasses.replace(entry.encoding, vocabulary=tuple(values))
 
-    def _present(self, name: str, training: Rows) -> Iterator[np.ndarray]:
-        """Which training rows have a value, some at a time."""
-        missing = self.missing["train"].get(name)
-        return (rows if missing is None else rows[~missing[rows]] for rows in training.blocks())
-
 
 def read(splits: Mapping[str, Iterable[Block]], schema: Schema, store: Store = MEMORY) -> TableSource:
     """Leaves out what the schema's filter does, and finds the labels.
-
-    Args:
-      splits: The rows of `train`, and of others that are given.
-      schema: What the columns are.
-      store: Where columns are kept.
 
     Raises:
       UserError: If rows are not what the schema says; it names where they are. If the filter leaves nothing of a split.

@@ -16,14 +16,9 @@ _DTYPES = {"float": "float32", "int": "int64", "string": "string"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column of the file.
+    """A column of the file; a missing value is its default, and an error if that is None.
 
-    Attributes:
-      name: Of the feature.
-      header: Of the column in a CSV file; in records, the key of the feature, with an index if it has several values.
-      type: `float`, `int` or `string`.
-      default: What stands in for a missing value; None if none may be missing.
-      unit: In words.
+    The header is its name in a CSV file; in records it is the key of the feature, with an index if it has several values.
     """
 
     name: str
@@ -57,16 +52,13 @@ class Input:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSchema:
-    """Where records have an image and its class.
+    """Where records have an image and its class, by its number or its name.
 
     Attributes:
-      name: Of the dataset.
-      origin: Where it comes from, in words.
-      image: Key of the feature that is an image: a PNG or JPEG file, or its pixels.
-      label: Key of the feature that has the class, by its number or its name.
+      image: Key of the feature that is a PNG or JPEG file or, if there is a shape, height x width x channels pixels.
+      label: Key of the feature that has the class.
       classes: Names, in the order of the numbers.
       first_label: Number of the first class.
-      shape: Height, width and channels of pixels; None of files.
       content: The file's content as data.
     """
 
@@ -82,16 +74,11 @@ class ImageSchema:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schema:
-    """All that a schema file says.
+    """What a schema file says of a table.
 
     Attributes:
-      name: Of the dataset.
-      origin: Where it comes from, in words.
       columns: By the names of their features.
-      label: What is to be predicted.
       filter: Which rows are kept; None for all.
-      deep: What the deep part of a model takes.
-      wide: What its linear part takes.
       missing: Texts that stand for a missing value.
       ignore_others: Whether the file may have more columns.
       content: The file's content as data.

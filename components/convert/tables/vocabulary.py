@@ -20,13 +20,9 @@ _TEXT_BYTES = 1 << 22  # of strings that are looked at together
 
 
 def most_frequent(column: np.ndarray | Strings, rows: Rows, size: int, *, held: int) -> list[str | int]:
-    """The most frequent values of a column at some rows, the most frequent first, equals by value.
+    """So many of the most frequent values of a column at some rows, the most frequent first, equals by value.
 
-    Args:
-      column: int64 or strings.
-      rows: Which of its values count.
-      size: How many values are wanted.
-      held: Values that may be counted at a time: if there are more, they are counted in several passes.
+    No more than `held` different values are counted at a time: if there are more, they are counted in several passes.
     """
     passes = 1
     while (found := _count(column, rows, size, passes, held)) is None:

@@ -1,49 +1,8 @@
-"""The schema file of a table: what its columns hold, what is to be predicted, and what a model makes of the rest.
+"""The schema file of a table, or of images in records, checked; docs/DATASETS.md says what it may hold.
 
     schema = load(pathlib.Path("taxi.yaml"))
 
-Such a file:
-
-    name: taxi                       # of the dataset
-    origin: City of Chicago          # where it comes from, in words
-    columns:                         # all that is stored, in any order
-      fare: {type: float, unit: USD}
-      company: {type: string, default: ""}
-      seconds: {type: int, default: 0, header: Trip Seconds}
-      tips: {type: float}
-    label:
-      condition: {greater: [tips, {times: [0.2, fare]}]}      # see expressions.py
-      classes: [no tip, tip]         # where it is false, where it is true
-    filter: {greater: [fare, 0]}     # optional: rows for which it is false are left out
-    deep:                            # what the deep part of a wide and deep model sees
-      - {column: fare, numeric: z_score}
-      - {column: company, hash_buckets: 100, embedding: 10}
-    wide:                            # what its linear part sees
-      - {column: seconds, buckets: [900, 1800, 2700, 3600]}
-      - {columns: [company, seconds], hash_buckets: 10000}
-    missing: ["", NA]                # optional: texts that stand for a missing value; only "" unless given
-    other_columns: ignore            # optional: of columns that are not listed here; `refuse` unless given
-    delimiter: ";"                   # optional: between values; unless given a tab in .tsv files, else a comma
-
-- A column is a `float` (stored with 32 bits), an `int` (64 bits) or a `string`. Without a `default` it must have a value
-  in every row. `header` is its name in the file, where that is another; `unit` is for people.
-- The label may be a column itself: `{column: tip, classes: [no tip, tip]}`. A string is the name of its class, an int its
-  position among the classes. It cannot be an input, nor can all columns of a condition be inputs.
-- What goes in is one of `numeric: z_score`, `buckets: [ascending boundaries]`, `vocabulary: N` (the N most frequent values
-  of the training split; any other shares one more category), `hash_buckets: N`, and, with several `columns`, a cross.
-  In the deep part a category is one-hot, or `embedding: D` numbers.
-
-Columns that are neither an input nor the label are stored all the same.
-
-A schema of images in TFRecord files is another one:
-
-    name: flowers
-    origin: Photographs by the botanic garden
-    image: image/encoded             # the feature that is a PNG or JPEG file, or the pixels
-    label: image/class/label         # the feature that has the class: its number, or as a text its name
-    classes: [rose, lily]            # the names, or how many there are
-    label_offset: 1                  # optional: number of the first class; 0 unless given
-    shape: [32, 32, 3]               # optional: the image is height x width x channels bytes, and no file
+A fault is told with its place in the file: `deep[0].column: unknown column 'fair'; did you mean 'fare'?`.
 """
 
 from __future__ import annotations
@@ -100,7 +59,8 @@ def _schema(data: Any) -> Schema:
     headers = [column.header for column in columns.values()]
     if twice := {header for header in headers if headers.count(header) > 1}:
         raise UserError(f"columns: {min(twice)!r} is the header of more than one")
-    label = _label(data[LABEL], columns)
+    types = {name: column.type for name, column in columns.items()}
+    label = _label(data[LABEL], columns, types)
     if LABEL in columns and label.column != LABEL:
         raise UserError(f"columns.{LABEL}: what is predicted has that name; give the column another one, and a header")
     deep, wide = (
@@ -111,24 +71,18 @@ def _schema(data: Any) -> Schema:
         raise UserError("wide: embedding is for deep; the linear part has one weight for each category")
     _refuse_leak(label, {name for entry in deep + wide for name in entry.encoding.columns})
     missing = _list(data.get("missing", [""]), "missing")
-    others = data.get("other_columns", "refuse")
-    if others not in ("refuse", "ignore"):
-        raise UserError(f"other_columns: {unknown('value', str(others), ('refuse', 'ignore'))}")
-    delimiter = data.get("delimiter")
-    if "delimiter" in data and delimiter not in DELIMITERS:
-        raise UserError(f"delimiter: {delimiter!r} is none of {', '.join(map(repr, DELIMITERS))}; write it in quotes")
     return Schema(
         name=_text(data["name"], "name"),
         origin=_text(data["origin"], "origin"),
         columns=columns,
         label=label,
-        filter=expressions.parse(data["filter"], _types(columns), "filter") if "filter" in data else None,
+        filter=expressions.parse(data["filter"], types, "filter") if "filter" in data else None,
         deep=deep,
         wide=wide,
         missing=tuple(_text(text, f"missing[{i}]", empty=True) for i, text in enumerate(missing)),
-        ignore_others=others == "ignore",
+        ignore_others=_one_of(("refuse", "ignore"), data.get("other_columns", "refuse"), "other_columns") == "ignore",
         content=data,
-        delimiter=delimiter,
+        delimiter=_one_of(DELIMITERS, data["delimiter"], "delimiter") if "delimiter" in data else None,
     )
 
 
@@ -163,9 +117,7 @@ def _column(name: Any, value: Any) -> Column:
             f"{place}: a name is a letter, then letters, digits and _; give the file's own name as header, in quotes"
         )
     value = _mapping(value, place, required={"type"}, optional={"header", "default", "unit"})
-    kind = value["type"]
-    if kind not in ("float", "int", "string"):
-        raise UserError(f"{place}.type: {unknown('type', str(kind), ('float', 'int', 'string'))}")
+    kind = _one_of(("float", "int", "string"), value["type"], f"{place}.type")
     default = value.get("default")
     if "default" in value:
         number = isinstance(default, int | float) and not isinstance(default, bool)
@@ -186,7 +138,7 @@ def _column(name: Any, value: Any) -> Column:
     )
 
 
-def _label(value: Any, columns: Mapping[str, Column]) -> Label:
+def _label(value: Any, columns: Mapping[str, Column], types: Mapping[str, str]) -> Label:
     value = _mapping(value, LABEL, required={"classes"}, optional={"column", "condition"})
     classes = _classes(value["classes"], f"{LABEL}.classes")
     if ("column" in value) == ("condition" in value):
@@ -195,7 +147,7 @@ def _label(value: Any, columns: Mapping[str, Column]) -> Label:
         if len(classes) != 2:
             raise UserError(f"{LABEL}.classes: a condition has two: where it is false, where it is true")
         place = f"{LABEL}.condition"
-        return Label(classes=classes, condition=expressions.parse(value["condition"], _types(columns), place))
+        return Label(classes=classes, condition=expressions.parse(value["condition"], types, place))
     column = _known(value["column"], columns, f"{LABEL}.column")
     if column.type == "float":
         raise UserError(f"{LABEL}.column: {column.name} is a float; a label is a string or an int")
@@ -257,10 +209,6 @@ def _refuse_leak(label: Label, inputs: set[str]) -> None:
         raise UserError(f"{LABEL}.condition: follows from the inputs {names}; take one of them out of deep and wide")
 
 
-def _types(columns: Mapping[str, Column]) -> dict[str, str]:
-    return {name: column.type for name, column in columns.items()}
-
-
 def _known(name: Any, columns: Mapping[str, Column], place: str) -> Column:
     if not isinstance(name, str) or name not in columns:
         raise UserError(f"{place}: {unknown('column', str(name), columns)}")
@@ -280,6 +228,12 @@ def _boundaries(value: Any, place: str) -> tuple[float, ...]:
 def _positive(value: Any, place: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UserError(f"{place}: {value!r} is not a whole number of at least 1")
+    return value
+
+
+def _one_of(allowed: Collection[str], value: Any, place: str) -> str:
+    if value not in allowed:
+        raise UserError(f"{place}: {value!r} is none of {', '.join(map(repr, allowed))}")
     return value
 
 

@@ -62,12 +62,6 @@ def test_everything_is_read(tmp_path):
     assert not load(tmp_path, GOOD).ignore_others and load(tmp_path, GOOD).missing == ("",)
 
 
-def test_the_documented_example_is_one(tmp_path):
-    example = yaml_loader.__doc__.split("Such a file:\n")[1].split("\n- ")[0]
-    schema = load(tmp_path, re.sub(r"^    ", "", example, flags=re.MULTILINE))
-    assert schema.columns["seconds"].header == "Trip Seconds" and schema.missing == ("", "NA")
-
-
 OF_IMAGES = {"name": "flowers", "origin": "a garden", "image": "image/encoded", "label": "y", "classes": ["a", "b"]}
 
 
@@ -77,31 +71,20 @@ def test_a_schema_of_images_is_read(tmp_path):
     assert (schema.first_label, schema.shape, schema.content) == (0, None, OF_IMAGES)
     counted = load(tmp_path, {**OF_IMAGES, "classes": 3, "label_offset": 1, "shape": [4, 5, 1]})
     assert (counted.classes, counted.first_label, counted.shape) == (("1", "2", "3"), 1, (4, 5, 1))
-    example = re.sub(r"^    ", "", yaml_loader.__doc__.split("another one:\n")[1], flags=re.MULTILINE)
-    assert load(tmp_path, example).shape == (32, 32, 3)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"origin": None}, "top level: origin is missing"),
-        ({"label": None}, "top level: label is missing"),
         ({"lable_offset": 1}, "top level: unknown key 'lable_offset'; did you mean 'label_offset'"),
-        ({"imag": "x", "image": None}, "top level: unknown key 'imag'; did you mean 'image'"),
-        ({"filter": {"greater": ["a", 0]}}, "top level: unknown key 'filter'"),
         ({"image": 7}, "image: 7 is no text"),
-        ({"label": {"column": "y"}}, "label: {'column': 'y'} is no text"),
         ({"classes": ["a"]}, r"classes: \['a'\] are not at least two different names"),
-        ({"classes": ["a", "a"]}, "classes: .* are not at least two different names"),
         ({"classes": ["a", 1]}, r"classes\[1\]: 1 is no text"),
-        ({"classes": 1}, r"classes: \['0'\] are not at least two different names"),
         ({"classes": "a"}, "classes: 'a' is not a whole number of at least 1"),
         ({"label_offset": True}, "label_offset: True is no whole number"),
-        ({"label_offset": "1"}, "label_offset: '1' is no whole number"),
-        ({"shape": [4, 5]}, r"shape: \[4, 5\] is not \[height, width, channels\]"),
         ({"shape": [4, 5, 4]}, "shape: .* with 1 or 3 channels"),
         ({"shape": [0, 5, 3]}, r"shape\[0\]: 0 is not a whole number of at least 1"),
-        ({"shape": 28}, "shape: 28 is no list"),
     ],
 )
 def test_a_schema_of_images_that_makes_no_sense_is_refused(tmp_path, given, message):
@@ -146,32 +129,20 @@ def change(place: str, value) -> dict:
     ("place", "value", "message"),
     [
         ("name", None, r"top level: name is missing"),
-        ("name", 7, r"name: 7 is no text; write it in quotes"),
         ("origin", "", r"origin: '' is no text"),
         ("nmae", "x", r"top level: unknown key 'nmae'; did you mean 'name'"),
-        ("columns", None, r"top level: columns is missing"),
         ("columns", ["fare"], r"columns: \['fare'\] is no mapping"),
         ("columns.fare", "float", r"columns\.fare: 'float' is no mapping"),
-        ("columns.fare.type", "flot", r"columns\.fare\.type: unknown type 'flot'; did you mean 'float'"),
-        ("columns.fare.type", None, r"columns\.fare: type is missing"),
-        ("columns.fare.tpye", "int", r"columns\.fare: unknown key 'tpye'"),
-        ("columns.fare.unit", 3, r"columns\.fare\.unit: 3 is no text"),
-        ("columns.fare.default", "x", r"columns\.fare\.default: 'x' is no float"),
-        ("columns.fare.default", float("nan"), r"columns\.fare\.default: nan is no float"),
+        ("columns.fare.type", "flot", r"columns\.fare\.type: 'flot' is none of 'float', 'int', 'string'"),
         ("columns.fare.default", 1e39, r"columns\.fare\.default: 1e\+39 is no float"),
         ("columns.fare.default", True, r"columns\.fare\.default: True is no float"),
-        ("columns.seconds.default", 1.5, r"columns\.seconds\.default: 1\.5 is no int"),
         ("columns.seconds.default", 2**63, r"columns\.seconds\.default: 9223372036854775808 is no int"),
-        ("columns.company.default", 0, r"columns\.company\.default: 0 is no string"),
         ("columns.fare.header", "tips", r"columns: 'tips' is the header of more than one"),
         ("columns.a b", {"type": "int"}, r"columns\.a b: a name is a letter, then.*as header"),
         ("columns.label", {"type": "int"}, r"columns\.label: what is predicted has that name"),
-        ("label", None, r"top level: label is missing"),
         ("label.classes", ["a", "b", "c"], r"label\.classes: a condition has two"),
         ("label.classes", ["a", "a"], r"label\.classes: \['a', 'a'\] are not at least two different names"),
-        ("label.classes", ["a"], r"label\.classes: .*not at least two different names"),
         ("label.classes", [True, False], r"label\.classes\[0\]: True is no text; write it in quotes"),
-        ("label.column", "company", r"label: needs either column or condition"),
         ("label.condition", None, r"label: needs either column or condition"),
         ("label", {"column": "fare", "classes": ["a", "b"]}, r"label\.column: fare is a float"),
         (
@@ -184,36 +155,24 @@ def change(place: str, value) -> dict:
             {"column": "company", "classes": ["a", "b"]},
             r"label\.column: company is what is predicted, and an input",
         ),
-        ("label.condition.greater", ["tips", "fair"], r"label\.condition\.greater\[1\]: unknown column 'fair'"),
         ("label.condition", {"greater": ["fare", 3]}, r"label\.condition: follows from the inputs fare"),
         ("filter", {"greater": ["fair", 3]}, r"filter\.greater\[0\]: unknown column 'fair'"),
-        ("filter", {"plus": ["fare", 3]}, r"filter: a number, where a condition is needed"),
         ("deep", "fare", r"deep: 'fare' is no list"),
-        ("deep.0", "fare", r"deep\[0\]: 'fare' is no mapping"),
         ("deep.0.column", "fair", r"deep\[0\]\.column: unknown column 'fair'; did you mean 'fare'"),
         ("deep.0.column", None, r"deep\[0\]: needs either column, or the columns of a cross"),
         ("deep.0.numeric", None, r"deep\[0\]: needs exactly one of numeric, buckets, vocabulary, hash_buckets"),
-        ("deep.0.hash_buckets", 3, r"deep\[0\]: needs exactly one of"),
         ("deep.0.numeric", "log", r"deep\[0\]: write 'numeric: z_score'"),
-        ("deep.0.embedding", 3, r"deep\[0\]: write 'numeric: z_score', and no embedding"),
         ("deep.0.column", "company", r"deep\[0\]\.numeric: is for columns of type float or int; company is a string"),
         ("deep.1.column", "fare", r"deep\[1\]\.vocabulary: is for columns of type int or string; fare is a float"),
         ("deep.1.vocabulary", 0, r"deep\[1\]\.vocabulary: 0 is not a whole number of at least 1"),
-        ("deep.1.embedding", 2.5, r"deep\[1\]\.embedding: 2\.5 is not a whole number"),
-        ("deep.1.embeding", 2, r"deep\[1\]: unknown key 'embeding'; did you mean 'embedding'"),
         ("wide.0.buckets", [2, 1], r"wide\[0\]\.buckets: \[2, 1\] are not ascending"),
-        ("wide.0.buckets", [], r"wide\[0\]\.buckets: \[\] are not ascending"),
         ("wide.0.buckets", [1, "x"], r"wide\[0\]\.buckets\[1\]: 'x' is no number"),
         ("wide.1.embedding", 3, r"wide: embedding is for deep"),
-        ("wide.2.columns", ["fare"], r"wide\[2\]\.columns: \['fare'\] are not at least two different"),
         ("wide.2.columns", ["fare", "fair"], r"wide\[2\]\.columns\[1\]: unknown column 'fair'"),
-        ("wide.2.column", "fare", r"wide\[2\]: needs either column, or the columns of a cross"),
         ("wide.2", {"columns": ["fare", "tips"], "vocabulary": 3}, r"wide\[2\]: a cross of columns has hash_buckets"),
-        ("missing", "NA", r"missing: 'NA' is no list"),
         ("missing", [0], r"missing\[0\]: 0 is no text"),
-        ("other_columns", "skip", r"other_columns: unknown value 'skip'"),
-        ("delimiter", "::", r"delimiter: '::' is none of ',', ';', '\\t', '\|'; write it in quotes"),
-        ("delimiter", [","], r"delimiter: .* is none of"),
+        ("other_columns", "skip", r"other_columns: 'skip' is none of 'refuse', 'ignore'"),
+        ("delimiter", "::", r"delimiter: '::' is none of ',', ';', '\\t', '\|'"),
     ],
 )
 def test_what_makes_no_sense_is_told_with_file_and_place(tmp_path, place, value, message):
@@ -226,7 +185,6 @@ def test_what_makes_no_sense_is_told_with_file_and_place(tmp_path, place, value,
     ("text", "message"),
     [
         ("", "top level: None is no mapping"),
-        ("- a", "is no mapping"),
         ("a: [", "not valid YAML"),
         ("name: a\nname: b", "'name' stands there twice"),
         ("columns: !!python/object/apply:os.getcwd []", "not valid YAML"),
