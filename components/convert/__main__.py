@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.parts import PartRange, finish, write_part
+from components.convert.parts import finish, write_part
 from trainer.base.errors import Parser, run_cli
 
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     options = Options.of(args)
     if args.shard_range is not None:
-        write_part(options, PartRange.parse(args.shard_range, options))
+        write_part(options, args.shard_range)
     elif args.finish:
         finish(options)
     else:

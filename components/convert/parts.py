@@ -1,8 +1,8 @@
 """A conversion in parts: several commands, on one machine or several, write shards into one directory.
 
-    write_part(options, PartRange.parse("0:4", options))      # of 8 training shards, and of the others in proportion
-    write_part(options, PartRange.parse("4:8", options))      # at the same time, or after it was killed, or twice
-    finish(options)                                           # checks all of them and writes the manifest
+    write_part(options, "0:4")      # of 8 training shards, and of the others in proportion
+    write_part(options, "4:8")      # at the same time, or after it was killed, or twice
+    finish(options)                 # checks all of them and writes the manifest
 
 Until they are finished, shards lie in `.parts`. Beside each one lies a note with its checksum, and with what decided its
 content: what comes of another source or other arguments is refused.
@@ -15,8 +15,8 @@ import dataclasses
 import itertools
 import json
 import pathlib
+import tempfile
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,30 +40,26 @@ class PartRange:
     count: int
 
     @classmethod
-    def parse(cls, text: str, options: Options) -> PartRange:
-        """Reads `START:STOP`.
-
-        Raises:
-          UserError: If it is no such range of the training shards.
-        """
+    def parse(cls, text: str, count: int) -> PartRange:
+        """Reads `START:STOP`."""
         start, colon, stop = text.partition(":")
-        if not (colon and start.isdecimal() and stop.isdecimal() and int(start) < int(stop) <= options.shards):
-            raise UserError(
-                f"--shard-range {text}: must be START:STOP of the {options.shards} shards, from 0:1 to 0:{options.shards}"
-            )
-        return cls(start=int(start), stop=int(stop), count=options.shards)
+        if not (colon and start.isdecimal() and stop.isdecimal() and int(start) < int(stop) <= count):
+            raise UserError(f"--shard-range {text}: must be START:STOP of the {count} shards, from 0:1 to 0:{count}")
+        return cls(start=int(start), stop=int(stop), count=count)
 
     def __contains__(self, shard: Planned) -> bool:
         first, end = (bound * shard.count // self.count for bound in (self.start, self.stop))
         return first <= shard.position < end
 
 
-def write_part(options: Options, part: PartRange) -> None:
-    """Writes the shards of a range that are not there yet.
+def write_part(options: Options, text: str) -> None:
+    """Writes the shards of a range, `START:STOP` of the training shards, that are not there yet.
 
     Raises:
-      UserError: If the source cannot be read, or the output directory holds anything else. What is finished stays.
+      UserError: If it is no such range, the source cannot be read, or the output directory holds anything else. What is
+        finished stays.
     """
+    part = PartRange.parse(text, options.shards)
     started, directory = time.perf_counter(), pathlib.Path(options.output)
     parts = directory / output.PARTS
     with output.claim(directory, shared=True):
@@ -90,7 +86,7 @@ def write_part(options: Options, part: PartRange) -> None:
             with contextlib.suppress(OSError):
                 parts.rmdir()  # if nothing was finished
     before = f", {len(there.keys() & {shard.name for shard in shards})} of them were there" * bool(there)
-    whole.tell_written(f"{directory}, shards {part.start}:{part.stop} of {part.count}", shards)
+    whole.tell_written(f"{directory}, shards {text} of {options.shards}", shards)
     print(f"{time.perf_counter() - started:.2f} s{before}; when all are written, run this with --finish instead")
 
 
@@ -129,16 +125,11 @@ def _identity(plan: Plan, options: Options) -> dict[str, Any]:
 def _write(
     plan: Plan, shard: Planned, parts: pathlib.Path, identity: Mapping[str, Any], advance: workers.Advance
 ) -> Shard:
-    """Writes a shard under names of its own, renames it, and writes the note that says it is whole."""
-    suffix = f".{uuid.uuid4().hex}"
-    try:
-        written = plan.write(shard, parts, suffix=suffix, advance=advance)
-        for name in filter(None, (written.file, written.index)):
-            output.settle(parts / (name + suffix), parts / name)
-    except BaseException:
-        for path in parts.glob(f"*{suffix}"):
-            path.unlink()
-        raise
+    """Writes a shard in a place of its own, moves it, and writes the note that says it is whole."""
+    with tempfile.TemporaryDirectory(dir=parts) as place:
+        written = plan.write(shard, pathlib.Path(place), advance=advance)
+        for name in written.checksums:
+            output.settle(pathlib.Path(place, name), parts / name)
     write_text(parts / f"{shard.name}.json", json.dumps({"identity": identity, "shard": dataclasses.asdict(written)}))
     return written
 
@@ -155,7 +146,7 @@ def _written(directory: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
             note = json.loads(path.read_text(encoding="utf-8"))
         output.refuse_other(directory, note["identity"], identity)
         shard = Shard(**note["shard"])
-        if _find(directory, shard.file).exists() and (not shard.index or _find(directory, shard.index).exists()):
+        if all(_find(directory, name).exists() for name in shard.checksums):
             found[path.stem] = shard
     return found
 

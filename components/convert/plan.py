@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
@@ -28,15 +29,7 @@ from trainer.base.manifest import Encoding, Feature, Manifest, Shard, Split, Sta
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A shard to be written: the examples from `start` to `stop` of its split.
-
-    Attributes:
-      split: Name of the split.
-      position: Among the shards of the split.
-      count: Of the shards of the split.
-      start: First example.
-      stop: The one after the last.
-    """
+    """A shard to be written, by its position among those of its split: the examples from `start` to `stop`."""
 
     split: str
     position: int
@@ -51,14 +44,7 @@ class Planned:
 
 
 class Plan:
-    """A conversion of a source.
-
-    Attributes:
-      source: What is converted.
-      splits: Their names.
-      shards: In the order of their splits and positions.
-      training: Which examples of the source's split `train` are for training.
-    """
+    """A conversion of a source; its shards are in the order of their splits and positions."""
 
     def __init__(self, source: Source, options: Options):
         """Plans it.
@@ -78,16 +64,10 @@ class Plan:
         if options.shards > training:
             raise UserError(f"--shards {options.shards}: there are only {training} training examples to put into them")
         self.shards = tuple(
-            Planned(
-                split=split,
-                position=i,
-                count=count,
-                start=_start(i, len(rows), count),
-                stop=_start(i + 1, len(rows), count),
-            )
+            shard
             for split, (_, rows) in self._parts.items()
-            if (count := max(1, round(options.shards * len(rows) / training)) if len(rows) else 0)
-            for i in range(count)
+            if len(rows)
+            for shard in _cut(split, len(rows), max(1, round(options.shards * len(rows) / training)))
         )
         self.splits = tuple(self._parts)
 
@@ -114,29 +94,21 @@ class Plan:
         shard: Planned,
         directory: pathlib.Path,
         *,
-        suffix: str = "",
         advance: Callable[[int], object] = lambda examples: None,
     ) -> Shard:
-        """Writes a shard's files into the directory.
-
-        Args:
-          shard: One of `shards`.
-          directory: Where to.
-          suffix: What else the files' names end in.
-          advance: Is told how many examples were written, now and then.
-        """
+        """Writes a shard's files into the directory, and tells how many examples were written, now and then."""
         native, rows = self._parts[shard.split]
-        indexed = self._layout.record_bytes is None
-        path, index = f"{shard.name}.tfrecord", f"{shard.name}.index"
+        path = f"{shard.name}.tfrecord"
+        index = f"{shard.name}.index" if self._layout.record_bytes is None else None
         file = tfrecord.write(
-            directory / (path + suffix),
+            directory / path,
             self._layout,
             self.source.splits[native],
             rows=rows.blocks(shard.start, shard.stop),
-            index=directory / (index + suffix) if indexed else os.devnull,
+            index=directory / index if index else os.devnull,
             advance=advance,
         )
-        return Shard(file=path, index=index if indexed else None, **dataclasses.asdict(file))
+        return Shard(file=path, index=index, **dataclasses.asdict(file))
 
     @functools.cached_property
     def _encodings(self) -> dict[str, tuple[Encoding, ...]]:
@@ -194,6 +166,10 @@ def _statistics(summary: Summary) -> Statistics:
     return Statistics(missing=summary.missing, mean=summary.mean, std=summary.std, min=summary.min, max=summary.max)
 
 
-def _start(i: int, examples: int, count: int) -> int:
-    """The first example of shard `i`: sizes are as equal as can be, and the larger ones come first."""
-    return i * (examples // count) + min(i, examples % count)
+def _cut(split: str, examples: int, count: int) -> list[Planned]:
+    """So many shards of a split: their sizes are as equal as can be, and the larger ones come first."""
+    starts = [i * (examples // count) + min(i, examples % count) for i in range(count + 1)]
+    return [
+        Planned(split=split, position=i, count=count, start=start, stop=stop)
+        for i, (start, stop) in enumerate(itertools.pairwise(starts))
+    ]

@@ -44,8 +44,8 @@ def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options)
     for name, split in manifest.splits.items():
         native, rows = parts[name]
         images, labels = _read(directory, manifest, name)
-        np.testing.assert_array_equal(images, source.splits[native]["image"][rows])
-        np.testing.assert_array_equal(labels, source.splits[native]["label"][rows])
+        np.testing.assert_array_equal(images, source.splits[native]["image"][rows[:]])
+        np.testing.assert_array_equal(labels, source.splits[native]["label"][rows[:]])
         assert split.examples == len(rows) == sum(shard.examples for shard in split.shards)
         assert list(split.class_histogram) == np.bincount(labels, minlength=len(manifest.class_names)).tolist()
         sizes = [shard.examples for shard in split.shards]

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Strings:
-    """Value i is `data[offsets[i]:offsets[i + 1]]`.
-
-    Attributes:
-      data: uint8, the values one after another.
-      offsets: int64 [N + 1].
-      lengths: int64 [N], bytes of each.
-    """
+    """Value i is `data[offsets[i]:offsets[i + 1]]`: data are uint8, offsets int64 [N + 1], lengths int64 [N]."""
 
     data: np.ndarray
     offsets: np.ndarray

@@ -6,8 +6,7 @@
     column.append(block)
     fares = column.finish()
 
-All of them are NumPy arrays, and nobody needs to know which are mapped files. These files have no names, so that they
-are gone when the process is, however it ends.
+All of them are NumPy arrays. The files have no names, so that they are gone when the process is, however it ends.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ _READ_BYTES = 1 << 20
 class Store:
     """Sets room aside: in memory up to half of a budget, then in unnamed files in a directory.
 
-    Attributes:
-      directory: Where the files are.
-      working_bytes: A quarter of the budget, for passing work on the columns.
+    A quarter of the budget, `working_bytes`, is left for passing work on the columns.
     """
 
     def __init__(self, *, budget_bytes: float = math.inf, directory: pathlib.Path | None = None):
@@ -127,11 +124,8 @@ class GrowingTexts:
     """A column of byte strings that others are appended to."""
 
     def __init__(self, store: Store):
-        self._data, self._offsets, self._lengths = (
-            store.column(np.uint8),
-            store.column(np.int64),
-            store.column(np.int64),
-        )
+        self._data = store.column(np.uint8)
+        self._offsets, self._lengths = store.column(np.int64), store.column(np.int64)
         self._offsets.append(np.zeros(1))
         self._end = 0
 

@@ -37,11 +37,9 @@ _LOCK_WAIT_S = 2.0  # the processes of a conversion that was killed end a moment
 
 @contextlib.contextmanager
 def claim(output: pathlib.Path, *, shared: bool = False) -> Iterator[None]:
-    """Makes the directory and keeps others from converting into it; a failure removes what was made.
+    """Makes the directory and keeps others from converting into it, but for those that share it all.
 
-    Args:
-      output: The directory.
-      shared: Whether others may do so that ask for the same.
+    A failure removes what was made.
 
     Raises:
       UserError: If that is not possible, or an operating system error or want of memory ends the block.
@@ -78,7 +76,7 @@ def writable(output: pathlib.Path | None) -> Iterator[None]:
 
 
 def require_room(output: pathlib.Path, num_bytes: int, *, files: int) -> None:
-    """Compares what is to be written, of shards and indexes so many bytes in so many files, with what its disk has.
+    """Compares the bytes and files that are to be written, of shards and indexes, with what the disk has free.
 
     Raises:
       UserError: If it does not fit.
@@ -110,9 +108,7 @@ def _locked(directory: pathlib.Path, kind: int) -> Iterator[None]:
 def finished(output: pathlib.Path, *, parts: bool = False) -> Manifest | None:
     """The manifest of the dataset there; None if there is nothing, or an unfinished conversion of ours.
 
-    Args:
-      output: The directory.
-      parts: Whether that conversion may be one in parts.
+    That may be one in parts only if `parts` says so.
 
     Raises:
       UserError: If there is anything else.
@@ -166,13 +162,8 @@ def _files(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 def intact(path: pathlib.Path, crc32c: str) -> bool:
     """Whether the file is there and has that CRC-32C."""
-    try:
-        with readable(path):
-            return crc32c_of(path) == crc32c
-    except UserError:
-        if path.is_file():
-            raise
-        return False
+    with readable(path):
+        return path.is_file() and crc32c_of(path) == crc32c
 
 
 def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Manifest:

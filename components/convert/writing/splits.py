@@ -41,9 +41,6 @@ class Rows:
         blocks = [self._block(i) for i in range(first, min(last + 1, len(self._ends) - 1))]
         return np.concatenate([np.empty(0, np.int64), *blocks])[start - self._ends[first] :][: max(0, stop - start)]
 
-    def __array__(self, dtype: np.typing.DTypeLike = None, copy: bool | None = None) -> np.ndarray:
-        return self[:].astype(dtype or np.int64, copy=False)
-
     def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[np.ndarray]:
         """The piece from `start` to `stop`, `BLOCK` positions at a time."""
         start, stop, _ = slice(start, stop).indices(len(self))
@@ -59,12 +56,8 @@ def carve(
 ) -> dict[str, tuple[str, Rows]]:
     """Of each split (`train`, `validation`, `test`), the native split and the positions in it.
 
-    Args:
-      sizes: Number of examples of each native split; `train` is among them.
-      validation_fraction: Of the training examples that are left by `test_fraction`; 0 <= fraction < 1. Not used if
-        the source has a validation split.
-      test_fraction: Of the training examples; 0 <= fraction < 1. Not used if the source has a test split.
-      seed: 0 <= seed < 2**64.
+    The fractions, of the training examples and of those that the test split leaves, are not used for splits that are
+    among the native ones, of which the sizes are given.
     """
     test_key, validation_key = splitmix64(seed, np.arange(2))
     draws = {"test": (test_key, test_fraction), "validation": (validation_key, validation_fraction)}

@@ -3,9 +3,8 @@
     layout = Layout([Field(name="image", kind="bytes", num_bytes=784), Field(name="label", kind="int64", num_bytes=1)])
     file = write("train.tfrecord", layout, {"image": images, "label": labels}, rows=[np.arange(100)])
 
-When every value has a fixed width, the records differ in the values and the checksum only: a template is copied and
-those bytes are filled in, many records at a time. Integers and lengths keep their width as varints with leading zero
-groups, which every protobuf parser accepts.
+When every value has a fixed width, a template is copied and values and checksums are filled in, many records at a time.
+Integers and lengths keep their width as varints with leading zero groups, which every protobuf parser accepts.
 
 Strings differ in length, and a padded one would be another value. So they come last, behind every fixed field, and
 are assembled with room for the longest of a chunk; then the bytes that nobody uses are dropped. Fixed fields thus lie
@@ -50,13 +49,10 @@ _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Field:
-    """One value of every record.
+    """One value of every record, by its key in the Example.
 
-    Attributes:
-      name: Its key in the Example.
-      kind: `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for one 32-bit number; `int64` for one integer as a
-        varint of `num_bytes`, which are 10 for a negative one; `string` for `Strings`.
-      num_bytes: Of the value; of a string at most.
+    The kind is `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for one 32-bit number; `int64` for one integer as a
+    varint of `num_bytes`, which are 10 for a negative one; `string` for `Strings` of at most `num_bytes`.
     """
 
     name: str
@@ -108,10 +104,7 @@ class Layout:
         self.strings = tuple(entry.name for entry in self._strings)
 
     def encode(self, columns: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:
-        """The records one after another, uint8, and int64 [N] where each of them ends.
-
-        Args:
-          columns: By field, its N values.
+        """The records of N values by field one after another, uint8, and int64 [N] where each of them ends.
 
         Raises:
           ValueError: If an integer needs more than the `num_bytes` of its field.
@@ -168,12 +161,9 @@ class Layout:
 
 
 class _StringEntry:
-    """A string's entry in the map of features, up to the string: its own length and those of what it is nested in.
+    """A string's entry in the map of features, of at most `most_bytes`.
 
-    Attributes:
-      name: Of the field.
-      template: The bytes before the string.
-      most_bytes: Of the entry, at most.
+    The template is what stands before the string: its own length and those of what it is nested in.
     """
 
     def __init__(self, field: Field):
@@ -213,15 +203,10 @@ def write(
     index: str | os.PathLike[str] = os.devnull,
     advance: Callable[[int], object] = lambda examples: None,
 ) -> File:
-    """Writes rows of the columns as one file.
+    """Writes rows of the columns, which are positions in arrays of any length, as one file.
 
-    Args:
-      path: Of the file.
-      layout: Of its records.
-      columns: By field.
-      rows: Positions in the columns, in arrays of any length.
-      index: Of the file that says where records start, if they differ in length: little-endian int64 [examples + 1].
-      advance: Is told how many records were written, now and then.
+    Where records differ in length, `index` is the file that says where they start: little-endian int64 [examples + 1].
+    `advance` is told how many were written, now and then.
     """
     examples, head = 0, google_crc32c.Checksum()
     with open(path, "wb") as file, open(index, "wb") as index_file:
