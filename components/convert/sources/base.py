@@ -6,7 +6,7 @@ import abc
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from components.convert.writing.column_store import Store
@@ -52,8 +52,9 @@ class Reader(abc.ABC):
 
     Attributes:
       name: As given with `--dataset`.
-      takes: Options that mean something to it, of `schema`, `image_size`, `encoding` and `download_dir`. A reader that
-        takes any is a dataclass with a field for each, None if it is not given.
+      takes: Options that mean something to it, of `schema`, a file; `image_size`, height and width that a model gets of
+        image files; `encoding`, how these are stored, `raw` or `source`; and `download_dir`. A reader that takes any is a
+        dataclass with a field for each, None if it is not given.
     """
 
     name: str
@@ -87,6 +88,17 @@ class Reader(abc.ABC):
         if absent := [path for path in paths if not path.exists()]:
             raise UserError(f"{absent[0]}: no such file or directory; dataset {self.name!r} needs --source {wanted}")
         return paths
+
+    def inside(
+        self, source: Paths, wanted: str, found_in: Callable[[pathlib.Path], list[pathlib.Path]]
+    ) -> list[pathlib.Path]:
+        """The same for a reader of files, a directory standing for those that are found in it."""
+        files = []
+        for path in self.paths(source, wanted):
+            files += found_in(path) if path.is_dir() else [path]
+        if absent := [path for path in files if not path.is_file()]:
+            raise UserError(f"{absent[0]}: no such file")
+        return files
 
     def path(self, source: Paths, wanted: str) -> pathlib.Path:
         """The same for a reader that takes one path; more are an error too."""

@@ -34,7 +34,6 @@ class CifarReader(Reader):
     """Reads CIFAR-10 or CIFAR-100.
 
     Attributes:
-      name: As given with `--dataset`.
       folder: Of the files in the archive.
       files_of: By split, its files in order, each with the number of records in the original.
       labels: How many different values each label byte has; the last one is the class.
@@ -63,16 +62,12 @@ class CifarReader(Reader):
         return list(self._find(path).values()) if path.is_dir() else [path]
 
     def read(self, source: Paths, store: Store = MEMORY) -> ImageSource:
-        """Reads the set from a directory (any number of whole records a file) or an archive (the original only).
-
-        Raises:
-          UserError: If there is no such thing, or it is not what it should be; it names the file.
-        """
+        """Reads the set from a directory (any number of whole records a file) or an archive (the original only)."""
         path = self._path(source)
         if path.is_dir():
             paths = self._find(path)
             records = {file: self._records(path) for file, path in paths.items()}
-            streams = _opened(paths)
+            streams = self._opened(paths)
         else:
             records, streams = self._originals, self._members(path)
         parts, slots = {}, {}
@@ -108,9 +103,7 @@ class CifarReader(Reader):
         if missing := [file for file in self._originals if file not in present]:
             if pickles := sorted(self.pickled & present):
                 raise self._pickled(place, pickles[0])
-            others = sorted(name for name in present if name.endswith(".bin"))
-            found = f" (found {', '.join(others[:9])})" if others else ""
-            raise UserError(f"{place}: missing {', '.join(missing)}{found}{hint}")
+            raise UserError(f"{place}: missing {', '.join(missing)}{hint}")
 
     def _pickled(self, place: str, name: str) -> UserError:
         return UserError(
@@ -128,8 +121,14 @@ class CifarReader(Reader):
             )
         return records
 
+    def _opened(self, paths: Mapping[str, pathlib.Path]) -> Iterator[tuple[str, str, IO[bytes]]]:
+        """Of each file of a directory, its name, where it is and its content."""
+        for file, path in paths.items():
+            with open(path, "rb") as stream:
+                yield file, str(path), stream
+
     def _members(self, path: pathlib.Path) -> Iterator[tuple[str, str, IO[bytes]]]:
-        """Of each data file in an archive, in whatever order it has them, its name, where it is and its content."""
+        """The same of each data file in an archive, in whatever order it has them."""
         seen = set()
         most = sum(self._originals.values()) * self._record_bytes + _OVERHEAD_BYTES
         for name, size, stream in archive.members(path, most=most):
@@ -159,13 +158,6 @@ class CifarReader(Reader):
         # A view: the writer puts the bytes into their order while it copies them, a few records at a time.
         pixels = records[:, len(self.labels) :].reshape(-1, *_SHAPE).transpose(0, 2, 3, 1)
         return {"image": pixels, "label": records[:, len(self.labels) - 1]}
-
-
-def _opened(paths: Mapping[str, pathlib.Path]) -> Iterator[tuple[str, str, IO[bytes]]]:
-    """Of each file of a directory, its name, where it is and its content."""
-    for file, path in paths.items():
-        with open(path, "rb") as stream:
-            yield file, str(path), stream
 
 
 _CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"

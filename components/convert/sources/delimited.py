@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-from typing import TYPE_CHECKING
 
-from components.convert.sources.base import Paths, Reader
+from components.convert.sources.base import Paths, Reader, Source
 from components.convert.tables.schema import Schema
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
-
-if TYPE_CHECKING:
-    from components.convert.tables.rows import TableSource
 
 _NAME = re.compile(r".*\.[ct]sv(\.gz)?", re.IGNORECASE | re.DOTALL)
 
@@ -23,9 +19,7 @@ class CsvReader(Reader):
     """Reads a table from CSV files.
 
     Attributes:
-      name: As given with `--dataset`.
-      schema: Its schema file; None if `--schema` gives it.
-      takes: Whether that is so.
+      schema: Its schema file; None if `--schema` gives it, which it takes then.
     """
 
     name: str
@@ -33,26 +27,16 @@ class CsvReader(Reader):
     takes: frozenset[str] = frozenset()
 
     def files(self, source: Paths) -> list[pathlib.Path]:
-        """The schema and the files of the table; a directory stands for those in it, in the order of their names.
-
-        Raises:
-          UserError: If there are none.
-        """
+        """The schema and the files of the table; a directory stands for those in it, in the order of their names."""
         if self.schema is None:
             raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
-        paths = []
-        for path in self.paths(source, "FILE..., its CSV files or a directory of them"):
-            paths += _inside(path) if path.is_dir() else [path]
-        if absent := [path for path in paths if not path.is_file()]:
-            raise UserError(f"{absent[0]}: no such file")
-        return [pathlib.Path(self.schema), *paths]
+        return [
+            pathlib.Path(self.schema),
+            *self.inside(source, "FILE..., its CSV files or a directory of them", _inside),
+        ]
 
-    def read(self, source: Paths, store: Store = MEMORY) -> TableSource:
-        """Reads the table.
-
-        Raises:
-          UserError: If the schema or a file is not what it should be.
-        """
+    def read(self, source: Paths, store: Store = MEMORY) -> Source:
+        """Reads the table."""
         schema, *paths = self.files(source)
         from components.convert.tables import csv_parser, rows, yaml_loader
 

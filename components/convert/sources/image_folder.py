@@ -47,13 +47,7 @@ class Files:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FolderReader(Reader):
-    """Reads a folder of images.
-
-    Attributes:
-      name: As given with `--dataset`.
-      image_size: Height and width that a model gets; None for the images' own.
-      encoding: How they are stored, `raw` or `source`; None to decide by their sizes.
-    """
+    """Reads a folder of images."""
 
     name: str = "images"
     takes = frozenset({"image_size", "encoding"})
@@ -71,11 +65,7 @@ class FolderReader(Reader):
         return digest_of((name, digest_of_file(root / name)) for names in found.values() for name in names)
 
     def read(self, source: Paths, store: Store = MEMORY) -> ImageSource:
-        """Finds the images, which are read when they are asked for.
-
-        Raises:
-          UserError: If there are none, classes do not fit, or an image is broken.
-        """
+        """Finds the images, which are read when they are asked for."""
         from components.convert.images.encodings import arrange
 
         root, found, strays = self._find(source)

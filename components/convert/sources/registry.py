@@ -57,8 +57,7 @@ def find_reader(dataset: str, **options: object) -> Reader:
 
     Args:
       dataset: Its name.
-      **options: What a reader may take, each None if it is not given: `schema`, a file; `image_size`, height and width;
-        `encoding`, `raw` or `source`; `download_dir`.
+      **options: What a reader may take, each None if it is not given.
 
     Raises:
       UserError: If there is none, naming the nearest; if an option means nothing to it.

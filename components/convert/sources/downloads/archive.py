@@ -8,7 +8,6 @@ Nothing is unpacked to disk, and of a member's path only the last part is kept. 
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import lzma
 import pathlib
@@ -21,7 +20,7 @@ from trainer.base.errors import UserError
 
 # What reading a stream of members may raise; the caller, who reads, knows which member it was.
 ERRORS = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError)
-CHUNK_BYTES = 1 << 20  # a larger read would hold all of itself a second time
+_CHUNK_BYTES = 1 << 20  # a larger read would hold all of itself a second time
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
 
 
@@ -30,25 +29,21 @@ def members(path: pathlib.Path, *, most: int) -> Iterator[tuple[str, int, IO[byt
 
     Compression is known by content. The archive is read to its end, where the checksums are.
 
-    Args:
-      path: Of the archive.
-      most: Bytes that it may unpack to: neither a member nor a header can fill the memory.
-
     Raises:
-      UserError: If it unpacks to more.
+      UserError: If it unpacks to more than `most` bytes: neither a member nor a header can fill the memory.
       tarfile.TarError, OSError and others: One of `ERRORS`, if it is damaged or no archive.
     """
-    with contextlib.ExitStack() as stack:
-        raw = stack.enter_context(open(path, "rb"))
+    with open(path, "rb") as raw:
         opener = _OPENERS.get(raw.read(2))
         raw.seek(0)
-        stream = _Bounded(path, stack.enter_context(opener(raw)) if opener else raw, most)
-        tar = stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
-        for member in tar:
-            if member.isfile():
-                yield pathlib.PurePosixPath(member.name).name, member.size, tar.extractfile(member)
-        while stream.read(CHUNK_BYTES):
-            pass
+        with opener(raw) if opener else raw as file:
+            stream = _Bounded(path, file, most)
+            with tarfile.open(fileobj=stream, mode="r|") as tar:
+                for member in tar:
+                    if member.isfile():
+                        yield pathlib.PurePosixPath(member.name).name, member.size, tar.extractfile(member)
+            while stream.read(_CHUNK_BYTES):
+                pass
 
 
 class _Bounded:

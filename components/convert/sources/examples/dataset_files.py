@@ -23,14 +23,7 @@ _MARK = ".tfrec"  # in the names of most such files, whatever follows
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfrecordReader(Reader):
-    """Reads TFRecord files of `tf.train.Example` records.
-
-    Attributes:
-      name: As given with `--dataset`.
-      schema: The schema file, of a table or of images.
-      image_size: Height and width that a model gets of image files; None for their own.
-      encoding: How these are stored, `raw` or `source`; None to decide by their sizes.
-    """
+    """Reads TFRecord files of `tf.train.Example` records; the schema is of a table or of images."""
 
     name: str = "tfrecord"
     takes = frozenset({"schema", "image_size", "encoding"})
@@ -39,13 +32,8 @@ class TfrecordReader(Reader):
     encoding: str | None = None
 
     def files(self, source: Paths) -> list[pathlib.Path]:
-        """The schema and the files.
-
-        Raises:
-          UserError: If there are none; without a schema, with what the first record holds.
-        """
-        found = self._find(source)
-        return [pathlib.Path(self.schema), *found.values()]
+        """The schema and the files; without a schema, an error says what the first record holds."""
+        return [pathlib.Path(self.schema), *self._find(source).values()]
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the schema, and the names and contents of the files."""
@@ -53,11 +41,7 @@ class TfrecordReader(Reader):
         return digest_of((name, digest_of_file(path)) for name, path in [("", self.schema), *found.items()])
 
     def read(self, source: Paths, store: Store = MEMORY) -> Source:
-        """Reads the files.
-
-        Raises:
-          UserError: If there are none, if one is damaged, or if the schema is not theirs.
-        """
+        """Reads the files."""
         from components.convert.sources.examples import contents
         from components.convert.tables import yaml_loader
 
@@ -69,11 +53,7 @@ class TfrecordReader(Reader):
 
     def _find(self, source: Paths) -> dict[str, pathlib.Path]:
         """The files, in order, by their paths from the folder that they all are in."""
-        paths = []
-        for path in self.paths(source, "FILE..., its TFRecord files or a directory of them"):
-            paths += _inside(path) if path.is_dir() else [path]
-        if absent := [path for path in paths if not path.is_file()]:
-            raise UserError(f"{absent[0]}: no such file")
+        paths = self.inside(source, "FILE..., its TFRecord files or a directory of them", _inside)
         if self.schema is None:
             from components.convert.sources.examples import contents
 

@@ -38,8 +38,6 @@ class TfdsReader(Reader):
 
     Attributes:
       name: `tfds:NAME[/CONFIG][:VERSION]`.
-      image_size: Height and width that a model gets; None for the images' own.
-      encoding: How images are stored, `raw` or `source`; None to decide by their sizes.
       download_dir: Where downloads and what is prepared from them are kept; None for a folder of the user's cache.
     """
 
