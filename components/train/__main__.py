@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from components.train.backends import registry
+from components.train.backends import processes
 from components.train.backends.cluster_spec import misnamed
 from components.train.backends.heeded import ignored
-from components.train.backends.program import Program, own_command, own_program, trainer_options, trainer_program
+from components.train.backends.plan import Plan
+from components.train.backends.program import Program, own_command, own_program, trainer_program
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.mode in ("explain", "vertex"):
         return _vertex(source, cluster, args)
     program = _program(cluster, args)
-    with registry.planned(args, cluster, program) as plan:
+    with _planned(args, cluster, program) as plan:
         if not args.dry_run:
             with view_for(args.log_format) as view:
                 return supervisor.run(plan, view, _patience(args))
@@ -81,6 +83,22 @@ def _program(cluster: Cluster, args: argparse.Namespace) -> Program:
     return trainer_program(cluster, args.flags)
 
 
+@contextlib.contextmanager
+def _planned(args: argparse.Namespace, cluster: Cluster, program: Program) -> Iterator[Plan]:
+    """Yields the plan of the chosen back end; what it needs is reserved until the block ends."""
+    if args.mode == "process":
+        with processes.planned(cluster, program, log_dir=args.log_dir) as plan:
+            yield plan
+    elif args.mode == "docker":
+        from components.train.backends import containers  # this and ssh: what a job does not run on, it does not import
+
+        yield containers.plan_containers(args, cluster, program)
+    else:
+        from components.train.backends.hosts import ssh
+
+        yield ssh.plan_hosts(args, cluster, program)
+
+
 def _patience(args: argparse.Namespace) -> Patience:
     limits = Limits()
     if args.start_timeout_s:
@@ -108,7 +126,7 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
         raise UserError("the vertex back end needs a container image; add --image REF")
     specs = plan_vertex(cluster, args.image, args.flags, region=region, command=command)
     if not command:
-        trainer_options(cluster, args.flags)  # refuses what every replica would, some minutes later
+        trainer_program(cluster, args.flags)  # refuses what every replica would, some minutes later
     for note in filter(None, [*ignored(cluster, "vertex"), misnamed(cluster)]):
         print(f"note: {note}", file=sys.stderr)
     for warning in quota_warnings(cluster, region):

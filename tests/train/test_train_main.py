@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def test_process_dry_run_prints_the_plan(capsys: pytest.CaptureFixture, tmp_path
 def test_log_dir_moves_logs_and_status_files(capsys: pytest.CaptureFixture):
     plan = dry_run(capsys, "local", "--log-dir", "logs", "--", *DATA, "--job-dir", "gs://bucket/a")
     assert plan["replicas"][0]["log"] == "logs/chief-0.log"
-    assert plan["replicas"][0]["env"]["TRAINER_STATUS"] == "logs/chief-0.status.json"
+    assert plan["replicas"][0]["env"]["TRAINER_STATUS"] == os.path.abspath("logs/chief-0.status.json")
 
 
 def test_vertex_dry_run_prints_the_pools(capsys: pytest.CaptureFixture):

@@ -5,12 +5,13 @@ Review the difference that it makes with `git diff tests/train/golden` before it
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 from components.train.backends.cluster_spec import vertex_environments
-from components.train.backends.processes import plan_processes, port_count
+from components.train.backends.processes import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import divide
 from components.train.backends.worker_pools import plan_vertex
@@ -33,8 +34,7 @@ def environments(cluster: Cluster) -> dict[str, dict[str, dict[str, str]]]:
     """Variables of each replica, by back end."""
     program = Program(command=("program",), env={}, job_dir="job", reports=True)
     division = divide(cluster, cores=4, gpus=())
-    ports = range(10_001, 10_001 + port_count(cluster))
-    plan = plan_processes(cluster, program, log_dir="logs", ports=ports, division=division)
+    plan = plan_processes(cluster, program, log_dir="logs", ports=itertools.count(10_001), division=division)
     return {
         "process": {replica.name: dict(replica.env) for replica in plan.replicas},
         "vertex": dict(vertex_environments(cluster)),

@@ -1,17 +1,15 @@
-"""What all local back ends have in common: the variables by which a replica knows its job, and the plan of the job.
+"""What all local back ends have in common: the plan of a job, and the variables by which a replica knows its job.
 
 Synopsis:
 
-    addresses = {role: [f"{role}-{i}:2222" for i in indices] for role, indices in members(cluster).items()}
-    env = replica_env(cluster, program, "worker", 1, addresses=addresses, status="/tmp/worker-1.status.json")
-    plan = job_plan(cluster, program, "process", log_dir="jobs/a/replicas", replicas=[Replica(...)], notes=[])
+    plan = job_plan(cluster, program, "process", log_dir="jobs/a/replicas", address=lambda role, i: f"{role}-{i}:2222")
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from components.train.backends.heeded import ignored
@@ -24,55 +22,49 @@ from trainer.replicas.member import POOL_ROLES
 _VARIABLE_BYTES = 131_072 - len("TF_CONFIG=") - 1  # Of one string of an environment, with the zero at its end.
 
 
-def members(cluster: Cluster) -> dict[str, range]:
-    """Replicas that train together. TensorFlow waits for ever if the evaluator is named among them."""
-    return {role: range(pool.replicas) for role, pool in cluster.pools.items() if role != "evaluator"}
-
-
-def replica_env(
-    cluster: Cluster, program: Program, role: str, index: int, *, addresses: Mapping[str, Sequence[str]], status: str
-) -> dict[str, str]:
-    """Variables of one replica.
-
-    Args:
-      cluster: The pools.
-      program: What runs.
-      role: Of the replica.
-      index: Among those of its role.
-      addresses: `host:port` of `members`, by role.
-      status: File in which the replica tells how it is.
-
-    Raises:
-      UserError: If there are more replicas than a variable can name.
-    """
-    env = {
-        **program.env,
-        STATUS: status,
-        # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
-        POOL_ROLES: ",".join(cluster.pools),
-        "PYTHONUNBUFFERED": "1",  # Into a pipe, Python would hold lines back, and lose them when it is killed.
-    }
-    if cluster.replicas > 1:
-        text = env["TF_CONFIG"] = json.dumps({"cluster": addresses, "task": {"type": role, "index": index}})
-        if len(text.encode()) > _VARIABLE_BYTES:
-            raise UserError(
-                f"TF_CONFIG of {cluster.replicas} replicas has {len(text.encode()):,} bytes, and Linux gives a program at most "
-                f"{_VARIABLE_BYTES:,} in a variable; use fewer replicas, or shorter addresses"
-            )
-    return env
-
-
 def job_plan(
     cluster: Cluster,
     program: Program,
     backend: str,
     *,
     log_dir: str,
-    replicas: Iterable[Replica],
-    notes: Iterable[str],
+    address: Callable[[str, int], str],
+    run: Callable[[Replica], Replica],
+    notes: Iterable[str] = (),
     **more: Any,
 ) -> Plan:
-    """The plan of a job whose replicas are planned; `notes` are followed by what the back end ignores."""
+    """Plans a job whose replicas all run the same command and are told apart by `TF_CONFIG`.
+
+    Args:
+      cluster: What to run on.
+      program: What to run.
+      backend: Its name; the keys of the cluster file that it ignores are told of after `notes`.
+      log_dir: Directory of log and status files.
+      address: `host:port` of a replica that trains, from role and index.
+      run: Makes of a replica as a plain process of this machine what the back end starts.
+      notes: Of the plan.
+      more: Further fields of the plan.
+
+    Raises:
+      UserError: If there are more replicas than a variable can name.
+    """
+    addresses: dict[str, list[str]] = {}
+    if cluster.replicas > 1:
+        for role, pool in cluster.pools.items():
+            if role != "evaluator":  # TensorFlow waits for ever if that is named among those who train together.
+                addresses[role] = [address(role, index) for index in range(pool.replicas)]
+    replicas = []
+    for role, pool in cluster.pools.items():
+        for index in range(pool.replicas):
+            stem = f"{log_dir}/{role}-{index}"
+            status = os.path.abspath(f"{stem}.status.json")
+            env = _variables(cluster, program, status)
+            if addresses:
+                env["TF_CONFIG"] = _tf_config(cluster, {"cluster": addresses, "task": {"type": role, "index": index}})
+            replica = Replica(
+                role=role, index=index, command=program.command, env=env, log=f"{stem}.log", status=status
+            )
+            replicas.append(run(replica))
     return Plan(
         strategy=cluster.strategy,
         job_dir=program.job_dir,
@@ -84,6 +76,26 @@ def job_plan(
         notes=(*notes, *ignored(cluster, backend)),
         **more,
     )
+
+
+def _variables(cluster: Cluster, program: Program, status: str) -> dict[str, str]:
+    return {
+        **program.env,
+        STATUS: status,
+        # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
+        POOL_ROLES: ",".join(cluster.pools),
+        "PYTHONUNBUFFERED": "1",  # Into a pipe, Python would hold lines back, and lose them when it is killed.
+    }
+
+
+def _tf_config(cluster: Cluster, values: dict[str, Any]) -> str:
+    text = json.dumps(values)
+    if len(text.encode()) > _VARIABLE_BYTES:
+        raise UserError(
+            f"TF_CONFIG of {cluster.replicas} replicas has {len(text.encode()):,} bytes, and Linux gives a program at most "
+            f"{_VARIABLE_BYTES:,} in a variable; use fewer replicas, or shorter addresses"
+        )
+    return text
 
 
 def log_place(program: Program, log_dir: str | None) -> str:
@@ -105,11 +117,7 @@ def log_place(program: Program, log_dir: str | None) -> str:
 
 
 def _check_writable(directory: str, what: str) -> None:
-    """Looks whether a directory can be written, or made where it is not there yet.
-
-    Raises:
-      UserError: If not.
-    """
+    """Looks whether a directory can be written, or made where it is not there yet."""
     path = os.path.abspath(directory)
     while not os.path.lexists(path):
         path = os.path.dirname(path)

@@ -16,13 +16,11 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from components.train.backends.probe import FIRST_PORT, last_port
 from trainer.base.errors import UserError
 
-FIRST = 10_001
 # Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and locks must not.
 _LOCKS = Path("/tmp")
-_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_EPHEMERAL_DEFAULT = 32_768
 
 
 @contextlib.contextmanager
@@ -36,28 +34,19 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
       UserError: If there are not so many, or the lock files cannot be written.
     """
     directory = _LOCKS / f"training-ports-{os.getuid()}"
-    last = _last()
+    last = last_port()
     # Users start apart, as their locks do not see each other.
-    start = FIRST + os.getuid() * 997 % (last - FIRST + 1)
+    start = FIRST_PORT + os.getuid() * 997 % (last - FIRST_PORT + 1)
     with contextlib.ExitStack() as locks:
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
-            candidates = itertools.chain(range(start, last + 1), range(FIRST, start))
+            candidates = itertools.chain(range(start, last + 1), range(FIRST_PORT, start))
             ports = tuple(itertools.islice((port for port in candidates if _take(directory, port, locks)), count))
         except OSError as error:
             raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it") from None
         if len(ports) < count:
-            raise UserError(f"{count} free ports between {FIRST} and {last} are needed, {len(ports)} were found")
+            raise UserError(f"{count} free ports between {FIRST_PORT} and {last} are needed, {len(ports)} were found")
         yield ports
-
-
-def _last() -> int:
-    try:
-        first_ephemeral = int(_EPHEMERAL.read_text().split()[0])
-    except OSError:
-        first_ephemeral = _EPHEMERAL_DEFAULT
-    # Some machines give out nearly every port; then the usual range is as good as any.
-    return (first_ephemeral if first_ephemeral > FIRST + 1000 else _EPHEMERAL_DEFAULT) - 1
 
 
 def _take(directory: Path, port: int, locks: contextlib.ExitStack) -> bool:

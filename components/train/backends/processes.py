@@ -3,20 +3,22 @@
 Synopsis:
 
     with planned(cluster, trainer_program(cluster, flags)) as plan:
-        exit_code = supervisor.run(plan)
+        exit_code = supervisor.run(plan, view)
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Iterator
 
-from components.train.backends.environment import job_plan, log_place, members, replica_env
+from components.train.backends.environment import job_plan, log_place
 from components.train.backends.heeded import ignored_by
 from components.train.backends.plan import Plan, Replica
 from components.train.backends.ports import reserved
+from components.train.backends.probe import usable_gpus
 from components.train.backends.program import Program
-from components.train.backends.resources import Division, divide, usable_gpus
+from components.train.backends.resources import Division, divide
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.machine import usable_cores
 
@@ -37,46 +39,25 @@ def planned(cluster: Cluster, program: Program, *, log_dir: str | None = None) -
     """
     log_dir = log_place(program, log_dir)
     division = divide(cluster, cores=usable_cores(), gpus=usable_gpus())
-    with reserved(port_count(cluster)) as ports:
+    with reserved(cluster.replicas) as ports:
         yield plan_processes(cluster, program, log_dir=log_dir, ports=ports, division=division)
-
-
-def port_count(cluster: Cluster) -> int:
-    """How many addresses the job needs: one for each replica but the evaluator, none for a single replica."""
-    return sum(map(len, members(cluster).values())) if cluster.replicas > 1 else 0
 
 
 def plan_processes(
     cluster: Cluster, program: Program, *, log_dir: str, ports: Iterable[int], division: Division
 ) -> Plan:
-    """Plans one process per replica, all running the same command and told apart by `TF_CONFIG`.
+    """Plans the processes; `ports` has one for each of several replicas, but for the evaluator."""
+    left = iter(ports)
 
-    Args:
-      cluster: What to run on.
-      program: What to run.
-      log_dir: Directory of log and status files.
-      ports: `port_count(cluster)` free ports.
-      division: Of cores and GPUs.
-    """
-    ports = iter(ports)
-    addresses = {
-        role: [f"127.0.0.1:{next(ports)}" for _ in indices] if cluster.replicas > 1 else []
-        for role, indices in members(cluster).items()
-    }
-    replicas = []
-    for role, pool in cluster.pools.items():
-        for index in range(pool.replicas):
-            stem = f"{log_dir}/{role}-{index}"
-            status = f"{stem}.status.json"
-            env = replica_env(cluster, program, role, index, addresses=addresses, status=status)
-            replicas.append(
-                Replica(
-                    role=role,
-                    index=index,
-                    command=program.command,
-                    env={**env, **division.env(role, index)},
-                    log=f"{stem}.log",
-                    status=status,
-                )
-            )
-    return job_plan(cluster, program, "process", log_dir=log_dir, replicas=replicas, notes=division.notes)
+    def run(replica: Replica) -> Replica:
+        return dataclasses.replace(replica, env={**replica.env, **division.env(replica.role, replica.index)})
+
+    return job_plan(
+        cluster,
+        program,
+        "process",
+        log_dir=log_dir,
+        address=lambda role, index: f"127.0.0.1:{next(left)}",
+        run=run,
+        notes=division.notes,
+    )

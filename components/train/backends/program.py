@@ -31,13 +31,19 @@ class Program:
       command: Program and arguments.
       env: Variables that it needs.
       job_dir: Where the job keeps its state.
-      reports: Whether it is known to write status files.
+      reports: Whether it is our trainer, which writes status files and keeps its own state in `job_dir`.
+      data_dir: Of our trainer.
+      cache_dir: Of our trainer, if it is given one.
+      code: Directory of the user's own program that Python finds modules in, if one is given.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str]
     job_dir: str
     reports: bool
+    data_dir: str | None = None
+    cache_dir: str | None = None
+    code: str | None = None
 
 
 def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
@@ -46,19 +52,17 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
     Raises:
       UserError: If a flag is wrong or missing, or names another strategy than the cluster.
     """
-    opts = trainer_options(cluster, flags)
-    command = (sys.executable, "-m", "trainer.task", *trainer_flags(cluster, flags))
-    return Program(command=command, env={}, job_dir=opts.job_dir, reports=True)
-
-
-def trainer_options(cluster: Cluster, flags: Sequence[str]) -> options.Options:
-    """What our trainer makes of these flags.
-
-    Raises:
-      UserError: As `trainer_program` does.
-    """
     with about("trainer flags, behind the '--'"):
-        return options.parse(trainer_flags(cluster, flags))
+        flags = trainer_flags(cluster, flags)
+        opts = options.parse(flags)
+    return Program(
+        command=(sys.executable, "-m", "trainer.task", *flags),
+        env={},
+        job_dir=opts.job_dir,
+        reports=True,
+        data_dir=opts.data_dir,
+        cache_dir=opts.cache_dir,
+    )
 
 
 def own_command(line: str) -> list[str]:
@@ -101,4 +105,4 @@ def own_program(
         if not os.path.isdir(code):
             raise UserError(f"--code {code}: no such directory; name the one that holds your package")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [os.path.abspath(code), os.environ.get("PYTHONPATH")]))
-    return Program(command=(*words, *more), env=env, job_dir=job_dir, reports=False)
+    return Program(command=(*words, *more), env=env, job_dir=job_dir, reports=False, code=code)

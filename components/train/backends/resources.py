@@ -10,17 +10,13 @@ Synopsis:
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 
+from components.train.backends.probe import VISIBLE
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.rules import most_gpus
 from trainer.base.errors import UserError
 
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
-_ASK_S = 20.0
 _Who = tuple[str, int]  # A replica's role and its index among those of the role.
 
 
@@ -59,7 +55,7 @@ class Division:
         """Variables that keep a replica to its part."""
         env = {"TRAINER_THREADS": str(self.threads)}
         if self.gpus is not None:
-            env[_VISIBLE] = ",".join(self.gpus[role, index])
+            env[VISIBLE] = ",".join(self.gpus[role, index])
         return env
 
 
@@ -132,18 +128,3 @@ def _divide(part: Part, wanted: Mapping[_Who, int]) -> Division:
     if unused := list(ids):
         notes.append(f"GPU {', '.join(unused)}: unused, as all that compute have as many as they can use and are alike")
     return Division(threads=threads, gpus=shares, notes=tuple(notes))
-
-
-def usable_gpus() -> tuple[str, ...]:
-    """Ids of the GPUs that this process may use: what CUDA_VISIBLE_DEVICES names, else all that the driver lists."""
-    if _VISIBLE in os.environ:
-        return tuple(filter(None, (part.strip() for part in os.environ[_VISIBLE].split(",") if part.strip() != "-1")))
-    if not (program := shutil.which("nvidia-smi")):
-        return ()
-    try:
-        listing = subprocess.run(
-            [program, "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=_ASK_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return tuple(listing.stdout.split()) if listing.returncode == 0 else ()

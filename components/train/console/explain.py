@@ -7,6 +7,7 @@ Synopsis:
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from components.train.backends.cluster_spec import misnamed, vertex_environments
-from components.train.backends.processes import plan_processes, port_count
+from components.train.backends.processes import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import divide
 from components.train.cluster.cluster_file import Cluster
@@ -114,10 +115,9 @@ def _local(console: Console, cluster: Cluster) -> None:
     if cluster.replicas == 1:
         console.print("one process; TF_CONFIG is not set")
         return
-    ports = range(_FIRST_PORT, _FIRST_PORT + port_count(cluster))
     program = Program(command=(), env={}, job_dir="", reports=True)
     division = divide(cluster, cores=usable_cores(), gpus=())
-    plan = plan_processes(cluster, program, log_dir="", ports=ports, division=division)
+    plan = plan_processes(cluster, program, log_dir="", ports=itertools.count(_FIRST_PORT), division=division)
     console.print(f"{cluster.replicas} processes; the ports are examples")
     _configs(console, "TF_CONFIG", {replica.name: replica.env["TF_CONFIG"] for replica in plan.replicas})
 

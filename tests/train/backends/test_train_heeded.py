@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.train.backends.containers import plan_containers
+from components.train import __main__ as launcher
+from components.train.backends import processes
 from components.train.backends.heeded import ignored, ignored_by
 from components.train.backends.hosts import ssh
 from components.train.backends.hosts.host_file import Host
 from components.train.backends.hosts.preflight import Facts
 from components.train.backends.plan import Plan
-from components.train.backends.processes import plan_processes
 from components.train.backends.program import Program
-from components.train.backends.resources import divide
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.checks import schema
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Keys
+from components.train.console.command_line import parse
 
 POOL = {"machine": "n1-standard-8", "accelerator": {"type": "NVIDIA_TESLA_T4", "count": 1}}
 BASE = {"strategy": "multi_worker_mirrored", "chief": POOL, "worker": POOL}
-GPUS = tuple("01234567")
+GPUS = "0,1,2,3,4,5,6,7"
 PROGRAM = Program(command=("true",), env={}, job_dir="job", reports=False)
 # By key: another value than that of the base, in all pools that exist.
 OTHER: dict[str, Any] = {
@@ -65,9 +65,7 @@ def all_keys(name: str = "", prefix: str = "") -> list[str]:
 def changed(key: str) -> Cluster:
     values = json.loads(json.dumps(BASE))  # A copy whose pools are not one object.
     *above, last = key.split(".")
-    of_pools = (above in ([], ["accelerator"]) and last in schema(Keys)["$defs"]["Pool"]["properties"]) or above == [
-        "accelerator"
-    ]
+    of_pools = key in ("machine", "replicas") or above == ["accelerator"]
     for place in [values["chief"], values["worker"]] if of_pools else [values]:
         if key == "replicas" and place is values["chief"]:
             continue
@@ -77,19 +75,10 @@ def changed(key: str) -> Cluster:
     return Cluster.from_json(json.dumps(values))
 
 
-def facts(*_: Any, **__: Any) -> dict[str, Facts]:
-    more = {"python": "3", "executable": "p", "versions": {}, "there": [], "alike": [], "rsync": False}
-    return {"a": Facts(cores=8, gpus=GPUS, ports=range(10_001, 10_020), **more)}
-
-
 def planned(backend: str, cluster: Cluster) -> Plan:
-    if backend == "ssh":
-        hosts = [Host(name="a", address="a", slots=9)]
-        return ssh.plan_hosts(cluster, PROGRAM, hosts=hosts, paths=ssh.Paths(code=None), log_dir="logs")
-    division = divide(cluster, cores=8, gpus=GPUS)
-    if backend == "docker":
-        return plan_containers(cluster, PROGRAM, image="i", mounts=(), log_dir="logs", division=division)
-    return plan_processes(cluster, PROGRAM, log_dir="logs", ports=range(10_001, 10_020), division=division)
+    words = ["--hosts", "hosts"] if backend == "ssh" else []
+    with launcher._planned(parse(["--backend", backend, "--dry-run", *words]), cluster, PROGRAM) as plan:
+        return plan
 
 
 def what_runs(backend: str, cluster: Cluster) -> Any:
@@ -103,14 +92,18 @@ def what_runs(backend: str, cluster: Cluster) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def hosts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Facts]]:
-    monkeypatch.setattr(ssh, "ask", facts)
+def machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"python": "3", "executable": "p", "tensorflow": None, "there": True, "manifest": None, "rsync": False}
+    host = Facts(cores=8, gpus=GPUS.split(","), ports=range(10_001, 10_020), **facts)
+    monkeypatch.setattr(ssh, "read_hosts", lambda _: [Host(name="a", address="a", slots=9)])
+    monkeypatch.setattr(ssh, "ask", lambda *_: {"a": host})
     monkeypatch.setattr(ssh, "check_versions", lambda *_, **__: [])
-    return facts
+    monkeypatch.setattr(processes, "reserved", lambda count: contextlib.nullcontext(range(10_001, 10_001 + count)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPUS)
 
 
 def test_no_key_is_left_out_of_this_test():
-    assert list(dict.fromkeys(all_keys())) and set(all_keys()) == set(OTHER)
+    assert set(all_keys()) == set(OTHER)
 
 
 @pytest.mark.parametrize("backend", ["process", "docker", "ssh", "vertex"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.train.backends import ports
+from components.train.backends import ports, probe
 from trainer.base.errors import UserError
 
 HOLD = """
@@ -59,14 +59,13 @@ def test_ports_lie_below_those_of_outgoing_connections():
 @pytest.mark.parametrize(
     ("text", "last"), [("32768\t60999\n", 32_767), ("20000 60999", 19_999), ("1024 65535", 32_767)]
 )
-def test_range_ends_where_the_systems_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, last: int):
+def test_range_ends_where_the_systems_begins(tmp_path: Path, text: str, last: int):
     (tmp_path / "range").write_text(text)
-    monkeypatch.setattr(ports, "_EPHEMERAL", tmp_path / "range")
-    assert ports._last() == last
+    assert probe.last_port(tmp_path / "range") == last
 
 
 def test_too_many_ports_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ports, "_last", lambda: ports.FIRST + 1)
+    monkeypatch.setattr(ports, "last_port", lambda: probe.FIRST_PORT + 1)
     with pytest.raises(UserError, match="3 free ports between 10001 and 10002 are needed"), ports.reserved(3):
         pass
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.train.backends.resources import Part, divide, divide_all, usable_gpus
+from components.train.backends.probe import usable_gpus
+from components.train.backends.resources import Part, divide, divide_all
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Accelerator, Pool
 from trainer.base.errors import UserError
@@ -115,8 +116,8 @@ def test_evaluator_on_a_machine_without_gpus_takes_none_from_the_others():
     assert "CUDA_VISIBLE_DEVICES" not in evaluator.env("evaluator", 0)
 
 
-@pytest.mark.parametrize(("visible", "ids"), [("1,3", ("1", "3")), ("", ()), ("-1", ())])
-def test_visible_devices_are_what_may_be_used(monkeypatch: pytest.MonkeyPatch, visible: str, ids: tuple[str, ...]):
+@pytest.mark.parametrize(("visible", "ids"), [("1,3", ["1", "3"]), ("", []), ("-1", [])])
+def test_visible_devices_are_what_may_be_used(monkeypatch: pytest.MonkeyPatch, visible: str, ids: list[str]):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert usable_gpus() == ids
 
@@ -124,10 +125,10 @@ def test_visible_devices_are_what_may_be_used(monkeypatch: pytest.MonkeyPatch, v
 def test_driver_lists_gpus_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert usable_gpus() == ()
+    assert usable_gpus() == []
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 0\necho 1\n")
     program.chmod(0o755)
-    assert usable_gpus() == ("0", "1")
+    assert usable_gpus() == ["0", "1"]
     program.write_text("#!/bin/sh\necho no devices\nexit 6\n")
-    assert usable_gpus() == ()
+    assert usable_gpus() == []

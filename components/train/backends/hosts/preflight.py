@@ -2,8 +2,8 @@
 
 Synopsis:
 
-    facts = ask({host.name: ssh_line(host, ssh) for host in hosts}, python, {"node1": {"ports": 2, ...}, ...})
-    check_versions(facts)
+    facts = ask({"node1": ["ssh", "node1", remote_python.on_host()]}, {"node1": {"ports": 2, ...}})
+    check_versions(facts, needs_tensorflow=True)
     facts["node1"].ports  # (23456, 12345)
 """
 
@@ -16,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from components.train.backends import probe
 from components.train.backends.hosts import remote_python
-from components.train.backends.hosts.probe import PACKAGES, version_of
 from trainer.base.errors import UserError
 
 _ANSWER_S = 20.0  # ssh gives a host that does not answer up after 10 s; a program there may be slow to load.
-_TENSORFLOW = ("tensorflow-cpu", "tensorflow")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,46 +29,39 @@ class Facts:
 
     python: str
     executable: str
-    versions: Mapping[str, str]
+    tensorflow: str | None
     cores: int
     gpus: Sequence[str]
     ports: Sequence[int]
-    there: Sequence[bool]
-    alike: Sequence[str | None]
+    there: bool
+    manifest: str | None
     rsync: bool
 
 
-def ask(
-    lines: Mapping[str, Sequence[str]], python: str, requests: Mapping[str, Mapping[str, Any]], otherwise: str
-) -> dict[str, Facts]:
+def ask(lines: Mapping[str, Sequence[str]], requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Facts]:
     """Asks every host, and waits for all.
 
     Args:
-      lines: Of the ssh client, by host.
-      python: Of a host.
+      lines: What runs `remote_python.on_host`, by host.
       requests: To each host, as `probe` has them.
-      otherwise: The Python of a host that has no `python`.
 
     Raises:
       UserError: Naming each host that cannot be reached, and why.
     """
 
     def one(name: str) -> Facts | str:
-        command = [*lines[name], remote_python.on_host(python, otherwise)]
+        message = remote_python.message(probe, requests[name])
         try:
-            done = subprocess.run(
-                command, input=remote_python.message("probe.py", requests[name]), capture_output=True, timeout=_ANSWER_S
-            )
+            done = subprocess.run(lines[name], input=message, capture_output=True, timeout=_ANSWER_S)
         except OSError as error:
-            return f"cannot start {command[0]}: {error.strerror}"
+            return f"cannot start {lines[name][0]}: {error.strerror}"
         except subprocess.TimeoutExpired:
             return f"no answer within {_ANSWER_S:.0f} s"
-        answers = filter(None, map(remote_python.answer, done.stdout.decode("utf-8", "replace").splitlines()))
-        if found := next(answers, None):
-            return Facts(**found)
-        return (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[
-            -1
-        ].strip()
+        for line in done.stdout.decode("utf-8", "replace").splitlines():
+            if answer := remote_python.answer(line):
+                return Facts(**answer)
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return said[-1].strip() if said else f"exit code {done.returncode}"
 
     with ThreadPoolExecutor(max_workers=min(64, len(lines))) as pool:
         facts = dict(zip(lines, pool.map(one, lines), strict=True))
@@ -86,11 +78,10 @@ def check_versions(facts: Mapping[str, Facts], *, needs_tensorflow: bool) -> lis
       UserError: If a host has another TensorFlow, or none.
     """
     notes = []
-    here = _tensorflow({name: version for name in PACKAGES if (version := version_of(name))})
+    here = probe.tensorflow_version()
     for name, each in facts.items():
-        there = _tensorflow(each.versions)
-        if there != here and (needs_tensorflow or there):
-            what = f"TensorFlow {there}" if there else "no TensorFlow"
+        if each.tensorflow != here and (needs_tensorflow or each.tensorflow):
+            what = f"TensorFlow {each.tensorflow}" if each.tensorflow else "no TensorFlow"
             raise UserError(
                 f"host {name}: {each.executable} has {what}, this machine {here or 'none'}; install the same there, or "
                 "name another Python with --remote-python"
@@ -98,7 +89,3 @@ def check_versions(facts: Mapping[str, Facts], *, needs_tensorflow: bool) -> lis
         if each.python.split(".")[:2] != platform.python_version().split(".")[:2]:
             notes.append(f"host {name} has Python {each.python}, this machine {platform.python_version()}")
     return notes
-
-
-def _tensorflow(versions: Mapping[str, str]) -> str | None:
-    return next((versions[name] for name in _TENSORFLOW if name in versions), None)

@@ -2,8 +2,8 @@
 
 Synopsis:
 
-    process = subprocess.Popen([*ssh_line, on_host(python)], stdin=subprocess.PIPE)
-    process.stdin.write(message("replica_agent.py", {"command": ["python", "-m", "trainer.task"]}))
+    process = subprocess.Popen([*ssh_line, on_host()], stdin=subprocess.PIPE)
+    process.stdin.write(message(replica_agent, {"command": ["python", "-m", "trainer.task"]}))
 
 The program and its request travel over standard input: nothing needs to be quoted, and nobody reads it in a list of
 processes. Standard library only.
@@ -13,24 +13,30 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from components.train.backends.hosts.replica_agent import ANSWER
+
 _BOOT = "import sys; f = sys.stdin.buffer; exec(compile(f.read(int(f.readline())), 'training', 'exec'))"
-ANSWER = "training:"
 _ARGUMENT_BYTES = 100_000
 
 
-def on_host(python: str, otherwise: str = "python3") -> str:
-    """Command line for a host's shell: waits for `message` and runs it with `python`, or with what there is instead."""
-    script = f'p={shlex.quote(python)}; [ -x "$p" ] || p={shlex.quote(otherwise)}; exec "$p" -c {shlex.quote(_BOOT)}'
+def on_host(python: str | None = None) -> str:
+    """Command line for a host's shell: waits for `message` and runs it, with `python` or else the best that there is."""
+    choice = f"p={shlex.quote(python or sys.executable)}"
+    if not python:
+        choice += '; [ -x "$p" ] || p=python3'
+    script = f'{choice}; exec "$p" -c {shlex.quote(_BOOT)}'
     return f"exec sh -c {shlex.quote(script)}"
 
 
-def message(program: str, request: dict[str, Any]) -> bytes:
-    """What to write to the standard input of `on_host`: a file beside this one, and what to tell its `main`."""
-    source = Path(__file__).with_name(program).read_bytes()
+def message(program: ModuleType, request: Mapping[str, Any]) -> bytes:
+    """What to write to the standard input of `on_host`: a program, and what to tell its `main`."""
+    source = Path(program.__file__).read_bytes()
     return b"%d\n%s%s\n" % (len(source), source, json.dumps(request).encode())
 
 

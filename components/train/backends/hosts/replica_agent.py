@@ -1,6 +1,6 @@
 """What watches a replica on its host; the launcher sends it over ssh. Standard library only, for Python 3.8 and newer.
 
-The request names `mark`, `command`, `env`, `path` (directories for Python), `cwd` (the first that is there), and `mirror`:
+The request names `mark`, `command`, `env`, `path` (a directory for Python), `cwd` (the first that is there), and `mirror`:
 paths of files by name, and `files`, their contents. Lines that follow on standard input are JSON: `{"stop": true}` asks the
 replica to save and end, `{"file": [name, text or null]}` tells of a file that is another elsewhere, `{}` that the launcher
 still lives. When they end, or stay away, the replica is killed with all that it started: so nothing outlives the connection.
@@ -124,7 +124,7 @@ def start(request, scratch, status):
     env = {**os.environ, "TMPDIR": scratch, **request["env"], MARK: request["mark"]}
     if STATUS in env:
         env[STATUS] = status
-    env["PYTHONPATH"] = os.pathsep.join([*request["path"], *filter(None, [env.get("PYTHONPATH")])])
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [request["path"], env.get("PYTHONPATH")]))
     return subprocess.Popen(
         [sys.executable if word == PYTHON else word for word in request["command"]],
         cwd=next(filter(os.path.isdir, request["cwd"])),

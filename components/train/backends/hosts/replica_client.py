@@ -4,7 +4,7 @@
     python -m components.train.backends.hosts.replica_client clean REQUEST    # nothing is left of it on its host afterwards
 
 REQUEST is JSON, in one argument or several: `host`, `ssh` (command line that runs `remote_python.on_host` there), `mark`, `status` (file on this machine),
-`variables` (to pass on, of this process's environment), `mirror` (`here` and `there`: paths by name), `back` (null, or what
+`variables` (to pass on, of this process's environment), `mirror` (paths here and there, by name), `back` (null, or what
 `transfer` is then to bring back), and `command`, `path`, `cwd` as `replica_agent` has them. Standard library only: there is
 one such process for every replica.
 """
@@ -20,8 +20,7 @@ import subprocess
 import sys
 from typing import Any
 
-from components.train.backends.hosts import remote_python, transfer
-from components.train.backends.hosts.replica_agent import Mirror
+from components.train.backends.hosts import remote_python, replica_agent, transfer
 
 _BEAT_S = 0.5
 _OF_KEEPER = ("mark", "command", "env", "path", "cwd", "mirror", "files")
@@ -40,11 +39,13 @@ def run(request: dict[str, Any]) -> int:
     process = subprocess.Popen(
         request["ssh"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True
     )
-    mirror = Mirror({"status": request["status"], **request["mirror"]["here"]})
+    mirror = replica_agent.Mirror(
+        {"status": request["status"], **{name: here for name, (here, _) in request["mirror"].items()}}
+    )
     # What is here holds, and what a host has kept of an earlier start does not.
-    request["files"] = {name: None for name in request["mirror"]["there"]} | dict(mirror.changed())
-    request["mirror"] = request["mirror"]["there"]
-    _send(process, remote_python.message("replica_agent.py", {key: request[key] for key in _OF_KEEPER}))
+    request["files"] = dict.fromkeys(request["mirror"]) | dict(mirror.changed())
+    request["mirror"] = {name: there for name, (_, there) in request["mirror"].items()}
+    _send(process, remote_python.message(replica_agent, {key: request[key] for key in _OF_KEEPER}))
     code, last, rest = None, "", b""
     with selectors.DefaultSelector() as selector:
         selector.register(hear, selectors.EVENT_READ)
@@ -76,7 +77,7 @@ def run(request: dict[str, Any]) -> int:
 
 def clean(request: dict[str, Any]) -> int:
     """Kills what is left of the replica on its host, and brings back what it made; returns 0 if all of that is done."""
-    message = remote_python.message("replica_agent.py", {"mark": request["mark"]})
+    message = remote_python.message(replica_agent, {"mark": request["mark"]})
     code = subprocess.run(
         request["ssh"], input=message, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ).returncode

@@ -7,27 +7,26 @@ import pytest
 
 from components.train.backends import environment
 from components.train.backends.hosts import remote_python, ssh
-from components.train.backends.hosts.host_file import Host
 from components.train.backends.hosts.preflight import Facts
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
+from components.train.console.command_line import parse
 from trainer.base.errors import UserError
 
 
 def plan(path: Path, monkeypatch: pytest.MonkeyPatch, *, hosts: int, name: str) -> Plan:
     """Of a job on this many hosts, which are not asked."""
-    facts = {"python": "3.11.0", "executable": "python", "versions": {}, "cores": 4, "gpus": (), "ports": (10_001,)}
-    told = Facts(**facts, there=(), alike=(), rsync=True)
-    monkeypatch.setattr(ssh, "ask", lambda lines, *_, **__: dict.fromkeys(lines, told))
+    facts = {"python": "3.11.0", "executable": "python", "tensorflow": None, "cores": 4, "gpus": (), "ports": (10_001,)}
+    told = Facts(**facts, there=True, manifest=None, rsync=True)
+    monkeypatch.setattr(ssh, "ask", lambda lines, _: dict.fromkeys(lines, told))
+    monkeypatch.setattr(ssh, "check_versions", lambda *_, **__: [])
+    (path / "hosts").write_text("".join(f"{name}{i}\n" for i in range(hosts)))
     return ssh.plan_hosts(
+        parse(["--backend", "ssh", "--hosts", str(path / "hosts"), "--sync-dst-dir", "/disk"]),
         Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=hosts - 1)),
-        Program(command=("x",), env={}, job_dir=str(path), reports=False),
-        hosts=[Host(name=f"{name}{i}", address=f"{name}{i}") for i in range(hosts)],
-        paths=ssh.Paths(code=(str(path), (".",)), data_dir=str(path), job_dir=str(path)),
-        log_dir=str(path),
-        sync_dir="/disk",
+        Program(command=("x",), env={}, job_dir=str(path), data_dir=str(path), reports=True),
     )
 
 
@@ -48,7 +47,7 @@ def test_cluster_whose_addresses_do_not_fit_into_tf_config_is_a_user_error(
 ):
     with pytest.raises(UserError, match=r"TF_CONFIG of 600 replicas has 1\d\d,\d{3} bytes, and Linux"):
         plan(tmp_path, monkeypatch, hosts=600, name="n" * 230)
-    monkeypatch.setattr(environment, "_VARIABLE_BYTES", 10**9)
+    # And that is what Linux would say.
     with pytest.raises(OSError, match="Argument list too long"):
-        env = plan(tmp_path, monkeypatch, hosts=600, name="n" * 230).replicas[0].env
-        subprocess.run(["true"], env=dict(env))
+        subprocess.run(["true"], env={"TF_CONFIG": "n" * (environment._VARIABLE_BYTES + 1)})
+    subprocess.run(["true"], env={"TF_CONFIG": "n" * environment._VARIABLE_BYTES}, check=True)
