@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from components.train.backends import processes
 from components.train.backends.cluster_spec import misnamed
@@ -24,8 +24,7 @@ from components.train.console import job_control
 from components.train.console.command_line import parse
 from components.train.console.view import view_for
 from components.train.supervision import supervisor
-from components.train.supervision.health import Limits
-from components.train.supervision.timeouts import Patience
+from components.train.supervision.timeouts import SILENCE_S, Patience
 from trainer.base.errors import UserError, run_cli
 from trainer.base.machine import usable_cores
 
@@ -100,13 +99,14 @@ def _planned(args: argparse.Namespace, cluster: Cluster, program: Program) -> It
 
 
 def _patience(args: argparse.Namespace) -> Patience:
-    limits = Limits()
+    given: dict[str, Any] = {}
     if args.start_timeout_s:
-        limits = dataclasses.replace(limits, start_s=args.start_timeout_s)
+        given["start_s"] = args.start_timeout_s
     if args.silence_timeout_s:
-        limits = dataclasses.replace(limits, silence_s=dict.fromkeys(limits.silence_s, args.silence_timeout_s))
-    # What has to come back from the chief's host takes longer to clean up than a container.
-    return Patience(limits=limits, **({"cleanup_s": 600.0} if args.sync_dst_dir else {}))
+        given["silence_s"] = dict.fromkeys(SILENCE_S, args.silence_timeout_s)
+    if args.sync_dst_dir:
+        given["cleanup_s"] = 600.0  # What has to come back from the chief's host takes longer than a container's end.
+    return Patience(**given)
 
 
 def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:

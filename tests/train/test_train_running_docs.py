@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.train.supervision.health import Limits
+from components.train.supervision.timeouts import Patience
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "RUNNING.md").read_text()
@@ -33,7 +33,7 @@ def test_every_command_works_as_written(tmp_path: Path):
 
 
 def test_figures_are_those_of_the_code():
-    limits = Limits()
+    limits = Patience()
     for said in (
         f"stopped for {limits.stopped_s:.0f} s is frozen",
         f"not up after {limits.start_s:.0f} s",

@@ -24,7 +24,6 @@ from components.train.backends.resources import Division
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
 from components.train.console.view import Plain
-from components.train.supervision.health import Limits
 from components.train.supervision.launcher_log import last_run
 from components.train.supervision.supervisor import run
 from components.train.supervision.timeouts import Patience
@@ -54,8 +53,8 @@ sys.exit(code)
 ONE = Cluster(strategy="one_device", chief=Pool())
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
-LIMITS = Limits(start_s=60, silence_s={"training": 60}, stopped_s=60)
-QUICK = Patience(stop_s=0.3, failure_s=0.3, join_s=0.3, evaluator_s=0.3, look_s=0.02, limits=LIMITS)
+CALM = {"start_s": 60, "silence_s": {"training": 60}, "stopped_s": 60}
+QUICK = Patience(stop_s=0.3, failure_s=0.3, join_s=0.3, evaluator_s=0.3, look_s=0.02, **CALM)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ import psutil
 import pytest
 from trainer_jobs import Job
 
-from components.train.supervision.health import Limits, Vitals
+from components.train.supervision.health import Vitals
+from components.train.supervision.timeouts import Patience
 
 pytestmark = pytest.mark.cluster
 FLAGS = ["--checkpoint-num-steps", 10, "--batch-size", 16]
@@ -25,7 +26,7 @@ def job(digits, tmp_path):
 def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_may_be_silent(
     job,
 ):
-    limits = Limits(silence_s={"evaluating": 5.0, "waiting": 5.0, "training": 5.0})
+    limits = Patience(silence_s={"evaluating": 5.0, "waiting": 5.0, "training": 5.0})
     flags = ["--model", "slow_model:network", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 16]
     job.start("chief", "worker", flags=flags)
     silences, started = set(), time.monotonic()

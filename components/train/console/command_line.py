@@ -16,7 +16,7 @@ from components.train.backends.plan import DEFAULT_IMAGE
 from components.train.cluster.keys import STRATEGIES
 from components.train.cluster.quotas import DEFAULT_REGION
 from components.train.console.view import FORMATS
-from components.train.supervision.health import Limits
+from components.train.supervision.timeouts import Patience
 from trainer.base.errors import Parser, UserError
 from trainer.base.flags import at_least, positive
 
@@ -81,7 +81,7 @@ _GROUPS: dict[tuple[str, tuple[str, ...]], dict[str, dict[str, Any]]] = {
         "--start-timeout-s": {
             "type": positive,
             "metavar": "S",
-            "help": f"for a replica to come up ({Limits().start_s:.0f})",
+            "help": f"for a replica to come up ({Patience().start_s:.0f})",
         },
         "--silence-timeout-s": {
             "type": positive,

@@ -1,11 +1,5 @@
 """How a replica is: what its status file says, and whether it shows signs of life.
 
-Synopsis:
-
-    vitals = Vitals("jobs/a/replicas/worker-1.status.json", process.pid, started=time.monotonic())
-    vitals.look(time.monotonic())
-    if why := vitals.frozen(time.monotonic(), limits, reports=True): ...
-
 A program that writes status files (`trainer.job_dir.journal`) is frozen when it has not come up in time, or has written none for
 longer than its phase can take. One that never does is not judged by them. A process that was stopped (SIGSTOP) is
 frozen whatever it runs.
@@ -14,7 +8,6 @@ frozen whatever it runs.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import math
 import os
@@ -24,35 +17,7 @@ from typing import Any
 import psutil
 
 from components.train.supervision.audience import Row
-
-# The longest that a phase of ours goes without a word, with room to spare: a first call compiles, reading checks the
-# whole dataset, and replicas wait for each other (--start-timeout-s, 600 s) and then name the missing themselves.
-# A server or worker beats by itself, so its silence says that its process does not run at all; one whose TensorFlow hangs
-# is noticed by the chief's silence. Phases that are not here (the end, those of other programs) may be silent for ever.
-_SILENCE_S = {
-    "starting": 900.0,
-    "serving": 60.0,
-    "training": 300.0,
-    "saving": 600.0,
-    "evaluating": 1800.0,
-    "exporting": 600.0,
-    "waiting": 120.0,
-}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How long a sign of life may stay away.
-
-    Attributes:
-      start_s: From the start to the first status; an import of TensorFlow has been seen to take 43 s.
-      silence_s: From one status to the next, by phase.
-      stopped_s: That a process may be stopped.
-    """
-
-    start_s: float = 120.0
-    silence_s: Mapping[str, float] = dataclasses.field(default_factory=_SILENCE_S.copy)
-    stopped_s: float = 5.0
+from components.train.supervision.timeouts import Patience
 
 
 class Vitals:
@@ -129,19 +94,13 @@ class Vitals:
         value = self.state.get(key)
         return value if isinstance(value, (int, float)) and math.isfinite(value) else None
 
-    def frozen(self, now: float, limits: Limits, *, reports: bool) -> str:
-        """Why it is to be taken for frozen at monotonic time `now`, or nothing.
-
-        Args:
-          now: In seconds.
-          limits: To judge by.
-          reports: Whether the program is known to write status files.
-        """
-        if self._stopped_since is not None and now - self._stopped_since >= limits.stopped_s:
+    def frozen(self, now: float, patience: Patience, *, reports: bool) -> str:
+        """Why it is to be taken for frozen at monotonic time `now`, or nothing; `reports` if it is known to write status files."""
+        if self._stopped_since is not None and now - self._stopped_since >= patience.stopped_s:
             return f"stopped for {now - self._stopped_since:.0f} s"
         silent_s = now - self.changed
         if not self.state:
-            return f"not up after {silent_s:.0f} s" if reports and silent_s >= limits.start_s else ""
-        if silent_s >= limits.silence_s.get(self.phase, float("inf")):
+            return f"not up after {silent_s:.0f} s" if reports and silent_s >= patience.start_s else ""
+        if silent_s >= patience.silence_s.get(self.phase, float("inf")):
             return f"no sign of life for {silent_s:.0f} s while {self.phase}"
         return ""

@@ -2,7 +2,7 @@
 
 Synopsis:
 
-    with guarding(hold=lock_descriptor) as guard:
+    with contextlib.closing(Guard(hold=[lock_descriptor])) as guard:
         guard.expect(replica.name, replica.cleanup)
         subprocess.Popen(replica.command, env={**os.environ, MARK: guard.mark(replica.name, 0)})
         ...
@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import psutil
 
@@ -39,7 +39,7 @@ JOB = ""
 
 
 class Guard:
-    """The launcher's end of the guard.
+    """The launcher's end of the guard: once it is closed, or this process ends, nothing that was marked stays behind.
 
     Attributes:
       token: The job's mark; those of its replicas begin with it.
@@ -71,21 +71,11 @@ class Guard:
             self._process.stdin.write(json.dumps([name, cleanup]).encode() + b"\n")
             self._process.stdin.flush()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Lets it do its work, and waits for it."""
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.wait()
-
-
-@contextlib.contextmanager
-def guarding(hold: Sequence[int] = ()) -> Iterator[Guard]:
-    """When the block, or this process, ends, nothing that was marked stays behind."""
-    guard = Guard(hold)
-    try:
-        yield guard
-    finally:
-        guard.end()
 
 
 def kill_marked(*marks: str) -> None:

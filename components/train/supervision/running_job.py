@@ -1,6 +1,6 @@
 """The replicas of one job while it runs: started, watched, stopped and started again as the policy orders.
 
-The supervisor drives it; everything happens in the callbacks of one selector, in one thread.
+Everything happens in the callbacks of one selector, in one thread.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class Job:
     """The replicas of one job, and what has happened so far."""
 
     def __init__(
-        self, plan: Plan, patience: Patience, audience: Audience, record: Record, selector: selectors.BaseSelector
+        self, plan: Plan, patience: Patience, audience: Audience, record: Record, guard: Guard, signals: socket.socket
     ):
         self._plan, self._patience, self._audience, self._record = plan, patience, audience, record
+        self._guard, self._signals = guard, signals
         # Callbacks by file descriptor. epoll reports ends of processes in the order in which they came, however late
         # it is asked: the order of blame is the order of death.
-        self._selector = selector
+        self._selector = selectors.DefaultSelector()
         self._replicas = {replica.name: replica for replica in plan.replicas}
         self._children: dict[str, Child] = {}  # The newest start of each.
         # Running, or being cleaned up after, with the descriptor that tells of the end.
@@ -56,17 +57,13 @@ class Job:
         self._look_at = self._began = time.monotonic()
         self._time_out_at = math.inf
 
-    def start(self, guard: Guard, signals: socket.socket) -> None:
-        """Starts every replica."""
-        self._guard, self._signals = guard, signals
+    def run(self) -> int:
+        """Starts every replica, and waits until none is left; returns the job's exit code."""
         self._time_out_at = time.monotonic() + (self._plan.timeout_s or math.inf)
-        self._selector.register(signals, selectors.EVENT_READ, self._on_signals)
+        self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
         self._tell("start", pid=os.getpid(), **self._plan.facts)
         for replica in self._plan.replicas:
             self._start(replica)
-
-    def supervise(self) -> int:
-        """Waits until no replica is left; returns the job's exit code."""
         while self._awaited or self._due:
             for key, _ in self._selector.select(self._timeout_s()):
                 key.data()
@@ -90,6 +87,7 @@ class Job:
         """Collects replicas that the guard had to kill because the job could not go on."""
         for child in self._awaited:
             (child.cleaner or child.process).wait()
+        self._selector.close()
 
     def _start(self, replica: Replica) -> None:
         before = self._children.get(replica.name)
@@ -261,7 +259,7 @@ class Job:
         frozen = []
         for child in self._running():
             self._note(child, now)
-            if why := child.vitals.frozen(now, self._patience.limits, reports=self._plan.reports):
+            if why := child.vitals.frozen(now, self._patience, reports=self._plan.reports):
                 frozen.append((child.told, child.vitals.changed, child.started, child.replica.name, why))
         if frozen:
             told, *_, name, why = min(frozen)  # The others may only wait for it.

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import signal
 
 from components.train.backends.plan import Plan
@@ -22,7 +21,7 @@ from components.train.supervision.audience import Audience
 from components.train.supervision.job_lock import locked
 from components.train.supervision.launcher_log import Record
 from components.train.supervision.preparation import prepare
-from components.train.supervision.reaper import JOB, guarding
+from components.train.supervision.reaper import JOB, Guard
 from components.train.supervision.running_job import Job
 from components.train.supervision.signals import signal_socket
 from components.train.supervision.timeouts import Patience
@@ -54,19 +53,18 @@ def run(plan: Plan, audience: Audience, patience: Patience | None = None) -> int
             raise UserError(f"cannot write logs to {plan.log_dir}: {error.strerror}") from None
         record = stack.enter_context(contextlib.closing(Record(plan.records_dir)))
         signals = stack.enter_context(signal_socket())
-        selector = stack.enter_context(selectors.DefaultSelector())
-        job = Job(plan, patience or Patience(), audience, record, selector)
+        guard = Guard(hold=[lock])
+        job = Job(plan, patience or Patience(), audience, record, guard, signals)
         stack.callback(job.reap)
-        guard = stack.enter_context(guarding([lock]))
+        stack.enter_context(contextlib.closing(guard))
         guard.expect(JOB, plan.teardown)
+        if owner:
+            # The guard does the rest.
+            lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
         if number := prepare(plan.setup, guard.mark("setup", 0), signals, audience):
             return 128 + number
         try:
-            job.start(guard, signals)
-            if owner:
-                # The guard does the rest.
-                lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
-            return job.supervise()
+            return job.run()
         except UserError as error:
             record.add("end", exit_code=2, why=str(error))
             raise

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
-from components.train.supervision.health import Limits
+# The longest that a phase of ours goes without a word, with room to spare: a first call compiles, reading checks the
+# whole dataset, and replicas wait for each other (--start-timeout-s, 600 s) and then name the missing themselves.
+# A server or worker beats by itself, so its silence says that its process does not run at all; one whose TensorFlow hangs
+# is noticed by the chief's silence. Phases that are not here (the end, those of other programs) may be silent for ever.
+SILENCE_S = {
+    "starting": 900.0,
+    "serving": 60.0,
+    "training": 300.0,
+    "saving": 600.0,
+    "evaluating": 1800.0,
+    "exporting": 600.0,
+    "waiting": 120.0,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -12,6 +25,9 @@ class Patience:
     """How long replicas are waited for.
 
     Attributes:
+      start_s: From the start to the first status; an import of TensorFlow has been seen to take 43 s.
+      silence_s: From one status to the next, by phase.
+      stopped_s: That a process may be stopped (SIGSTOP).
       stop_s: From SIGTERM to SIGKILL when the job is told to stop or is preempted: replicas save.
       failure_s: The same when there is nothing to save: after a failure, or after the chief's success.
       hear_s: After a failure, from then to SIGTERM for those elsewhere, whose clients may tell late that they were killed.
@@ -19,9 +35,11 @@ class Patience:
       evaluator_s: The same for the evaluator, which may be at the last checkpoint.
       cleanup_s: What a replica's cleanup may take.
       look_s: Between looks at the replicas.
-      limits: To judge whether a replica is frozen.
     """
 
+    start_s: float = 120.0
+    silence_s: Mapping[str, float] = dataclasses.field(default_factory=SILENCE_S.copy)
+    stopped_s: float = 5.0
     stop_s: float = 25.0
     failure_s: float = 1.0
     hear_s: float = 0.5
@@ -29,4 +47,3 @@ class Patience:
     evaluator_s: float = 300.0
     cleanup_s: float = 30.0
     look_s: float = 0.5
-    limits: Limits = dataclasses.field(default_factory=Limits)

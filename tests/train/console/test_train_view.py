@@ -15,8 +15,9 @@ from train_fakes import ONE, QUICK, Bench
 
 from components.train.console.view import Json, Live, Plain, table, view_for
 from components.train.supervision.audience import Row
-from components.train.supervision.health import Limits, Vitals
+from components.train.supervision.health import Vitals
 from components.train.supervision.supervisor import run
+from components.train.supervision.timeouts import Patience
 
 ROWS = [
     Row(replica="chief/0", state="training", restarts=0, step=12_345, examples_per_s=2500.4, memory=512 * 2**20),
@@ -49,7 +50,7 @@ def test_whatever_a_program_tells_of_itself_can_be_shown(phase: object, step: in
     text = io.StringIO()
     Console(file=text, width=200).print(table([row]))
     assert row.state in text.getvalue()
-    assert not vitals.frozen(1.0, Limits(), reports=True)
+    assert not vitals.frozen(1.0, Patience(), reports=True)
 
 
 def test_json_is_one_object_a_line_with_events_and_replicas_lines(bench: Bench):

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from train_fakes import wait_until
 
-from components.train.supervision.health import Limits, Vitals
+from components.train.supervision.health import Vitals
+from components.train.supervision.timeouts import Patience
 
-LIMITS = Limits(start_s=100, silence_s={"training": 10, "starting": 50}, stopped_s=5)
+LIMITS = Patience(start_s=100, silence_s={"training": 10, "starting": 50}, stopped_s=5)
 
 
 def vitals(path: Path, **state: object) -> Vitals:
@@ -69,7 +70,7 @@ def test_server_that_waits_to_be_told_gives_signs_of_life_until_it_is_stopped(tm
         server.send_signal(signal.SIGSTOP)
         wait_until(lambda: found.stopped)
         found.look(1060.0)
-        last, patient = found.changed, Limits(stopped_s=1000)  # As a launcher that cannot see the process.
+        last, patient = found.changed, Patience(stopped_s=1000)  # As a launcher that cannot see the process.
         time.sleep(2.5)
         found.look(last + 60)
         assert not found.frozen(last + 59, patient, reports=True)

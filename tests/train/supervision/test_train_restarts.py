@@ -7,11 +7,10 @@ import signal
 import time
 
 import pytest
-from train_fakes import LIMITS, ONE, PS, QUICK, SYNC, Bench, of, waits
+from train_fakes import ONE, PS, QUICK, SYNC, Bench, of, waits
 
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
-from components.train.supervision.health import Limits
 
 pytestmark = pytest.mark.cluster
 
@@ -112,7 +111,7 @@ def test_mistake_of_the_user_is_not_tried_again(bench: Bench):
 
 
 def test_stopped_replica_is_named_killed_and_replaced(bench: Bench):
-    patience = dataclasses.replace(QUICK, limits=dataclasses.replace(LIMITS, stopped_s=0.2))
+    patience = dataclasses.replace(QUICK, stopped_s=0.2)
     freezes = once(bench, "os.kill(os.getpid(), signal.SIGSTOP)")
     plan = bench.plan(SYNC, max_restarts=1, chief_0="if attempt: sys.exit(0)\ntime.sleep(60)", worker_1=freezes)
     code, lines = bench.run(plan, patience)
@@ -132,7 +131,7 @@ def test_peer_that_gives_up_on_a_stopped_replica_is_not_to_blame(bench: Bench):
 
 
 def test_silent_replica_is_frozen_and_one_that_never_came_up_too(bench: Bench):
-    patience = dataclasses.replace(QUICK, limits=Limits(start_s=0.5, silence_s={"training": 0.3}, stopped_s=60))
+    patience = dataclasses.replace(QUICK, start_s=0.5, silence_s={"training": 0.3})
     talks = "for i in range(50): tell('training', i); time.sleep(0.02)"
     silent = "tell('training', 3)\nif attempt == 0: time.sleep(60)\n" + talks
     code, lines = bench.run(bench.plan(ONE, max_restarts=1, reports=True, chief_0=silent), patience)
@@ -145,7 +144,7 @@ def test_silent_replica_is_frozen_and_one_that_never_came_up_too(bench: Bench):
 
 
 def test_program_that_writes_no_status_is_not_judged_by_it(bench: Bench):
-    patience = dataclasses.replace(QUICK, limits=Limits(start_s=0.1, silence_s={"training": 0.1}, stopped_s=60))
+    patience = dataclasses.replace(QUICK, start_s=0.1, silence_s={"training": 0.1})
     code, _ = bench.run(bench.plan(ONE, chief_0="time.sleep(0.5)"), patience)
     assert code == 0
     assert not bench.events("frozen")

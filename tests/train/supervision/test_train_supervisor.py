@@ -9,7 +9,7 @@ import time
 
 import psutil
 import pytest
-from train_fakes import LIMITS, ONE, PS, SYNC, Bench, of, wait_until
+from train_fakes import CALM, ONE, PS, SYNC, Bench, of, wait_until
 
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
@@ -18,7 +18,7 @@ from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
 
-SLOW = Patience(stop_s=30, failure_s=30, join_s=30, evaluator_s=30, limits=LIMITS)
+SLOW = Patience(stop_s=30, failure_s=30, join_s=30, evaluator_s=30, **CALM)
 OBEY = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True); time.sleep(60)"
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
 READY = "while not all(os.path.exists(log) and 'ready' in open(log).read() for log in LOGS): time.sleep(0.01)\n"
@@ -162,9 +162,7 @@ def test_preempted_replicas_get_time_to_save_and_the_job_ends_143(bench: Bench):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signal_to_the_launcher_stops_every_replica(bench: Bench, number: int, code: int):
-    launcher = bench.start(
-        bench.plan(PS, chief_0=OBEY, worker_0=OBEY, ps_0=STUBBORN), Patience(stop_s=0.5, limits=LIMITS)
-    )
+    launcher = bench.start(bench.plan(PS, chief_0=OBEY, worker_0=OBEY, ps_0=STUBBORN), Patience(stop_s=0.5, **CALM))
     lines = [launcher.stdout.readline() for _ in range(4)]
     assert sum("ready" in line for line in lines) == 3
     launcher.send_signal(number)
