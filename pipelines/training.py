@@ -1,7 +1,7 @@
 """THE pipeline: convert, plan, train, evaluate, gate, register, promote; cleanup whatever happens.
 
-One definition for this machine and for Vertex AI. Two slots differ between the back ends: how `train` starts the
-worker pools and how `register` adds a version. All other steps, conditions and edges are the same.
+One definition for this machine and for Vertex AI. Two slots differ between the back ends: how the worker pools start
+(`train`) and how a version is added (`register`). All other steps, conditions and edges are the same.
 
     pipeline = build("local", image="python:3.11-slim")
     pipeline = build("vertex", image="us-docker.pkg.dev/project/repository/image@sha256:...")
@@ -36,8 +36,6 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
       image: Container image that holds this project; every step runs in it. Give it by digest for Vertex AI.
       parent_model: Resource name of the Vertex model that new versions belong to; empty makes a new model.
     """
-    if backend not in BACKENDS:
-        raise ValueError(f"backend {backend!r} is none of {', '.join(BACKENDS)}")
 
     def step(function: Callable) -> BaseComponent:
         # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task otherwise).
@@ -46,7 +44,7 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
     convert, plan = step(convert_step.convert), step(train_step.plan)
     evaluate, gate = step(evaluate_step.evaluate), step(evaluate_step.gate)
     promote, cleanup = step(register_step.promote), step(cleanup_step.cleanup)
-    slots = _VertexSlots(parent_model) if backend == "vertex" else _LocalSlots(step)
+    train, register = step(train_step.train), step(register_step.register)
 
     @dsl.pipeline(name=NAME, description="Converts a dataset, trains on a cluster, evaluates, registers, cleans up.")
     def training(
@@ -75,17 +73,19 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
             pools = plan(
                 cluster=cluster, backend=backend, image=image, trainer_args=trainer_args, job_dir=job_dir, dataset=data
             ).set_caching_options(False)
-            trained = slots.train(
-                pools.output,
-                cluster=cluster,
-                job_dir=job_dir,
-                log_dir=log_dir,
-                run_id=run_id,
-                project=project,
-                location=location,
-                strategy=scheduling_strategy,
-                timeout=timeout,
-            )
+            if backend == "vertex":
+                trained = _custom_job(
+                    worker_pool_specs=pools.output,
+                    base_output_directory=job_dir,
+                    strategy=scheduling_strategy,
+                    timeout=timeout,
+                    display_name=run_id,
+                    labels={"run": run_id},
+                    project=project,
+                    location=location,
+                )
+            else:
+                trained = train(cluster=cluster, worker_pool_specs=pools.output, log_dir=log_dir)
             trained.set_caching_options(False).set_display_name("train")
             judged = evaluate(job_dir=job_dir, registry=registry, name=name, evaluate_args=evaluate_args, dataset=data)
             judged.after(trained).set_caching_options(False)
@@ -93,16 +93,19 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
             verdict = gate(evaluation=evaluation).set_caching_options(False)
             # A condition may look at a task's only output, and at nothing with a name: kfp.local takes that for False.
             with dsl.If(verdict.output != REJECT, name="accepted"):
-                registered = slots.register(
-                    evaluation,
-                    model_dir=judged.outputs["Output"],
-                    job_dir=job_dir,
-                    registry=registry,
-                    name=name,
-                    run_id=run_id,
-                    project=project,
-                    location=location,
-                )
+                if backend == "vertex":
+                    registered = _upload(
+                        judged.outputs["Output"],
+                        parent_model,
+                        display_name=name,
+                        labels={"run": run_id},
+                        project=project,
+                        location=location,
+                    )
+                else:
+                    registered = register(
+                        job_dir=job_dir, registry=registry, name=name, run_id=run_id, evaluation=evaluation
+                    )
                 registered.set_caching_options(False).set_display_name("register")
                 with dsl.If(verdict.output == PROMOTE, name="better"):
                     promoted = promote(registry=registry, name=name, run_id=run_id, evaluation=evaluation)
@@ -127,66 +130,33 @@ def step_names(pipeline: BaseComponent) -> list[str]:
     return list(steps(spec["root"]))
 
 
-class _LocalSlots:
-    """Processes of this machine, and a registry in a directory."""
+def _custom_job(**arguments: Any) -> dsl.PipelineTask:
+    from google_cloud_pipeline_components.v1.custom_job import CustomTrainingJobOp
 
-    def __init__(self, step: Callable[[Callable], BaseComponent]) -> None:
-        self._train, self._register = step(train_step.train), step(register_step.register)
-
-    def train(self, pools, *, cluster, log_dir, **_) -> dsl.PipelineTask:
-        return self._train(cluster=cluster, worker_pool_specs=pools, log_dir=log_dir)
-
-    def register(self, evaluation, *, job_dir, registry, name, run_id, **_) -> dsl.PipelineTask:
-        return self._register(job_dir=job_dir, registry=registry, name=name, run_id=run_id, evaluation=evaluation)
+    # The defaults of these two are placeholders that only Vertex resolves.
+    return CustomTrainingJobOp(persistent_resource_id="", encryption_spec_key_name="", **arguments)
 
 
-class _VertexSlots:
-    """A custom job, and a version in the Model Registry."""
+def _upload(model_dir: Any, parent_model: str, **arguments: Any) -> dsl.PipelineTask:
+    """Adds a version to the Model Registry."""
+    from google_cloud_pipeline_components.types import artifact_types
+    from google_cloud_pipeline_components.v1.model import ModelUploadOp
 
-    def __init__(self, parent_model: str) -> None:
-        self._parent_model = parent_model
-
-    def train(self, pools, *, job_dir, run_id, project, location, strategy, timeout, **_) -> dsl.PipelineTask:
-        from google_cloud_pipeline_components.v1.custom_job import CustomTrainingJobOp
-
-        return CustomTrainingJobOp(
-            display_name=run_id,
-            worker_pool_specs=pools,
-            base_output_directory=job_dir,
-            strategy=strategy,
-            timeout=timeout,
-            labels={"run": run_id},
-            project=project,
-            location=location,
-            # Their defaults are placeholders that only Vertex resolves.
-            persistent_resource_id="",
-            encryption_spec_key_name="",
+    model = dsl.importer(
+        artifact_uri=model_dir,  # a task's output: kfp does not expand a text made of parameters here
+        artifact_class=artifact_types.UnmanagedContainerModel,
+        metadata={"containerSpec": {"imageUri": SERVING_IMAGE}},
+    )
+    if parent_model:
+        parent = dsl.importer(
+            artifact_uri=f"https://aiplatform.googleapis.com/v1/{parent_model}",
+            artifact_class=artifact_types.VertexModel,
+            metadata={"resourceName": parent_model},
         )
-
-    def register(self, evaluation, *, model_dir, name, run_id, project, location, **_) -> dsl.PipelineTask:
-        from google_cloud_pipeline_components.types import artifact_types
-        from google_cloud_pipeline_components.v1.model import ModelUploadOp
-
-        model = dsl.importer(
-            artifact_uri=model_dir,  # a task's output: kfp does not expand a text made of parameters here
-            artifact_class=artifact_types.UnmanagedContainerModel,
-            metadata={"containerSpec": {"imageUri": SERVING_IMAGE}},
-        )
-        parent = {}
-        if self._parent_model:
-            imported = dsl.importer(
-                artifact_uri=f"https://aiplatform.googleapis.com/v1/{self._parent_model}",
-                artifact_class=artifact_types.VertexModel,
-                metadata={"resourceName": self._parent_model},
-            )
-            parent = {"parent_model": imported.output}
-        return ModelUploadOp(
-            display_name=name,
-            unmanaged_container_model=model.output,
-            version_aliases=["candidate"],
-            labels={"run": run_id},
-            project=project,
-            location=location,
-            encryption_spec_key_name="",
-            **parent,
-        )
+        arguments["parent_model"] = parent.output
+    return ModelUploadOp(
+        unmanaged_container_model=model.output,
+        version_aliases=["candidate"],
+        encryption_spec_key_name="",
+        **arguments,
+    )
