@@ -1,12 +1,13 @@
 """The flags that say what a pipeline run is to do, for every way to run it, and the pipeline's arguments from them.
 
-Flags of `convert` and `evaluate` are declared in their own `options.py`, and are flags here by that; what they are given
-goes on as a list, which the step reads with the same declaration.
+Flags of `convert`, `evaluate` and the trainer are declared in their own `options.py`, and are flags here by that; what
+they are given goes on as a list, which is read there with the same declaration.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -23,13 +24,14 @@ from components.train.cluster.strategies import SYNC
 from trainer import options
 from trainer.base.errors import UserError
 from trainer.base.flags import Kind
-from trainer.nn.models.registry import NAMES
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
 # What the pipeline gives to its steps itself. A place for downloads would be one of the machine that a step runs on.
 _CONVERT_OWN = {"output": "-", "download_dir": None}
 _EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "test", "registry": "", "name": ""}
+_TRAINER = ("model", "train_steps", "train_epochs", "batch_size", "seed")
+_TRAINING = f"More flags of trainer.task may follow after --. Without a length it is {DEFAULT_STEPS} steps."
 
 # kfp.local gives a step its arguments in one word of a command line, which Linux limits to 128 KiB.
 _MOST_BYTES = 100_000
@@ -48,16 +50,10 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
         metavar="PATH",
         help="files of the dataset, as components.convert takes them; for Vertex AI gs://BUCKET/DIR_OR_FILE",
     )
-    train = p.add_argument_group("training", "more flags of trainer.task may follow after --")
+    hidden = [field.name for field in dataclasses.fields(options.Options) if field.name not in _TRAINER]
+    options.Options.add_flags(p, but=hidden, descriptions={"job": _TRAINING})
+    train = p.add_argument_group("cluster")
     train.add_argument("--cluster", default=cluster, help="cluster file: pools, machines, strategy")
-    train.add_argument(
-        "--model",
-        help=f"{', '.join(NAMES)}, or package.module:function (None: cnn of images, wide_deep of a table)",
-    )
-    train.add_argument("--train-steps", type=int, help=f"global step to reach (without: {DEFAULT_STEPS})")
-    train.add_argument("--train-epochs", type=float, help="the same in passes over the training split")
-    train.add_argument("--batch-size", type=int, default=128, help="examples of one step over all replicas")
-    train.add_argument("--seed", type=int, default=0, help="of initial weights and sample order")
     train.add_argument(
         "--deterministic",
         action=argparse.BooleanOptionalAction,
@@ -103,17 +99,11 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, sources: Sequ
 
 def _trainer_args(args: argparse.Namespace, cluster: Cluster) -> list[str]:
     """The trainer's flags, read once so that a mistake is told now, and not by a replica some minutes later."""
-    length = {"--train-steps": args.train_steps, "--train-epochs": args.train_epochs}
-    length = {flag: value for flag, value in length.items() if value is not None} or {"--train-steps": DEFAULT_STEPS}
+    steps = DEFAULT_STEPS if args.train_steps is None and args.train_epochs is None else args.train_steps
     deterministic = cluster.strategy != "parameter_server" if args.deterministic is None else args.deterministic
-    trainer_args = [
-        *(["--model", args.model] if args.model else []),
-        *(text for flag, value in length.items() for text in (flag, str(value))),
-        *("--batch-size", str(args.batch_size)),
-        *("--seed", str(args.seed)),
-        *(["--deterministic"] if deterministic else []),
-        *(flag for flag in args.trainer_flags if flag != SYNC),  # the cluster's strategy by now
-    ]
+    own = options.Options.of(args, data_dir="-", job_dir="-", train_steps=steps, deterministic=deterministic)
+    more = [flag for flag in args.trainer_flags if flag != SYNC]  # that is the cluster's strategy by now
+    trainer_args = [*own.as_flags(but=("data_dir", "job_dir")), *more]
     parsed = options.parse(["--data-dir", "-", "--job-dir", "-", *trainer_flags(cluster, trainer_args)])
     if (parsed.data_dir, parsed.job_dir) != ("-", "-"):
         raise UserError("--data-dir and --job-dir come from the pipeline; leave them out behind the --")
