@@ -36,10 +36,7 @@ def compile_specs(image: str, output_dir: str, parent_model: str = "") -> list[p
 
 def main() -> int:
     """Runs the command line."""
-    p = Parser(
-        prog="pipelines/compile.py",
-        description="Writes build/training-vertex.yaml and build/training-local.yaml.",
-    )
+    p = Parser(prog="pipelines/compile.py", description="Writes build/training-vertex.yaml and training-local.yaml.")
     p.add_argument("--image", required=True, help="container image of the project, by digest for Vertex AI")
     p.add_argument("--output-dir", default="build", help="made when it is not there")
     p.add_argument("--parent-model", default="", help="Vertex model that new versions belong to (None: a new model)")

@@ -17,7 +17,7 @@ from kfp import local
 
 from pipelines.cache import CACHE
 from pipelines.record import RunRecord
-from pipelines.steps import announce
+from pipelines.steps import NAMES
 from pipelines.training import build, step_names
 from trainer.base.lifeline import owner_pid, watch
 
@@ -45,7 +45,7 @@ def main(run_dir: str) -> int:
         cache_root=str(directory.parent / CACHE),
     )
     pipeline = build("local", record.image)
-    announce(step_names(pipeline))
+    print(NAMES + " ".join(step_names(pipeline)), flush=True)
     try:
         pipeline(**record.arguments)
     except RuntimeError as error:  # all that kfp says of a failure; the step's own words are in the log

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -60,12 +62,9 @@ def hold(run_dir: pathlib.Path) -> int:
 
 def new_run_dir(runs: pathlib.Path) -> pathlib.Path:
     """Makes `<runs>/<date>-<time>`, with a number behind it when that is taken."""
-    name = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    for attempt in range(1, 100):
-        directory = runs / (name if attempt == 1 else f"{name}-{attempt}")
-        try:
+    first = directory = runs / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    for number in itertools.count(2):
+        with contextlib.suppress(FileExistsError):
             directory.mkdir(parents=True)
             return directory
-        except FileExistsError:
-            continue
-    raise FileExistsError(f"{runs / name}: a hundred runs in one second")
+        directory = first.with_name(f"{first.name}-{number}")

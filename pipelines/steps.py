@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -9,9 +10,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
-RUNNING, SUCCEEDED, CACHED, FAILED, SKIPPED = "running", "succeeded", "cached", "failed", "skipped"
+RUNNING, SUCCEEDED, CACHED, FAILED = "running", "succeeded", "cached", "failed"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_NAMES = "Steps: "
+NAMES = "Steps: "  # before those of the run, in an order in which they can run
 _LINE = re.compile(r"\d\d:\d\d:\d\d\.\d{3} - [A-Z]+ - (.*)")
 _EVENTS = (
     (RUNNING, re.compile(r"Executing task '(?P<step>[\w-]+)'")),
@@ -36,11 +37,6 @@ class Step:
         return time.monotonic() - self.started if self.status == RUNNING else self.seconds
 
 
-def announce(names: Iterable[str]) -> None:
-    """Prints what the steps of the run are, in an order in which they can run."""
-    print(f"{_NAMES}{' '.join(names)}", flush=True)
-
-
 class Steps:
     """Follows a run: keeps its log, each step's part of it, and what became of each step."""
 
@@ -61,30 +57,28 @@ class Steps:
 
     def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:
         """Reads to the end; yields a step whenever it starts or ends."""
-        part: IO[str] | None = None
-        with (self._log_dir / "pipeline.log").open("w", encoding="utf-8") as whole:
+        with contextlib.ExitStack() as files:
+            whole = files.enter_context((self._log_dir / "pipeline.log").open("w", encoding="utf-8"))
+            part: IO[str] | None = None
             for raw in lines:
                 line = _ANSI.sub("", raw.decode("utf-8", errors="replace"))
                 whole.write(line)
                 whole.flush()
                 if step := self._event(line):
-                    if part:
-                        part.close()
-                    running = step.status == RUNNING
-                    part = (self._log_dir / f"{step.name}.log").open("w", encoding="utf-8") if running else None
+                    part = None
+                    if step.status == RUNNING:
+                        part = files.enter_context((self._log_dir / f"{step.name}.log").open("w", encoding="utf-8"))
                     yield step
                 elif part:
                     part.write(line.removeprefix("    "))
                     part.flush()
-        if part:
-            part.close()
         for step in self.seen.values():
             if step.status == RUNNING:  # its end was never told: the run was stopped
                 step.seconds, step.status = step.elapsed_s, FAILED
 
     def _event(self, line: str) -> Step | None:
-        if line.startswith(_NAMES):
-            self.names = line.removeprefix(_NAMES).split()
+        if line.startswith(NAMES):
+            self.names = line.removeprefix(NAMES).split()
         if not (match := _LINE.match(line)):
             return None
         for status, pattern in _EVENTS:

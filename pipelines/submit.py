@@ -88,7 +88,11 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
         print(f"note: {note}", file=sys.stderr)
     for warning in quota_warnings(cluster, args.location):
         print(f"warning: {warning}", file=sys.stderr)
-    parent_model = "" if args.dry_run else _parent_model(registry, arguments["name"])
+    parent_model = ""  # while there is none
+    if not args.dry_run:
+        from components.register.vertex import VertexRegistry  # 2 s
+
+        parent_model = VertexRegistry.parse(registry).resource_name(arguments["name"]) or ""
     digest = bucket_digest(args.source) if args.source else cache_key(args.dataset, (), args.schema)
     run_id = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     root = f"{args.bucket}/runs"
@@ -127,13 +131,6 @@ def request(job: Mapping[str, Any], service_account: str) -> dict[str, Any]:
         body["serviceAccount"] = service_account
     parent = f"projects/{job['project']}/locations/{job['location']}"
     return {"parent": parent, "pipelineJobId": job["job_id"], "pipelineJob": body}
-
-
-def _parent_model(registry: str, name: str) -> str:
-    """Resource name of the model that new versions of `name` belong to; empty while there is none."""
-    from components.register.vertex import VertexRegistry  # 2 s
-
-    return VertexRegistry.parse(registry).resource_name(name) or ""
 
 
 def _submit(job: Mapping[str, Any], service_account: str, wait: bool) -> int:

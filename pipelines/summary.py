@@ -29,13 +29,7 @@ def write(
 ) -> dict[str, Any]:
     """Gathers what the run left and writes `summary.json` and `report.html`. Returns the summary.
 
-    Args:
-      run_dir: Of the run.
-      record: What it was asked to do.
-      steps: What became of each step.
-      status: `succeeded`, `failed` or `interrupted`.
-      seconds: Wall time of the run.
-      reason: Why it failed, if that is the user's to mend.
+    `status` is `succeeded`, `failed` or `interrupted`; `reason`, why it failed, if that is the user's to mend.
     """
     evaluation = _evaluation(run_dir)
     journal = _journal(run_dir / "job")

@@ -22,6 +22,7 @@ from components.train.cluster.quotas import DEFAULT_REGION, quota_warnings
 from components.train.cluster.strategies import job_flags, resolve
 from components.train.console import job_control
 from components.train.console.command_line import parse
+from components.train.console.explain import explain
 from components.train.console.view import view_for
 from components.train.supervision import supervisor
 from components.train.supervision.timeouts import SILENCE_S, Patience
@@ -116,8 +117,6 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
         specs = []
         if all(pool.machine for pool in cluster.pools.values()):
             specs = plan_vertex(cluster, args.image or "IMAGE", args.flags, region=region, command=command)
-        from components.train.console.explain import explain  # it draws tables: not for every start
-
         explain(source, cluster, specs, region)
         return 0
     if not args.dry_run:

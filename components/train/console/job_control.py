@@ -25,29 +25,17 @@ _POLL_S = 0.1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Status:
-    """A job as its directory shows it.
+    """A job as its directory shows it."""
 
-    Attributes:
-      state: `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
-      pid: Of the launcher, while it runs.
-      host: That this is a process of.
-      since: Its start, in seconds since the epoch.
-      ended: Its end likewise; None while it runs or when it was killed.
-      exit_code: Of the launcher, once it ended.
-      restarts: After errors and after preemptions.
-      rows: The replicas.
-      last: The newest word of the launcher, for people.
-    """
-
-    state: str
-    pid: int | None
+    state: str  # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
+    pid: int | None  # Of the launcher, while it runs.
     host: str | None
-    since: float
-    ended: float | None
+    since: float  # Its start, in seconds since the epoch.
+    ended: float | None  # None while it runs or when it was killed.
     exit_code: int | None
-    restarts: dict[str, int]
+    restarts: dict[str, int]  # After `errors` and after `preemptions`.
     rows: tuple[Row, ...]
-    last: tuple[str, ...]
+    last: tuple[str, ...]  # The newest word of the launcher, for people.
 
 
 def status(job_dir: str) -> Status:
