@@ -1,45 +1,99 @@
+"""Good cluster files with one mistake each: every key with values that it cannot have, misspelt, and left out."""
+
 from __future__ import annotations
 
+import copy
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from bad_clusters import GOOD, bad_files
+import yaml
+from jsonschema import Draft7Validator
 
-from components.train.__main__ import main
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.json_schema import cluster_schema
 from trainer.base.errors import UserError
 
+OURS = """
+strategy: parameter_server
+chief: {machine: n1-standard-4}
+worker: {machine: n1-standard-8, replicas: 4, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
+ps: {machine: n1-highmem-2, replicas: 2}
+evaluator: {machine: n1-standard-4, replicas: 1}
+disk: {type: pd-standard, size_gb: 200}
+scheduling: {strategy: SPOT, timeout: 1h, max_restarts: 3}
+"""
+THEIRS = (Path(__file__).parents[1] / "sources" / "everything.yaml").read_text()
+# By the type that is right.
+WRONG: dict[type, tuple] = {
+    dict: (None, 7, ["x"]),
+    str: (None, 7, {}, " ", "no-such-thing"),
+    int: (None, "many", -1, 1.5, True, 10**30),
+    list: (None, "x", [None]),
+    bool: (None, "maybe"),
+}
+# Texts that mean nothing to a launcher, so that any text is as good as another.
+FREE = {
+    *("jobId", "labels", "imageUri", "jobDir", "region", "packageUris", "pythonModule", "runtimeVersion"),
+    *("pythonVersion", "serviceAccount", "network", "containerCommand", "maxWaitTime", "priority"),
+}
 
-@pytest.fixture(scope="module")
-def bad() -> list[tuple[str, str]]:
-    return list(bad_files())
+NEEDED = ("strategy", "chief", "worker", "ps", "masterType", "workerType", "parameterServerType", "evaluatorType")
 
 
-def launch(directory: Path, text: str) -> None:
-    path = directory / "cluster.yaml"
-    path.write_text(text)
-    flags = ["--data-dir", "data", "--job-dir", "job", "--train-steps", "9"]
-    main(["--cluster", str(path), "--dry-run", "--backend", "vertex", "--image", "image", "--", *flags])
+def entries(document: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every key of every mapping, with its path."""
+    for key, value in document.items() if isinstance(document, dict) else ():
+        yield (*path, key), value
+        if key not in FREE:
+            yield from entries(value, (*path, key))
 
 
-@pytest.mark.parametrize("text", GOOD, ids=["ours", "AI Platform's"])
-def test_the_files_that_the_bad_ones_are_made_from_are_good(tmp_path: Path, text: str):
-    launch(tmp_path, text)
+def bad_files(good: str) -> Iterator[tuple[Any, str]]:
+    """The content of each file, and the place of its mistake."""
+    document = yaml.safe_load(good)
+    for path, value in entries(document):
+        kind = int if str(value).isdigit() else type(value)  # AI Platform writes numbers as texts too
+        for other in () if path[-1] in FREE else WRONG[kind]:
+            yield changed(document, path, {path[-1]: other}), ".".join(path)
+        yield changed(document, path, {path[-1] + "x": value}), ".".join(path[:-1]) or "top level"
+        if ".".join(path).removeprefix("trainingInput.") in NEEDED:
+            yield changed(document, path, {}), path[-1]
 
 
-def test_there_are_many_bad_files_of_both_kinds_and_no_two_are_equal(bad: list[tuple[str, str]]):
-    texts = {text for text, _ in bad}
-    old = sum("trainingInput" in text for text in texts)
-    assert min(old, len(texts) - old) >= 100
-    assert len(texts) > 400
+def changed(document: Any, path: tuple[str, ...], new: dict[str, Any]) -> Any:
+    """The document with an entry replaced by others."""
+    document = parent = copy.deepcopy(document)
+    for key in path[:-1]:
+        parent = parent[key]
+    del parent[path[-1]]
+    parent.update(new)
+    return document
 
 
-def test_each_bad_file_is_refused_in_one_line_that_names_the_place(tmp_path: Path, bad: list[tuple[str, str]]):
+@pytest.mark.parametrize("good", [OURS, THEIRS], ids=["ours", "AI Platform's"])
+def test_each_mistake_is_refused_in_one_line_that_names_the_place(tmp_path: Path, good: str):
     """Anything but a UserError would be a traceback."""
-    for text, place in bad:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(good)
+    Cluster.load(path)
+    bad = list(bad_files(good))
+    assert len(bad) > 100
+    for content, place in bad:
+        path.write_text(json.dumps(content))
         with pytest.raises(UserError) as caught:
-            launch(tmp_path, text)
-        message = str(caught.value).removeprefix(f"{tmp_path}/cluster.yaml: ")
-        assert place in message, text
+            Cluster.load(path)
+        message = str(caught.value).removeprefix(f"{path}: ")
+        assert place in message, content
         assert len(message.splitlines()) == 1
         assert 20 < len(message) < 600
-    assert [path.name for path in tmp_path.iterdir()] == ["cluster.yaml"]
+
+
+def test_an_editor_finds_what_the_reader_refuses_but_for_what_needs_the_tables():
+    validator = Draft7Validator(cluster_schema())
+    assert validator.is_valid(yaml.safe_load(OURS))
+    unseen = {place for content, place in bad_files(OURS) if validator.is_valid(content)}
+    # That parameter servers need workers and the other way round is the launcher's to say.
+    assert unseen == {"ps", "worker"}

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import STRATEGIES, Accelerator, Disk, Pool, Scheduling
+from components.train.cluster.notes import Source
 from trainer.base.errors import UserError
 
 CLUSTERS = Path(__file__).parents[3] / "clusters"
@@ -25,19 +25,15 @@ scheduling: {strategy: SPOT, timeout: 1h, max_restarts: 3}
 PS = "strategy: parameter_server\nchief: {}\nworker: {}\nps: {}\n"
 SYNC = "strategy: multi_worker_mirrored\nchief: {}\n"
 
-# What the file says, and what the message must say.
+# What the file says, and what the message must say; test_train_bad_clusters.py has every key with wrong values.
 BAD = [
-    ("", "empty"),
     ("# only a comment\n", "empty"),
     ("- strategy", "top level: ['strategy'] is not a mapping"),
-    ("one_device", "top level: 'one_device' is not a mapping"),
-    ("strategy: [", "not valid YAML at line 1"),
     ("strategy: one_device\n\tchief: {}", "not valid YAML at line 2, column 1"),
     ("\x00", "not valid YAML"),
     ("chief: !!bool x", "not valid YAML: KeyError"),
     ("chief: !!python/object:os.system {}", "not valid YAML at line 1"),
     ("strategy: one_device\n---\nchief: {}", "not valid YAML at line 2"),
-    ("strategy: one_device\nchief: {}\nchief: {}", "not valid YAML at line 1, column 1: 'chief' stands there twice"),
     (
         "strategy: one_device\nchief: {machine: a, machine: b}",
         "not valid YAML at line 2, column 8: 'machine' stands there twice",
@@ -45,65 +41,26 @@ BAD = [
     ("[" * 500, "not valid YAML"),
     ("{}", "strategy: missing; add 'strategy: one_device'"),
     ("strategy: one_device", "chief: missing; add 'chief: {}'"),
-    ("chief: {}", "strategy: missing"),
     ("strategy: one_devise\nchief: {}", "strategy: unknown value 'one_devise'; did you mean 'one_device'?"),
-    ("strategy: 3\nchief: {}", "strategy: 3 is not a name"),
     ("strategy:\nchief: {}", "strategy: nothing is not a name"),
-    ("strategy: one_device\nchief:", "chief: nothing is not a mapping"),
-    ("strategy: one_device\nchief: 1", "chief: 1 is not a mapping"),
     ("strategy: one_device\nchief: {}\nwoker: {}", "top level: unknown key 'woker'; did you mean 'worker'?"),
     ("strategy: one_device\nchief: {}\n7: {}", "top level: unknown key '7'"),
-    ("strategy: one_device\nchief: {replica: 1}", "chief: unknown key 'replica'; did you mean 'replicas'?"),
-    ("strategy: one_device\nchief: {machine: 4}", "chief.machine: 4 is not a name"),
-    ("strategy: one_device\nchief: {machine: ''}", "chief.machine: '' is not a name"),
-    ("strategy: one_device\nchief: {replicas: 2}", "chief.replicas: 2, but a job has 1 chief"),
     (SYNC + "worker: {replicas: 0}", "worker.replicas: 0 is not a whole number from 1 to 1000"),
-    (SYNC + "worker: {replicas: -1}", "worker.replicas: -1 is not"),
-    (SYNC + "worker: {replicas: 1.5}", "worker.replicas: 1.5 is not"),
-    (SYNC + "worker: {replicas: two}", "worker.replicas: 'two' is not"),
-    (SYNC + "worker: {replicas: true}", "worker.replicas: True is not"),
     (SYNC + "worker: {replicas: .inf}", "worker.replicas: inf is not"),
     (SYNC + "worker: {replicas: .nan}", "worker.replicas: nan is not"),
-    (SYNC + "worker: {replicas:}", "worker.replicas: nothing is not"),
-    (SYNC + "evaluator: {replicas: 2}", "evaluator.replicas: 2, but a job has at most 1"),
-    (SYNC + "ps: {}", "ps: multi_worker_mirrored has none; remove ps, or write 'strategy: parameter_server'"),
-    ("strategy: one_device\nchief: {}\nworker: {}", "worker: one_device has none; remove worker, or write"),
-    ("strategy: mirrored\nchief: {}\nworker: {}", "worker: mirrored has none"),
-    ("strategy: mirrored\nchief: {}\nps: {}", "ps: mirrored has none"),
-    ("strategy: parameter_server\nchief: {}\nworker: {}", "ps: missing, but parameter_server needs at least 1; add"),
-    ("strategy: parameter_server\nchief: {}\nps: {}", "worker: missing, but parameter_server needs at least 1; add"),
-    (PS + "disk: 100", "disk: 100 is not a mapping"),
     (PS + "disk: {size: 100}", "disk: unknown key 'size'; did you mean 'size_gb'?"),
     (PS + "disk: {size_gb: 50}", "disk.size_gb: 50 is not a whole number from 100 to 64000"),
-    (PS + "disk: {type: pd_ssd}", "disk.type: unknown value 'pd_ssd'; did you mean 'pd-ssd'?"),
-    (PS + "scheduling: {strategy: SPOTT}", "scheduling.strategy: unknown value 'SPOTT'; did you mean 'SPOT'?"),
     (
         PS + "scheduling: {timeout: 3600}",
         "scheduling.timeout: 3600 is not a duration; write a number with s, m, h or d",
     ),
-    (PS + "scheduling: {timeout: 1:30}", "scheduling.timeout: 90 is not a duration"),
     (PS + "scheduling: {timeout: 0s}", "scheduling.timeout: '0s' is not a duration"),
-    (PS + "scheduling: {timeout: 1 hour}", "scheduling.timeout: '1 hour' is not a duration"),
-    (PS + "scheduling: {max_restarts: -1}", "scheduling.max_restarts: -1 is not a whole number from 0 to 1000"),
-    (PS + "scheduling: {retries: 1}", "scheduling: unknown key 'retries'"),
-    (SYNC + "worker: {accelerator: T4}", "worker.accelerator: 'T4' is not a mapping"),
     (SYNC + "worker: {accelerator: {count: 1}}", "worker.accelerator.type: missing; add 'type: NVIDIA_TESLA_T4'"),
-    (SYNC + "worker: {accelerator: {type: T4, count: 0}}", "worker.accelerator.count: 0 is not"),
-    (SYNC + "worker: {accelerator: {typ: T4}}", "worker.accelerator: unknown key 'typ'; did you mean 'type'?"),
     ("trainingInput: {}\nchief: {}", "top level: unknown key 'trainingInput'"),
     (
         SYNC + "worker: {machine: n1-standard-4, accelerator: {type: NVIDIA_TESLA_T4, count: 3}}",
         "worker: n1-standard-4 with",
     ),
-    (
-        SYNC + "worker: {accelerator: {type: NVIDIA_TESLA_K80}}",
-        "worker.accelerator.type: NVIDIA_TESLA_K80 is no longer",
-    ),
-    (
-        SYNC + "scheduling: {strategy: FLEX_START}",
-        "scheduling.strategy: FLEX_START needs GPUs, one of NVIDIA_A100_80GB,",
-    ),
-    (SYNC + "region: us-central1", "top level: unknown key 'region'"),
 ]
 
 
@@ -179,32 +136,6 @@ def test_shipped_file_has_its_shape_and_says_when_to_use_it(name: str, shape: di
     assert comment.startswith("# ")
 
 
-L4 = "{machine: g2-standard-12, accelerator: {type: NVIDIA_L4, count: 1}}"
-T4 = "{machine: n1-standard-4, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}"
-
-
-@pytest.mark.parametrize(
-    ("chief", "worker", "timeout", "says"),
-    [
-        (L4, L4, "7d", None),
-        (L4, T4, "1h", "needs the same machine in every pool, and worker differs; write SPOT or STANDARD"),
-        (T4, T4, "1h", "and the chief has NVIDIA_TESLA_T4; write SPOT or STANDARD"),
-        (L4, L4, "8d", "scheduling.timeout: FLEX_START lends machines for at most 7 days; write 7d or less"),
-    ],
-)
-def test_flex_start_has_rules(tmp_path: Path, chief: str, worker: str, timeout: str, says: str | None):
-    path = tmp_path / "a.yaml"
-    path.write_text(
-        f"strategy: multi_worker_mirrored\nchief: {chief}\nworker: {worker}\n"
-        f"scheduling: {{strategy: FLEX_START, timeout: {timeout}}}"
-    )
-    if says is None:
-        assert Cluster.load(path).scheduling.strategy == "FLEX_START"
-    else:
-        with pytest.raises(UserError, match=says):
-            Cluster.load(path)
-
-
 def floats(value):
     """`value` with integers as floats, as protobuf's numbers come."""
     if isinstance(value, dict):
@@ -227,36 +158,21 @@ def test_bad_json_is_refused(text: str):
         Cluster.from_json(text)
 
 
-SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(-2, 5), st.floats(), st.text(max_size=5), st.sampled_from([*STRATEGIES, "1h"])
+KEYS = st.sampled_from(["strategy", "chief", "worker", "disk", "machine", "replicas", "count", "timeout"])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(STRATEGIES),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(KEYS | st.integers() | st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=10,
 )
-POOL_KEYS = st.sampled_from(["machine", "replicas", "accelerator", "type", "count", "size_gb", "timeout", "x"])
-TOP_KEYS = st.sampled_from(["strategy", "chief", "worker", "ps", "evaluator", "disk", "scheduling", "x"])
-SECTIONS = st.dictionaries(POOL_KEYS, SCALARS | st.dictionaries(POOL_KEYS, SCALARS, max_size=3), max_size=3)
-GOOD_POOLS = st.fixed_dictionaries({}, optional={"machine": st.just("n1-standard-4"), "replicas": st.integers(1, 3)})
 
 
-@given(
-    st.dictionaries(TOP_KEYS | SCALARS, SCALARS | SECTIONS | GOOD_POOLS, max_size=6)
-    | st.fixed_dictionaries(
-        {"strategy": st.sampled_from(STRATEGIES), "chief": st.just({})},
-        optional={"worker": GOOD_POOLS, "ps": GOOD_POOLS, "evaluator": GOOD_POOLS},
-    )
-)
-def test_any_mapping_loads_and_round_trips_or_is_a_user_error(tmp_path_factory: pytest.TempPathFactory, values: dict):
-    path = tmp_path_factory.getbasetemp() / "any.yaml"
-    path.write_text(yaml.safe_dump(values))
+@given(ANYTHING | ANYTHING.map(lambda value: {"strategy": "mirrored", "chief": value}))
+def test_any_content_round_trips_or_is_a_user_error(values: object):
     try:
-        cluster = Cluster.load(path)
+        cluster = Cluster.of(Source(name="a file", kind="", values=values, ours=True))
     except UserError as error:
         assert len(str(error).splitlines()) == 1
     else:
         assert Cluster.from_json(cluster.to_json()) == cluster
-
-
-@given(st.text(max_size=40))
-def test_any_text_loads_or_is_a_user_error(tmp_path_factory: pytest.TempPathFactory, text: str):
-    path = tmp_path_factory.getbasetemp() / "text.yaml"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    with pytest.raises(UserError):
-        Cluster.load(path)
