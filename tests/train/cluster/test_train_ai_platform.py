@@ -30,17 +30,13 @@ def notes(found: Source) -> list[str]:
     return [f"{'REPLACED ' if note.changes else ''}{note}" for note in found.notes]
 
 
-def test_without_a_tier_it_is_basic(source):
+def test_without_a_tier_it_is_basic_and_counts_may_be_text_and_zero(source):
     found = source(region="us-central1")
     assert found.values == {"chief": {"machine": "n1-standard-4"}}
     assert (found.region, found.notes) == ("us-central1", ())
-
-
-def test_counts_may_be_text_and_zero(source):
     found = source(**CUSTOM, workerType="n1-standard-4", workerCount="2", parameterServerCount=0)
     assert found.values["worker"] == {"machine": "n1-standard-4", "replicas": 2}
-    assert list(found.values) == ["chief", "worker"]
-    assert not found.notes
+    assert (list(found.values), found.notes) == (["chief", "worker"], ())
 
 
 @pytest.mark.parametrize("prefix", ["worker", "parameterServer", "evaluator"])
@@ -106,58 +102,37 @@ def test_arguments_and_job_directory_become_flags_unless_others_are_given(source
     assert not resolve(found, found.args).notes
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        (
-            {"scaleTier": "STANDARD_2"},
-            "trainingInput.scaleTier: unknown value 'STANDARD_2'; did you mean 'STANDARD_1'?",
-        ),
-        (
-            {"scaleTier": "CUSTOM"},
-            "trainingInput.masterType: missing, and scaleTier: CUSTOM needs it; add 'masterType:",
-        ),
-        ({"scaleTier": "BASIC_TPU"}, "BASIC_TPU.masterType: cloud_tpu is a TPU"),
-        ({"masterType": "n1-standard-4"}, "trainingInput.masterType: only with scaleTier: CUSTOM, and it is BASIC"),
-        (
-            {"masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}}},
-            "trainingInput.masterConfig.acceleratorConfig: only with CUSTOM, and scaleTier is BASIC; write CUSTOM",
-        ),
-        ({**CUSTOM, "workerCount": 2}, "trainingInput.workerType: missing, and workerCount is 2; add 'workerType:"),
-        (
-            {**CUSTOM, "evaluatorType": "n1-standard-4", "evaluatorCount": 2},
-            "trainingInput.evaluatorCount: 2, but a job",
-        ),
-        (
-            {"scaleTier": "CUSTOM", "masterType": "complex_model_xl"},
-            "masterType: unknown machine type 'complex_model_xl'",
-        ),
-        ({"scaleTier": "CUSTOM", "masterType": "n1-standard-3"}, "masterType: unknown machine type 'n1-standard-3'"),
-        ({"scaleTier": "CUSTOM", "masterType": "a2-highgpu-1g"}, "add 'acceleratorConfig: {type: NVIDIA_TESLA_A100"),
-        (
-            {**CUSTOM, "masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 3}}},
-            "trainingInput.masterConfig.acceleratorConfig: n1-standard-4 with 3 NVIDIA_TESLA_T4 is not offered",
-        ),
-        (
-            {**CUSTOM, "masterConfig": {"acceleratorConfig": {"type": "TPU_V2", "count": 8}}},
-            "trainingInput.masterConfig.acceleratorConfig.type: TPU_V2 is a TPU",
-        ),
-        (
-            {
-                "scaleTier": "CUSTOM",
-                "masterType": "standard_gpu",
-                "masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}},
-            },
-            "trainingInput.masterConfig.acceleratorConfig: standard_gpu takes none; give masterType a Compute Engine type",
-        ),
-        ({"hyperparameters": {"maxTrials": 4}}, "trainingInput.hyperparameters: a search over many trials is not supp"),
-        ({"scheduling": {"maxRunningTime": "1h"}}, "trainingInput.scheduling.maxRunningTime: '1h' is not a duration"),
-        ({"scheduling": {"maxRunningTime": "0s"}}, "trainingInput.scheduling.maxRunningTime: '0s' is not a duration"),
-        ({"args": "--sync"}, "trainingInput.args: '--sync' is not a list; write a '- ' before each item"),
-        ({"args": ["--x", None]}, "trainingInput.args[1]: nothing is not a text; put it in quotes"),
-        ({"masterCount": 1}, "trainingInput: unknown key 'masterCount'; did you mean"),
-    ],
-)
+GPU = {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 3}}
+REFUSED = [
+    ({"scaleTier": "STANDARD_2"}, "trainingInput.scaleTier: unknown value 'STANDARD_2'; did you mean 'STANDARD_1'?"),
+    ({"scaleTier": "CUSTOM"}, "trainingInput.masterType: missing, and scaleTier: CUSTOM needs it; add 'masterType:"),
+    ({"scaleTier": "BASIC_TPU"}, "BASIC_TPU.masterType: cloud_tpu is a TPU"),
+    ({"masterType": "n1-standard-4"}, "trainingInput.masterType: only with scaleTier: CUSTOM, and it is BASIC"),
+    ({"masterConfig": GPU}, "masterConfig.acceleratorConfig: only with CUSTOM, and scaleTier is BASIC; write CUSTOM"),
+    ({**CUSTOM, "workerCount": 2}, "trainingInput.workerType: missing, and workerCount is 2; add 'workerType:"),
+    ({**CUSTOM, "evaluatorType": "n1-standard-4", "evaluatorCount": 2}, "trainingInput.evaluatorCount: 2, but a job"),
+    ({**CUSTOM, "masterType": "complex_model_xl"}, "masterType: unknown machine type 'complex_model_xl'"),
+    ({**CUSTOM, "masterType": "n1-standard-3"}, "masterType: unknown machine type 'n1-standard-3'"),
+    ({**CUSTOM, "masterType": "a2-highgpu-1g"}, "add 'acceleratorConfig: {type: NVIDIA_TESLA_A100"),
+    ({**CUSTOM, "masterConfig": GPU}, "masterConfig.acceleratorConfig: n1-standard-4 with 3 NVIDIA_TESLA_T4 is not"),
+    (
+        {**CUSTOM, "masterConfig": {"acceleratorConfig": {"type": "TPU_V2", "count": 8}}},
+        "trainingInput.masterConfig.acceleratorConfig.type: TPU_V2 is a TPU",
+    ),
+    (
+        {**CUSTOM, "masterType": "standard_gpu", "masterConfig": GPU},
+        "trainingInput.masterConfig.acceleratorConfig: standard_gpu takes none; give masterType a Compute Engine type",
+    ),
+    ({"hyperparameters": {"maxTrials": 4}}, "trainingInput.hyperparameters: a search over many trials is not supp"),
+    ({"scheduling": {"maxRunningTime": "1h"}}, "trainingInput.scheduling.maxRunningTime: '1h' is not a duration"),
+    ({"scheduling": {"maxRunningTime": "0s"}}, "trainingInput.scheduling.maxRunningTime: '0s' is not a duration"),
+    ({"args": "--sync"}, "trainingInput.args: '--sync' is not a list; write a '- ' before each item"),
+    ({"args": ["--x", None]}, "trainingInput.args[1]: nothing is not a text; put it in quotes"),
+    ({"masterCount": 1}, "trainingInput: unknown key 'masterCount'; did you mean"),
+]
+
+
+@pytest.mark.parametrize(("values", "says"), REFUSED)
 def test_what_cannot_be_had_is_refused_by_its_own_name(source, values: dict, says: str):
     with pytest.raises(UserError, match=re.escape(says)):
         source(**values)
@@ -179,11 +154,7 @@ def test_tier_is_a_cluster_by_its_name(name: str):
 
 def test_machine_name_is_a_cluster_of_one():
     cluster = Cluster.load("complex_model_m_gpu")
-    assert (cluster.strategy, cluster.chief.machine, cluster.chief.accelerator.count) == (
-        "mirrored",
-        "n1-standard-16",
-        4,
-    )
+    assert (cluster.strategy, cluster.chief.machine, cluster.chief.gpus) == ("mirrored", "n1-standard-16", 4)
 
 
 def test_a_file_goes_before_a_tier_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from components.train.backends.worker_pools import plan_vertex
-from components.train.cluster import machines, quotas
-from components.train.cluster.cluster_file import Cluster
+from components.train.cluster import machines
 from components.train.cluster.machines import (
     Places,
     check,
@@ -84,15 +80,6 @@ def test_every_row_of_the_table_passes_and_of_all_else_the_message_offers_what_i
                     assert count in machine.gpus[gpu]
 
 
-def test_machines_have_processors_and_memory_and_no_gpu_that_is_gone():
-    assert len(offered()) > 100
-    for machine in offered().values():
-        assert machine.vcpus > 0 and machine.memory_gb > 0
-        assert not set(machine.gpus) & {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100", "NVIDIA_GB200"}
-    assert offered()["n1-standard-8"].gpus[T4] == (1, 2, 4)
-    assert (offered()["a2-ultragpu-8g"].vcpus, offered()["a2-ultragpu-8g"].memory_gb) == (96, 1360)
-
-
 @pytest.mark.parametrize("gpu", ["NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100"])
 def test_what_is_gone_is_replaced_by_as_many_gpus_in_no_smaller_a_machine(gpu: str):
     # Larger ones never had so few.
@@ -106,16 +93,11 @@ def test_what_is_gone_is_replaced_by_as_many_gpus_in_no_smaller_a_machine(gpu: s
                 assert (name, successor) == (machine, T4)
 
 
-def test_what_is_offered_is_not_replaced():
-    assert substitute("n1-standard-8", "NVIDIA_TESLA_V100", 1) == ("n1-standard-8", "NVIDIA_TESLA_V100", 1)
-    assert substitute("n1-standard-8", None, 0) == ("n1-standard-8", None, 0)
-
-
 def test_machine_that_is_gone_is_replaced_by_the_smallest_of_its_kind():
     assert "n1-highcpu-8" not in offered()
-    large = [each for each in offered().values() if each.family == "n1" and each.vcpus >= 8 and each.memory_gb >= 7.2]
-    smallest = min(large, key=lambda each: (each.vcpus, each.memory_gb)).name
-    assert substitute("n1-highcpu-8", None, 0) == (smallest, None, 0) == ("n1-standard-8", None, 0)
+    assert substitute("n1-highcpu-8", None, 0) == ("n1-standard-8", None, 0)
+    assert substitute("n1-standard-8", None, 0) == ("n1-standard-8", None, 0)  # it is offered
+    assert substitute("n1-standard-8", "NVIDIA_TESLA_V100", 1) == ("n1-standard-8", "NVIDIA_TESLA_V100", 1)
 
 
 def test_gpus_can_be_left_out_of_every_machine():
@@ -138,41 +120,7 @@ def test_tables_are_shipped_with_their_date_and_source():
     folder = Path(machines.__file__).parent / "tables"
     readme = (folder / "README.md").read_text()
     assert f"As of {machines.AS_OF}" in readme
+    assert len(offered()) > 100
     for name in ("machines", "regions", "quotas"):
         assert f"`{name}.csv`" in readme
         assert sum(1 for _ in table(name)) > 100
-
-
-@pytest.fixture
-def more_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Copies of the tables, to which rows can be added."""
-    for path in machines._TABLES.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(machines, "_TABLES", tmp_path)
-    cached = [each for module in (machines, quotas) for each in vars(module).values() if hasattr(each, "cache_clear")]
-    for each in cached:
-        each.cache_clear()
-    yield tmp_path
-    for each in cached:
-        each.cache_clear()
-
-
-def test_a_machine_type_with_a_new_gpu_is_a_row(more_rows: Path):
-    with open(more_rows / "machines.csv", "a") as file:
-        file.write("z9-highgpu-2g,48,400,NVIDIA_Z900,2,hyperdisk-balanced,yes,,a page\n")
-    pool = {"machine": "z9-highgpu-2g", "accelerator": {"type": "NVIDIA_Z900", "count": 2}}
-    values = {"strategy": "mirrored", "chief": pool, "scheduling": {"strategy": "FLEX_START"}}
-    cluster = Cluster.from_json(json.dumps(values))
-    assert plan_vertex(cluster, "i", [])[0]["machine_spec"]["accelerator_type"] == "NVIDIA_Z900"
-    for wrong, says in [
-        ({"chief": pool | {"accelerator": {"type": "NVIDIA_Z900", "count": 1}}}, "use 2"),
-        ({"chief": {"machine": "z9-highgpu-2g"}}, "always has 2 NVIDIA_Z900"),
-        ({"disk": {"type": "pd-ssd"}}, r"does not boot from pd-ssd \(allowed: hyperdisk-balanced\)"),
-    ]:
-        with pytest.raises(UserError, match=says):
-            Cluster.from_json(json.dumps(values | wrong))
-    with open(more_rows / "quotas.csv", "a") as file:
-        file.write("Number of Z900 GPUs for training,NVIDIA_Z900,us-central1,1\n")
-    standard = Cluster.from_json(json.dumps(values | {"scheduling": {}}))
-    (warning,) = [each for each in quotas.quota_warnings(standard, "us-central1") if "Z900" in each]
-    assert "is 1 (needed: 2)" in warning

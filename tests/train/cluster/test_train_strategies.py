@@ -63,13 +63,9 @@ def test_flag_of_the_launcher_overrides_our_file_too():
         ("STANDARD_1", [], "mirrored", "--strategy mirrored is for one machine, and STANDARD_1 has workers"),
         ("BASIC", [], "parameter_server", "--strategy parameter_server: BASIC has no parameter servers"),
         ("BASIC", ["--strategy", "sync"], None, "BASIC: strategy: unknown value 'sync'"),
+        ("BASIC", ["--strategy"], None, "argument --strategy: expected one argument"),
     ],
 )
 def test_contradictions_are_refused(name: str, flags: list[str], strategy: str | None, says: str):
     with pytest.raises(UserError, match=says):
         Cluster.of(resolve(read(name), flags, strategy))
-
-
-def test_flag_without_its_value_is_told_in_one_line():
-    with pytest.raises(UserError, match="argument --strategy: expected one argument"):
-        resolve(read("BASIC"), ["--strategy"])
