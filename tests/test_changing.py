@@ -67,6 +67,7 @@ def test_every_file_that_the_document_names_is_there():
     assert [path for path in named if not (ROOT / path).exists()] == ["trainer/nn/models/softmax.py"]
 
 
+@pytest.mark.cluster
 def test_a_flag_of_convert_goes_through_the_pipeline(tree):
     assert "--origin TEXT" in run(tree, "pipelines/run.py", "--help")
     run(tree, "-m", "components.convert", "--output", "data", "--shards", "1", "--origin", "found")
@@ -75,6 +76,7 @@ def test_a_flag_of_convert_goes_through_the_pipeline(tree):
     assert "--origin=found in a drawer" in said
 
 
+@pytest.mark.cluster
 def test_a_key_of_a_cluster_and_a_machine_type_reach_the_plans(tree):
     (tree / "c.yaml").write_text(
         "strategy: one_device\nchief: {machine: z9-standard-8, accelerator: {type: NVIDIA_TESLA_T4}}\n"
@@ -82,18 +84,8 @@ def test_a_key_of_a_cluster_and_a_machine_type_reach_the_plans(tree):
     )
     flags = ["-m", "components.train", "--cluster", "c.yaml", "--dry-run"]
     assert '"MALLOC_ARENA_MAX": "3"' in run(tree, *flags, "--job-dir", "job", "--command", "true")
-    said = run(
-        tree,
-        *flags,
-        "--backend",
-        "vertex",
-        "--image",
-        "i",
-        "--",
-        "--data-dir=d",
-        "--job-dir=gs://b/j",
-        "--train-steps=1",
-    )
+    job = ["--data-dir=d", "--job-dir=gs://b/j", "--train-steps=1"]
+    said = run(tree, *flags, "--backend", "vertex", "--image", "i", "--", *job)
     assert '"machine_type": "z9-standard-8"' in said and "ignores scheduling.malloc_arenas" in said
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import tomllib
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("pipelines", "components", "trainer")  # each may import those after it, never one before it
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 
 
@@ -26,26 +23,6 @@ def locked(name: str) -> dict[str, list[Requirement]]:
             requirement = Requirement(line.removesuffix("\\"))
             found.setdefault(canonicalize_name(requirement.name), []).append(requirement)
     return found
-
-
-def sources() -> list[Path]:
-    return [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-
-
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-def imported(nodes: list[ast.AST]) -> set[str]:
-    """Every dotted name that these import statements may load."""
-    names: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, "relative import"
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -97,26 +74,6 @@ def test_the_dockerfile_needs_no_buildkit_and_names_no_index_or_certificate():
     assert not re.search(r"--mount|^# *syntax|index-url|\.crt|://", dockerfile, re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", sources(), ids=module_name)
-def test_imports_run_one_way(path):
-    package = path.relative_to(ROOT).parts[0]
-    forbidden = set(PACKAGES[: PACKAGES.index(package)])
-    if package == "trainer":
-        forbidden |= {"kfp", "docker", "google.cloud"}
-    for name in imported(list(ast.walk(ast.parse(path.read_text())))):
-        assert not any(f"{name}.".startswith(f"{other}.") for other in forbidden), f"{module_name(path)} imports {name}"
-
-
-def test_no_modules_import_each_other_in_a_circle():
-    """Counts what loads with the module; an import inside a function runs later."""
-    modules = {module_name(path): path for path in sources()}
-    graph = {
-        module: (imported(ast.parse(path.read_text()).body) & modules.keys()) - {module}
-        for module, path in modules.items()
-    }
-    TopologicalSorter(graph).prepare()
-
-
 def tracked_files() -> list[Path]:
     """Everything that is or would be committed."""
     listing = subprocess.run(
@@ -127,7 +84,7 @@ def tracked_files() -> list[Path]:
     return [path for name in listing.stdout.splitlines() if (path := ROOT / name).is_file()]
 
 
-def test_no_source_file_is_longer_than_400_lines():
+def test_no_file_of_code_is_longer_than_400_lines():
     lengths = {path: len(path.read_text().splitlines()) for path in tracked_files() if path.suffix == ".py"}
     assert not {str(path): length for path, length in lengths.items() if length > 400}
 

@@ -14,11 +14,13 @@ import collections
 import graphlib
 import itertools
 import pathlib
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 PACKAGES = ("pipelines", "components", "trainer")
 MAX_FILES, MAX_LINES = 15, 400
+NOT_IN_TRAINER = ("kfp", "docker", "google.cloud")
 Arrows = Mapping[str, set[str]]
 
 
@@ -79,7 +81,13 @@ def problems(root: pathlib.Path) -> list[str]:
     """What breaks the plan, a line each."""
     files = modules(root)
     edges = arrows(files)
-    return [*_upwards(edges), *_circles(files, edges), *_crowded(files, root), *_twins(files, root)]
+    return [
+        *_upwards(edges),
+        *_foreign(files),
+        *_circles(files, edges),
+        *_crowded(files, root),
+        *_twins(files, root),
+    ]
 
 
 def _upwards(edges: Arrows) -> Iterator[str]:
@@ -87,6 +95,14 @@ def _upwards(edges: Arrows) -> Iterator[str]:
         for target in sorted(targets):
             if PACKAGES.index(source.split(".")[0]) > PACKAGES.index(target.split(".")[0]):
                 yield f"{source} imports {target}: imports run {' -> '.join(PACKAGES)}"
+
+
+def _foreign(files: Mapping[str, pathlib.Path]) -> Iterator[str]:
+    for name, path in files.items():
+        found = re.findall(r"^ *(?:import|from) ([\w.]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for module in found if name.startswith("trainer.") else ():
+            if f"{module}.".startswith(tuple(f"{other}." for other in NOT_IN_TRAINER)):
+                yield f"{name} imports {module}: the trainer knows nothing of {', '.join(NOT_IN_TRAINER)}"
 
 
 def _circles(files: Mapping[str, pathlib.Path], edges: Arrows) -> Iterator[str]:

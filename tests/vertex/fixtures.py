@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def vertex() -> Iterator[Server]:
     """An empty Vertex AI; `aiplatform`, and all that is built on it, goes there while the test runs."""
-    with serving() as server:
-        yield server
-
-
-@contextlib.contextmanager
-def serving() -> Iterator[Server]:
-    """What the fixture does."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform  # 2 s
     from vertex.server import Server

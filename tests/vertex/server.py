@@ -37,7 +37,6 @@ class Server:
       location: The region.
       parent: `projects/PROJECT/locations/LOCATION`.
       url: What clients take as `api_endpoint`.
-      requests: `POST customJobs/1:cancel` and the like, in the order of their coming.
       custom_jobs: The custom jobs.
       pipeline_jobs: The pipeline jobs.
       models: The models and their versions.
@@ -46,7 +45,6 @@ class Server:
     def __init__(self, project: str = "demo-project", location: str = "us-central1") -> None:
         self.project, self.location = project, location
         self.parent = f"projects/{project}/locations/{location}"
-        self.requests: list[str] = []
         self._routes: list[tuple[str, re.Pattern[str], Handler]] = []
         self._lock = threading.Lock()
         self.custom_jobs = Collection(
@@ -98,11 +96,9 @@ class Server:
         query = dict(urllib.parse.parse_qsl(url.query))
         try:
             with self._lock:
-                self.requests.append(f"{method} {path.partition(self.parent + '/')[2] or path}")
                 return 200, _json(self._dispatch(method, path, query, body))
         except json_format.ParseError as error:
-            error = exceptions.InvalidArgument(str(error))
-            return _refusal(error)
+            return _refusal(exceptions.InvalidArgument(str(error)))
         except exceptions.GoogleAPICallError as error:
             return _refusal(error)
 
