@@ -20,25 +20,16 @@ FILE = "run.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """A run of the pipeline on this machine.
-
-    Attributes:
-      id: Name of its directory, and its label everywhere else.
-      runner: `subprocess` or `docker`.
-      image: Container image of the steps.
-      cache: Whether results of earlier runs may be taken.
-      sources: Paths of the data, for the steps to see.
-      arguments: Of the pipeline.
-    """
+    """A run of the pipeline on this machine."""
 
     label: ClassVar[str] = "tfrecord-training.run"
 
-    id: str
-    runner: str
-    image: str
-    cache: bool
-    sources: Sequence[str] = ()
-    arguments: Mapping[str, Any]
+    id: str  # Name of its directory, and its label everywhere else.
+    runner: str  # `subprocess` or `docker`.
+    image: str  # Of the steps' containers.
+    cache: bool  # Whether results of earlier runs may be taken.
+    sources: Sequence[str] = ()  # Paths of the data, for the steps to see.
+    arguments: Mapping[str, Any]  # Of the pipeline.
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike[str]) -> RunRecord:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -135,17 +135,12 @@ def translate(document: Mapping[str, Any], name: str, kind: str) -> Source:
         stray = next(key for key in document if key in _MARKS)
         raise UserError(f"top level: {stray} belongs under {_TOP}; add the line '{_TOP}:' and indent")
     file = read(_File, document)
-    values, notes = file.trainingInput, _unused("", file)
+    values, notes = file.trainingInput, list(_unused(file, ""))
     pools = _pools(values, notes)
-    content = {**pools, **_disk(values, pools, notes), **_timeout(values.scheduling, notes)}
-    notes += _unused(f"{_TOP}.scheduling.", values.scheduling)
-    notes += _unused(
-        f"{_TOP}.", values, *((f"{prefix}Config.", _config(values, prefix)) for prefix in _PREFIXES.values())
-    )
     return Source(
         name=name,
         kind=kind,
-        values=content,
+        values={**pools, **_disk(values, pools, notes), **_timeout(values.scheduling, notes)},
         notes=tuple(notes),
         region=values.region,
         args=values.args,
@@ -242,15 +237,10 @@ def _timeout(scheduling: _Scheduling, notes: list[Note]) -> dict[str, Any]:
     return {"scheduling": {"timeout": f"{min(seconds, MAX_TIMEOUT_S)}s"}}
 
 
-def _unused(prefix: str, *parts: Model | tuple[str, Model]) -> list[Note]:
-    """Notes keys without an effect; one note where several say the same."""
-    places: dict[str, list[str]] = {}
-    for part in parts:
-        inner, model = part if isinstance(part, tuple) else ("", part)
-        for key, field in type(model).model_fields.items():
-            if field.description and key in model.model_fields_set:
-                places.setdefault(field.description, []).append(inner + key)
-    return [
-        Note(place=prefix + ", ".join(sorted(keys)), text=why, changes=any(key in _DEMANDS for key in keys))
-        for why, keys in places.items()
-    ]
+def _unused(model: Model, prefix: str) -> Iterator[Note]:
+    """Tells of the keys without an effect, in the mappings below too."""
+    for key, field in type(model).model_fields.items():
+        if isinstance(inner := getattr(model, key), Model):
+            yield from _unused(inner, f"{prefix}{key}.")
+        elif field.description and key in model.model_fields_set:
+            yield Note(place=prefix + key, text=field.description, changes=key in _DEMANDS)

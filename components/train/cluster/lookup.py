@@ -34,18 +34,13 @@ def read(name: str | Path) -> Source:
         values = {"scaleTier": tier} if of_tier else {"scaleTier": CUSTOM, "masterType": tier}
         kind = f"AI Platform's {'scale tier' if of_tier else 'machine'} {tier}"
         return _translated(name, kind, {"trainingInput": values})
-    values = parse_file(name)
+    values = _parsed(name)
     if ai_platform.is_one(values):
         return _translated(name, "AI Platform trainingInput", values)
     return Source(name=name, kind="cluster file", values=values, ours=True)
 
 
-def parse_file(name: str) -> Any:
-    """The content of a YAML file.
-
-    Raises:
-      UserError: If it is missing, cannot be read, or is not YAML.
-    """
+def _parsed(name: str) -> Any:
     path = Path(name)
     try:
         data = path.read_bytes()

@@ -27,23 +27,14 @@ _TABLES = Path(__file__).parent / "tables"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A machine type.
-
-    Attributes:
-      name: As `n1-standard-8`.
-      vcpus: Virtual processors.
-      memory_gb: Main memory in GB.
-      gpus: By GPU type, the counts in which it is offered with this machine.
-      carries_gpus: Whether it is never without them.
-      boot_disks: Types of disks that it boots from; the first is what it gets where none is asked for.
-    """
+    """A machine type."""
 
     name: str
     vcpus: int
     memory_gb: float
-    gpus: Mapping[str, tuple[int, ...]]
-    carries_gpus: bool
-    boot_disks: tuple[str, ...]
+    gpus: Mapping[str, tuple[int, ...]]  # By GPU type, the counts in which it is offered with this machine.
+    carries_gpus: bool  # Whether it is never without them.
+    boot_disks: tuple[str, ...]  # That it boots from; the first is what it gets where none is asked for.
 
     @property
     def family(self) -> str:
@@ -115,13 +106,7 @@ def not_offered() -> Mapping[str, str]:
 
 
 def check(places: Places, machine: str | None, gpu: str | None, count: int) -> None:
-    """Refuses a machine, a GPU or a combination that is not offered.
-
-    Args:
-      places: Where they are named.
-      machine: Type, or None where only a GPU is named.
-      gpu: Type, or None.
-      count: GPUs of one machine.
+    """Refuses a machine type, a GPU type or a combination that is not offered; each may be None.
 
     Raises:
       UserError: Naming what is offered and what is nearest.
@@ -133,24 +118,22 @@ def check(places: Places, machine: str | None, gpu: str | None, count: int) -> N
     if not machine:
         return
     found = offered()[machine]
-    if not gpu:
-        if found.carries_gpus:
-            ((built_in, (number,)),) = found.gpus.items()
-            name = places.gpus.rpartition(".")[2]
-            raise UserError(
-                f"{places.machine}: {machine} always has {number} {built_in}; "
-                f"add '{name}: {{type: {built_in}, count: {number}}}', or take a machine without GPUs"
-            )
-    elif count not in found.gpus.get(gpu, ()):
-        counts = found.gpus.get(gpu, ())
-        enough = min((each for each in counts if each >= count), default=max(counts, default=0))
-        allowed = (
-            f"allowed: {', '.join(map(str, counts))}" if counts else f"it takes {' or '.join(found.gpus) or 'none'}"
+    counts = found.gpus.get(gpu or "", ())
+    if not gpu and found.carries_gpus:
+        ((built_in, (number,)),) = found.gpus.items()
+        raise UserError(
+            f"{places.machine}: {machine} always has {number} {built_in}; add '{places.gpus.rpartition('.')[2]}: "
+            f"{{type: {built_in}, count: {number}}}', or take a machine without GPUs"
         )
-        instead = [str(enough)] if counts else []
+    if gpu and count not in counts:
+        allowed, use = f"it takes {' or '.join(found.gpus) or 'none'}", ""
+        if counts:
+            allowed = f"allowed: {', '.join(map(str, counts))}"
+            use = f"{min((each for each in counts if each >= count), default=max(counts))}, or "
+        other, gpu_there, number = nearest(machine, gpu, count)
         raise UserError(
             f"{places.pool}: {machine} with {count} {gpu} is not offered ({allowed}); "
-            f"use {', or '.join([*instead, '{0} with {2} {1}'.format(*nearest(machine, gpu, count))])}"
+            f"use {use}{other} with {number} {gpu_there}"
         )
 
 

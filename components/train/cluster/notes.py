@@ -13,16 +13,11 @@ from trainer.base.errors import UserError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Note:
-    """One thing that is not as the file says.
+    """One thing that is not as the file says."""
 
-    Attributes:
-      place: Where in the file, or which flag.
-      text: What happens to it.
-      changes: Whether other machines, or fewer, run than the file asks for, or something it demands is left out.
-    """
-
-    place: str
-    text: str
+    place: str  # Where in the file, or which flag.
+    text: str  # What happens to it.
+    # Whether other machines, or fewer, run than the file asks for, or something it demands is left out.
     changes: bool = False
 
     def __str__(self) -> str:
@@ -31,27 +26,16 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """What was named.
+    """What was named, and what else the file names than a cluster."""
 
-    Attributes:
-      name: Path or tier, as it was given.
-      kind: What it is, for people.
-      values: The content of a cluster file, unchecked; of a translated one all but its strategy.
-      notes: What was translated, replaced or left out on the way.
-      region: That it names.
-      args: Flags of the trainer, that it names.
-      job_dir: That it names.
-      ours: Whether it is a cluster file of ours, which names its strategy.
-    """
-
-    name: str
-    kind: str
-    values: Any
-    notes: tuple[Note, ...] = ()
+    name: str  # Path or tier, as it was given.
+    kind: str  # What it is, for people.
+    values: Any  # The content of a cluster file, unchecked; of a translated one all but its strategy.
+    notes: tuple[Note, ...] = ()  # What was translated, replaced or left out on the way.
     region: str | None = None
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()  # Flags of the trainer.
     job_dir: str | None = None
-    ours: bool = False
+    ours: bool = False  # Whether it is a cluster file of ours, which names its strategy.
 
 
 def tell(name: str, notes: Iterable[Note]) -> None:
@@ -66,11 +50,8 @@ def refuse_changes(name: str, notes: Iterable[Note]) -> None:
     Raises:
       UserError: If a note says that it will not be.
     """
-    changes = [str(note) for note in notes if note.changes]
-    if changes:
-        raise UserError(
-            f"{name}: --strict allows no replacement: {'; '.join(changes)}; edit the file, or leave --strict out"
-        )
+    if changes := "; ".join(str(note) for note in notes if note.changes):
+        raise UserError(f"{name}: --strict allows no replacement: {changes}; edit the file, or leave --strict out")
 
 
 @contextlib.contextmanager
