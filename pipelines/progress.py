@@ -69,7 +69,7 @@ class Progress:
     def _line(self, step: Step) -> Text:
         mark, style = _MARKS[step.status]
         line = Text(f"{mark} ", style=style).append(f"{step.name:<10}", style="default")
-        line.append("    cached" if step.status == CACHED else f"{step.elapsed_s:8.1f} s", style="default not bold")
+        line.append("    cached" if step.status == CACHED else f"{step.seconds:8.1f} s", style="default not bold")
         if step.name == "train" and step.status in (RUNNING, SUCCEEDED) and (detail := training(self._status)):
             line.append(f"  {detail}", style="dim not bold")
         return line

@@ -27,14 +27,18 @@ class Step:
     """One step: what became of it and how long it took."""
 
     name: str
+    started: float  # In seconds of the monotonic clock, as `ended`.
     status: str = RUNNING
-    started: float
-    seconds: float = 0.0
+    ended: float | None = None
 
     @property
-    def elapsed_s(self) -> float:
-        """Seconds so far, or all of them."""
-        return time.monotonic() - self.started if self.status == RUNNING else self.seconds
+    def seconds(self) -> float:
+        """So far, or all of them."""
+        return (self.ended or time.monotonic()) - self.started
+
+    def become(self, status: str) -> None:
+        """Begins or ends."""
+        self.status, self.ended = status, None if status == RUNNING else time.monotonic()
 
 
 class Steps:
@@ -72,9 +76,8 @@ class Steps:
                 elif part:
                     part.write(line.removeprefix("    "))
                     part.flush()
-        for step in self.seen.values():
-            if step.status == RUNNING:  # its end was never told: the run was stopped
-                step.seconds, step.status = step.elapsed_s, FAILED
+        if step := self.current:  # its end was never told: the run was stopped
+            step.become(FAILED)
 
     def _event(self, line: str) -> Step | None:
         if line.startswith(NAMES):
@@ -82,11 +85,9 @@ class Steps:
         if not (match := _LINE.match(line)):
             return None
         for status, pattern in _EVENTS:
-            if not (event := pattern.match(match[1])):
-                continue
-            if (name := event["step"]) not in self.names:  # a group of steps
-                return None
-            step = self.seen.setdefault(name, Step(name=name, started=time.monotonic()))
-            step.seconds, step.status = (0.0 if status == CACHED else step.elapsed_s), status
-            return step
+            event = pattern.match(match[1])
+            if event and event["step"] in self.names:  # else it is a group of steps
+                step = self.seen.setdefault(event["step"], Step(name=event["step"], started=time.monotonic()))
+                step.become(status)
+                return step
         return None

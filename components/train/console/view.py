@@ -40,7 +40,7 @@ class Plain(Audience):
 
     def lines(self, name: str, lines: Sequence[str]) -> None:
         """What a replica has written."""
-        self._outlet.write("".join(f"{name} | {line}\n" for line in lines))
+        self._outlet.write("".join(f"{self._line(name, line)}\n" for line in lines))
 
     def event(self, event: Event) -> None:
         """What happened to the job."""
@@ -48,6 +48,9 @@ class Plain(Audience):
 
     def rows(self, rows: Sequence[Row]) -> None:
         """How the replicas are now."""
+
+    def _line(self, name: str, line: str) -> str:
+        return f"{name} | {line}"
 
     def _missing(self, lines: int) -> str:
         return f"{_ME} | {lines:,} lines are not shown, which nobody read in time; the log files have them\n"
@@ -59,15 +62,12 @@ class Json(Plain):
     `{"event": "log", "replica": ..., "line": ...}`, and `{"event": "missing", "lines": ...}` for lines that are left out.
     """
 
-    def lines(self, name: str, lines: Sequence[str]) -> None:
-        """What a replica has written."""
-        self._outlet.write(
-            "".join(json.dumps({"event": "log", "replica": name, "line": line}) + "\n" for line in lines)
-        )
-
     def event(self, event: Event) -> None:
         """What happened to the job."""
         self._outlet.write(json.dumps(event) + "\n")
+
+    def _line(self, name: str, line: str) -> str:
+        return json.dumps({"event": "log", "replica": name, "line": line})
 
     def _missing(self, lines: int) -> str:
         return json.dumps({"event": "missing", "lines": lines}) + "\n"
