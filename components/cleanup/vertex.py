@@ -6,7 +6,6 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.cloud import aiplatform
 from google.cloud.aiplatform_v1 import JobState
 
-RUN_LABEL = "run"
 _LIVE = (
     JobState.JOB_STATE_QUEUED,
     JobState.JOB_STATE_PENDING,
@@ -19,15 +18,10 @@ _LIVE = (
 def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
     """Cancels the jobs that carry the run's label and have not ended. Returns their resource names.
 
-    Args:
-      project: Id of the project.
-      location: A region, for example `us-central1`.
-      run_id: Value of the label `run`.
-
     Raises:
       ExceptionGroup: With the reasons why some could not be cancelled, after all have been tried.
     """
-    jobs = aiplatform.CustomJob.list(filter=f'labels.{RUN_LABEL}="{run_id}"', project=project, location=location)
+    jobs = aiplatform.CustomJob.list(filter=f'labels.run="{run_id}"', project=project, location=location)
     cancelled, failures = [], []
     for job in jobs:
         if job.state not in _LIVE:

@@ -53,14 +53,9 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
 
 
 def register(*, model_dir: str, evaluation: Mapping[str, Any], registry: str, name: str, run: str = "") -> str:
-    """Adds a new version of model `name`. Returns the version.
+    """Adds a new version of model `name` to a registry in a directory. Returns the version.
 
-    Args:
-      model_dir: The SavedModel.
-      evaluation: Its `evaluation.json`.
-      registry: A directory.
-      name: Of the model in the registry.
-      run: Of the pipeline, if any; registering for the same run again gives the same version.
+    Registering for the same run of the pipeline, if any, again gives the same version.
 
     Raises:
       UserError: If the evaluation rejects the model.

@@ -34,11 +34,7 @@ _ABANDONED_S = 86_400.0  # no copy takes a day: the writer of one that old was k
 
 
 def check_name(name: str) -> None:
-    """Refuses what is no name of a model.
-
-    Raises:
-      UserError: If it is none.
-    """
+    """Raises a UserError for what is no name of a model."""
     if not _NAME.fullmatch(name):
         raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 63")
 
@@ -60,10 +56,6 @@ class Registry:
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies."""
         return str(self._model(name) / version)
-
-    def facts(self, name: str, version: str) -> dict[str, Any]:
-        """What is known of a version."""
-        return _read(self._model(name) / version / "version.json")
 
     def alias(self, name: str, alias: str) -> str | None:
         """The version that an alias points at, or None."""
@@ -99,7 +91,10 @@ class Registry:
 
     def version_of(self, name: str, run: str) -> str | None:
         """The version that a run registered, or None."""
-        return next((v for v in reversed(self.versions(name)) if self.facts(name, v).get("run") == run), None)
+        for version in reversed(self.versions(name)):
+            if _read(self._model(name) / version / "version.json").get("run") == run:
+                return version
+        return None
 
     def promote(self, name: str, version: str, *, instead_of: str | None) -> bool:
         """Makes a version the champion if the champion is still `instead_of`. Returns whether it did.

@@ -61,7 +61,7 @@ def test_the_documentation_names_every_dataset_and_every_key_of_a_schema():
     assert all(f"`{key}`" in text for key in (*keys, "other_columns"))
     assert all(f"`{key}`" in text for key in ("image", "label", "classes", "label_offset", "shape"))
     assert all(f"`columns.NAME.{key}`" in text for key in ("type", "header", "default", "unit"))
-    assert all(f"{{{operator}: " in text for operator in expressions._OPERATORS)
+    assert all(f"{{{operator}: " in text for operator in (*expressions._OPERATORS, "present"))
 
 
 def test_the_documented_schema_of_images_is_one(tmp_path):

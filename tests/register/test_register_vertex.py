@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 
-import evaluations as judgements
 import pytest
 
 from components.evaluate.__main__ import main as evaluate
@@ -50,28 +49,22 @@ def versions(upload):
     return name
 
 
-def test_what_is_not_there_yet(registry):
-    assert registry.resource_name("m") is None
-    assert registry.alias("m", CHAMPION) is None
-    assert registry.version_of("m", "r1") is None
-
-
 def test_versions_are_found_by_run_although_they_are_not_the_default_one(registry, upload, versions):
     upload(name="other", run="r9")
     assert registry.resource_name("m") == versions
     assert [registry.version_of("m", run) for run in ("r1", "r2", "r3", "r9")] == ["1", "2", "3", None]
+    assert (registry.resource_name("x"), registry.alias("x", CHAMPION), registry.version_of("x", "r1")) == (None,) * 3
     assert registry.alias("m", "default") == "1"
     assert registry.alias("m", "candidate") == "3"
     assert registry.model_dir("m", "2") == "gs://bucket/r2"
 
 
-def test_a_retried_upload_gives_the_newest_version_of_the_run(registry, upload, versions):
+def test_of_a_retried_upload_the_newest_version_counts_and_of_models_with_the_same_name_the_oldest(
+    registry, upload, versions
+):
     for _ in range(8):
         upload(run="r3", parent=versions)
     assert registry.version_of("m", "r3") == "11"
-
-
-def test_of_models_with_the_same_name_the_oldest_counts(registry, upload, versions):
     upload(run="r4")
     assert registry.resource_name("m") == versions
     assert registry.version_of("m", "r4") is None
@@ -120,15 +113,6 @@ def test_the_champion_is_loaded_from_where_the_registry_has_it_and_scored_again(
     )
     told = promote(evaluation=evaluation, registry=place, name="m", version="2")
     assert told == "version 2 is the champion now, version 1 the previous one"
-
-
-@pytest.mark.parametrize(("metric", "champion"), [("auc", "2"), ("accuracy", "1")])
-def test_the_metric_of_the_evaluation_decides_here_too(registry, versions, place, tmp_path, metric, champion):
-    registry.promote("m", "1", instead_of=None)
-    theirs, job = judgements.scored("1", accuracy=0.82, auc=0.90), judgements.make_job(tmp_path, "job")
-    evaluation = judgements.evaluate(job, champion=theirs, metric=metric, accuracy=0.80, auc=0.95)
-    promote(evaluation=evaluation, registry=place, name="m", version="2")
-    assert registry.alias("m", CHAMPION) == champion
 
 
 def test_what_google_refuses_is_one_line(vertex, refused, place, tmp_path):

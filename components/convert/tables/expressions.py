@@ -22,16 +22,20 @@ from trainer.base.errors import UserError, unknown
 Columns = Mapping[str, np.ndarray]
 
 _TYPES = {"float": "number", "int": "number", "string": "text"}
-_ARITHMETIC = {"plus": np.add, "minus": np.subtract, "times": np.multiply}
-_COMPARISONS = {
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "equal": np.equal,
+# What each takes, what it gives, and how. Arithmetic is in floats: 64-bit integers would wrap around without a word.
+_OPERATORS: Mapping[str, tuple[str, str, Callable[..., Any]]] = {
+    "plus": ("number", "number", functools.partial(np.add, dtype=np.float64)),
+    "minus": ("number", "number", functools.partial(np.subtract, dtype=np.float64)),
+    "times": ("number", "number", functools.partial(np.multiply, dtype=np.float64)),
+    "greater": ("number", "condition", np.greater),
+    "greater_equal": ("number", "condition", np.greater_equal),
+    "less": ("number", "condition", np.less),
+    "less_equal": ("number", "condition", np.less_equal),
+    "equal": ("number", "condition", np.equal),  # or of texts
+    "all": ("condition", "condition", lambda *values: functools.reduce(np.logical_and, values)),
+    "any": ("condition", "condition", lambda *values: functools.reduce(np.logical_or, values)),
+    "not": ("condition", "condition", np.logical_not),
 }
-_LOGIC = {"all": np.logical_and, "any": np.logical_or}
-_OPERATORS = (*_ARITHMETIC, *_COMPARISONS, *_LOGIC, "not", "present")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,32 +81,29 @@ def _parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
         if not isinstance(operands, str):
             raise UserError(f"{place}: {operands!r} is no text; write it in quotes")
         return _constant("text", operands)
-    if operator not in _OPERATORS:
-        raise UserError(f"{place}: {unknown('operator', str(operator), (*_OPERATORS, 'text'))}")
     if operator == "present":
         if not isinstance(operands, str) or operands not in types:
             raise UserError(f"{place}: {unknown('column', str(operands), types)}")
         columns = frozenset({operands})
         return Expression(type="condition", columns=columns, evaluate=lambda _, missing: ~missing[operands])
+    if operator not in _OPERATORS:
+        raise UserError(f"{place}: {unknown('operator', str(operator), (*_OPERATORS, 'present', 'text'))}")
+    wanted, kind, function = _OPERATORS[operator]
     if operator == "not":
-        return _apply("condition", np.logical_not, [_expect("condition", _parse(operands, types, place), place)])
-    if not isinstance(operands, list) or not operands or (operator not in _LOGIC and len(operands) != 2):
-        needed = "a list of conditions" if operator in _LOGIC else "a list of two"
-        raise UserError(f"{place}: {operands!r} is not {needed}")
-    places = [f"{place}[{i}]" for i in range(len(operands))]
-    parsed = [_parse(operand, types, place) for operand, place in zip(operands, places, strict=True)]
-    if operator in _LOGIC:
-        wanted = "condition"
+        parsed = [_expect(wanted, _parse(operands, types, place), place)]
     else:
-        wanted = "text" if operator == "equal" and parsed[0].type == "text" else "number"
-    for operand, at in zip(parsed, places, strict=True):
-        _expect(wanted, operand, at)
-    if operator in _LOGIC:
-        return _apply("condition", lambda *values: functools.reduce(_LOGIC[operator], values), parsed)
-    if operator in _COMPARISONS:
-        return _apply("condition", _COMPARISONS[operator], parsed)
-    # As floats: 64-bit integers would wrap around without a word.
-    return _apply("number", functools.partial(_ARITHMETIC[operator], dtype=np.float64), parsed)
+        if not isinstance(operands, list) or not operands or (wanted == "number" and len(operands) != 2):
+            raise UserError(f"{place}: {operands!r} is not a list of {'two' if wanted == 'number' else 'conditions'}")
+        parsed = [_parse(operand, types, f"{place}[{i}]") for i, operand in enumerate(operands)]
+        if operator == "equal" and parsed[0].type == "text":
+            wanted = "text"
+        for i, operand in enumerate(parsed):
+            _expect(wanted, operand, f"{place}[{i}]")
+    return Expression(
+        type=kind,
+        columns=frozenset().union(*(operand.columns for operand in parsed)),
+        evaluate=lambda values, missing: function(*(operand.evaluate(values, missing) for operand in parsed)),
+    )
 
 
 def _expect(wanted: str, expression: Expression, place: str) -> Expression:
@@ -113,11 +114,3 @@ def _expect(wanted: str, expression: Expression, place: str) -> Expression:
 
 def _constant(kind: str, value: Any) -> Expression:
     return Expression(type=kind, columns=frozenset(), evaluate=lambda values, missing: value)
-
-
-def _apply(kind: str, function: Callable[..., Any], operands: list[Expression]) -> Expression:
-    return Expression(
-        type=kind,
-        columns=frozenset().union(*(operand.columns for operand in operands)),
-        evaluate=lambda values, missing: function(*(operand.evaluate(values, missing) for operand in operands)),
-    )
