@@ -7,6 +7,7 @@ also `auc`); `best/ckpt-<step>` holds the whole state of the best. Selection is 
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -91,7 +92,8 @@ class Validator:
             return self._kept
         split = records.batches(self._manifest, self._opts.data_dir, SPLIT, self._opts.eval_batch_size)
         batches = map(self._build.prepare, split)
-        if records.decoded_bytes(self._manifest, SPLIT) > _KEPT_BYTES:
+        example_bytes = sum(math.prod(f.shape) * tf.as_dtype(f.dtype).size for f in self._manifest.features)
+        if self._manifest.split(SPLIT).examples * example_bytes > _KEPT_BYTES:
             return batches
         self._kept = list(batches)
         return self._kept

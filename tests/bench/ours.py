@@ -29,7 +29,7 @@ def main(model_name: str, data_dir: str, steps: int, flags: list[str]) -> None:
         optimizer = learning.optimizer(opts, examples=examples, examples_per_step=batch, horizon_steps=1_000_000)
         optimizer.build(model.trainable_variables)
     step = TrainStep(model=model, optimizer=optimizer, label=manifest.label, global_batch=batch, seed=0)
-    choice = choose(manifest, "train", data_dir=data_dir, budget_bytes=budget(None, 1), wish=opts.reader)
+    choice = choose(manifest, data_dir=data_dir, budget_bytes=budget(None, 1), wish=opts.reader)
     place = records.locate(choice, manifest, Member(role="chief", index=0, addresses={}), lambda: None)
     reader = records.open_reader(place, manifest, global_batch=batch, seed=0, prepare=build.prepare)
     loop = SyncSteps(strategy, step, reader, True)

@@ -48,7 +48,7 @@ def _dataset() -> tuple[Manifest, str]:
 def _reader(mode: str, augment: str = "none") -> Reader:
     manifest, directory = _dataset()
     alone = Member(role="chief", index=0, addresses={})
-    choice = choose(manifest, "train", data_dir=directory, budget_bytes=budget(None, 1), wish=mode)
+    choice = choose(manifest, data_dir=directory, budget_bytes=budget(None, 1), wish=mode)
     place = records.locate(choice, manifest, alone, lambda: None)
     return records.open_reader(
         place, manifest, global_batch=BATCH, seed=0, prepare=lambda columns: columns, augment=augment

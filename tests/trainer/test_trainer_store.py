@@ -30,7 +30,7 @@ READS = {
     "verified": lambda manifest, place, _: records.verify(manifest, place, "train"),
     "in order": lambda manifest, place, _: list(records.batches(manifest, place, "train", 7)),
     "ranges": lambda manifest, place, _: ranges(manifest, place),
-    "copied": lambda manifest, place, cache: localize(manifest, place, "train", cache),
+    "copied": lambda manifest, place, cache: localize(manifest, place, cache, lambda done: None),
 }
 
 
@@ -72,7 +72,7 @@ def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
     one, other = (list(records.batches(manifest, str(place), "train", 7)) for place in data)
     for a, b in zip(one, other, strict=True):
         assert all(np.array_equal(a[name], b[name]) for name in a)
-    copies = pathlib.Path(localize(manifest, str(there), "train", str(tmp_path / "cache")))
+    copies = pathlib.Path(localize(manifest, str(there), str(tmp_path / "cache"), lambda done: None))
     assert all((copies / name).read_bytes() == (here / name).read_bytes() for name in manifest.split("train").checksums)
 
 

@@ -1,6 +1,6 @@
 """The examples of a converted dataset: for training in a random order, for evaluation in their own.
 
-choice = choose(manifest, "train", data_dir="data", budget_bytes=4e9)  # of `trainer.data.reader.modes`
+choice = choose(manifest, data_dir="data", budget_bytes=4e9)  # of `trainer.data.reader.modes`
 place = locate(choice, manifest, member, alive)  # copies or checks files
 reader = open_reader(place, manifest, global_batch=128, seed=0, prepare=build.prepare)
 batch = reader.batch(reader.load(), step, first=0, count=128)
@@ -12,7 +12,6 @@ for columns in batches(manifest, data_dir, "test", batch_size=512):
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import sys
 import threading
@@ -27,7 +26,7 @@ from trainer.base.errors import UserError
 from trainer.base.files import crc32c_of
 from trainer.base.manifest import Feature, Manifest
 from trainer.data.reader import cache, decoding
-from trainer.data.reader.batches import Finish, Reader, encoded_images
+from trainer.data.reader.batches import Reader
 from trainer.data.reader.chunks import Chunks
 from trainer.data.reader.modes import Choice
 from trainer.data.reader.order import CHUNK_BYTES, Order
@@ -36,7 +35,6 @@ from trainer.data.reader.storage import Chunked, Columns, MappedTensors, Residen
 from trainer.replicas.member import Member
 
 _TOLD_S = 5.0
-_SIZES = {"uint8": 1, "float32": 4, "int64": 8, "string": 32}  # bytes of a value
 
 
 def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[], None]) -> Choice:
@@ -60,13 +58,12 @@ def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[
         return choice
     if choice.mode == "resident":
         verify(manifest, choice.data_dir, "train")
-    if choice.mode != "mapped" or not choice.cache_dir:
-        if choice.mode == "mapped" and choice.asynchronous and member.role == "worker":
+    if choice.mode != "mapped":
+        return choice
+    if not choice.cache_dir:
+        if choice.asynchronous and member.role == "worker":
             # TensorFlow alone reads there, and does not look at checksums.
-            beside = threading.Thread(
-                target=_verify_beside, args=(manifest, choice.data_dir), name="verify", daemon=True
-            )
-            beside.start()
+            threading.Thread(target=_verify_beside, args=(manifest, choice.data_dir), daemon=True).start()
         return choice
     told = time.monotonic()
 
@@ -77,8 +74,7 @@ def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[
             alive()
             print(f"copying the training files to {choice.cache_dir}: {done / 1e9:.1f} GB so far", flush=True)
 
-    copies = cache.localize(manifest, choice.data_dir, "train", choice.cache_dir, progress)
-    return dataclasses.replace(choice, data_dir=copies)
+    return dataclasses.replace(choice, data_dir=cache.localize(manifest, choice.data_dir, choice.cache_dir, progress))
 
 
 def _verify_beside(manifest: Manifest, data_dir: str) -> None:
@@ -106,25 +102,21 @@ def open_reader(
       manifest: Of the dataset.
       global_batch: Examples of one step over all replicas.
       seed: Of sample order and augmentation.
-      prepare: What the model makes of the dataset's columns.
+      prepare: What the model makes of the dataset's columns; of all at once where they are resident.
       augment: As `--augment` has it.
 
     Raises:
       UserError: If a file is missing or has another size than it should.
     """
-    order, encoded = Order.of(manifest.split("train"), seed), encoded_images(manifest)
-    finish = Finish(manifest=manifest, prepare=prepare, augment=augment, seed=seed)
+    order, files = Order.of(manifest.split("train"), seed), encoded_images(manifest)
+    # What is still to be decoded cannot be prepared before.
+    early, late = (dict, prepare) if files else (prepare, dict)
 
     def columns(records: tf.Tensor) -> Columns:
-        return decode(records, manifest) if encoded else prepare(decode(records, manifest))
+        return early(decode(records, manifest))
 
-    def whole() -> Columns:
-        split = resident(manifest, place.data_dir, "train")
-        return split if encoded else prepare(split)
-
-    storage: Storage
     if place.mode == "resident":
-        storage = Resident(whole)
+        storage: Storage = Resident(lambda: early(resident(manifest, place.data_dir, "train")))
     elif place.asynchronous:
         shards = Shards(manifest, place.data_dir, "train")
         for shard in range(len(shards.paths)):  # at once, for TensorFlow alone reads them then
@@ -132,8 +124,21 @@ def open_reader(
         storage = MappedTensors(shards, columns)
     else:
         storage = Chunked(_chunks(place, manifest, order), columns, manifest.record_bytes)
-    ahead = not place.asynchronous and (place.mode != "resident" or bool(encoded))
-    return Reader(storage=storage, order=order, global_batch=global_batch, finish=finish, ahead=ahead)
+    ahead = not place.asynchronous and (place.mode != "resident" or bool(files))
+    return Reader(
+        storage=storage,
+        order=order,
+        global_batch=global_batch,
+        files=files,
+        prepare=late,
+        augment=augment,
+        ahead=ahead,
+    )
+
+
+def encoded_images(manifest: Manifest) -> dict[str, tuple[int, ...]]:
+    """The features that are image files, and the shape that a model gets."""
+    return {f.name: f.shape for f in manifest.features if f.encoding == "image"}
 
 
 def _chunks(place: Choice, manifest: Manifest, order: Order) -> Chunks:
@@ -161,7 +166,7 @@ def verify(manifest: Manifest, data_dir: str, split: str) -> None:
         with readable(path):
             whole = crc32c_of(path) == crc32c
         if not whole:
-            raise damaged(path, "is not the file that the manifest lists (CRC-32C differs)")
+            raise damaged(path)
 
 
 def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:
@@ -197,11 +202,6 @@ def batches(manifest: Manifest, data_dir: str, split: str, batch_size: int) -> I
         columns = decode(tf.constant(take(shards, blocks, np.arange(start, end))), manifest)
         yield {**columns, **{name: decoding.decode(columns[name], shape) for name, shape in encoded.items()}}
         start = end
-
-
-def decoded_bytes(manifest: Manifest, split: str) -> int:
-    """About what a split takes in memory as its columns."""
-    return manifest.split(split).examples * sum(math.prod(f.shape) * _SIZES[f.dtype] for f in manifest.features)
 
 
 def decode(records: tf.Tensor, manifest: Manifest) -> Columns:

@@ -55,7 +55,7 @@ def exchange(directory) -> str:
 def train(data, way, asynchronous=False) -> np.ndarray:
     """All labels of an epoch, as a replica of a job gets them."""
     manifest = Manifest.load(data)
-    choice = choose(manifest, "train", data_dir=str(data), budget_bytes=1e9, asynchronous=asynchronous, **way)
+    choice = choose(manifest, data_dir=str(data), budget_bytes=1e9, asynchronous=asynchronous, **way)
     place = records.locate(choice, manifest, ALONE, lambda: None)
     count = manifest.split("train").examples
     reader = records.open_reader(place, manifest, global_batch=count, seed=0, prepare=dict)

@@ -93,8 +93,3 @@ def test_two_shards_in_each_others_place_are_found_in_passing(tmp_path):
     other.write_bytes(held)
     with pytest.raises(UserError, match=f"{one.name} is not the file"):
         list(records.batches(manifest, str(tmp_path / "data"), "test", 16))
-
-
-def test_what_a_split_takes_decoded(numbered):
-    manifest = Manifest.load(numbered)
-    assert records.decoded_bytes(manifest, "train") == 40 * (6 + 8)

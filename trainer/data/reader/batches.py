@@ -11,12 +11,11 @@ batch the order of samples does not depend on the number of workers.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from trainer.base.manifest import Manifest
 from trainer.data import augmentation
 from trainer.data.reader import decoding
 from trainer.data.reader.order import Order, share
@@ -26,51 +25,16 @@ _AHEAD = 4  # batches a replica that wait for their step
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Finish:
-    """What happens to the images of a batch that was gathered: files are decoded, and training images are augmented.
-
-    Attributes:
-      manifest: Of the dataset.
-      prepare: What the model makes of columns; applied here if images are files, else it was before.
-      augment: As `--augment` has it.
-      seed: Of the augmentation.
-    """
-
-    manifest: Manifest
-    prepare: Callable[[Columns], Columns]
-    augment: str = "none"
-    seed: int = 0
-
-    def __call__(self, columns: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
-        """The batch that the model takes, with the label, of the positions `first` to `first + count` of a step's."""
-        positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
-        draw = {"seed": self.seed, "step": step, "positions": positions}
-        crops = augmentation.draw_crops(**draw) if self.augment == "resized_crop_flip" else None
-        if encoded := encoded_images(self.manifest):
-            columns = self.prepare(
-                {**columns, **{n: decoding.decode(columns[n], s, crops=crops) for n, s in encoded.items()}}
-            )
-        elif crops is not None:
-            columns = {**columns, "image": augmentation.crop_and_resize(columns["image"], crops)}
-        if self.augment == "crop_flip":
-            columns = {**columns, "image": augmentation.crop_and_flip(columns["image"], **draw)}
-        return columns
-
-
-def encoded_images(manifest: Manifest) -> dict[str, tuple[int, ...]]:
-    """The features that are image files, and the shape that a model gets."""
-    return {f.name: f.shape for f in manifest.features if f.encoding == "image"}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Reader:
-    """Batches of a split.
+    """Batches of the training split.
 
     Attributes:
       storage: What holds the examples.
-      order: In which they come.
+      order: In which they come; augmentation has its seed.
       global_batch: Examples of one step over all replicas.
-      finish: The last touch; None for columns as they are.
+      files: The features that are image files, and the shapes to decode them to.
+      prepare: What the model makes of the columns of a batch, in so far as the storage has not done it.
+      augment: As `--augment` has it.
       ahead: Whether batches are made in threads ahead of their steps, by `dataset`, because that takes long or needs
         Python; else in the step, by `batch`.
     """
@@ -78,7 +42,9 @@ class Reader:
     storage: Storage
     order: Order
     global_batch: int
-    finish: Finish | None = None
+    files: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    prepare: Callable[[Columns], Columns] = dict
+    augment: str = "none"
     ahead: bool = False
 
     def load(self) -> Any:
@@ -100,7 +66,7 @@ class Reader:
             return i // here, *share(replica, replicas=replicas, global_batch=self.global_batch)
 
         # Only decoding of image files takes so long that several batches are worth their memory.
-        calls = tf.data.AUTOTUNE if self.finish and encoded_images(self.finish.manifest) else None
+        calls = tf.data.AUTOTUNE if self.files else None
         return (
             tf.data.Dataset.counter(first_step * here)
             .map(lambda i: (i, self._gathered(loaded, *place(i))))
@@ -113,7 +79,18 @@ class Reader:
         return self.storage.gather(loaded, indices, step * self.global_batch + tf.cast(first, tf.int64))
 
     def _finished(self, columns: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
-        return self.finish(columns, step, first, count) if self.finish else columns
+        """Image files decoded, training images augmented."""
+        positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
+        draw = {"seed": self.order.seed, "step": step, "positions": positions}
+        crops = augmentation.draw_crops(**draw) if self.augment == "resized_crop_flip" else None
+        for name, shape in self.files.items():
+            columns = {**columns, name: decoding.decode(columns[name], shape, crops=crops)}
+        if crops is not None and not self.files:
+            columns = {**columns, "image": augmentation.crop_and_resize(columns["image"], crops)}
+        columns = self.prepare(columns)
+        if self.augment == "crop_flip":
+            columns = {**columns, "image": augmentation.crop_and_flip(columns["image"], **draw)}
+        return columns
 
     def failure(self) -> Exception | None:
         """Why a batch that was made ahead failed, if it is for the user to mend."""

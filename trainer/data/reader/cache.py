@@ -1,6 +1,6 @@
-"""Copies of a split's files on a local disk, checked while they are made.
+"""Copies of the training files on a local disk, checked while they are made.
 
-    directory = localize(manifest, "gs://bucket/data", "train", "/var/cache")   # /var/cache/<fingerprint>
+    directory = localize(manifest, "gs://bucket/data", "/var/cache", progress)   # /var/cache/<fingerprint>
 
 A file that is there was complete and right when it was put there; several processes may copy at once, the first does.
 """
@@ -21,44 +21,33 @@ import google_crc32c
 from etils import epath
 
 from trainer.base.errors import UserError
-from trainer.base.files import store_errors
 from trainer.base.manifest import Manifest
-from trainer.data.reader.shards import damaged, missing_is_told
+from trainer.data.reader.shards import damaged, readable
 
+# Where copies go without being told: where the system keeps temporary files.
+DEFAULT_DIR = os.path.join(tempfile.gettempdir(), "dataset-cache")
 _AT_ONCE = 4
 _PIECE_BYTES = 8 << 20
 _POLL_S = 0.5
 _SPARE = 1.02  # of the disk's free bytes for what is copied
 
 
-def default_dir() -> str:
-    """Where copies go without being told: where the system keeps temporary files."""
-    return os.path.join(tempfile.gettempdir(), "dataset-cache")
-
-
-def missing_bytes(manifest: Manifest, split: str, cache_dir: str) -> int:
-    """Bytes of the split that have yet to be copied."""
-    directory = pathlib.Path(cache_dir) / manifest.fingerprint
-    return sum(s.bytes for s in manifest.split(split).shards if not (directory / s.file).exists())
-
-
-def fits(num_bytes: int, cache_dir: str) -> bool:
-    """Whether a disk has room for so many bytes."""
+def has_room(manifest: Manifest, cache_dir: str) -> bool:
+    """Whether the disk has room for what has yet to be copied."""
     place = pathlib.Path(cache_dir).absolute()
+    copies = place / manifest.fingerprint
+    missing_bytes = sum(s.bytes for s in manifest.split("train").shards if not (copies / s.file).exists())
     while not place.exists():
         place = place.parent
-    return num_bytes * _SPARE <= shutil.disk_usage(place).free
+    return missing_bytes * _SPARE <= shutil.disk_usage(place).free
 
 
-def localize(
-    manifest: Manifest, data_dir: str, split: str, cache_dir: str, progress: Callable[[int], object] = lambda done: None
-) -> str:
-    """Copies the files of a split that are not there yet. Returns the directory of the copies.
+def localize(manifest: Manifest, data_dir: str, cache_dir: str, progress: Callable[[int], object]) -> str:
+    """Copies the training files that are not there yet. Returns the directory of the copies.
 
     Args:
       manifest: Of the dataset.
       data_dir: Where the dataset is.
-      split: Name of the split.
       cache_dir: Where copies of datasets are kept.
       progress: Called now and then with the bytes copied so far.
 
@@ -66,17 +55,17 @@ def localize(
       UserError: If a file is missing or is not what the manifest says, or the disk cannot take it.
     """
     directory, source = pathlib.Path(cache_dir) / manifest.fingerprint, epath.Path(data_dir)
-    files = manifest.split(split).checksums
+    files = manifest.split("train").checksums
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with _only_one(directory, progress), concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-            missing = {name: crc32c for name, crc32c in files.items() if not (directory / name).exists()}
-            if missing and not fits(missing_bytes(manifest, split, cache_dir), cache_dir):
-                raise UserError(f"--cache-dir {cache_dir}: no room for the {split} split; choose another disk")
+            missing = [name for name in files if not (directory / name).exists()]
+            if missing and not has_room(manifest, cache_dir):
+                raise UserError(f"--cache-dir {cache_dir}: no room for the train split; choose another disk")
             done = [0]
 
             def copy(name: str) -> None:
-                for piece in _copy(source / name, directory / name, missing[name]):
+                for piece in _copy(source / name, directory / name, files[name]):
                     done[0] += piece
                     progress(done[0])
 
@@ -106,13 +95,19 @@ def _copy(source: epath.Path, target: pathlib.Path, crc32c: str) -> Iterator[int
     """Copies one file whole or not at all; yields the bytes of each piece."""
     digest, temporary = google_crc32c.Checksum(), target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        with missing_is_told(source), store_errors(), source.open("rb") as file, open(temporary, "wb") as copy:
-            while piece := file.read(_PIECE_BYTES):
+        with open(temporary, "wb") as copy:
+            for piece in _pieces(source):
                 digest.update(piece)
                 copy.write(piece)
                 yield len(piece)
         if digest.hexdigest().decode() != crc32c:
-            raise damaged(source, "is not the file that the manifest lists (CRC-32C differs)")
+            raise damaged(source)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _pieces(source: epath.Path) -> Iterator[bytes]:
+    with readable(source), source.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece

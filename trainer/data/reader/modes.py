@@ -1,6 +1,6 @@
-"""Which of the three ways to read suits a split and a machine, in one line that says why. The order is the same in all.
+"""Which of the three ways to read suits the training split and a machine, in one line that says why. The order is the same.
 
-    choice = choose(manifest, "train", wish="auto", data_dir=D, cache_dir=None, budget_bytes=4e9, asynchronous=False)
+    choice = choose(manifest, wish="auto", data_dir=D, cache_dir=None, budget_bytes=4e9, asynchronous=False)
     print(choice)     # reader: mapped (15.4 GB of train would take 46.2 GB in memory; the budget is 4.0 GB)
 
 - `resident`: the whole split in memory; checked by CRC-32C as it is loaded.
@@ -29,7 +29,7 @@ _LOADING = 3  # times the files' bytes that loading a split takes at its worst: 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choice:
-    """How to read a split.
+    """How to read the training split.
 
     Attributes:
       data_dir: Where the files are that are read.
@@ -64,7 +64,6 @@ def gpu_budget(memory_gb: float | None) -> float:
 
 def choose(
     manifest: Manifest,
-    split: str,
     *,
     data_dir: str,
     budget_bytes: float,
@@ -77,8 +76,7 @@ def choose(
 
     Args:
       manifest: Of the dataset.
-      split: Name of the split.
-      data_dir: Where the dataset is.
+      data_dir: Where it is.
       budget_bytes: Of memory for the split.
       wish: As `--reader` has it.
       cache_dir: Local directory for copies; None for a default if they are needed.
@@ -88,19 +86,19 @@ def choose(
     Raises:
       UserError: If there is no way.
     """
-    size = sum(shard.bytes for shard in manifest.split(split).shards)
+    size = sum(shard.bytes for shard in manifest.split("train").shards)
     remote, fixed = is_remote(data_dir), manifest.record_bytes is not None
     if any(feature.encoding == "image" for feature in manifest.features):
         gpu_bytes = math.inf  # files of images are decoded on the host
     if remote or cache_dir:
-        cache_dir = cache_dir or cache.default_dir()
-    room = not cache_dir or cache.fits(cache.missing_bytes(manifest, split, cache_dir), cache_dir)
-    held = f"{_gb(size)} of {split} would take {_gb(_LOADING * size)} while they are loaded; the budget is {_gb(budget_bytes)}"
+        cache_dir = cache_dir or cache.DEFAULT_DIR
+    room = not cache_dir or cache.has_room(manifest, cache_dir)
+    held = f"{_gb(size)} of train would take {_gb(_LOADING * size)} while they are loaded; the budget is {_gb(budget_bytes)}"
     if size * _LOADING <= budget_bytes:
-        held = f"{_gb(size)} of {split} would lie on each GPU, whose budget is {_gb(gpu_bytes)}"
+        held = f"{_gb(size)} of train would lie on each GPU, whose budget is {_gb(gpu_bytes)}"
     mode, reason = wish, "as asked for"
     if wish == "auto" and size * _LOADING <= budget_bytes and size <= gpu_bytes:
-        mode, reason = "resident", f"{_gb(size)} of {split} fit into the memory budget of {_gb(budget_bytes)}"
+        mode, reason = "resident", f"{_gb(size)} of train fit into the memory budget of {_gb(budget_bytes)}"
     elif wish == "auto":
         mode, reason = ("mapped", held) if room else ("streaming", f"{held}; {cache_dir} has no room for a copy")
     if mode == "mapped" and not room:

@@ -18,6 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -28,6 +29,9 @@ from trainer.base.files import crc32c, store_errors
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from trainer.base.manifest import HEAD_BYTES, Manifest, Shard
 
+# From the number of a file, the first byte and the end byte of a range to the range, uint8.
+Fetch = Callable[[int, int, int], np.ndarray]
+
 _TRIES, _FIRST_WAIT_S = 4, 0.5
 
 
@@ -36,9 +40,23 @@ def is_remote(data_dir: str) -> bool:
     return "://" in data_dir or data_dir.startswith("/gcs/")
 
 
-def damaged(path: os.PathLike[str], what: str) -> UserError:
+def damaged(
+    path: os.PathLike[str], what: str = "is not the file that the manifest lists (CRC-32C differs)"
+) -> UserError:
     """The error that names a file that is not as it was written."""
     return UserError(f"{path} {what}; copy the file again, or convert the dataset again")
+
+
+@contextlib.contextmanager
+def readable(path: os.PathLike[str]) -> Iterator[None]:
+    """Names the file that is missing or cannot be read."""
+    try:
+        with store_errors():
+            yield
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; copy it there, or convert the dataset again") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error}); see whether the storage is up") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +87,7 @@ class Shards:
     Attributes:
       paths: Of the files.
       starts: int64 [files + 1], index in the split of the first record of each, and the number of examples.
+      record_bytes: Of every record; None if they differ.
     """
 
     def __init__(self, manifest: Manifest, data_dir: str, split: str) -> None:
@@ -77,39 +96,29 @@ class Shards:
         Raises:
           UserError: If a file is missing or differs from what the manifest says.
         """
-        self._shards, self._record_bytes = manifest.split(split).shards, manifest.record_bytes
-        self._directory, self._remote = epath.Path(data_dir), is_remote(data_dir)
-        self.paths = [self._directory / shard.file for shard in self._shards]
+        self._shards, self.record_bytes = manifest.split(split).shards, manifest.record_bytes
+        self.paths = [epath.Path(data_dir) / shard.file for shard in self._shards]
         self.starts = np.cumsum([0, *(shard.examples for shard in self._shards)])
-        self._offsets = [self._where(shard) for shard in self._shards]
+        self._offsets = [self._where(shard, epath.Path(data_dir)) for shard in self._shards]
         self._known: set[int] = set()
         self._identifying = [threading.Lock() for _ in self._shards]
-        if not self._remote:
-            for path, shard in zip(self.paths, self._shards, strict=True):
-                with missing_is_told(path):
-                    size = os.stat(path).st_size
-                if size != shard.bytes:
-                    raise damaged(path, f"has {size:,} bytes, not the manifest's {shard.bytes:,}")
+        if is_remote(data_dir):
+            return
+        for path, shard in zip(self.paths, self._shards, strict=True):
+            with readable(path):
+                size = os.stat(path).st_size
+            if size != shard.bytes:
+                raise damaged(path, f"has {size:,} bytes, not the manifest's {shard.bytes:,}")
 
-    def _where(self, shard: Shard) -> np.ndarray:
-        if self._record_bytes:
-            return np.arange(shard.examples + 1) * self._record_bytes
-        path = self._directory / shard.index
+    def _where(self, shard: Shard, directory: epath.Path) -> np.ndarray:
+        if self.record_bytes:
+            return np.arange(shard.examples + 1) * self.record_bytes
+        path = directory / shard.index
         with readable(path):
             content = _insist(path, 0, -1)
         if crc32c(content) != shard.index_crc32c:
-            raise damaged(path, "is not the file that the manifest lists (CRC-32C differs)")
+            raise damaged(path)
         return np.frombuffer(content, "<i8")
-
-    @property
-    def record_bytes(self) -> int | None:
-        """Of every record; None if they differ."""
-        return self._record_bytes
-
-    @property
-    def examples(self) -> int:
-        """Of the split."""
-        return int(self.starts[-1])
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """File, first row and end row there of each piece of the records `start` to `stop` of the split."""
@@ -119,7 +128,7 @@ class Shards:
             yield shard, start - int(self.starts[shard]), end - int(self.starts[shard])
             start, shard = end, shard + 1
 
-    def identify(self, shard: int, fetch: Callable[[int, int, int], np.ndarray]) -> None:
+    def identify(self, shard: int, fetch: Fetch) -> None:
         """Compares the beginning of a file, once, with what the manifest says: it may have another one's name.
 
         Raises:
@@ -135,8 +144,8 @@ class Shards:
                     )
                 self._known.add(shard)
 
-    def block(self, shard: int, row: int, end: int, fetch: Callable[[int, int, int], np.ndarray]) -> Block:
-        """The records `row` to `end` of a file, as `fetch(shard, first byte, end byte)` gives their bytes.
+    def block(self, shard: int, row: int, end: int, fetch: Fetch) -> Block:
+        """The records `row` to `end` of a file.
 
         Raises:
           UserError: If the file is missing, too short or another one.
@@ -144,7 +153,7 @@ class Shards:
         self.identify(shard, fetch)
         return self._block(shard, row, end, fetch)
 
-    def _block(self, shard: int, row: int, end: int, fetch: Callable[[int, int, int], np.ndarray]) -> Block:
+    def _block(self, shard: int, row: int, end: int, fetch: Fetch) -> Block:
         starts = self._offsets[shard][row : end + 1]
         data = fetch(shard, int(starts[0]), int(starts[-1]))
         return Block(int(self.starts[shard]) + row, shard, row, data, starts - starts[0])
@@ -155,15 +164,21 @@ class Shards:
         Raises:
           UserError: Naming a file that is missing or is not what the manifest says.
         """
-        passing: _Passing | None = None
-        for start in range(0, self.examples, batch_size):
-            blocks = []
-            for shard, row, end in self.pieces(start, min(start + batch_size, self.examples)):
-                if row == 0:
-                    passing = _Passing(self.paths[shard])
-                blocks.append(self._block(shard, row, end, passing.read))
-                if end == self._shards[shard].examples:
-                    passing.finish(self._shards[shard].crc32c)
+        blocks: list[Block] = []
+        for shard, (path, listed) in enumerate(zip(self.paths, self._shards, strict=True)):
+            digest, row = google_crc32c.Checksum(), 0
+            with readable(path), path.open("rb") as file:
+                while row < listed.examples:
+                    end = min(row + batch_size - sum(map(len, blocks)), listed.examples)
+                    blocks.append(self._block(shard, row, end, _passing(path, file, digest)))
+                    row = end
+                    if sum(map(len, blocks)) == batch_size:
+                        yield blocks
+                        blocks = []
+                digest.update(file.read(-1))
+            if digest.hexdigest().decode() != listed.crc32c:
+                raise damaged(path)
+        if blocks:
             yield blocks
 
     def read(self, shard: int, start: int, end: int) -> np.ndarray:
@@ -175,37 +190,41 @@ class Shards:
         path = self.paths[shard]
         with readable(path):
             content = _insist(path, start, end - start)
-        if len(content) != end - start:
-            raise damaged(path, f"ends before byte {end:,}")
-        return np.frombuffer(content, np.uint8)
+        return _whole(path, content, start, end)
 
 
-class _Passing:
-    """A file that is read once, from end to end."""
+def _passing(path: epath.Path, file: BinaryIO, digest: google_crc32c.Checksum) -> Fetch:
+    """The next bytes of an open file, which the digest sees too."""
 
-    def __init__(self, path: epath.Path) -> None:
-        self._path, self._digest, self._opened = path, google_crc32c.Checksum(), contextlib.ExitStack()
-        with readable(path):
-            self._file = self._opened.enter_context(path.open("rb"))
+    def fetch(shard: int, start: int, end: int) -> np.ndarray:
+        content = file.read(end - start)
+        digest.update(content)
+        return _whole(path, content, start, end)
 
-    def read(self, shard: int, start: int, end: int) -> np.ndarray:
-        """The next bytes."""
-        content = self._next(end - start)
-        if len(content) != end - start:
-            raise damaged(self._path, f"ends before byte {end:,}")
-        self._digest.update(content)
-        return np.frombuffer(content, np.uint8)
+    return fetch
 
-    def finish(self, listed: str) -> None:
-        """Compares what has passed."""
-        self._digest.update(self._next(-1))
-        self._opened.close()
-        if self._digest.hexdigest().decode() != listed:
-            raise damaged(self._path, "is not the file that the manifest lists (CRC-32C differs)")
 
-    def _next(self, size: int) -> bytes:
-        with readable(self._path):  # a store's file is looked for when it is read
-            return self._file.read(size)
+def _whole(path: epath.Path, content: bytes, start: int, end: int) -> np.ndarray:
+    if len(content) != end - start:
+        raise damaged(path, f"ends before byte {end:,}")
+    return np.frombuffer(content, np.uint8)
+
+
+def _insist(path: epath.Path, start: int, size: int) -> bytes:
+    for attempt in range(_TRIES):
+        try:
+            with store_errors(), path.open("rb") as file:
+                file.seek(start)
+                return file.read(size)
+        except FileNotFoundError:
+            raise
+        except EOFError:
+            return b""
+        except OSError:
+            if attempt == _TRIES - 1:
+                raise
+            time.sleep(_FIRST_WAIT_S * 2**attempt)
+    raise AssertionError
 
 
 class Mapping:
@@ -214,7 +233,7 @@ class Mapping:
     def __init__(self, paths: Sequence[os.PathLike[str]]) -> None:
         self._maps = []
         for path in paths:
-            with missing_is_told(path), open(path, "rb") as file:
+            with readable(path), open(path, "rb") as file:
                 self._maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def __call__(self, shard: int, start: int, end: int) -> np.ndarray:
@@ -269,55 +288,10 @@ def _first_bad(records: np.ndarray) -> int | None:
 
 def _payload(shards: Shards, block: Block, row: int) -> bytes:
     record = block.data[block.starts[row] : block.starts[row + 1]]
-    length, header = record[:8], record[8:HEADER_BYTES]
-    payload, footer = record[HEADER_BYTES:-FOOTER_BYTES], record[-FOOTER_BYTES:]
-    stated = np.concatenate([length, header, footer])
-    actual = np.concatenate(
-        [np.array([len(payload)], "<u8").view(np.uint8), checksums([length, payload], 2).view(np.uint8)]
-    )
-    if not np.array_equal(stated, actual):
+    if _first_bad(record[np.newaxis]) is not None:
         raise _broken(shards, block, row)
-    return payload.tobytes()
+    return record[HEADER_BYTES:-FOOTER_BYTES].tobytes()
 
 
 def _broken(shards: Shards, block: Block, row: int) -> UserError:
     return damaged(shards.paths[block.shard], f"is damaged: record {block.row + row} does not have its checksum")
-
-
-@contextlib.contextmanager
-def missing_is_told(path: os.PathLike[str]) -> Iterator[None]:
-    """Names the file that is missing."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing; copy it there, or convert the dataset again") from None
-
-
-@contextlib.contextmanager
-def readable(path: os.PathLike[str]) -> Iterator[None]:
-    """Names the file that is missing or cannot be read."""
-    with missing_is_told(path):
-        try:
-            with store_errors():
-                yield
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise UserError(f"{path} cannot be read ({error}); see whether the storage is up") from None
-
-
-def _insist(path: epath.Path, start: int, size: int) -> bytes:
-    for attempt in range(_TRIES):
-        try:
-            with store_errors(), path.open("rb") as file:
-                file.seek(start)
-                return file.read(size)
-        except FileNotFoundError:
-            raise
-        except EOFError:
-            return b""
-        except OSError:
-            if attempt == _TRIES - 1:
-                raise
-            time.sleep(_FIRST_WAIT_S * 2**attempt)
-    raise AssertionError
