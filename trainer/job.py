@@ -53,7 +53,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
         gone = ", ".join(rendezvous.gone(member, within_s=_PEER_DIES_S if member.addresses else 0))
         if not gone and not isinstance(error, tf.errors.UnavailableError):
             raise
-        raise rendezvous.Lost(
+        raise ConnectionError(
             f"{member.name} cannot go on without {gone or 'another replica'}; the same command resumes the job"
         ) from None
 

@@ -24,7 +24,7 @@ from components.convert.sources.base import Source
 from components.convert.writing import splits, tfrecord
 from trainer.base.errors import UserError
 from trainer.base.feature_summary import Summary
-from trainer.base.manifest import Encoding, Feature, Manifest, Shard, Split, Statistics
+from trainer.base.manifest import Encoding, Feature, Manifest, Shard, Split
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,8 +162,8 @@ class Plan:
         return tuple(counts.tolist())
 
 
-def _statistics(summary: Summary) -> Statistics:
-    return Statistics(missing=summary.missing, mean=summary.mean, std=summary.std, min=summary.min, max=summary.max)
+def _statistics(summary: Summary) -> Summary:
+    return Summary(missing=summary.missing, mean=summary.mean, std=summary.std, min=summary.min, max=summary.max)
 
 
 def _cut(split: str, examples: int, count: int) -> list[Planned]:

@@ -40,7 +40,7 @@ def flag(
       aliases: Other names, with their dashes.
       default: Without it.
       required: Whether it has to be given.
-      group: In the help.
+      group: Its heading in the help.
       metavar: Stands for a value in the help; without it what its kind says.
       several: Whether one or more values are given, also in several places.
       marks: Metadata of the field, for whom they concern.
@@ -82,13 +82,7 @@ class Flags:
         but: Collection[str] = (),
         descriptions: Mapping[str, str] = types.MappingProxyType({}),
     ) -> None:
-        """Adds a flag for every field to a parser or a group of one.
-
-        Args:
-          parser: Where to.
-          but: Names of fields that get none.
-          descriptions: Of groups, in the help.
-        """
+        """Adds a flag for every field `but` these to a parser or a group of one; `descriptions` are of groups."""
         groups = {"": parser}
         for field in dataclasses.fields(cls):
             if field.name not in but:
@@ -99,23 +93,14 @@ class Flags:
 
     @classmethod
     def of(cls, args: argparse.Namespace, **fixed: Any) -> Self:
-        """Options from parsed flags; `fixed` go before them, and a list of one value is that value.
-
-        Raises:
-          UserError: If they do not fit.
-        """
+        """Options from parsed flags; `fixed` go before them, and a list of one value is that value."""
         given = {**vars(args), **fixed}
-        return cls(
-            **{field.name: _plain(given[field.name]) for field in dataclasses.fields(cls) if field.name in given}
-        )
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: _plain(given[name]) for name in names if name in given})
 
     @classmethod
     def parse(cls, argv: Sequence[str], prog: str, **fixed: Any) -> Self:
-        """Options from the flags that a pipeline hands to its step; `fixed` are given by the step, and no flags.
-
-        Raises:
-          UserError: If they are wrong.
-        """
+        """Options from the flags that a pipeline hands to its step; `fixed` are given by the step, and no flags."""
         parser = Parser(prog=prog)
         cls.add_flags(parser, but=fixed)
         return cls.of(parser.parse_args(argv), **fixed)

@@ -1,12 +1,4 @@
-"""Errors that the user can repair, told in one line with exit code 2.
-
-Synopsis:
-
-    def main(argv: Sequence[str] | None = None) -> int: ...
-
-    if __name__ == "__main__":
-        run_cli(main)
-"""
+"""Errors that the user can repair, told in one line with exit code 2 by programs that end in `run_cli(main)`."""
 
 from __future__ import annotations
 

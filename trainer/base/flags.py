@@ -1,10 +1,6 @@
 """Types of the values of flags, for argparse: what is wrong is shown as it was typed, with what would be allowed.
 
-Synopsis:
-
     parser.add_argument("--train-steps", type=at_least(1))
-    parser.add_argument("--timeout-s", type=positive)
-    attempt = variable("TRAINER_ATTEMPT", at_least(0))
 
 Every number has a largest value too, far beyond use and within what TensorFlow can count: it may end in C++ otherwise.
 """

@@ -1,9 +1,7 @@
 """Notices that another process has ended, so that nothing outlives the one that started it. Imports no TensorFlow.
 
-Synopsis:
-
-    if pid := owner_pid(os.environ):
-        watch(pid, lambda: os.kill(os.getpid(), signal.SIGKILL))
+if pid := owner_pid(os.environ):
+    watch(pid, lambda: os.kill(os.getpid(), signal.SIGKILL))
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What of this machine a process may use: cores, and memory, as far as control groups and limits leave them (Linux)."""
+"""What of this machine a process may use: cores, and memory, as far as control groups and limits leave them (Linux).
+
+`root` is where the file system of the control groups begins.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,7 @@ _MEMORY = (
 
 
 def control_groups(controller: str, root: str = "/") -> Iterator[pathlib.Path]:
-    """The directories of the control groups, of both versions, that this process is in, from its own up to the topmost.
-
-    Args:
-      controller: What they limit, such as `memory`.
-      root: Of the file system.
-    """
+    """The directories of the control groups, of both versions, that this process is in, from its own up to the topmost."""
     membership, mount = pathlib.Path(root) / "proc/self/cgroup", pathlib.Path(root) / "sys/fs/cgroup"
     for line in membership.read_text().splitlines() if membership.exists() else ():
         _, controllers, path = line.split(":", 2)
@@ -37,11 +35,7 @@ def control_groups(controller: str, root: str = "/") -> Iterator[pathlib.Path]:
 
 
 def usable_cores(root: str = "/") -> int:
-    """Cores that this process may run on, or fewer if a control group gives less time than theirs.
-
-    Args:
-      root: Of the file system.
-    """
+    """Cores that this process may run on, or fewer if a control group gives less time than theirs."""
     limits = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     for group in control_groups("cpu", root):
         for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
@@ -52,22 +46,14 @@ def usable_cores(root: str = "/") -> int:
 
 
 def memory_bytes(root: str = "/") -> int:
-    """Physical memory, or less if a control group or a limit of the process says so.
-
-    Args:
-      root: Of the file system.
-    """
+    """Physical memory, or less if a control group or a limit of the process says so."""
     limits = [psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits(root))]
     soft = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
     return min(limits + [limit for limit in soft if limit != resource.RLIM_INFINITY])
 
 
 def available_bytes(root: str = "/") -> int:
-    """Bytes that can be taken without swapping or being killed.
-
-    Args:
-      root: Of the file system.
-    """
+    """Bytes that can be taken without swapping or being killed."""
     left = [psutil.virtual_memory().available, *(limit - used for limit, used in _memory_limits(root))]
     return max(0, min(left))
 

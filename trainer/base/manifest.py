@@ -6,10 +6,7 @@ count, shape and name from here. This module imports neither TensorFlow nor NumP
     manifest = Manifest.load("data/mnist")
     manifest.splits["train"].examples
 
-What a model needs to know of a table, it finds here too; the schema that the converter read is not needed any more:
-
-    for encoding in manifest.deep:
-        statistics = [manifest.feature(name).statistics for name in encoding.columns]
+What a model needs to know of a table, it finds here too; the schema that the converter read is not needed any more.
 """
 
 from __future__ import annotations
@@ -33,25 +30,6 @@ HEAD_BYTES = 1 << 16  # of a shard: few to read, and enough to tell it from othe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Statistics:
-    """What the training split says of a column.
-
-    Attributes:
-      missing: Examples in which the source has no value and the default stands in for it.
-      mean: Of the values that the source has, as are the others; None for text and where it has none.
-      std: Standard deviation, with the number of values as divisor; 0.0 if all are equal.
-      min: Smallest.
-      max: Largest.
-    """
-
-    missing: int
-    mean: float | None = None
-    std: float | None = None
-    min: float | None = None
-    max: float | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Feature:
     """One field of every record.
 
@@ -69,7 +47,7 @@ class Feature:
         is negative; floats are little-endian.
       unit: Of a column's values, in words.
       default: What stands in for a missing value; None of a column that is never missing.
-      statistics: Of a column.
+      statistics: Of a column: `missing`, `mean`, `std`, `min` and `max` of the training split.
     """
 
     name: str
@@ -81,7 +59,7 @@ class Feature:
     num_bytes: int | None = None
     unit: str | None = None
     default: float | int | str | None = None
-    statistics: Statistics | None = None
+    statistics: Summary | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,9 +128,7 @@ class Split:
     """One split.
 
     Attributes:
-      examples: In all its files.
       class_histogram: Examples of each class, in the order of the class names.
-      shards: Its files, in order.
       summaries: By feature, what its examples say; None if nobody has looked at them.
       drift: By feature and for the label, how far it is from the training split, from 0 to 1: of numbers the
         Jensen-Shannon divergence of the histograms, of categories and labels the largest difference of a share. None of
@@ -315,7 +291,7 @@ def _split(raw: Mapping[str, Any]) -> Split:
 
 def _feature(raw: Mapping[str, Any]) -> Feature:
     statistics = raw.get("statistics")
-    return Feature(**{**_tuples(raw), "statistics": None if statistics is None else Statistics(**statistics)})
+    return Feature(**{**_tuples(raw), "statistics": statistics and Summary(**statistics)})
 
 
 def _encoding(raw: Mapping[str, Any]) -> Encoding:

@@ -4,7 +4,7 @@ Keras 3 never combines the moving statistics of replicas unless batch statistics
 TensorFlow's fused batch normalisation, and repeats one dropout mask on every replica. These two layers replace its own:
 
     x = BatchNormalization(decay=0.9)(x)
-    x = Dropout(0.5)(x)  # the train step calls the model inside `stepping.at(...)`
+    x = Dropout(0.5)(x)  # the train step calls the model inside `step_context.at(...)`
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class BatchNormalization(keras.layers.Layer):
 class Dropout(keras.layers.Layer):
     """Zeroes each value with probability `rate` in training and scales the others up by 1 / (1 - rate).
 
-    The mask is a function of the place in training (`stepping.at`) alone: it differs between steps, examples and layers,
+    The mask is a function of the place in training (`step_context.at`) alone: it differs between steps, examples and layers,
     does not depend on the number of replicas, and a resumed job repeats it.
     """
 

@@ -27,18 +27,6 @@ _LEADER_LIVES_S = 1.0
 _HTTP2_SETTINGS = b"\0\0"  # how a gRPC server begins: with the length of its settings, far below 64 KiB
 
 
-class Missing(TimeoutError):
-    """Some replicas did not come in time; the message names them."""
-
-
-class Foreign(ConnectionError):
-    """The leader's address is in use by something else; the message names what is known of it."""
-
-
-class Lost(ConnectionError):
-    """Another replica has ended before its work was done; the message names it."""
-
-
 def meet(me: Member, *, job: str, timeout_s: float) -> None:
     """Returns when all members of the cluster have called it.
 
@@ -48,8 +36,8 @@ def meet(me: Member, *, job: str, timeout_s: float) -> None:
       timeout_s: To wait for the others.
 
     Raises:
-      Missing: Naming those that have not after `timeout_s`.
-      Foreign: If the leader's address is in use by another job, which is named, or by another program.
+      TimeoutError: Naming those that have not after `timeout_s`.
+      ConnectionError: If the leader's address is in use by another job, which is named, or by another program.
     """
     members = [(role, index) for role, hosts in me.addresses.items() for index in range(len(hosts))]
     if len(members) < 2:
@@ -73,7 +61,7 @@ def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: f
         try:
             listener = stack.enter_context(socket.create_server(("", port), backlog=len(expected)))
         except OSError as error:
-            raise Foreign(f"the leader cannot listen at port {port}, its own: {error.strerror}") from None
+            raise ConnectionError(f"the leader cannot listen at port {port}, its own: {error.strerror}") from None
         listener.settimeout(_RETRY_S)
         connections: dict[str, socket.socket] = {}
         while missing := expected - connections.keys():
@@ -126,7 +114,7 @@ def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadlin
             time.sleep(_RETRY_S)
     if answer != go_on:
         theirs = answer.decode(errors="replace").strip()
-        raise Foreign(
+        raise ConnectionError(
             f"at {address[0]}:{address[1]}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
             f"{theirs}; give every job ports of its own"
         )
@@ -134,7 +122,7 @@ def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadlin
 
 def _check(deadline: float, message: str) -> None:
     if time.monotonic() > deadline:
-        raise Missing(message)
+        raise TimeoutError(message)
 
 
 def part(me: Member, *, completed: Callable[[], bool]) -> None:
@@ -147,7 +135,7 @@ def part(me: Member, *, completed: Callable[[], bool]) -> None:
       completed: Whether the leader's results are there.
 
     Raises:
-      Lost: If the leader ends without. One that hangs is for whoever watches over the job.
+      ConnectionError: If the leader ends without. One that hangs is for whoever watches over the job.
     """
     others = _others(me)
     if me.is_chief:
@@ -161,7 +149,7 @@ def part(me: Member, *, completed: Callable[[], bool]) -> None:
         if (now := time.monotonic()) >= look_at:
             look_at = now + _LEADER_LIVES_S
             if not listens(address) and not completed():
-                raise Lost(f"{leader} has ended before its results were written")
+                raise ConnectionError(f"{leader} has ended before its results were written")
         time.sleep(_POLL_S)
 
 

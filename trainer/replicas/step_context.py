@@ -2,17 +2,16 @@
 
 The train step says it, and the layers draw numbers that are a pure function of it:
 
-    with stepping.at(seed=7, step=step, first=first):  # in the replica
+    with step_context.at(seed=7, step=step, first=first):  # in the replica
         logits = model(features, training=True)
 
-    mask = stepping.uniform(tf.shape(x)) >= 0.5  # in a layer
+    mask = step_context.uniform(tf.shape(x)) >= 0.5  # in a layer
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -21,15 +20,8 @@ import tensorflow as tf
 _PHILOX = 1  # the algorithm's number in TensorFlow's stateless operations
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Place:
-    seed: int
-    step: tf.Tensor
-    first: int | tf.Tensor
-    draws: Iterator[int] = dataclasses.field(default_factory=itertools.count)
-
-
-_place: contextvars.ContextVar[_Place] = contextvars.ContextVar("place")
+# The three of `at`, and what counts the draws.
+_place: contextvars.ContextVar[tuple[int, tf.Tensor, int | tf.Tensor, Iterator[int]]] = contextvars.ContextVar("place")
 
 
 @contextlib.contextmanager
@@ -41,7 +33,7 @@ def at(*, seed: int, step: int | tf.Tensor, first: int | tf.Tensor) -> Iterator[
       step: Global step, an integer scalar.
       first: Position in the global batch of the first example of this replica's part.
     """
-    token = _place.set(_Place(seed=seed, step=step, first=first))
+    token = _place.set((seed, step, first, itertools.count()))
     try:
         yield
     finally:
@@ -57,14 +49,17 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
     Raises:
       RuntimeError: Outside of `at`.
     """
-    place = _place.get(None)
-    if place is None:
-        raise RuntimeError("random numbers are drawn by step: call the model inside `with stepping.at(...)`")
-    seed = tf.random.fold_in(tf.stack([place.seed, tf.cast(place.step, tf.int64)]), next(place.draws))
+    try:
+        job_seed, step, first, draws = _place.get()
+    except LookupError:
+        raise RuntimeError(
+            "random numbers are drawn by step: call the model inside `with step_context.at(...)`"
+        ) from None
+    seed = tf.random.fold_in(tf.stack([job_seed, tf.cast(step, tf.int64)]), next(draws))
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
     # Philox makes four numbers of each count, so whole counts an example let any position be reached at once.
     counts = -(-tf.reduce_prod(shape[1:]) // 4)
-    skip = tf.cast(place.first, tf.int64) * tf.cast(counts, tf.int64)
+    skip = tf.cast(first, tf.int64) * tf.cast(counts, tf.int64)
     numbers = tf.raw_ops.StatelessRandomUniformV2(
         shape=[shape[0], 4 * counts], key=key, counter=counter + tf.cast([skip, 0], tf.uint64), alg=_PHILOX
     )

@@ -17,9 +17,13 @@ from trainer.replicas.stop import EXIT_CODE, Stop, StopMark
 _SAVE_TIMEOUT_S = 8.0
 
 
+def _cluster(member: Member) -> tf.train.ClusterSpec:
+    return tf.train.ClusterSpec({role: list(hosts) for role, hosts in member.addresses.items()})
+
+
 def _resolver(member: Member) -> tf.distribute.cluster_resolver.ClusterResolver:
     return tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec({role: list(hosts) for role, hosts in member.addresses.items()}),
+        _cluster(member),
         task_type=member.role,
         task_id=member.index,
         rpc_layer="grpc",
@@ -27,16 +31,9 @@ def _resolver(member: Member) -> tf.distribute.cluster_resolver.ClusterResolver:
 
 
 def create(
-    name: str, member: Member, *, num_gpus: int | None = None, logical_cpus: int = 1, all_reduce: str = "auto"
+    name: str, member: Member, *, num_gpus: int | None, logical_cpus: int, all_reduce: str
 ) -> tf.distribute.Strategy:
-    """The strategy of that name, for this member.
-
-    Args:
-      name: As `--strategy` has it.
-      member: This replica.
-      num_gpus: To use; None for all there are.
-      logical_cpus: Replicas of `mirrored` without GPUs.
-      all_reduce: How gradients are added up.
+    """The strategy of that name, for this member, by the flags of these names.
 
     Raises:
       UserError: If the cluster or the machine cannot run it.
@@ -105,11 +102,6 @@ def serve(member: Member, stop: Stop, job_dir: str) -> None:
                 time.sleep(0.1)
         os._exit(EXIT_CODE)
 
-    server = tf.distribute.Server(
-        tf.train.ClusterSpec({role: list(hosts) for role, hosts in member.addresses.items()}),
-        job_name=member.role,
-        task_index=member.index,
-        protocol="grpc",
-    )
+    server = tf.distribute.Server(_cluster(member), job_name=member.role, task_index=member.index, protocol="grpc")
     stop.call(leave)
     server.join()

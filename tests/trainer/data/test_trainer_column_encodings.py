@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.base.manifest import Encoding, Feature, Manifest, Statistics
+from trainer.base.feature_summary import Summary
+from trainer.base.manifest import Encoding, Feature, Manifest
 
 tf = pytest.importorskip("tensorflow")
 from trainer.data import column_encodings, records  # noqa: E402
@@ -67,8 +68,8 @@ def test_hashes_and_crosses_are_tensorflows_of_the_texts(rows):
 
 def test_numbers_are_z_scores_also_of_large_integers_and_0_where_all_are_equal():
     statistics = {
-        "when": Statistics(missing=0, mean=1_400_000_000.5, std=0.5),
-        "same": Statistics(missing=0, mean=7.0, std=0.0),
+        "when": Summary(missing=0, mean=1_400_000_000.5, std=0.5),
+        "same": Summary(missing=0, mean=7.0, std=0.0),
     }
     manifest = Manifest(
         **{"name": "t", "origin": "", "label": "label", "class_names": ("a", "b"), "record_bytes": None},

@@ -175,7 +175,7 @@ def test_dropout_passes_all_outside_of_training():
 
 
 def test_dropout_without_a_step_says_what_to_do():
-    with pytest.raises(RuntimeError, match=r"inside `with stepping\.at"):
+    with pytest.raises(RuntimeError, match=r"inside `with step_context\.at"):
         Dropout(0.5)(inputs((3, 4)), training=True)
 
 
