@@ -33,7 +33,6 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
         on_gpus = opts.num_gpus != 0 and bool(tf.config.list_physical_devices("GPU"))
         choice = modes.choose(
             manifest,
-            "train",
             data_dir=opts.data_dir,
             budget_bytes=modes.budget(opts.reader_memory_gb, member.readers_here),
             wish=opts.reader,

@@ -23,8 +23,8 @@ def optimizer(
 
     Args:
       opts: Of the job.
-      examples: In the training split: an epoch.
-      examples_per_step: Seen by the optimizer at each of its updates.
+      examples: Of an epoch.
+      examples_per_step: Of each update.
       horizon_steps: Where a falling schedule reaches 0.
 
     Raises:

@@ -17,21 +17,16 @@ from trainer.validation import Validator
 
 @dataclasses.dataclass(kw_only=True)
 class Loop:
-    """Drives the steps of a job from wherever it is to its last step.
-
-    Attributes:
-      validator: Of the replica that evaluates; None elsewhere.
-      wants_to_stop: Whether this process was told to stop; all replicas then agree on the step.
-    """
+    """Drives the steps of a job from wherever it is to its last step."""
 
     opts: Options
     last_step: int
     steps: SyncSteps | AsyncSteps
     state: State
     checkpoints: Checkpoints
-    validator: Validator | None
+    validator: Validator | None  # of the replica that evaluates
     meter: Meter
-    wants_to_stop: Callable[[], bool]
+    wants_to_stop: Callable[[], bool]  # whether this process was told to; all replicas then agree on the step
 
     def run(self, step: int) -> tuple[int, bool]:
         """Trains on from `step`.

@@ -18,21 +18,13 @@ _LINE_S = 2.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Extent:
-    """How much there is to do.
+    """How much there is to do."""
 
-    Attributes:
-      replicas: That take part in a step.
-      batch: Examples of a step over all of them.
-      examples: Of the training split.
-      last_step: To reach.
-      horizon: Step at which a falling learning rate is 0.
-    """
-
-    replicas: int
-    batch: int
-    examples: int
+    replicas: int  # that take part in a step
+    batch: int  # examples of a step over all of them
+    examples: int  # of the training split
     last_step: int
-    horizon: int
+    horizon: int  # the step at which a falling learning rate is 0
 
 
 class Meter:

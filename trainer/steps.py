@@ -34,54 +34,32 @@ _as_it_stands = tf.autograph.experimental.do_not_convert
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Window:
-    """What some steps did.
-
-    Attributes:
-      steps: How many.
-      loss: Summed over the steps, each the mean over its batch.
-      correct: Examples classified right.
-      seconds: Wall time.
-      warm: Whether this was ordinary training; the first call also traces and compiles.
-      stop: Whether any replica was told to stop; all of them see it at the same step.
-    """
+    """What some steps did."""
 
     steps: int
-    loss: float
-    correct: float
+    loss: float  # summed over the steps, each the mean over its batch
+    correct: float  # examples classified right
     seconds: float
-    warm: bool
-    stop: bool
+    warm: bool  # whether this was ordinary training; the first call also traces and compiles
+    stop: bool  # whether any replica was told to stop; all of them see it at the same step
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainStep:
-    """One step of one replica on its share of the batch: differentiate, update.
-
-    Attributes:
-      model: From features by name to logits.
-      label: Name of the label's column.
-      global_batch: Examples of one step over all replicas; the loss is divided by it, the gradients are summed.
-      seed: Of dropout.
-      weight_decay: Times half the sum of squares of `decayed`, added to what is minimised.
-      decayed: Weights.
-    """
+    """One step of one replica on its share of the batch: differentiate, update."""
 
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     label: str
-    global_batch: int
-    seed: int
-    weight_decay: float = 0.0
+    global_batch: int  # examples over all replicas: the loss is divided by it, the gradients are summed
+    seed: int  # of dropout
+    weight_decay: float = 0.0  # times half the sum of squares of the decayed weights, added to what is minimised
     decayed: Sequence[keras.Variable] = ()
 
     def __call__(self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-        """Runs in a replica context. Returns [loss, correct]: this replica's share of the sums.
+        """Runs in a replica context, on the examples `first` to `first + count` of the global batch.
 
-        Args:
-          batch: The examples `first` to `first + count` of the global batch.
-          step: Global step, an int64 scalar.
-          first: Position in the global batch.
-          count: Of examples.
+        Returns [loss, correct]: this replica's share of the sums.
         """
         features = dict(batch)
         labels = features.pop(self.label)

@@ -1,14 +1,8 @@
-"""What a replica that trains does, from its strategy to what it leaves behind.
-
-Synopsis:
-
-    exit_code = Training(opts, member, manifest, place, journal, stop).run()
-"""
+"""What a replica that trains does, from its strategy to what it leaves behind."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import time
 from collections.abc import Callable
@@ -52,10 +46,6 @@ class Training:
         self._validates = judged and self._chief and not self._evaluator
         self._started = time.time()
 
-    @functools.cached_property
-    def _build(self) -> registry.Builder:
-        return registry.builder(self._opts.model, self._manifest, self._opts.network)
-
     def run(self) -> int:
         """Trains, and as the chief exports what was learnt. Returns the exit code."""
         if self._chief:
@@ -66,35 +56,56 @@ class Training:
         # Until the first step there is nothing to save; but synchronous replicas leave together, or the others hang.
         alone = self._asynchronous or not self._member.addresses
         with self._stop.at_once() if alone else contextlib.nullcontext():
-            distribution = strategy.create(
-                self._opts.strategy,
-                self._member,
-                num_gpus=self._opts.num_gpus,
-                logical_cpus=self._opts.logical_cpus,
-                all_reduce=self._opts.all_reduce,
-            )
-            extent = self._extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
-            state = self._state(distribution, extent)
-            checkpoints = Checkpoints(self._opts, state, self._journal if self._chief else None)
-            first_step = self._restore(checkpoints)
-            loop = self._loop(distribution, extent, state, checkpoints, first_step)
-            if self._chief:
-                self._announce(extent, state, first_step)
-        self._journal.status("training", first_step)
-        reached, trained = loop.run(first_step)
+            self._prepare()
+        self._journal.status("training", self._first_step)
+        reached, trained = self._loop.run(self._first_step)
         if trained:
             with self._stop.at_once(self._leave):  # all is saved: what is interrupted now, a resume does again
-                if self._finish(loop, extent, first_step, reached):
+                if self._finish(reached):
                     return 0
         self._journal.event("preempted", reached)
         self._journal.flush()
         self._leave()
         if self._chief:
             print(f"told to stop; saved at step {reached}", flush=True)
-        self._part(lambda: reached in checkpoints.steps())
+        self._part(lambda: reached in self._checkpoints.steps())
         return EXIT_CODE
 
-    def _extent(self, replicas: int) -> Extent:
+    def _prepare(self) -> None:
+        """Makes all that the loop needs, as far as the job has come."""
+        opts = self._opts
+        distribution = strategy.create(
+            opts.strategy,
+            self._member,
+            num_gpus=opts.num_gpus,
+            logical_cpus=opts.logical_cpus,
+            all_reduce=opts.all_reduce,
+        )
+        extent = self._extent = self._find_extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
+        with distribution.scope():
+            self._build = registry.builder(opts.model, self._manifest, opts.network)
+            model = self._build()
+            optimizer = learning.optimizer(
+                opts, examples=extent.examples, examples_per_step=extent.batch, horizon_steps=extent.horizon
+            )
+            optimizer.build(model.trainable_variables)
+        state = State(model, optimizer)
+        self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None)
+        self._first_step = self._restore()
+        self._loop = Loop(
+            opts=opts,
+            last_step=extent.last_step,
+            steps=self._steps(distribution, state),
+            state=state,
+            checkpoints=self._checkpoints,
+            validator=Validator(self._build, self._manifest, opts, self._journal) if self._validates else None,
+            meter=Meter(opts, extent, self._journal, optimizer, self._chief),
+            wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
+        )
+        if self._chief:
+            self._announce(model.count_params())
+
+    def _find_extent(self, replicas: int) -> Extent:
         opts, examples = self._opts, self._manifest.split("train").examples
         batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
         if batch < replicas:
@@ -110,64 +121,30 @@ class Training:
         horizon = identity.settle(opts.job_dir, "horizon_steps", opts.horizon_steps or last_step, write=self._chief)
         return Extent(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
 
-    def _state(self, distribution: tf.distribute.Strategy, extent: Extent) -> State:
-        with distribution.scope():
-            model = self._build()
-            optimizer = learning.optimizer(
-                self._opts,
-                examples=extent.examples,
-                examples_per_step=extent.batch,
-                horizon_steps=extent.horizon,
-            )
-            optimizer.build(model.trainable_variables)
-        return State(model, optimizer)
-
-    def _restore(self, checkpoints: Checkpoints) -> int:
-        first_step, job_dir = checkpoints.restore(), self._opts.job_dir
-        if not first_step and (record := done.load(job_dir)):
+    def _restore(self) -> int:
+        first_step, opts = self._checkpoints.restore(), self._opts
+        if not first_step and (record := done.load(opts.job_dir)):
             raise UserError(
-                f"{job_dir} was done at step {record.step}, and its checkpoints are gone; put them back, or use another "
-                "--job-dir"
+                f"{opts.job_dir} was done at step {record.step}, and its checkpoints are gone; put them back, or use "
+                "another --job-dir"
             )
         self._journal.event(
             "resume" if first_step else "start",
             first_step,
-            data_dir=self._opts.data_dir,
+            data_dir=opts.data_dir,
             fingerprint=self._manifest.fingerprint,
-            options=self._opts.identity(),
+            options=opts.identity(),
         )
         return first_step
 
-    def _loop(
-        self,
-        distribution: tf.distribute.Strategy,
-        extent: Extent,
-        state: State,
-        checkpoints: Checkpoints,
-        first_step: int,
-    ) -> Loop:
-        opts, manifest = self._opts, self._manifest
-        return Loop(
-            opts=opts,
-            last_step=extent.last_step,
-            steps=self._steps(distribution, extent, state, first_step),
-            state=state,
-            checkpoints=checkpoints,
-            validator=Validator(self._build, manifest, opts, self._journal) if self._validates else None,
-            meter=Meter(opts, extent, self._journal, state.optimizer, self._chief),
-            wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
-        )
-
-    def _steps(
-        self, distribution: tf.distribute.Strategy, extent: Extent, state: State, first_step: int
-    ) -> SyncSteps | AsyncSteps:
-        opts = self._opts
+    def _steps(self, distribution: tf.distribute.Strategy, state: State) -> SyncSteps | AsyncSteps:
+        opts, batch = self._opts, self._extent.batch
         weight_decay, decayed = learning.decay(opts, state.model)
         step = TrainStep(
             model=state.model,
             optimizer=state.optimizer,
             label=self._manifest.label,
-            global_batch=extent.batch,
+            global_batch=batch,
             seed=opts.seed,
             weight_decay=weight_decay,
             decayed=decayed,
@@ -175,7 +152,7 @@ class Training:
         reader = records.open_reader(
             self._place,
             self._manifest,
-            global_batch=extent.batch,
+            global_batch=batch,
             seed=opts.seed,
             prepare=self._build.prepare,
             augment=opts.augment or registry.default(opts.model, "AUGMENT"),
@@ -184,23 +161,23 @@ class Training:
             strategy.count_exactly(state.optimizer)
             coordinator = tf.distribute.coordinator.ClusterCoordinator(distribution)
             return AsyncSteps(coordinator, step, reader, workers=len(self._member.addresses["worker"]))
-        steps = SyncSteps(distribution, step, reader, self._chief, first_step)
+        steps = SyncSteps(distribution, step, reader, self._chief, self._first_step)
         steps.trace()
         return steps
 
-    def _announce(self, extent: Extent, state: State, first_step: int) -> None:
-        opts, last_step = self._opts, extent.last_step
+    def _announce(self, parameters: int) -> None:
+        opts, extent = self._opts, self._extent
         replicas = len(self._member.addresses["worker"]) if self._asynchronous else extent.replicas
         print(
             f"{opts.model} on {self._manifest.name}: {extent.examples} examples, batch {extent.batch}, "
-            f"{state.model.count_params()} parameters; {opts.strategy}, training replicas: {replicas}; "
-            f"from step {first_step} to {last_step}",
+            f"{parameters} parameters; {opts.strategy}, training replicas: {replicas}; "
+            f"from step {self._first_step} to {extent.last_step}",
             flush=True,
         )
-        if extent.horizon < last_step and learning.falls(opts):
+        if extent.horizon < extent.last_step and learning.falls(opts):
             print(
-                f"the learning rate is 0 from step {extent.horizon} on, where this job's schedule ends; for {last_step} "
-                f"steps of learning begin a job with --horizon-steps {last_step}",
+                f"the learning rate is 0 from step {extent.horizon} on, where this job's schedule ends; for "
+                f"{extent.last_step} steps of learning begin a job with --horizon-steps {extent.last_step}",
                 flush=True,
             )
 
@@ -211,48 +188,51 @@ class Training:
         elif self._chief:
             self._mark.leave()
 
-    def _finish(self, loop: Loop, extent: Extent, first_step: int, reached: int) -> bool:
+    def _finish(self, reached: int) -> bool:
         """Exports, or waits until the chief has. Returns False if the chief was told to stop before."""
-        opts, journal, scores = self._opts, self._journal, Scores(self._opts.job_dir)
+        journal, steps = self._journal, reached - self._first_step
         if self._chief:
-            if self._evaluator:
-                await_evaluator(scores, reached, journal, opts.evaluator_timeout_s)
-            exported = reached
-            if opts.export == "best" and scores.load():
-                exported = scores.restore_best(loop.state)
-            else:
-                loop.state.take(reached)
-                if opts.export == "best":
-                    print(f"--export best: nothing was scored yet; the state of step {reached} is exported", flush=True)
-            journal.status("exporting", reached)
-            export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"))
-            journal.event("export", reached, exported_step=exported)
-            # An attempt that only had to export has not seen a step.
-            final = loop.meter.final() if reached > first_step else last(opts.job_dir, self._member.name, "step")
-            done.Done(
-                step=reached,
-                epochs=reached * extent.batch / extent.examples,
-                seconds=round(time.time() - self._started, 2),
-                validation=scores.load(),
-                **{name: final.get(name) for name in ("loss", "accuracy", "examples_per_s")},
-            ).save(opts.job_dir)
+            self._export(reached)
         else:
-            self._part(lambda: self._mark.left or _is_done(opts.job_dir, reached))
-            if not _is_done(opts.job_dir, reached):
+            self._part(lambda: self._mark.left or self._is_done(reached))
+            if not self._is_done(reached):
                 return False
-        journal.event("done", reached, steps=reached - first_step)
+        journal.event("done", reached, steps=steps)
         journal.status("done", reached)
         journal.flush()
         if self._chief:
             self._part(lambda: True)
         return True
 
+    def _export(self, reached: int) -> None:
+        opts, journal, loop, scores = self._opts, self._journal, self._loop, Scores(self._opts.job_dir)
+        if self._evaluator:
+            await_evaluator(scores, reached, journal, opts.evaluator_timeout_s)
+        exported = reached
+        if opts.export == "best" and scores.load():
+            exported = scores.restore_best(loop.state)
+        else:
+            loop.state.take(reached)
+            if opts.export == "best":
+                print(f"--export best: nothing was scored yet; the state of step {reached} is exported", flush=True)
+        journal.status("exporting", reached)
+        export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"))
+        journal.event("export", reached, exported_step=exported)
+        # An attempt that only had to export has not seen a step.
+        final = loop.meter.final() if reached > self._first_step else last(opts.job_dir, self._member.name, "step")
+        done.Done(
+            step=reached,
+            epochs=reached * self._extent.batch / self._extent.examples,
+            seconds=round(time.time() - self._started, 2),
+            validation=scores.load(),
+            **{name: final.get(name) for name in ("loss", "accuracy", "examples_per_s")},
+        ).save(opts.job_dir)
+
+    def _is_done(self, step: int) -> bool:
+        record = done.load(self._opts.job_dir)
+        return record is not None and record.step >= step
+
     def _part(self, completed: Callable[[], bool]) -> None:
         """Leaves when the chief has done what the others wait for; asynchronous workers serve until they are told."""
         if not self._asynchronous:
             rendezvous.part(self._member, completed=completed)
-
-
-def _is_done(job_dir: str, step: int) -> bool:
-    record = done.load(job_dir)
-    return record is not None and record.step >= step

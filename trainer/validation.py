@@ -36,11 +36,7 @@ _KEPT_BYTES = 256 << 20
 
 
 class Validator:
-    """Scores states on the validation split, in a model of its own outside any strategy.
-
-    Attributes:
-      scores: What came out so far.
-    """
+    """Scores states on the validation split, in a model of its own outside any strategy."""
 
     def __init__(self, build: Builder, manifest: Manifest, opts: Options, journal: Journal) -> None:
         self.scores = Scores(opts.job_dir)
