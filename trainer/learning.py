@@ -14,6 +14,7 @@ from trainer.nn.optimizers import Adam
 from trainer.options import Options
 
 _MOMENTUM = 0.9
+_FALLING = {"linear": schedules.linear, "cosine": schedules.cosine}
 
 
 def optimizer(
@@ -40,17 +41,13 @@ def optimizer(
 
 def falls(opts: Options) -> bool:
     """Whether the learning rate ends at 0, at the horizon."""
-    return _schedule_name(opts) in ("linear", "cosine")
-
-
-def _schedule_name(opts: Options) -> str:
-    return opts.schedule or default(opts.model, "SCHEDULE")
+    return (opts.schedule or default(opts.model, "SCHEDULE")) in _FALLING
 
 
 def _schedule(opts: Options, examples: int, examples_per_step: int, horizon_steps: int) -> schedules.Schedule:
     rate = opts.learning_rate or default(opts.model, "LEARNING_RATE")
-    name = _schedule_name(opts)
-    if opts.horizon_steps is not None and not falls(opts):
+    name = opts.schedule or default(opts.model, "SCHEDULE")
+    if opts.horizon_steps is not None and name not in _FALLING:
         raise UserError(f"--horizon-steps is for --schedule linear or cosine, and this job's is {name}; leave it out")
     if opts.factors is not None and name != "piecewise":
         raise UserError(f"--boundaries-epochs is for --schedule piecewise, and this job's is {name}; leave it out")
@@ -62,8 +59,8 @@ def _schedule(opts: Options, examples: int, examples_per_step: int, horizon_step
             examples_per_epoch=examples,
             examples_per_step=examples_per_step,
         )
-    elif falls(opts):
-        factor = (schedules.linear if name == "linear" else schedules.cosine)(horizon_steps)
+    elif name in _FALLING:
+        factor = _FALLING[name](horizon_steps)
     return schedules.Schedule(rate, factor, warmup_steps=opts.warmup_steps)
 
 

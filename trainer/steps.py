@@ -87,9 +87,7 @@ class SyncSteps:
         self._steps_a_call = 1
         self._step_s: float | None = None
         self._function = tf.function(self._call)
-
-    def trace(self) -> None:
-        """Makes the graph, which the first call would do otherwise: no other replica is needed for it."""
+        # The first call would make the graph otherwise; no other replica is needed for it.
         scalar = tf.TensorSpec([], tf.int64)
         self._function.get_concrete_function(
             self._source, scalar, tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.float32)

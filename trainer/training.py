@@ -161,9 +161,7 @@ class Training:
             strategy.count_exactly(state.optimizer)
             coordinator = tf.distribute.coordinator.ClusterCoordinator(distribution)
             return AsyncSteps(coordinator, step, reader, workers=len(self._member.addresses["worker"]))
-        steps = SyncSteps(distribution, step, reader, self._chief, self._first_step)
-        steps.trace()
-        return steps
+        return SyncSteps(distribution, step, reader, self._chief, self._first_step)
 
     def _announce(self, parameters: int) -> None:
         opts, extent = self._opts, self._extent

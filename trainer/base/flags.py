@@ -23,19 +23,12 @@ _MOST_REAL = 1e9
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A type for argparse.
+    """A type for argparse."""
 
-    Attributes:
-      convert: From text to a value; ValueError if it is none.
-      holds: Whether a value is allowed.
-      says: What is allowed, in words.
-      metavar: Stands for a value in the help.
-    """
-
-    convert: Callable[[str], Any]
-    holds: Callable[[Any], bool]
-    says: str
-    metavar: str = "X"
+    convert: Callable[[str], Any]  # from text to a value; ValueError if it is none
+    holds: Callable[[Any], bool]  # whether a value is allowed
+    says: str  # what is allowed, in words
+    metavar: str = "X"  # stands for a value in the help
 
     def __call__(self, text: str) -> Any:
         """The value of a text."""

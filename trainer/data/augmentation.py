@@ -1,6 +1,8 @@
-"""Data augmentation, as graph operations over whole batches and a pure function of (seed, step, position).
+"""Data augmentation, as graph operations over whole batches.
 
-images = crop_and_flip(images, seed=7, step=step, positions=first + tf.range(count, dtype=tf.int64))
+What becomes of an image depends on the job's seed, the global step and the image's position in the global batch alone:
+
+    images = crop_and_flip(images, seed=7, step=step, positions=first + tf.range(count, dtype=tf.int64))
 """
 
 from __future__ import annotations
@@ -22,21 +24,14 @@ def crop_and_flip(
       images: [N, height, width, channels], all but N static.
       seed: Of the job.
       step: Global step, an integer scalar.
-      positions: [N] int64, of the images in the global batch. What becomes of an image depends on it alone.
+      positions: [N] int64.
       pad: Pixels of the frame: the crop's offset is uniform in 0 to 2 * pad, down and across.
-
-    Returns:
-      [N, height, width, channels] in the dtype of the images.
     """
     height, width, channels = images.shape[1:]
     offsets = 2 * pad + 1
     # Drawn for the whole batch up to the last position: the numbers of a row do not depend on how many rows there are.
-    draws = tf.random.stateless_uniform(
-        [tf.reduce_max(positions) + 1],
-        _key(seed, step),
-        maxval=2 * offsets**2,
-        dtype=tf.int32,
-    )
+    count = tf.reduce_max(positions) + 1
+    draws = tf.random.stateless_uniform([count], _key(seed, step), maxval=2 * offsets**2, dtype=tf.int32)
     draw = tf.gather(draws, positions)[:, tf.newaxis]
     mirrored, down, across = draw % 2 == 1, draw // 2 % offsets - pad, draw // 2 // offsets - pad
     rows = down + tf.range(height)
@@ -52,11 +47,6 @@ def crop_and_flip(
 
 def draw_crops(*, seed: int, step: int | tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
     """Draws a part of each image to be resized, and whether to mirror it (Szegedy et al. 2015, arXiv:1409.4842, 6).
-
-    Args:
-      seed: Of the job.
-      step: Global step, an integer scalar.
-      positions: [N] int64, of the images in the global batch. What becomes of an image depends on it alone.
 
     Returns:
       [N, 5] in [0, 1): area, proportions, place down and across, mirrored if less than a half.

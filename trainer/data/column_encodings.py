@@ -27,27 +27,16 @@ _FINGERPRINTS = 2**63 - 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Input:
-    """One tensor that a model takes.
-
-    Attributes:
-      name: Of the column.
-      encodings: One for each of its entries.
-      embedding: Weights of a category; None of numbers, and of categories that count as one-hot.
-    """
+    """One tensor that a model takes, a column for each encoding."""
 
     name: str
     encodings: tuple[Encoding, ...]
-    embedding: int | None = None
+    embedding: int | None  # weights of a category; None of numbers, and of categories that count as one-hot
 
     @property
     def rows(self) -> int:
         """Of the table that the entries are rows of; 0 if they are numbers."""
         return sum(encoding.categories or 0 for encoding in self.encodings)
-
-    @property
-    def dtype(self) -> str:
-        """Of the column."""
-        return "int32" if self.rows else "float32"
 
 
 def inputs(part: str, manifest: Manifest) -> tuple[Input, ...]:
@@ -92,12 +81,9 @@ def category(encoding: Encoding, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
     if encoding.kind == "vocabulary":
         return _position(tf.constant(encoding.vocabulary, values.dtype), values)
-    texts = [_text(columns[name]) for name in encoding.columns]
+    several = [columns[name] for name in encoding.columns]
+    texts = [values if values.dtype == tf.string else tf.strings.as_string(values) for values in several]
     return tf.strings.to_hash_bucket_fast(tf.strings.join(texts, "_X_"), encoding.hash_buckets)
-
-
-def _text(values: tf.Tensor) -> tf.Tensor:
-    return values if values.dtype == tf.string else tf.strings.as_string(values)
 
 
 def _position(vocabulary: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

@@ -17,25 +17,15 @@ FILE = "DONE.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Done:
-    """The end of a job.
+    """The end of a job. What an attempt that only exports again does not know any more is None."""
 
-    Attributes:
-      step: Global step reached.
-      epochs: Passes over the training split until then.
-      loss: Mean over the last reported steps, per example; None if that is not known any more, as for the next two.
-      accuracy: Share of training examples of those steps that were classified right.
-      validation: The `latest` and the `best` evaluation on the validation split, if there was any.
-      seconds: Wall time of the attempt that finished, from its start to the export.
-      examples_per_s: Of the whole job while training; first call, saving and export excluded.
-    """
-
-    step: int
-    epochs: float
-    loss: float | None
-    accuracy: float | None
-    validation: Mapping[str, Any]
-    seconds: float
-    examples_per_s: float | None
+    step: int  # global step reached
+    epochs: float  # passes over the training split until then
+    loss: float | None  # mean over the last reported steps, per example
+    accuracy: float | None  # share of the training examples of those steps that were classified right
+    validation: Mapping[str, Any]  # the `latest` and the `best` evaluation on the validation split, if there was any
+    seconds: float  # wall time of the attempt that finished, from its start to the export
+    examples_per_s: float | None  # of the whole job while training; first call, saving and export excluded
 
     def covers(self, train_steps: int | None, train_epochs: float | None) -> bool:
         """Whether that many steps, or else epochs, are done."""

@@ -24,13 +24,9 @@ from trainer.nn.models.registry import Builder
 
 
 def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
-    """Writes the model with its preprocessing inside.
+    """Writes the model with its preprocessing inside; what was in the directory is replaced when that is complete.
 
-    Args:
-      weights: Of the trained model.
-      build: Makes the same model; the one that is exported lives outside any strategy, so nothing of it is saved.
-      manifest: Of the dataset: the signature takes its features and answers with its class names.
-      directory: Where the files go; what was there is replaced when the new ones are complete.
+    It is built anew, outside any strategy, so nothing of that is saved.
     """
     served = build()
     served.set_weights(weights)

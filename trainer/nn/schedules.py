@@ -25,20 +25,15 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     def __init__(self, learning_rate: float, factor: Factor | None = None, *, warmup_steps: int = 0) -> None:
         """Args: over `warmup_steps` the rate, whatever it is by then, grows linearly; step 0 takes 1 / warmup_steps."""
         super().__init__()
-        self._rate, self._factor, self._warmup_steps = learning_rate, factor or constant, warmup_steps
+        self._rate, self._factor, self._warmup_steps = learning_rate, factor, warmup_steps
 
     def __call__(self, step: int | tf.Tensor | keras.Variable) -> tf.Tensor:
         """The rate, a float32 scalar, of the update after `step` updates."""
         step = tf.cast(step, tf.int64)
-        rate = self._rate * self._factor(step)
+        rate = self._rate * (self._factor(step) if self._factor else tf.ones([]))
         if self._warmup_steps:
             rate *= tf.cast(tf.minimum(step + 1, self._warmup_steps) / self._warmup_steps, tf.float32)
         return rate
-
-
-def constant(step: tf.Tensor) -> tf.Tensor:
-    """1 for ever."""
-    return tf.ones([])
 
 
 def linear(horizon_steps: int) -> Factor:

@@ -95,7 +95,7 @@ def test_every_encoding_has_rows_of_its_own_in_the_table_of_its_size(data, table
     seen = 0
     for entry in entries:
         values = prepared[entry.name].numpy()
-        assert values.dtype == entry.dtype
+        assert values.dtype == ("int32" if entry.rows else "float32")
         assert values.shape == (table.split("train").examples, len(entry.encodings))
         first = 0
         for i, encoding in enumerate(entry.encodings):

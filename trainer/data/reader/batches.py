@@ -26,25 +26,18 @@ _AHEAD = 4  # batches a replica that wait for their step
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reader:
-    """Batches of the training split.
-
-    Attributes:
-      storage: What holds the examples.
-      order: In which they come; augmentation has its seed.
-      global_batch: Examples of one step over all replicas.
-      files: The features that are image files, and the shapes to decode them to.
-      prepare: What the model makes of the columns of a batch, in so far as the storage has not done it.
-      augment: As `--augment` has it.
-      ahead: Whether batches are made in threads ahead of their steps, by `dataset`, because that takes long or needs
-        Python; else in the step, by `batch`.
-    """
+    """Batches of the training split."""
 
     storage: Storage
-    order: Order
-    global_batch: int
+    order: Order  # whose seed is that of the augmentation too
+    global_batch: int  # examples of one step over all replicas
+    # The features that are image files, and the shapes to decode them to.
     files: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    # What the model makes of the columns of a batch, in so far as the storage has not done it.
     prepare: Callable[[Columns], Columns] = dict
     augment: str = "none"
+    # Whether batches are made in threads ahead of their steps, by `dataset`, because that takes long or needs Python; else
+    # in the step, by `batch`.
     ahead: bool = False
 
     def load(self) -> Any:

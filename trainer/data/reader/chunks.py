@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Callable
 
 import numpy as np
 
 from trainer.data.reader.order import Order, Window
-from trainer.data.reader.shards import Block, Shards, take
+from trainer.data.reader.shards import Block, Fetch, Shards, take
 
 _READS_AT_ONCE = 8
 
@@ -24,10 +23,8 @@ _READS_AT_ONCE = 8
 class Chunks:
     """The chunks of the window that training is in, and of what comes next."""
 
-    def __init__(
-        self, shards: Shards, order: Order, *, fetch: Callable[[int, int, int], np.ndarray], ahead: int | None = None
-    ) -> None:
-        """Args: `fetch(shard, first byte, end byte)` gives bytes; so many chunks are fetched `ahead` of the window."""
+    def __init__(self, shards: Shards, order: Order, *, fetch: Fetch, ahead: int | None = None) -> None:
+        """Args: so many chunks are fetched `ahead` of the window; None for as many as it has."""
         self._shards, self._order, self._fetch = shards, order, fetch
         self._ahead = order.window if ahead is None else ahead
         self._pool = concurrent.futures.ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="reader")

@@ -1,8 +1,4 @@
-"""Whole image files (PNG, JPEG, of any size) to pixels of one size, as graph operations.
-
-images = decode(files, (224, 224, 3))                                                # evaluation
-images = decode(files, (224, 224, 3), crops=augment.draw_crops(seed=7, step=3, positions=tf.range(64)))    # training
-"""
+"""Whole image files (PNG, JPEG, of any size) to pixels of one size, as graph operations."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ def decode(files: tf.Tensor, shape: Sequence[int], *, crops: tf.Tensor | None = 
     Args:
       files: [N], their contents.
       shape: Height, width and channels of the result.
-      crops: [N, 5] of `augment.draw_crops`.
+      crops: [N, 5] of `augmentation.draw_crops`.
 
     Returns:
       uint8 [N, *shape].

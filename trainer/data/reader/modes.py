@@ -27,25 +27,16 @@ BUDGET_SHARE = 0.5  # of the memory that is available, for all training replicas
 _LOADING = 3  # times the files' bytes that loading a split takes at its worst: files, records, columns
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Choice:
-    """How to read the training split.
+    """How to read the training split."""
 
-    Attributes:
-      data_dir: Where the files are that are read.
-      mode: `resident`, `mapped` or `streaming`.
-      reason: In words.
-      cache_dir: Where mapped files are copied to; None if they are mapped where they are.
-      budget_bytes: Of memory for the split.
-      asynchronous: Whether workers of a parameter-server job read.
-    """
-
-    data_dir: str
-    mode: str
-    reason: str
-    cache_dir: str | None
-    budget_bytes: float
-    asynchronous: bool
+    data_dir: str  # where the files are that are read
+    mode: str  # `resident`, `mapped` or `streaming`
+    reason: str  # in words
+    cache_dir: str | None  # where mapped files are copied to; None if they are mapped where they are
+    budget_bytes: float  # of memory for the split
+    asynchronous: bool  # whether workers of a parameter-server job read
 
     def __str__(self) -> str:
         copied = f", copied to {self.cache_dir}" if self.mode == "mapped" and self.cache_dir else ""
@@ -75,8 +66,8 @@ def choose(
     """Chooses the way, or checks the one that is wished.
 
     Args:
-      manifest: Of the dataset.
-      data_dir: Where it is.
+      manifest: Of the dataset in `data_dir`.
+      data_dir: Local or remote.
       budget_bytes: Of memory for the split.
       wish: As `--reader` has it.
       cache_dir: Local directory for copies; None for a default if they are needed.
@@ -116,14 +107,7 @@ def choose(
             f"reader {mode} ({reason}): workers of a parameter-server job read by TensorFlow's own operations, which "
             f"cannot {what}; use --reader {instead}, or --strategy multi_worker_mirrored"
         )
-    return Choice(
-        data_dir=data_dir,
-        mode=mode,
-        reason=reason,
-        cache_dir=cache_dir,
-        budget_bytes=budget_bytes,
-        asynchronous=asynchronous,
-    )
+    return Choice(data_dir, mode, reason, cache_dir, budget_bytes, asynchronous)
 
 
 def _gb(num_bytes: float) -> str:

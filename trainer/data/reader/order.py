@@ -37,7 +37,7 @@ def share(replica: int | tf.Tensor, *, replicas: int, global_batch: int) -> tupl
 
 
 class Window(NamedTuple):
-    """Positions from `start` to `end`, and the places of its chunks; both are counted from the first epoch on."""
+    """Positions from `start` to `end`, and the places of its chunks, all counted from the first epoch on."""
 
     start: int
     end: int
@@ -46,19 +46,12 @@ class Window(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Order:
-    """The order of a split.
-
-    Attributes:
-      examples: In the split.
-      seed: Of the permutations.
-      chunk: Neighbouring examples that stay in one window; the last chunk may be shorter.
-      window: Most chunks of a window.
-    """
+    """The order of a split."""
 
     examples: int
     seed: int
-    chunk: int
-    window: int = WINDOW_BYTES // CHUNK_BYTES
+    chunk: int  # neighbouring examples that stay in one window; the last chunk may be shorter
+    window: int = WINDOW_BYTES // CHUNK_BYTES  # most chunks of a window
 
     @classmethod
     def of(cls, split: Split, seed: int) -> Order:
@@ -72,12 +65,6 @@ class Order:
         """Indices [count] into the split of the examples `first` to `first + count` of the global batch of a step.
 
         Batches run on across epochs, so none is short.
-
-        Args:
-          step: Global step, an integer scalar.
-          global_batch: Examples of one step over all replicas.
-          first: Position in the global batch.
-          count: Positions to take.
         """
         start = tf.cast(step, tf.int64) * global_batch + tf.cast(first, tf.int64)
         position = start + tf.range(count, dtype=tf.int64)

@@ -61,21 +61,13 @@ def readable(path: os.PathLike[str]) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Neighbouring records of one file.
+    """Neighbouring records of one file."""
 
-    Attributes:
-      first: Index in the split of the first.
-      shard: Number of the file.
-      row: Of the first record in that file.
-      data: Their bytes, uint8.
-      starts: int64 [records + 1], where they begin in `data` and the last ends.
-    """
-
-    first: int
-    shard: int
-    row: int
-    data: np.ndarray
-    starts: np.ndarray
+    first: int  # index of the first in the split
+    shard: int  # number of the file
+    row: int  # of the first, in that file
+    data: np.ndarray  # their bytes, uint8
+    starts: np.ndarray  # int64 [records + 1], where they begin in the data and the last ends
 
     def __len__(self) -> int:
         return len(self.starts) - 1

@@ -27,16 +27,13 @@ class Resident:
     """
 
     def __init__(self, columns: Callable[[], Columns]) -> None:
-        """Args: `columns` reads the split, by graph operations."""
-        self._columns = columns
+        self._columns = columns  # reads the split, by graph operations
 
     def load(self) -> tuple[Columns, Columns]:
         """The columns as they are, and those of int32 as float32."""
         columns = self._columns()
-        integers = {
-            name: tf.bitcast(column, tf.float32) for name, column in columns.items() if column.dtype == tf.int32
-        }
-        return {name: column for name, column in columns.items() if name not in integers}, integers
+        integers = {name: columns.pop(name) for name in list(columns) if columns[name].dtype == tf.int32}
+        return columns, {name: tf.bitcast(column, tf.float32) for name, column in integers.items()}
 
     def gather(self, loaded: tuple[Columns, Columns], indices: tf.Tensor, position: tf.Tensor) -> Columns:
         """Rows of the columns."""

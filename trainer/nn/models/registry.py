@@ -78,13 +78,10 @@ def suited(name: str | None, manifest: Manifest) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Builder:
-    """Makes a model, the same at every call, and what it takes.
-
-    Attributes:
-      prepare: From columns of the dataset by name [N, ...] to what the model takes, and the label if it is there.
-    """
+    """Makes a model, the same at every call, and what it takes."""
 
     build: Callable[[], keras.Model]
+    # From columns of the dataset by name [N, ...] to what the model takes, and the label if it is there.
     prepare: Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
 
     def __call__(self) -> keras.Model:

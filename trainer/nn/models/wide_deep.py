@@ -50,7 +50,9 @@ def _affine(
     """
     dense, terms = [], []
     for entry in column_encodings.inputs(part, manifest):
-        x = columns[entry.name] = keras.Input((len(entry.encodings),), dtype=entry.dtype, name=entry.name)
+        x = columns[entry.name] = keras.Input(
+            (len(entry.encodings),), dtype="int32" if entry.rows else "float32", name=entry.name
+        )
         if not entry.rows:
             dense.append(x)
         elif entry.embedding:
