@@ -7,7 +7,7 @@ ARGS ?=
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-slow test-docker chaos lint format compile image bench lock clean clean-all
+.PHONY: help setup run check test test-slow test-docker run-cloud test-cloud chaos lint format compile image bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -27,7 +27,7 @@ run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--datase
 	@exec $(PY) pipelines/run.py --die-with-parent $(ARGS)
 
 check: lint  ## lint and the fast tests, under a minute
-	@$(PY) -m pytest -q -n auto --dist loadfile -m "not cluster and not pipeline and not docker and not slow" tests
+	@$(PY) -m pytest -q -n auto --dist loadfile -m "not cluster and not pipeline and not docker and not slow and not cloud" tests
 
 test: check  ## lint, fast tests, real clusters, the whole pipeline once; under twelve minutes
 	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not slow" tests
@@ -38,6 +38,13 @@ test-slow: setup  ## the longer tests, and many examples of each property
 
 test-docker: setup  ## the pipeline in containers; says so when there is no engine
 	@IMAGE=$(IMAGE) sh tests/docker/run.sh $(PY)
+
+run-cloud: setup  ## the whole product on a Vertex AI that is this machine (ARGS='--train-steps 2000'); logs in build/cloud
+	@$(PY) -m tests.cloud --work build/cloud -- $(PY) pipelines/submit.py --wait --project demo-project \
+		--bucket gs://demo --image us-docker.pkg.dev/demo-project/training/image@sha256:$$(printf '0%.0s' $$(seq 64)) $(ARGS)
+
+test-cloud: setup  ## the cloud's paths, on a Vertex AI that is this machine (ARGS='-m cloud_ci' for the shortest)
+	@$(PY) -m tests.cloud --work build/cloud -- $(PY) -m pytest -q -m cloud $(ARGS) tests/cloud
 
 chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
 	@$(PY) -m tests.chaos $(ARGS)

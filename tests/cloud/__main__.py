@@ -1,0 +1,135 @@
+"""Runs a command where Google Cloud is this machine: `python -m tests.cloud [--work DIR] -- COMMAND...`.
+
+    python -m tests.cloud -- python pipelines/submit.py --wait --project demo-project --bucket gs://demo ...
+    python -m tests.cloud -- bash          # to look around; the cloud's log is in DIR/cloud.log, buckets in DIR/buckets
+
+There is one project, demo-project, and one bucket, demo; a directory beside it is another.
+
+The command runs in network, mount and process namespaces of its own (with a user namespace for who is not root): its
+only network is a loopback device, Google's host names lead to `tests.cloud.server` there with a certificate of ours,
+`/gcs` is the object store's directory, and whatever the command leaves behind dies with it. Where such namespaces
+cannot be had the command is skipped, and the reason told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+
+REGION = "us-central1"
+GOOGLES = ("www", "storage", "oauth2", "cloudresourcemanager", f"{REGION}-aiplatform")
+METADATA = ("metadata.google.internal", "metadata")
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+
+
+def main() -> int:
+    """Runs the command line. Returns the command's exit code; 0 when it was skipped."""
+    p = argparse.ArgumentParser(prog="python -m tests.cloud", description="Runs a command on a cloud of this machine.")
+    p.add_argument("--work", type=pathlib.Path, help="for buckets and logs (None: temporary)")
+    p.add_argument("--entered", action="store_true", help=argparse.SUPPRESS)
+    p.add_argument("command", nargs="+")
+    args = p.parse_args()
+    if args.entered:
+        return _inside(args.work, args.command)
+    enter = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+    if os.getuid() != 0:
+        enter += ["--user", "--map-root-user"]
+    tried = subprocess.run([*enter, "true"], capture_output=True, text=True) if shutil.which("unshare") else None
+    if tried is None or tried.returncode:
+        print(f"cloud skipped: no namespaces here ({tried.stderr.strip() if tried else 'no unshare'})")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="cloud-") as temporary:
+        work = (args.work or pathlib.Path(temporary)).absolute()
+        (work / "buckets" / "demo").mkdir(parents=True, exist_ok=True)
+        again = [sys.executable, "-m", "tests.cloud", "--entered", "--work", str(work), "--", *args.command]
+        with subprocess.Popen([*enter, *again]) as child:
+            for number in (signal.SIGTERM, signal.SIGINT):  # the command gets them too, and is waited for
+                signal.signal(number, lambda n, _: child.send_signal(n))
+            return child.wait()
+
+
+def _inside(work: pathlib.Path, command: list[str]) -> int:
+    """What the first process of the namespaces does."""
+    os.environ.update(_prepare(work))
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "HTTPS_PROXY", "HTTP_PROXY"):
+        os.environ.pop(name, None)
+        os.environ.pop(name.lower(), None)
+    with (work / "cloud.log").open("wb") as log:
+        cloud = subprocess.Popen(
+            [sys.executable, "-u", "-m", "tests.cloud.server", str(work)], stdout=subprocess.PIPE, stderr=log
+        )
+        if cloud.stdout.readline() != b"ready\n":
+            sys.exit(f"error: the cloud did not start\n{(work / 'cloud.log').read_text()}")
+    running = subprocess.Popen(command)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda n, _: running.send_signal(n))
+    while True:  # orphans too become children of the first process; one that is not waited for would look alive
+        pid, status = os.wait()
+        if pid == running.pid:
+            return os.waitstatus_to_exitcode(status) % 256
+
+
+def _prepare(work: pathlib.Path) -> dict[str, str]:
+    """Loopback device, names, certificate and file tree. Returns what the environment has to tell Google's clients."""
+    with socket.socket() as any_socket:
+        request = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, struct.pack("16sh14x", b"lo", 0))
+        flags = struct.unpack("16sh14x", request)[1]
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+    names = [f"{name}.googleapis.com" for name in GOOGLES]
+    (work / "hosts").write_text(f"127.0.0.1 localhost {' '.join([*names, *METADATA])}\n")
+    certificate, key = work / "certificate.pem", work / "key.pem"
+    alternatives = ",".join(f"DNS:{name}" for name in names)
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=loopback",
+         "-keyout", key, "-out", certificate, "-addext", f"subjectAltName={alternatives}"],
+        check=True, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    _change_root(work)
+    return {
+        "LOOPBACK_CLOUD": str(work),
+        # Every client has a way of its own to be told of an authority: curl in TensorFlow, requests, gRPC.
+        "CURL_CA_BUNDLE": str(certificate),
+        "REQUESTS_CA_BUNDLE": str(certificate),
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(certificate),
+        "GCE_METADATA_HOST": "127.0.0.1",
+        "GCE_METADATA_IP": "127.0.0.1",
+        "CLOUDSDK_CONFIG": str(work / "no-gcloud"),
+    }
+
+
+def _change_root(work: pathlib.Path) -> None:
+    """Goes to a root that shows all of this machine, and beside it `/gcs`; nothing is made outside."""
+    here, root = os.getcwd(), work / "root"
+    root.mkdir(exist_ok=True)
+    _mount("-t", "tmpfs", "tmpfs", root)
+    for entry in pathlib.Path("/").iterdir():
+        target = root / entry.name
+        if entry.is_symlink():
+            target.symlink_to(os.readlink(entry))
+        elif entry.is_dir() and entry.name not in ("proc", "gcs"):
+            target.mkdir()
+            _mount("--rbind", entry, target)
+    for name in ("proc", "gcs"):
+        (root / name).mkdir()
+    _mount("-t", "proc", "proc", root / "proc")
+    _mount("--bind", work / "buckets", root / "gcs")
+    _mount("--bind", work / "hosts", root / "etc" / "hosts")
+    os.chroot(root)
+    os.chdir(here)
+
+
+def _mount(*arguments: object) -> None:
+    subprocess.run(["mount", *map(str, arguments)], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

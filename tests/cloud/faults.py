@@ -1,0 +1,83 @@
+"""What goes wrong on request: rules that are matched against each request before it is answered."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+class Refused(Exception):
+    """An answer that is an error: HTTP status and message."""
+
+
+class Reset(Exception):
+    """The connection is to be broken without an answer."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One rule.
+
+    Attributes:
+      match: Regular expression that is looked for in `METHOD HOST/PATH?QUERY`.
+      status: HTTP status that is answered in place of doing what is asked; 0 does it.
+      reset: Whether the connection breaks in place of an answer, before anything is done.
+      delay_s: What is waited before.
+      share: Of the requests that match, from 0 to 1, drawn with a fixed seed.
+      times: Requests that it meets at most (None: all).
+    """
+
+    match: str
+    status: int = 0
+    reset: bool = False
+    delay_s: float = 0.0
+    share: float = 1.0
+    times: int | None = None
+
+
+class Faults:
+    """The rules that hold now, by name of who set them."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, list[Fault]] = {}
+        self._met: dict[Fault, int] = {}
+        self._random, self._lock = random.Random(0), threading.Lock()
+
+    def set(self, name: str, rules: Iterable[Mapping[str, Any]]) -> None:
+        """Puts rules in the place of those that were set under this name."""
+        with self._lock:
+            self._rules[name] = [Fault(**rule) for rule in rules]
+
+    def met(self) -> dict[str, int]:
+        """How often each rule was met, by its expression."""
+        return {fault.match: count for fault, count in self._met.items()}
+
+    def meet(self, request: str) -> None:
+        """Waits, refuses or resets as the rules ask for this request.
+
+        Raises:
+          Refused: With the rule's status.
+          Reset: If the connection is to break.
+        """
+        with self._lock:
+            hits = [rule for rules in self._rules.values() for rule in rules if self._hits(rule, request)]
+        for rule in hits:
+            time.sleep(rule.delay_s)
+            if rule.reset:
+                raise Reset
+            if rule.status:
+                raise Refused(rule.status, f"the loopback cloud was asked to fail {rule.match}")
+
+    def _hits(self, rule: Fault, request: str) -> bool:
+        count = self._met.get(rule, 0)
+        if not re.search(rule.match, request) or (rule.times is not None and count >= rule.times):
+            return False
+        if rule.share < 1 and self._random.random() >= rule.share:
+            return False
+        self._met[rule] = count + 1
+        return True

@@ -1,0 +1,195 @@
+"""Custom jobs of Vertex AI that really run: every replica of every pool is a process here.
+
+Names, addresses and environment are those of "Distributed training" and "Environment variables"; the life of a job is
+that of "Understand the custom training service" in Vertex AI's documentation:
+
+* The job ends well as soon as the chief, pool 0, ends with 0; the other replicas are told to stop.
+* A replica that ends with 6, 11, 134 or 139 has the job tried again, three times at most; another code than 0 is the
+  user's error and ends the job.
+* A machine that is lost (`lose`) is replaced under the same name, five times at most; with
+  `restart_job_on_worker_restart` all replicas start again then.
+* Spot machines that are taken (`preempt`): notice and SIGTERM, SIGKILL after 30 s; the job is tried again, six times at
+  most. That all replicas start again then is a guess.
+
+All replicas share this machine, so each has a port of its own in place of 2222, and an address of its own in 127/8.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+
+from google.cloud import aiplatform_v1 as v1
+
+POOLS = ("chief", "worker", "ps", "evaluator")  # what TF_CONFIG calls the worker pools, by position
+GRACE_S = 30.0
+_RETRIED_CODES = {6, 11, 134, 139}
+_MOST = {"crash": 3, "lost": 5, "preempted": 6}
+_State = v1.JobState
+
+
+@dataclasses.dataclass
+class Replica:
+    """One replica of a job.
+
+    Attributes:
+      name: `worker/0`.
+      host: Its name in the network.
+      argv: Its command.
+      env: What is added to the environment.
+      process: That runs it now.
+      loss: What is happening to its machine: `lost`, `preempted` or nothing.
+    """
+
+    name: str
+    host: str
+    argv: list[str]
+    env: dict[str, str]
+    process: subprocess.Popen | None = None
+    loss: str = ""
+
+
+class Run:
+    """A custom job that runs until it has ended.
+
+    Attributes:
+      job: The resource; its state is kept true.
+      number: The job's id.
+      replicas: By name.
+      events: What happened, a line each.
+    """
+
+    def __init__(self, job: v1.CustomJob, logs: pathlib.Path, hosts: pathlib.Path) -> None:
+        self.job, self.events, self._logs = job, [], logs
+        self.number = job.name.rpartition("/")[2]
+        self._budget = dict.fromkeys(_MOST, 0)
+        self.replicas = {replica.name: replica for replica in self._replicas(hosts)}
+        logs.mkdir(parents=True)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def lose(self, name: str) -> None:
+        """Takes the replica's machine away without notice."""
+        self.replicas[name].loss = "lost"
+        _signal(self.replicas[name].process, signal.SIGKILL)
+
+    def preempt(self, name: str) -> None:
+        """Takes a Spot machine away: SIGTERM, and SIGKILL when the notice has run out."""
+        replica = self.replicas[name]
+        replica.loss, process = "preempted", replica.process
+        _signal(process, signal.SIGTERM)
+        threading.Timer(GRACE_S, _signal, (process, signal.SIGKILL)).start()
+
+    def _replicas(self, hosts: pathlib.Path) -> Iterable[Replica]:
+        spec = self.job.job_spec
+        names = {
+            i: [f"cmle-training-workerpool{i}-{self.number}-{n}" for n in range(pool.replica_count or 1)]
+            for i, pool in enumerate(spec.worker_pool_specs)
+        }
+        with hosts.open("a") as file:
+            file.writelines(f"127.0.0.1 {name}\n" for pool in names.values() for name in pool)
+        at = {f"workerpool{i}": [f"{name}:{_free_port()}" for name in pool] for i, pool in names.items()}
+        for i, pool in enumerate(spec.worker_pool_specs):
+            for index, host in enumerate(names[i]):
+                task = {"type": f"workerpool{i}", "index": index}
+                env = {e.name: e.value for e in pool.container_spec.env}
+                env["CLUSTER_SPEC"] = json.dumps({"cluster": at, "environment": "cloud", "task": task})
+                env["CLOUD_ML_JOB_ID"] = self.number
+                if sum(map(len, names.values())) > 1:
+                    members = {POOLS[p]: at[f"workerpool{p}"] for p in names if POOLS[p] != "evaluator"}
+                    told = {"cluster": members, "environment": "cloud", "task": {**task, "type": POOLS[i]}}
+                    env["TF_CONFIG"] = json.dumps(told)
+                if base := spec.base_output_directory.output_uri_prefix.rstrip("/"):
+                    env |= {"AIP_MODEL_DIR": f"{base}/model/", "AIP_CHECKPOINT_DIR": f"{base}/checkpoints/"}
+                    env["AIP_TENSORBOARD_LOG_DIR"] = f"{base}/logs/"
+                argv = [*pool.container_spec.command, *pool.container_spec.args]
+                argv = [sys.executable if part in ("python", "python3") else part for part in argv]
+                yield Replica(f"{POOLS[i]}/{index}", host, argv, env)
+
+    def _start(self, replica: Replica) -> None:
+        replica.loss = ""
+        with (self._logs / f"{replica.name.replace('/', '-')}.log").open("ab") as log:
+            replica.process = subprocess.Popen(
+                replica.argv, env={**os.environ, **replica.env}, stdout=log, stderr=log, start_new_session=True
+            )
+        self._tell(f"{replica.name} started")
+
+    def _watch(self) -> None:
+        """Starts all replicas, and follows the job to its end."""
+        for replica in self.replicas.values():
+            self._start(replica)
+        self.job.state = _State.JOB_STATE_RUNNING
+        timeout_s = self.job.job_spec.scheduling.timeout.total_seconds() or 7 * 86400
+        deadline = time.monotonic() + timeout_s
+        while self.job.state == _State.JOB_STATE_RUNNING:
+            time.sleep(0.1)
+            ended = [r for r in self.replicas.values() if r.process and r.process.poll() is not None]
+            for replica in ended:
+                code, replica.process = replica.process.returncode, None
+                self._tell(f"{replica.name} ended with {code}")
+                self._judge(replica, code % 256 if code >= 0 else 128 - code)
+            if time.monotonic() > deadline:
+                self._fail(f"The job ran for its longest time of {timeout_s:g} s.")
+        self._stop()
+        self._tell(f"{self.job.state.name} {self.job.error.message}")
+
+    def _judge(self, replica: Replica, code: int) -> None:
+        """Decides what follows the end of a replica."""
+        scheduling = self.job.job_spec.scheduling
+        cause = replica.loss or ("crash" if code in _RETRIED_CODES else "")
+        if self.job.state != _State.JOB_STATE_RUNNING or (not cause and code == 0 and replica.name != "chief/0"):
+            return
+        if not cause and code == 0:
+            self.job.state = _State.JOB_STATE_SUCCEEDED
+        elif not cause or scheduling.disable_retries or self._budget[cause] >= _MOST[cause]:
+            self._fail(f"The replica {replica.host} exited with a non-zero status of {code}.")
+        else:
+            self._budget[cause] += 1
+            if cause == "lost" and not scheduling.restart_job_on_worker_restart:
+                self._start(replica)
+                return
+            self._stop()
+            for each in self.replicas.values():
+                self._start(each)
+
+    def _fail(self, why: str) -> None:
+        self.job.error.code, self.job.error.message = 9, why  # FAILED_PRECONDITION
+        self.job.state = _State.JOB_STATE_FAILED
+
+    def _stop(self) -> None:
+        """Ends all replicas: SIGTERM, and SIGKILL after the grace."""
+        processes = [replica.process for replica in self.replicas.values() if replica.process]
+        for process in processes:
+            _signal(process, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_S
+        for process in processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _signal(process, signal.SIGKILL)
+                process.wait()
+        for replica in self.replicas.values():
+            replica.process = None
+
+    def _tell(self, event: str) -> None:
+        self.events.append(event)
+        print(f"job {self.number}: {event}", file=sys.stderr, flush=True)
+
+
+def _free_port() -> int:
+    with socket.create_server(("", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def _signal(process: subprocess.Popen | None, number: int) -> None:
+    """Signals a replica and all that it started."""
+    if process and process.poll() is None:
+        os.killpg(process.pid, number)

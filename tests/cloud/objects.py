@@ -1,0 +1,187 @@
+"""Objects of Cloud Storage, kept in a directory: `ROOT/BUCKET/NAME` is the object NAME.
+
+The same directory is what jobs see at `/gcs`, so what is written there is an object too. Generations, preconditions and
+the limit of one write a second to an object follow Cloud Storage's documentation ("Request preconditions", "Quotas and
+limits"). A folder marker, an object whose name ends with `/`, is a directory.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import os
+import pathlib
+import threading
+import time
+import urllib.parse
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import google_crc32c
+
+from tests.cloud.faults import Refused
+
+_BETWEEN_WRITES_S = 1.0
+
+
+class Objects:
+    """All buckets: the directories that are there."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root, self.lock = root, threading.RLock()
+        self._aside = root.parent / "uploading"  # nobody lists half an object
+        self._aside.mkdir(exist_ok=True)
+        self._markers: set[pathlib.Path] = set()
+        self._checksums: dict[pathlib.Path, tuple[str, str]] = {}
+        self._written: dict[pathlib.Path, float] = {}
+        self._clock = 0
+
+    def path(self, bucket: str, name: str) -> pathlib.Path:
+        """File of an object, or directory of a folder marker.
+
+        Raises:
+          Refused: If there is no such bucket.
+        """
+        if not (self.root / bucket).is_dir():
+            raise Refused(404, "The specified bucket does not exist.")
+        return self.root / bucket / name
+
+    def find(self, bucket: str, name: str) -> dict[str, Any] | None:
+        """The object's resource, or None."""
+        path = self.path(bucket, name)
+        with self.lock:
+            if name.endswith("/"):
+                if not path.is_dir() or (path not in self._markers and any(path.iterdir())):
+                    return None
+            elif not path.is_file():
+                return None
+            stat = path.stat()
+            generation, size = str(stat.st_mtime_ns), 0 if path.is_dir() else stat.st_size
+            known, checksum = self._checksums.get(path, ("", ""))
+            if known != f"{generation}-{size}":
+                checksum = base64.b64encode(google_crc32c.Checksum(self._data(path)).digest()).decode()
+                self._checksums[path] = (f"{generation}-{size}", checksum)
+        at = datetime.datetime.fromtimestamp(stat.st_mtime, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        media = f"https://storage.googleapis.com/download/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
+        return {
+            "kind": "storage#object",
+            "id": f"{bucket}/{name}/{generation}",
+            "name": name,
+            "bucket": bucket,
+            "generation": generation,
+            "metageneration": "1",
+            "etag": generation,
+            "size": str(size),
+            "updated": at,
+            "timeCreated": at,
+            "contentType": "application/octet-stream",
+            "storageClass": "STANDARD",
+            "crc32c": checksum,
+            "mediaLink": f"{media}?generation={generation}&alt=media",
+        }
+
+    def get(self, bucket: str, name: str, query: Mapping[str, str] = {}) -> dict[str, Any]:
+        """The object's resource.
+
+        Raises:
+          Refused: If there is no such object, or it is of another generation than the request wants.
+        """
+        known = self.find(bucket, name)
+        _require(known, query)
+        if not known or query.get("generation", known["generation"]) != known["generation"]:
+            raise Refused(404, f"No such object: {bucket}/{name}")
+        return known
+
+    def read(self, bucket: str, name: str) -> bytes:
+        """The object's bytes."""
+        return self._data(self.path(bucket, name))
+
+    def put(self, bucket: str, name: str, data: bytes, query: Mapping[str, str]) -> dict[str, Any]:
+        """Writes an object whole; preconditions are compared and it is written under one lock.
+
+        Raises:
+          Refused: If a precondition does not hold, or the object is written too often.
+        """
+        path = self.path(bucket, name)
+        with self.lock:
+            _require(self.find(bucket, name), query)
+            self._limit(path)
+            if name.endswith("/"):
+                path.mkdir(parents=True, exist_ok=True)
+                self._markers.add(path)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                temporary = self._aside / uuid.uuid4().hex
+                temporary.write_bytes(data)
+                self._clock = max(time.time_ns(), self._clock + 1)  # two writes never share a generation
+                os.utime(temporary, ns=(self._clock, self._clock))
+                temporary.replace(path)
+            return self.get(bucket, name)
+
+    def delete(self, bucket: str, name: str, query: Mapping[str, str]) -> None:
+        """Deletes an object; a folder without objects is none, unless it has a marker.
+
+        Raises:
+          Refused: If it is not there, or a precondition does not hold.
+        """
+        with self.lock:
+            self.get(bucket, name, query)
+            path = self.path(bucket, name)
+            self._markers.discard(path)
+            if not path.is_dir():
+                path.unlink()
+                path = path.parent
+            while path != self.root / bucket and path not in self._markers and not any(path.iterdir()):
+                path.rmdir()
+                path = path.parent
+
+    def page(self, bucket: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """A page of the objects under a prefix, in the order of their names; with a delimiter deeper ones as prefixes."""
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        items: list[str] = []
+        prefixes: set[str] = set()
+        with self.lock:
+            for name in sorted(self._names(bucket, prefix)):
+                head, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
+                if found:
+                    prefixes.add(f"{prefix}{head}{found}")
+                    if not (name == f"{prefix}{head}{found}" and query.get("includeTrailingDelimiter") == "true"):
+                        continue
+                items.append(name)
+            most, after = int(query.get("maxResults", 1000)), query.get("pageToken", "")
+            left = [name for name in sorted({*items, *prefixes}) if name > after]
+            page = left[:most]
+            found = [self.find(bucket, name) for name in page if name in items]
+        answer = {"kind": "storage#objects", "items": [item for item in found if item]}
+        answer["prefixes"] = [name for name in page if name in prefixes]
+        return answer | ({"nextPageToken": page[-1]} if len(left) > most else {})
+
+    def _names(self, bucket: str, prefix: str) -> Iterator[str]:
+        base = self.path(bucket, "")
+        start = base / prefix.rpartition("/")[0]
+        for folder, folders, files in os.walk(start):
+            at = pathlib.Path(folder).relative_to(base).as_posix().removeprefix(".")
+            at = f"{at}/" if at else ""
+            marked = pathlib.Path(folder) in self._markers or not (folders or files)
+            for name in [at, *(f"{at}{file}" for file in files)]:
+                if name.startswith(prefix) and name and (name != at or marked):
+                    yield name
+
+    def _data(self, path: pathlib.Path) -> bytes:
+        return b"" if path.is_dir() else path.read_bytes()
+
+    def _limit(self, path: pathlib.Path) -> None:
+        now = time.monotonic()
+        if now - self._written.get(path, -_BETWEEN_WRITES_S) < _BETWEEN_WRITES_S:
+            raise Refused(429, f"The object {path.name} exceeded the rate limit for object mutation operations.")
+        self._written[path] = now
+
+
+def _require(known: Mapping[str, Any] | None, query: Mapping[str, str]) -> None:
+    """Compares `ifGenerationMatch` and its like; 0 stands for an object that is not there."""
+    generation = known["generation"] if known else "0"
+    if query.get("ifGenerationMatch", generation) != generation:
+        raise Refused(412, "At least one of the pre-conditions you specified did not hold.")
+    if query.get("ifGenerationNotMatch") == generation:
+        raise Refused(304, "Not Modified")

@@ -1,0 +1,133 @@
+"""Runs one pipeline job as Vertex AI would, task by task: `python -m tests.cloud.pipeline JOB.json`.
+
+JOB.json is the resource that was created. kfp.local walks the graph of its spec; what it does otherwise than Vertex AI
+is put right here, in four places:
+
+* artifacts get gs:// URIs, which the steps see as files below /gcs;
+* Google's own components run too: their launchers are Python modules (only their waiting of 20 s is made shorter);
+* inside lists and dictionaries whole numbers stay whole, and parameters are filled in;
+* SIGTERM cancels: the running task is told to stop, and no other starts but the exit handler.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+from kfp import components, local
+from kfp.local import executor_input_utils, subprocess_task_handler
+
+_LAUNCHERS = "google_cloud_pipeline_components.container.v1."
+_IMPATIENT = (
+    "import runpy, sys, google_cloud_pipeline_components.container.v1.gcp_launcher.job_remote_runner as jobs;"
+    "jobs._POLLING_INTERVAL_IN_SECONDS = 0.5; sys.argv = sys.argv[1:];"
+    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+
+
+class _Tasks:
+    """The tasks of this job, one after the other."""
+
+    def __init__(self, job: str) -> None:
+        self._job, self._cancelled = job, False
+        self._running: subprocess.Popen | None = None
+
+    def run(self, full_command: list[str], env_vars: dict[str, str] | None = None) -> int:
+        """Takes the place of kfp's `run_local_subprocess`. Returns the task's exit code."""
+        command = list(full_command)
+        launcher = next((i for i, part in enumerate(command) if part.startswith(_LAUNCHERS)), None)
+        if launcher is not None:
+            command = [sys.executable, "-u", "-c", _IMPATIENT, *command[launcher:]]
+        is_exit_handler = any('"pipeline_job_resource_name"' in part for part in command)
+        if self._cancelled and not is_exit_handler:
+            return 1
+        status = r'("pipeline_job_resource_name": )"[^"]*"(.*?"state": )"([A-Z]+)"'
+        state = (lambda found: "CANCELLED") if self._cancelled else (lambda found: found[3])
+        filled = lambda found: f'{found[1]}"{self._job}"{found[2]}"{state(found)}"'  # noqa: E731
+        command = [re.sub(status, filled, part, flags=re.DOTALL) for part in command]
+        with subprocess.Popen(
+            command,
+            env={**os.environ, **(env_vars or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            self._running = None if is_exit_handler else process
+            for line in process.stdout:
+                print(line, end="")
+        self._running = None
+        return 1 if self._cancelled and not is_exit_handler else process.returncode
+
+    def cancel(self, *_: object) -> None:
+        """Tells the running task to stop, and lets no other start."""
+        self._cancelled = True
+        if self._running:
+            self._running.terminate()
+
+
+def _filled(value: Any, given: dict[str, Any]) -> Any:
+    """A list or dictionary as Vertex AI gives it to a task: whole numbers whole, parameters named in it filled in."""
+    if isinstance(value, dict):
+        return {key: _filled(each, given) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, given) for each in value]
+    if isinstance(value, str):
+        return re.sub(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}", lambda found: str(given[found[1]]), value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _put_right(tasks: _Tasks) -> None:
+    """Patches kfp.local."""
+    handler = subprocess_task_handler.SubprocessTaskHandler
+    handler.validate_not_container_component = lambda *_: None
+    handler.validate_image = lambda *_: None
+    subprocess_task_handler.run_local_subprocess = tasks.run
+
+    make = executor_input_utils.artifact_type_schema_to_artifact_list
+    executor_input_utils.artifact_type_schema_to_artifact_list = lambda *, task_root, **rest: make(
+        task_root=re.sub("^/gcs/", "gs://", task_root), **rest
+    )
+    as_dict = executor_input_utils.executor_input_to_dict
+
+    def filled(executor_input: Any, component_spec: Any) -> dict[str, Any]:
+        given = as_dict(executor_input=executor_input, component_spec=component_spec)
+        values = given.get("inputs", {}).get("parameterValues", {})
+        values.update({key: _filled(v, values) for key, v in values.items() if isinstance(v, dict | list)})
+        return given
+
+    executor_input_utils.executor_input_to_dict = filled
+
+
+def main() -> None:
+    """Runs the job; ends with an error when a task failed."""
+    path = pathlib.Path(sys.argv[1])
+    job = json.loads(path.read_text())
+    root = re.sub("^gs://", "/gcs/", job["runtimeConfig"]["gcsOutputDirectory"])
+    tasks = _Tasks(job["name"])
+    _put_right(tasks)
+    signal.signal(signal.SIGTERM, tasks.cancel)
+    warnings.simplefilter("ignore")
+    local.init(
+        local.SubprocessRunner(use_venv=False),
+        pipeline_root=f"{root}/123456789/{job['name'].rpartition('/')[2]}",
+        enable_caching=True,
+        cache_root=str(path.parents[1] / "cache"),
+    )
+    spec = job["pipelineSpec"]
+    kinds = spec["root"]["inputDefinitions"]["parameters"]
+    given = {  # numbers travel as floating-point
+        name: int(value) if kinds[name]["parameterType"] == "NUMBER_INTEGER" else value
+        for name, value in job["runtimeConfig"]["parameterValues"].items()
+    }
+    components.load_component_from_text(json.dumps(spec))(**given)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""The requests of Cloud Storage's JSON and XML API that TensorFlow's gs:// file system and google-cloud-storage make.
+
+After the JSON API's reference ("Objects", "Resumable uploads", "Multipart uploads") and TensorFlow's
+`tsl/platform/cloud/gcs_file_system.cc`, which reads by the XML API and writes by resumable uploads only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import urllib.parse
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from tests.cloud.faults import Refused
+from tests.cloud.front import Answer, Request
+from tests.cloud.objects import Objects
+
+_CHUNK = 256 * 1024  # each part of a resumable upload but the last is a multiple of it
+
+
+@dataclasses.dataclass
+class _Upload:
+    """A resumable upload that has begun."""
+
+    bucket: str
+    name: str
+    query: dict[str, str]
+    data: bytes = b""
+
+
+class Storage:
+    """Answers requests over objects."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._uploads: dict[str, _Upload] = {}
+        part = r"/([^/]+)"
+        self._routes: list[tuple[str, str, Callable[..., Answer]]] = [
+            ("POST|PUT", rf"/upload/storage/v1/b{part}/o", self._upload),
+            ("GET", rf"/storage/v1/b{part}(?:/storageLayout)?", self._bucket),
+            ("GET", rf"/storage/v1/b{part}/o", self._list),
+            ("POST", rf"/storage/v1/b{part}/o{part}/(?:rewriteTo|copyTo)/b{part}/o{part}", self._copy),
+            ("DELETE", rf"/storage/v1/b{part}/o{part}", self._delete),
+            ("GET", rf"/(?:download/)?storage/v1/b{part}/o{part}", self._get),
+            ("GET", rf"{part}/(.+)", self._media),
+        ]
+
+    def answer(self, request: Request) -> Answer:
+        """The answer to a request.
+
+        Raises:
+          Refused: With the status and message of Cloud Storage.
+        """
+        for methods, pattern, handler in self._routes:
+            match = re.fullmatch(pattern, request.path)
+            if match and request.method in methods.split("|"):
+                return handler(request, *(urllib.parse.unquote(part) for part in match.groups()))
+        raise Refused(501, f"not in this store: {request.method} {request.path}")
+
+    def _bucket(self, request: Request, bucket: str) -> Answer:
+        self._objects.path(bucket, "")
+        about: dict[str, Any] = {"kind": "storage#bucket", "name": bucket, "location": "US-CENTRAL1"}
+        return Answer(200, about | {"locationType": "region", "projectNumber": "123456789"})
+
+    def _list(self, request: Request, bucket: str) -> Answer:
+        return Answer(200, self._objects.page(bucket, request.query))
+
+    def _get(self, request: Request, bucket: str, name: str) -> Answer:
+        if request.query.get("alt") == "media":
+            return self._media(request, bucket, name)
+        return Answer(200, self._objects.get(bucket, name, request.query))
+
+    def _delete(self, request: Request, bucket: str, name: str) -> Answer:
+        self._objects.delete(bucket, name, request.query)
+        return Answer(204)
+
+    def _copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Answer:
+        self._objects.get(bucket, name)
+        made = self._objects.put(to_bucket, to_name, self._objects.read(bucket, name), request.query)
+        sizes = {"totalBytesRewritten": made["size"], "objectSize": made["size"]}
+        return Answer(200, {"kind": "storage#rewriteResponse", "done": True, "resource": made, **sizes})
+
+    def _media(self, request: Request, bucket: str, name: str) -> Answer:
+        known, data = self._objects.get(bucket, name, request.query), self._objects.read(bucket, name)
+        told = {"x-goog-hash": f"crc32c={known['crc32c']}", "x-goog-generation": known["generation"]}
+        if match := re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or ""):
+            start = int(match[1])
+            part = data[start : int(match[2] or len(data)) + 1]
+            if start >= len(data):
+                return Answer(416, b"", told)
+            return Answer(206, part, told | {"Content-Range": f"bytes {start}-{start + len(part) - 1}/{len(data)}"})
+        return Answer(200, data, told)
+
+    def _upload(self, request: Request, bucket: str) -> Answer:
+        query = request.query
+        if "upload_id" in query:
+            return self._continue(request, self._uploads[query["upload_id"]])
+        if query.get("uploadType") == "multipart":
+            boundary = re.search(r'boundary="?([^";]+)', request.headers["Content-Type"])[1]
+            _, about, data, _ = request.body.split(b"--" + boundary.encode(), 3)
+            about, data = (part.split(b"\r\n\r\n", 1)[1] for part in (about, data))
+            return Answer(200, self._objects.put(bucket, json.loads(about)["name"], data[:-2], query))
+        if query.get("uploadType") != "resumable":
+            return Answer(200, self._objects.put(bucket, query["name"], request.body, query))
+        name = query.get("name") or json.loads(request.body)["name"]
+        identity = uuid.uuid4().hex
+        self._uploads[identity] = _Upload(bucket, name, query)
+        where = f"https://{request.host}{request.path}?uploadType=resumable&upload_id={identity}"
+        return Answer(200, b"", {"Location": where})
+
+    def _continue(self, request: Request, upload: _Upload) -> Answer:
+        """Takes a part, `bytes 0-9/*`, or tells how much is there, `bytes */10`."""
+        span = request.headers.get("Content-Range") or f"bytes 0-{len(request.body) - 1}/{len(request.body)}"
+        first, total = re.fullmatch(r"bytes (\*|\d+)(?:-\d+)?/(\*|\d+)", span).groups()
+        if first != "*":
+            if int(first) > len(upload.data):
+                raise Refused(503, "a part is missing before this one")
+            upload.data = upload.data[: int(first)] + request.body
+        if total != "*" and len(upload.data) == int(total):
+            return Answer(200, self._objects.put(upload.bucket, upload.name, upload.data, upload.query))
+        if len(upload.data) % _CHUNK:
+            raise Refused(400, "every part but the last is a multiple of 256 KiB")
+        return Answer(308, b"", {"Range": f"bytes=0-{len(upload.data) - 1}"} if upload.data else {})

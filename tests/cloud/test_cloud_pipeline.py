@@ -1,0 +1,128 @@
+"""The whole product on Vertex AI: submit.py's request, executed task by task with Google's clients and launchers."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+
+import pytest
+from google.cloud import aiplatform
+
+ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
+SERVERS = """
+strategy: parameter_server
+chief: {machine: n1-standard-4}
+worker: {machine: n1-standard-8, replicas: 2}
+ps: {machine: n1-highmem-2}
+"""
+MIRRORED = """
+strategy: mirrored
+chief: {machine: n1-standard-8}
+evaluator: {machine: n1-standard-4}
+"""
+pytestmark = pytest.mark.cloud
+
+
+def _versions(name: str) -> list[aiplatform.Model]:
+    """All versions of the model of this name, oldest first."""
+    aiplatform.init(project="demo-project", location="us-central1")
+    models = aiplatform.Model.list(filter=f'display_name="{name}"')
+    assert len(models) <= 1, models
+    return [
+        aiplatform.Model(model_name=models[0].resource_name, version=version.version_id)
+        for model in models
+        for version in sorted(model.versioning_registry.list_versions(), key=lambda v: int(v.version_id))
+    ]
+
+
+@pytest.mark.parametrize("cluster", [pytest.param(ONE, id="one_chief", marks=pytest.mark.cloud_ci),
+                                     pytest.param(SERVERS, id="servers", marks=pytest.mark.cloud_ci),
+                                     pytest.param(MIRRORED, id="mirrored")])  # fmt: skip
+def test_a_run_ends_with_a_version_that_is_the_champion(cloud, cluster):
+    run = cloud.submit(cluster, "--train-steps", 200, "--name", cloud.bucket)
+
+    assert run.code == 0, run.printed
+    assert run.done()["step"] >= 200
+    [version] = _versions(cloud.bucket)
+    assert {"champion", "default"} <= set(version.version_aliases)
+    assert pathlib.Path("/gcs", version.uri.removeprefix("gs://"), "saved_model.pb").is_file()
+    [job] = run.custom_jobs
+    assert job["state"] == "JOB_STATE_SUCCEEDED" and not job["running"]
+
+
+@pytest.mark.cloud_ci
+def test_a_model_that_the_gate_rejects_gets_no_version(cloud):
+    run = cloud.submit(ONE, "--train-steps", 20, "--min-accuracy", 0.9999, "--name", cloud.bucket)
+
+    assert run.code == 0, run.printed
+    assert not _versions(cloud.bucket)
+
+
+def test_a_better_second_version_becomes_the_champion_and_the_dataset_comes_from_the_cache(cloud):
+    first = cloud.submit(ONE, "--train-steps", 30, "--name", cloud.bucket)
+    second = cloud.submit(ONE, "--train-steps", 400, "--name", cloud.bucket)
+
+    assert (first.code, second.code) == (0, 0), first.printed + second.printed
+    aliases = [set(version.version_aliases) for version in _versions(cloud.bucket)]
+    assert len(aliases) == 2 and "champion" in aliases[1] and "champion" not in aliases[0]
+    log = (cloud.work / "logs" / second.run_id / "pipeline.log").read_text()
+    assert "Found matching cached task" in log or "cache" in log.lower(), log[:2000]
+
+
+@pytest.mark.parametrize("kind", ["directory", "object"])
+def test_a_dataset_is_converted_from_a_bucket(cloud, kind):
+    rows = [f"{i % 7},{(i * 37) % 11},{'yes' if (i % 7) + (i * 37) % 11 > 8 else 'no'}" for i in range(600)]
+    (cloud.files / "data").mkdir()
+    (cloud.files / "data" / "rows.csv").write_text("\n".join(["a,b,answer", *rows, ""]))
+    schema = cloud.work / f"{cloud.bucket}-schema.yaml"
+    schema.write_text(
+        "name: sums\norigin: made up\ncolumns: {a: {type: float}, b: {type: float}, answer: {type: string}}\n"
+        "label: {column: answer, classes: ['no', 'yes']}\n"
+        "deep: [{column: a, numeric: z_score}, {column: b, numeric: z_score}]\n"
+    )
+    source = f"gs://{cloud.bucket}/data" + ("/rows.csv" if kind == "object" else "")
+
+    run = cloud.submit(
+        ONE, "--dataset", "csv", "--schema", schema, "--source", source, "--train-steps", 50, "--name", cloud.bucket
+    )
+
+    assert run.code == 0, run.printed
+    assert run.done()["step"] == 50
+
+
+def test_two_runs_at_once_do_not_disturb_each_other(cloud):
+    runs = [cloud.start(ONE, "--train-steps", 100, "--name", f"{cloud.bucket}-{i}", "--seed", i) for i in range(2)]
+    one, other = (cloud.finish(run) for run in runs)
+
+    assert (one.code, other.code) == (0, 0), one.printed + other.printed
+    assert one.run_id != other.run_id
+    assert [len(_versions(f"{cloud.bucket}-{i}")) for i in range(2)] == [1, 1]
+
+
+def test_a_store_that_fails_now_and_then_is_asked_again(cloud):
+    host = r"(storage|www)\.googleapis\.com/.*" + cloud.bucket
+    cloud.fail({"match": host, "share": 0.02, "status": 503}, {"match": f"{host}.*", "share": 0.005, "reset": True})
+
+    run = cloud.submit(SERVERS, "--train-steps", 200, "--name", cloud.bucket)
+
+    assert run.code == 0, run.printed
+    assert len(_versions(cloud.bucket)) == 1
+
+
+def test_a_run_that_is_cancelled_saves_and_is_cleaned_up(cloud):
+    process = cloud.start(SERVERS, "--train-steps", 100000, "--name", cloud.bucket)
+    job = cloud.job()
+    job_dir = cloud.files / "runs" / job["display_name"] / "job"
+    cloud.until(lambda: cloud.steps(job_dir) > 0, 120)
+
+    aiplatform.init(project="demo-project", location="us-central1")
+    aiplatform.PipelineJob.get(job["display_name"]).cancel()
+    run = cloud.finish(process)
+
+    assert run.code == 1 and "CANCELLED" in run.printed
+    ended = cloud.until(lambda: next(j for j in cloud.jobs() if j["number"] == job["number"] and not j["running"]), 90)
+    assert ended["state"] == "JOB_STATE_CANCELLED"
+    shutil.rmtree(job_dir / "logs", ignore_errors=True)
+    events = [json.loads(line) for path in job_dir.glob("journal-*.jsonl") for line in path.read_text().splitlines()]
+    assert any(event["event"] == "preemption" for event in events), events[-5:]
