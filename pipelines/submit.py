@@ -95,7 +95,7 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
         parent_model = VertexRegistry.parse(registry).resource_name(arguments["name"]) or ""
     digest = bucket_digest(args.source) if args.source else cache_key(args.dataset, (), args.schema)
     run_id = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    root = f"{args.bucket}/runs"
+    root, labels = f"{args.bucket}/runs", {"run": run_id}
     timeout_s = cluster.scheduling.timeout_s
     return {
         "display_name": run_id,
@@ -111,11 +111,14 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
             "project": args.project,
             "location": args.location,
             "scheduling_strategy": cluster.scheduling.strategy,
+            # Synchronous replicas cannot go on without one of them; asynchronous ones can, and the lost one comes back.
+            "restart_all": cluster.strategy != "parameter_server",
+            "labels": labels,
             **({"timeout": f"{timeout_s}s"} if timeout_s else {}),
         },
         # None leaves each step what the spec says: only `convert` may come from the cache.
         "enable_caching": None if args.cache else False,
-        "labels": {"run": run_id},
+        "labels": labels,
         "project": args.project,
         "location": args.location,
     }

@@ -64,6 +64,8 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
         location: str = "",
         scheduling_strategy: str = "STANDARD",
         timeout: str = "604800s",
+        restart_all: bool = False,
+        labels: dict = {},  # noqa: B006 (what kfp reads of it is the value)
     ) -> None:
         final = cleanup(run_id=run_id, run_dir=run_dir, job_dir=job_dir, project=project, location=location)
         final.set_caching_options(False)
@@ -79,8 +81,9 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
                     base_output_directory=job_dir,
                     strategy=scheduling_strategy,
                     timeout=timeout,
+                    restart_job_on_worker_restart=restart_all,
                     display_name=run_id,
-                    labels={"run": run_id},
+                    labels=labels,
                     project=project,
                     location=location,
                 )
@@ -98,7 +101,7 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
                         judged.outputs["Output"],
                         parent_model,
                         display_name=name,
-                        labels={"run": run_id},
+                        labels=labels,
                         project=project,
                         location=location,
                     )

@@ -13,8 +13,9 @@ from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
 from trainer.nn.models import registry
 from trainer.options import Options
+from trainer.replicas import exit_codes
 from trainer.replicas.member import POOL_ROLES
-from trainer.replicas.stop import EXIT_CODE, Stop
+from trainer.replicas.stop import Stop
 from trainer.validation import SPLIT, Scores, Validator
 
 _POLL_S = 0.5
@@ -49,8 +50,8 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
             continue
         if validator.evaluate(state, lambda: stop.requested):
             scored = newest
-    journal.flush()
-    return EXIT_CODE if stop.requested else 0
+    journal.outbox.send(wait=True)
+    return exit_codes.saved() if stop.requested else 0
 
 
 def await_evaluator(scores: Scores, step: int, journal: Journal, timeout_s: float) -> None:

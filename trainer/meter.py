@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 
 import keras
@@ -39,7 +38,7 @@ class Meter:
         self._since: list[Window] = []
         self._line_at = 0.0
         self._line = {"loss": float("nan"), "accuracy": float("nan")}
-        self._summary = tf.summary.create_file_writer(os.path.join(opts.job_dir, "logs", "train")) if chief else None
+        self._summary = tf.summary.create_file_writer(journal.outbox.path("logs", "train")) if chief else None
 
     @property
     def examples_per_s(self) -> float:

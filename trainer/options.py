@@ -170,7 +170,7 @@ class Options(Flags):
         at_least(0), "steps between checkpoints; 0: none by steps", default=500, group="checkpoints"
     )
     checkpoint_secs: float = flag(
-        not_negative, "between checkpoints; 0: none by time", default=0.0, metavar="SECONDS", group="checkpoints"
+        not_negative, "between checkpoints; 0: none by time", default=60.0, metavar="SECONDS", group="checkpoints"
     )
     keep_checkpoints: int = flag(at_least(1), "newest checkpoints to keep", default=3, group="checkpoints")
 

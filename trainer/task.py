@@ -20,7 +20,7 @@ from trainer.base import quiet
 from trainer.base.errors import UserError, reading, run_cli
 from trainer.base.manifest import Manifest
 from trainer.job_dir import done, identity
-from trainer.replicas import member, stop
+from trainer.replicas import exit_codes, member, stop
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,11 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = 141
     except Exception as error:
         # Of a full disk, or a replica that is missing or lost, the message says all; unless the user's own code met it.
-        if isinstance(error, OSError) and not _passed_through(error, opts.model.split(":")[0]):
+        ours = isinstance(error, OSError) and not _passed_through(error, opts.model.split(":")[0])
+        code = exit_codes.failed(others=ours)
+        if ours:
             print(f"error: {error}", file=sys.stderr)
         else:
             traceback.print_exc()
-        code = 1
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     # TensorFlow's runtime may wait for peers that are gone, or complain of them, while it is torn down.

@@ -24,9 +24,9 @@ from trainer.loop import Loop
 from trainer.meter import Extent, Meter
 from trainer.nn.models import registry
 from trainer.options import Options
-from trainer.replicas import rendezvous, strategy
+from trainer.replicas import exit_codes, rendezvous, strategy
 from trainer.replicas.member import Member
-from trainer.replicas.stop import EXIT_CODE, Stop, StopMark
+from trainer.replicas.stop import Stop, StopMark
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
 from trainer.validation import SPLIT, Scores, Validator
 
@@ -50,6 +50,7 @@ class Training:
         """Trains, and as the chief exports what was learnt. Returns the exit code."""
         if self._chief:
             self._mark.clear()  # a mark from an earlier attempt asks nothing of this one
+            self._mark.watch()
         else:
             # The chief may evaluate for long, and the others only wait for it.
             self._stop.call(lambda: self._mark.set(self._member.name))
@@ -64,12 +65,12 @@ class Training:
                 if self._finish(reached):
                     return 0
         self._journal.event("preempted", reached)
-        self._journal.flush()
+        self._journal.outbox.send(wait=True)
         self._leave()
         if self._chief:
             print(f"told to stop; saved at step {reached}", flush=True)
         self._part(lambda: reached in self._checkpoints.steps())
-        return EXIT_CODE
+        return exit_codes.saved()
 
     def _prepare(self) -> None:
         """Makes all that the loop needs, as far as the job has come."""
@@ -197,7 +198,7 @@ class Training:
                 return False
         journal.event("done", reached, steps=steps)
         journal.status("done", reached)
-        journal.flush()
+        journal.outbox.send(wait=True)
         if self._chief:
             self._part(lambda: True)
         return True
@@ -233,4 +234,4 @@ class Training:
     def _part(self, completed: Callable[[], bool]) -> None:
         """Leaves when the chief has done what the others wait for; asynchronous workers serve until they are told."""
         if not self._asynchronous:
-            rendezvous.part(self._member, completed=completed)
+            rendezvous.part(self._member, completed=completed, every_s=min(self._mark.look_s, 1.0))

@@ -19,7 +19,7 @@ import tensorflow as tf
 from etils import epath
 
 from trainer.base.errors import reading
-from trainer.base.files import store_errors, write_text
+from trainer.base.files import read_text, write_text
 from trainer.base.manifest import Manifest
 from trainer.base.roc import auc
 from trainer.data import records
@@ -41,6 +41,7 @@ class Validator:
     def __init__(self, build: Builder, manifest: Manifest, opts: Options, journal: Journal) -> None:
         self.scores = Scores(opts.job_dir)
         self._build, self._manifest, self._opts, self._journal = build, manifest, opts, journal
+        self._writer: tf.summary.SummaryWriter | None = None
         self._kept: list[records.Columns] | None = None
         self._model: keras.Model | None = None
         self._function = tf.function(self._sums, reduce_retracing=True, autograph=False)
@@ -52,6 +53,11 @@ class Validator:
         score = self._score(state.weights(), interrupted)
         if score is None:
             return False
+        self._writer = self._writer or tf.summary.create_file_writer(self._journal.outbox.path("logs", SPLIT))
+        with self._writer.as_default(step=step):
+            for name, value in score.items():
+                tf.summary.scalar(name, value)
+        self._writer.flush()
         best = self.scores.add(step, score, state)
         self._journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
         values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
@@ -110,15 +116,14 @@ class Scores:
 
     def __init__(self, job_dir: str) -> None:
         self._job_dir = job_dir
-        self._writer: tf.summary.SummaryWriter | None = None
 
     def load(self) -> dict[str, dict[str, Any]]:
         """`latest` and `best`; empty before the first."""
         path = epath.Path(self._job_dir) / FILE
-        with reading(path), store_errors():
-            if not path.exists():
+        with reading(path):
+            if (text := read_text(path)) is None:
                 return {}
-            scores = json.loads(path.read_text())
+            scores = json.loads(text)
             return {which: {**scores[which], "step": int(scores[which]["step"])} for which in ("latest", "best")}
 
     @property
@@ -128,11 +133,6 @@ class Scores:
 
     def add(self, step: int, score: dict[str, float], state: State) -> bool:
         """Writes down the score of `state`, and keeps the state if it is the best yet. Returns whether it is."""
-        self._writer = self._writer or tf.summary.create_file_writer(os.path.join(self._job_dir, "logs", SPLIT))
-        with self._writer.as_default(step=step):
-            for name, value in score.items():
-                tf.summary.scalar(name, value)
-        self._writer.flush()
         known, latest = self.load(), {"step": step, **score}
         best = known.get("best")
         better = best is None or _rank(score) > _rank(best)

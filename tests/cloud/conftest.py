@@ -89,10 +89,13 @@ class Cloud:
         """Number, display name, state, running replicas and events of each custom job."""
         return self._ask("GET", "jobs").json()
 
-    def job(self, limit_s: float = 180.0) -> dict[str, Any]:
-        """The custom job of this bucket's run, as soon as there is one."""
+    def job(self, *, but: str = "", limit_s: float = 180.0) -> dict[str, Any]:
+        """The custom job of this bucket's run, as soon as there is one; not that of the run `but`."""
         ours = f"gs://{self.bucket}/"
-        return self.until(lambda: next((j for j in self.jobs() if j["output"].startswith(ours)), None), limit_s)
+        return self.until(
+            lambda: next((j for j in self.jobs() if j["output"].startswith(ours) and j["display_name"] != but), None),
+            limit_s,
+        )
 
     def take(self, job: dict[str, Any], replica: str, *, how: str) -> None:
         """Takes the replica's machine away: `lose` or `preempt`."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import pathlib
-import shutil
 
+import numpy as np
 import pytest
+import tensorflow as tf
 from google.cloud import aiplatform
 
 ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
@@ -15,6 +16,12 @@ strategy: parameter_server
 chief: {machine: n1-standard-4}
 worker: {machine: n1-standard-8, replicas: 2}
 ps: {machine: n1-highmem-2}
+"""
+SYNC = """
+strategy: multi_worker_mirrored
+chief: {machine: n1-standard-8}
+worker: {machine: n1-standard-8}
+scheduling: {strategy: SPOT}
 """
 MIRRORED = """
 strategy: mirrored
@@ -123,6 +130,54 @@ def test_a_run_that_is_cancelled_saves_and_is_cleaned_up(cloud):
     assert run.code == 1 and "CANCELLED" in run.printed
     ended = cloud.until(lambda: next(j for j in cloud.jobs() if j["number"] == job["number"] and not j["running"]), 90)
     assert ended["state"] == "JOB_STATE_CANCELLED"
-    shutil.rmtree(job_dir / "logs", ignore_errors=True)
     events = [json.loads(line) for path in job_dir.glob("journal-*.jsonl") for line in path.read_text().splitlines()]
-    assert any(event["event"] == "preemption" for event in events), events[-5:]
+    assert any(event["event"] == "preempted" for event in events), events[-5:]
+
+
+def _weights(job_dir: pathlib.Path) -> dict[str, np.ndarray]:
+    """All variables of the exported model."""
+    reader = tf.train.load_checkpoint(str(job_dir / "model" / "variables" / "variables"))
+    numeric = [name for name, kind in reader.get_variable_to_dtype_map().items() if kind != tf.string]
+    return {name: reader.get_tensor(name) for name in sorted(numeric)}
+
+
+@pytest.mark.parametrize("how", [pytest.param("preempt", marks=pytest.mark.cloud_ci), "lose"])
+def test_synchronous_training_goes_on_at_the_next_step_and_ends_with_the_same_weights(cloud, how):
+    flags = ["--train-steps", 600, "--name", cloud.bucket, "--", "--checkpoint-num-steps", 50]
+    undisturbed = cloud.submit(SYNC, *flags)
+    assert undisturbed.code == 0, undisturbed.printed
+
+    process = cloud.start(SYNC, *flags)
+    job = cloud.job(but=undisturbed.run_id)
+    job_dir = cloud.files / "runs" / job["display_name"] / "job"
+    cloud.until(lambda: cloud.steps(job_dir) > 0, 180)
+    cloud.take(job, "worker/0", how=how)
+    run = cloud.finish(process)
+
+    assert run.code == 0, run.printed
+    assert sum("worker/0 started" in event for event in run.custom_jobs[0]["events"]) == 2
+    resumed = [
+        event["step"]
+        for path in sorted(job_dir.glob("journal-chief-0-*.jsonl"))
+        for event in map(json.loads, path.read_text().splitlines())
+        if event["event"] == "resume"
+    ]
+    assert len(resumed) == 1 and 0 < resumed[0] < 600, resumed
+    before, after = _weights(undisturbed.job_dir), _weights(run.job_dir)
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize(("replica", "how"), [("worker/0", "preempt"), ("worker/1", "lose"), ("ps/0", "lose"),
+                                              ("chief/0", "lose")])  # fmt: skip
+def test_training_on_parameter_servers_goes_on_when_a_machine_is_taken(cloud, replica, how):
+    process = cloud.start(SERVERS, "--train-steps", 1500, "--name", cloud.bucket, "--", "--checkpoint-num-steps", 100)
+    job = cloud.job()
+    job_dir = cloud.files / "runs" / job["display_name"] / "job"
+    cloud.until(lambda: cloud.steps(job_dir) > 0, 180)
+    cloud.take(job, replica, how=how)
+    run = cloud.finish(process)
+
+    assert run.code == 0, run.printed
+    assert run.done()["step"] >= 1500
+    assert sum(f"{replica} started" in event for event in run.custom_jobs[0]["events"]) == 2

@@ -53,6 +53,10 @@ def _conditions(task: dict[str, Any], tasks: set[str]) -> Iterator[str]:
 def _placeholders(task: dict[str, Any], component: dict[str, Any]) -> Iterator[str]:
     given = task.get("inputs", {}).get("parameters", {})
     yield from (f"placeholder {p} is not resolved here" for p in _vertex_only(given))
+    for name, value in given.items():
+        constant = value.get("runtimeValue", {}).get("constant")
+        if isinstance(constant, dict | list) and "{{$." in str(constant):
+            yield f"{name!r} holds a parameter within a {type(constant).__name__}, not filled in here; pass it whole"
     if "executorLabel" not in component:
         return
     for name, definition in component.get("inputDefinitions", {}).get("parameters", {}).items():

@@ -145,7 +145,7 @@ def test_a_job_directory_in_a_store_keeps_what_is_told(store):
     for step in (7, 9):
         journal = Journal(str(store / "job"), "chief-0")
         journal.event("step", step)
-        journal.flush()
+        journal.outbox.send(wait=True)
         assert last(str(store / "job"), "chief-0", "step")["step"] == step
     mark = StopMark(str(store / "job"))
     mark.set("worker 1")

@@ -23,10 +23,28 @@ if TYPE_CHECKING:  # the library would start threads, and replicas first have to
 _PIECE_BYTES = 1 << 20
 
 
+def is_remote(path: epath.PathLike) -> bool:
+    """Whether a path is in an object store, where every request takes its time and nothing can be renamed at once."""
+    return "://" in os.fspath(path)
+
+
+def read_text(path: epath.PathLike) -> str | None:
+    """The content of a small file, or None if there is no such file: one request where it is in a store.
+
+    Raises:
+      OSError: If it cannot be read.
+    """
+    try:
+        with store_errors():
+            return epath.Path(path).read_text()
+    except FileNotFoundError:
+        return None
+
+
 def write_text(path: epath.PathLike, text: str) -> None:
     """Writes a file so that a reader sees the old content or the new, never a part, even after a crash."""
     path = epath.Path(path)
-    if "://" in os.fspath(path):
+    if is_remote(path):
         content = text.encode()  # first: an object that was opened and got nothing is an empty one
         with store_errors():
             path.write_bytes(content)  # an object appears when its upload is complete

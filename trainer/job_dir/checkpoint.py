@@ -112,7 +112,7 @@ class Checkpoints:
             raise OSError(f"checkpoint {step} could not be saved: {first_line(error)}") from None
         waited_s += time.perf_counter() - start
         self._journal.event("checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4))
-        self._journal.flush()
+        self._journal.outbox.send()
 
     def _write(self, step: int) -> float:
         start = time.perf_counter()

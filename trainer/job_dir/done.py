@@ -10,7 +10,7 @@ from typing import Any
 from etils import epath
 
 from trainer.base.errors import reading
-from trainer.base.files import store_errors, write_text
+from trainer.base.files import read_text, write_text
 
 FILE = "DONE.json"
 
@@ -43,7 +43,6 @@ def load(job_dir: str) -> Done | None:
       UserError: If it is no such record.
     """
     path = epath.Path(job_dir) / FILE
-    with reading(path), store_errors():
-        if not path.exists():
-            return None
-        return Done(**json.loads(path.read_text()))
+    with reading(path):
+        text = read_text(path)
+        return Done(**json.loads(text)) if text is not None else None

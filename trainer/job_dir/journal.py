@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import re
-import tempfile
 import threading
 import time
 from typing import Any
@@ -23,6 +22,7 @@ from etils import epath
 
 from trainer.base.files import write_text
 from trainer.base.flags import at_least, variable
+from trainer.job_dir.outbox import Outbox
 
 STATUS = "TRAINER_STATUS"
 ATTEMPT = "TRAINER_ATTEMPT"
@@ -44,7 +44,8 @@ def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
 class Journal:
     """Appends events of one replica and attempt, and shows what it is doing in its status file, if it is to have one.
 
-    Object stores cannot append; for a job directory there the lines go to a local file that `flush` uploads.
+    Attributes:
+      outbox: Where it writes, and other files that grow can be.
     """
 
     def __init__(self, job_dir: str, name: str, *, beats: bool = False) -> None:
@@ -61,9 +62,9 @@ class Journal:
         directory.mkdir(parents=True, exist_ok=True)
         while (path := directory / f"journal-{name}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
-        self._remote = None if "://" not in job_dir else path
-        self._local = pathlib.Path(tempfile.mkdtemp()) / path.name if self._remote else pathlib.Path(path)
-        self._file = self._local.open("x", encoding="utf-8", buffering=1)
+        self.outbox = Outbox(job_dir)
+        own = pathlib.Path(self.outbox.path(path.name))
+        self._file = own.open("x", encoding="utf-8", buffering=1)
         self._status, self._shown_at = os.environ.get(STATUS), 0.0
         self._state: dict[str, Any] = {"phase": "starting", "step": 0, "examples_per_s": None}
         self._process, self._beats, self._lock = psutil.Process(), beats, threading.RLock()
@@ -74,11 +75,6 @@ class Journal:
         line = {"event": event, "step": int(step), "time": round(time.time(), 3), **fields}
         with self._lock:
             self._file.write(json.dumps(line) + "\n")
-
-    def flush(self) -> None:
-        """Makes the lines so far visible in the job directory."""
-        if self._remote:
-            write_text(self._remote, self._local.read_text(encoding="utf-8"))
 
     def status(self, phase: str, step: int, **fields: Any) -> None:
         """Rewrites the status file; `fields`, `examples_per_s` among them, stay until they are given again."""

@@ -19,6 +19,7 @@ from trainer.base.errors import UserError
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 POOL_ROLES = "TRAINER_POOL_ROLES"
+POOL_GPUS = "TRAINER_POOL_GPUS"  # how many the cluster file gives each replica of the pool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

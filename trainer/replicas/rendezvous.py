@@ -125,7 +125,7 @@ def _check(deadline: float, message: str) -> None:
         raise TimeoutError(message)
 
 
-def part(me: Member, *, completed: Callable[[], bool]) -> None:
+def part(me: Member, *, completed: Callable[[], bool], every_s: float = _POLL_S) -> None:
     """Returns when this replica may end without hurting another.
 
     The leader, which the others depend on most, goes last; the others go when it has written its results.
@@ -133,6 +133,7 @@ def part(me: Member, *, completed: Callable[[], bool]) -> None:
     Args:
       me: This replica.
       completed: Whether the leader's results are there.
+      every_s: Between two calls of it.
 
     Raises:
       ConnectionError: If the leader ends without. One that hangs is for whoever watches over the job.
@@ -150,7 +151,7 @@ def part(me: Member, *, completed: Callable[[], bool]) -> None:
             look_at = now + _LEADER_LIVES_S
             if not listens(address) and not completed():
                 raise ConnectionError(f"{leader} has ended before its results were written")
-        time.sleep(_POLL_S)
+        time.sleep(every_s)
 
 
 def gone(me: Member, *, within_s: float = 0.0) -> list[str]:

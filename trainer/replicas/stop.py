@@ -5,7 +5,7 @@ handlers never run. So the signal is blocked in every thread before TensorFlow s
 
     stop = Stop.install()     # before TensorFlow is imported
     import tensorflow
-    ... if stop.requested: save and leave with EXIT_CODE
+    ... if stop.requested: save and leave with exit_codes.saved()
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterator
 
 from etils import epath
 
-from trainer.base.files import write_text
+from trainer.base.files import is_remote, read_text, write_text
+from trainer.replicas import exit_codes
 
-EXIT_CODE = 143  # 128 + SIGTERM: saved and yielding
 _LEFT = "the chief has left"
+_LOOK_S, _LOOK_IN_STORE_S = 0.05, 8.0
 
 
 class Stop:
@@ -55,7 +56,7 @@ class Stop:
     def at_once(self, last: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Inside there is nothing to save, and the signal ends the process, after `last`, whatever it is doing."""
         before = self._then
-        self.call(lambda: (last(), os._exit(EXIT_CODE)))
+        self.call(lambda: (last(), os._exit(exit_codes.saved())))
         try:
             yield
         finally:
@@ -72,10 +73,15 @@ class StopMark:
     """The file `STOP` in a job directory, by which a replica that was told to stop asks the chief to save.
 
     With it the chief also tells those that wait for the end of the job that it leaves before.
+
+    Attributes:
+      look_s: How often one that waits for the mark should look: a store takes its time, and money, for each request.
     """
 
     def __init__(self, job_dir: str) -> None:
         self._path = epath.Path(job_dir) / "STOP"
+        self.look_s = _LOOK_IN_STORE_S if is_remote(job_dir) else _LOOK_S
+        self._asked: threading.Event | None = None
         self._before = self._says()  # by an earlier attempt; it may be cleared only later, as seen from here
 
     def set(self, who: str) -> None:
@@ -87,9 +93,22 @@ class StopMark:
         """Tells, as the chief."""
         self.set(f"{_LEFT} {time.time_ns()}")
 
+    def watch(self) -> None:
+        """Lets `is_set` answer at once also of a store, from what a thread has seen at its last look: for the step loop."""
+        if not is_remote(self._path):
+            return
+        self._asked = threading.Event()
+        threading.Thread(target=self._look, name="stop-mark", daemon=True).start()
+
+    def _look(self) -> None:
+        while not self._asked.wait(self.look_s):
+            with contextlib.suppress(OSError):  # a store that fails for now
+                if self._says():
+                    self._asked.set()
+
     def is_set(self) -> bool:
         """Whether somebody asks."""
-        return self._path.exists()
+        return bool(self._says()) if self._asked is None else self._asked.is_set()
 
     @property
     def left(self) -> bool:
@@ -97,9 +116,7 @@ class StopMark:
         return (says := self._says()).startswith(_LEFT) and says != self._before
 
     def _says(self) -> str:
-        with contextlib.suppress(FileNotFoundError):
-            return self._path.read_text()
-        return ""
+        return read_text(self._path) or ""
 
     def clear(self) -> None:
         """Answers: what was asked for is done, or nobody asks any more."""

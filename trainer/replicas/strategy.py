@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 import keras
 import tensorflow as tf
 
 from trainer.base.errors import UserError
-from trainer.replicas.member import Member
+from trainer.base.flags import at_least, variable
+from trainer.replicas import exit_codes
+from trainer.replicas.member import POOL_GPUS, Member
 from trainer.replicas.rendezvous import listens
-from trainer.replicas.stop import EXIT_CODE, Stop, StopMark
+from trainer.replicas.stop import Stop, StopMark
 
 # A server told to stop holds variables that the chief has yet to save; a preempted machine leaves little time.
 _SAVE_TIMEOUT_S = 8.0
+_CHIEF_SILENT_S = 60.0  # longer than TensorFlow takes to listen where the replicas met before
 
 
 def _cluster(member: Member) -> tf.train.ClusterSpec:
@@ -63,8 +67,19 @@ def create(
 
 
 def _gpus(wanted: int | None) -> int:
-    """GPUs to use; the others are hidden."""
+    """GPUs to use; the others are hidden.
+
+    Raises:
+      UserError: If this machine was to have more, or there are fewer than are asked for.
+    """
     there = tf.config.list_physical_devices("GPU")
+    planned = variable(POOL_GPUS, at_least(0))
+    if wanted is None and planned > len(there):
+        how = "was built for them" if tf.test.is_built_with_cuda() else "was not built for GPUs"
+        raise UserError(
+            f"the cluster file gives this replica {planned} GPUs, and TensorFlow sees {len(there)}: TensorFlow "
+            f"{tf.__version__} in this image {how}; use an image with CUDA and a driver for it, or a pool without GPUs"
+        )
     wanted = len(there) if wanted is None else wanted
     if wanted > len(there):
         raise UserError(f"--num-gpus {wanted}, and this machine has {len(there)}; give what it has, or another machine")
@@ -89,19 +104,33 @@ def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
 def serve(member: Member, stop: Stop, job_dir: str) -> None:
     """Serves as a parameter server or its worker until the process is ended. Never returns.
 
-    On SIGTERM it sets the mark that the chief looks for, stays until the chief has saved and cleared it, and exits 143; at
-    once when the chief is gone.
+    On SIGTERM it sets the mark that the chief looks for, stays until the chief has saved and cleared it, and exits; at
+    once when the chief is gone. Without a chief for long it ends too: a chief that starts again has to meet it anew.
     """
+    _gpus(None)
     chief = member.addresses["chief"][0]
 
     def leave() -> None:
-        mark, deadline = StopMark(job_dir), time.monotonic() + _SAVE_TIMEOUT_S
+        mark = StopMark(job_dir)
+        deadline = time.monotonic() + _SAVE_TIMEOUT_S + 2 * mark.look_s
         if listens(chief):
             mark.set(member.name)
             while mark.is_set() and listens(chief) and time.monotonic() < deadline:
-                time.sleep(0.1)
-        os._exit(EXIT_CODE)
+                time.sleep(min(mark.look_s, 1.0))
+        os._exit(exit_codes.saved())
 
     server = tf.distribute.Server(_cluster(member), job_name=member.role, task_index=member.index, protocol="grpc")
     stop.call(leave)
+    threading.Thread(target=_follow, args=(chief,), name="chief", daemon=True).start()
     server.join()
+
+
+def _follow(chief: str) -> None:
+    """Ends this process when nobody has listened at the chief's address for a while."""
+    heard_at = time.monotonic()
+    while time.monotonic() - heard_at < _CHIEF_SILENT_S:
+        time.sleep(_CHIEF_SILENT_S / 10)
+        if listens(chief):
+            heard_at = time.monotonic()
+    print(f"the chief at {chief} has been gone for {_CHIEF_SILENT_S:.0f} s; this server ends", flush=True)
+    os._exit(exit_codes.failed(others=True))

@@ -10,7 +10,7 @@ from components.train.backends.plan import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.quotas import check_region
 from trainer.base.errors import UserError
-from trainer.replicas.member import POOL_ROLES
+from trainer.replicas.member import POOL_GPUS, POOL_ROLES
 
 __doc__ = f"{__doc__}\n{ignored_by('vertex')}"
 
@@ -53,11 +53,13 @@ def plan_vertex(
         machine: dict[str, Any] = {"machine_type": pool.machine} if pool.machine else {}
         if pool.accelerator:
             machine |= {"accelerator_type": pool.accelerator.type, "accelerator_count": pool.accelerator.count}
+        # Vertex numbers its pools; this names them, and tells a replica what its machine is to have.
+        env = {POOL_ROLES: roles, **({POOL_GPUS: str(pool.accelerator.count)} if pool.accelerator else {})}
         container = {
             "image_uri": image,
             "command": list(command or COMMAND),
             **({"args": list(flags)} if flags else {}),
-            "env": [{"name": POOL_ROLES, "value": roles}],  # Vertex numbers its pools; this names them.
+            "env": [{"name": name, "value": value} for name, value in env.items()],
         }
         spec = {"machine_spec": machine} if machine else {}
         spec |= {"replica_count": pool.replicas, "container_spec": container}

@@ -177,8 +177,8 @@ def test_sigterm_after_that_is_only_noted():
 
 def test_sigterm_is_seen_by_a_thread_even_when_the_main_thread_sits_in_c():
     program = (
-        "import os, threading, time; from trainer.replicas.stop import EXIT_CODE, Stop; stop = Stop.install();"
-        "stop.call(lambda: os._exit(EXIT_CODE if stop.requested else 1)); print('ready', flush=True);"
+        "import os, threading, time; from trainer.replicas.stop import Stop; stop = Stop.install();"
+        "stop.call(lambda: os._exit(143 if stop.requested else 1)); print('ready', flush=True);"
         "lock = threading.Lock(); lock.acquire(); lock.acquire()"  # Python handlers never run in here
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)

@@ -1,0 +1,78 @@
+"""Files of a job directory that grow: journals and TensorBoard's events.
+
+An object store cannot append. Each time such a file is flushed it is sent again whole, whoever flushes waits for the
+store, and Cloud Storage takes about one write a second to an object (its documentation, "Quotas & limits"). So for a
+job directory in a store they are written to a directory of this machine, and a thread copies what has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+import threading
+import time
+
+from etils import epath
+
+from trainer.base.files import is_remote, store_errors
+
+_EVERY_S = 60.0
+_LAST_S = 20.0
+
+
+class Outbox:
+    """Where one replica writes what grows."""
+
+    def __init__(self, job_dir: str) -> None:
+        self._job_dir, self._directory = job_dir, job_dir
+        self._sent: dict[pathlib.Path, int] = {}
+        self._wanted, self._changed = threading.Event(), threading.Condition()
+        self._asked = self._answered = 0
+        self._failed = ""
+        if is_remote(job_dir):
+            self._directory = tempfile.mkdtemp(prefix="job-")
+            threading.Thread(target=self._run, name="outbox", daemon=True).start()
+
+    def path(self, *names: str) -> str:
+        """Where to write the file or directory of these names below the job directory."""
+        path = os.path.join(self._directory, *names)
+        epath.Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def send(self, *, wait: bool = False) -> None:
+        """Has everything so far copied; waits for it, a limited time, only if asked to: this replica is about to end."""
+        if self._directory == self._job_dir:
+            return
+        deadline = time.monotonic() + _LAST_S
+        with self._changed:
+            self._asked += 1
+            asked = self._asked
+            self._wanted.set()
+            while wait and self._answered < asked and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            if wait and self._failed:
+                print(self._failed, flush=True)
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait(_EVERY_S)
+            self._wanted.clear()
+            asked = self._asked
+            failed = ""
+            try:
+                self._copy()
+            except OSError as error:  # of a store that fails for longer than its client tries; again next time
+                failed = f"{self._job_dir}: journal and events could not be copied there for now: {error}"
+            with self._changed:
+                self._answered, self._failed = asked, failed
+                self._changed.notify_all()
+
+    def _copy(self) -> None:
+        root = pathlib.Path(self._directory)
+        for path in filter(pathlib.Path.is_file, root.rglob("*")):
+            content = path.read_bytes()
+            if content and self._sent.get(path) != len(content):  # these files only grow
+                with store_errors():
+                    epath.Path(self._job_dir, path.relative_to(root)).write_bytes(content)
+                self._sent[path] = len(content)

@@ -1,0 +1,30 @@
+"""What a replica's end says to those who decide whether it starts again.
+
+The launchers here restart whatever ends with another code than 0, and count 143 apart. Vertex AI restarts of itself
+only what looks like a crash of the machine's: its documentation ("Understand the custom training service") has 6, 11,
+134 and 139 tried again, three times, and every other code but 0 ends the job for good as the user's own error. So
+there a replica that has saved, or has lost others, ends as one that was aborted.
+"""
+
+from __future__ import annotations
+
+import os
+
+DONE = 0
+MISTAKE = 2
+_SAVED = 143  # 128 + SIGTERM
+_ABORTED = 134  # 128 + SIGABRT
+
+
+def saved() -> int:
+    """Of a replica that was told to stop: all is saved, and the same command goes on."""
+    return _ABORTED if _on_vertex() else _SAVED
+
+
+def failed(*, others: bool) -> int:
+    """Of an error; `others` if another replica, a machine or a store has failed, so that the same command may go on."""
+    return _ABORTED if others and _on_vertex() else 1
+
+
+def _on_vertex() -> bool:
+    return "CLOUD_ML_JOB_ID" in os.environ
