@@ -1,8 +1,6 @@
 """Images that come as PNG or JPEG files: stored as pixels if they are small and of one size, else as they are.
 
-source = arrange(
-    name="images", origin="DIR", class_names=("cat", "dog"), pictures={"train": (files, labels)}, store=store
-)
+source = arrange({"train": (files, labels)}, store, size=None, encoding=None, **said)
 source.splits["train"]["image"][np.array([0, 7])]     # uint8 [2, height, width, channels], or Strings
 """
 
@@ -11,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 
@@ -28,11 +26,7 @@ DEFAULT_SIZE = (224, 224)  # that a model gets of images that differ in size
 
 
 class Pictures(Protocol):
-    """Image files, wherever they lie.
-
-    Attributes:
-      lengths: Bytes of each, int64 [N].
-    """
+    """Image files, wherever they lie; `lengths` are the bytes of each, int64 [N]."""
 
     lengths: np.ndarray
 
@@ -48,7 +42,6 @@ class Pixels:
     """A column of images of one shape, decoded when first asked for: uint8 [N, height, width, channels].
 
     Attributes:
-      pictures: The files.
       shape: With the number of images.
       held: uint8 [N, bytes + 1], of each image that this or another process has decoded the pixels and a 1; None if
         memory is too small.
@@ -83,7 +76,6 @@ class ImageFiles:
     """A column of whole image files, read when asked for, and refused if they cannot be decoded.
 
     Attributes:
-      pictures: The files.
       sizes: Height and width of each, int32 [N, 2].
     """
 
@@ -117,28 +109,22 @@ def _read(pictures: Pictures, i: int) -> tuple[bytes, str]:
 
 
 def arrange(
-    *,
-    name: str,
-    origin: str,
-    class_names: tuple[str, ...],
     pictures: Mapping[str, tuple[Pictures, np.ndarray]],
     store: Store,
-    size: tuple[int, int] | None = None,
-    encoding: str | None = None,
-    arguments: Mapping[str, object] | None = None,
+    *,
+    size: tuple[int, int] | None,
+    encoding: str | None,
+    **said: Any,
 ) -> ImageSource:
     """Looks at all images, and decides and tells how they are stored.
 
     Args:
-      name: Of the dataset.
-      origin: Where it comes from, in words.
-      class_names: In the order of the labels.
       pictures: By split, the images and their labels [N].
       store: Where pixels are kept.
       size: Height and width that a model gets; None for the images' own, or `DEFAULT_SIZE` if these differ.
       encoding: `raw` for pixels, `source` for whole files; None for pixels if a size is given, or if all have one size
         of at most `MOST_RAW_BYTES`.
-      arguments: What decides the content beside the options.
+      **said: What the source says of itself: `name`, `origin`, `class_names` and perhaps `arguments`.
 
     Raises:
       UserError: If an image is broken; if pixels are asked for of images that differ in size.
@@ -182,12 +168,9 @@ def arrange(
         return Pixels(pictures=images, shape=(count, *shape), held=held)
 
     return ImageSource(
-        name=name,
-        origin=origin,
-        class_names=class_names,
         splits={split: {"image": column(split), "label": labels} for split, (_, labels) in pictures.items()},
         shape=shape if encoding == SOURCE else None,
-        arguments=arguments or {},
+        **said,
     )
 
 

@@ -70,14 +70,8 @@ def decode(data: bytes, place: str, *, channels: int, size: tuple[int, int]) -> 
     resized by Pillow's bilinear filter, which widens when it shrinks (antialiasing) and computes in whole numbers, so
     that the result is the same on every machine. The trainer's reader does the same to whole files.
 
-    Args:
-      data: The file.
-      place: Where it is, for errors.
-      channels: 1 or 3.
-      size: Height and width.
-
     Raises:
-      UserError: If it is broken.
+      UserError: If it is broken; it names the place.
     """
     with _opened(io.BytesIO(data), place) as image:
         image.load()

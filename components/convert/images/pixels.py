@@ -14,17 +14,13 @@ from trainer.base.manifest import Feature
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSource:
-    """A dataset of images as its authors split it.
+    """A `Source` of images.
 
     Attributes:
-      name: As given with `--dataset`.
-      origin: Where it comes from, in words.
-      splits: Its native splits: `train`, and `test` or `validation` if it has them. Each has the columns `image`, uint8
-        [N, height, width, channels] of one shape or whole files, and `label`, integers [N], both in the source's order.
-      class_names: In the order of the labels, which all lie in `range(len(class_names))`.
+      splits: Each has the columns `image`, uint8 [N, height, width, channels] of one shape or whole files, and `label`,
+        integers [N].
       value_range: Smallest and largest value that a pixel can have.
       shape: Height, width and channels that a model gets of whole files; None of pixels, which have theirs.
-      arguments: What decides the content beside the options.
     """
 
     name: str

@@ -81,17 +81,18 @@ class FolderReader(Reader):
         if len(class_names) < 2:
             raise UserError(f"{root}: has one class, {class_names[0]!r}; needed are {_LAYOUT}")
         labels = {class_name: label for label, class_name in enumerate(class_names)}
+        pictures = {
+            split: (_files(root, names), np.array([labels[_class(name)] for name in names]))
+            for split, names in found.items()
+        }
         return arrange(
+            pictures,
+            store,
+            size=self.image_size,
+            encoding=self.encoding,
             name=self.name,
             origin="PNG and JPEG files in a folder for each class",
             class_names=class_names,
-            pictures={
-                split: (_files(root, names), np.array([labels[_class(name)] for name in names]))
-                for split, names in found.items()
-            },
-            store=store,
-            size=self.image_size,
-            encoding=self.encoding,
         )
 
     def _find(self, source: Paths) -> tuple[pathlib.Path, dict[str, list[str]], list[str]]:

@@ -46,8 +46,8 @@ def read(
       schema: What the records hold.
       splits: Paths of the files of `train`, and of others that are given.
       store: Where columns are kept.
-      size: Height and width that a model gets of image files.
-      encoding: How these are stored, `raw` or `source`.
+      size: As the encoding, what `arrange` takes of image files.
+      encoding: Likewise.
 
     Raises:
       UserError: If a file is damaged, or a record is not what the schema says.
@@ -63,7 +63,7 @@ def read(
     common["arguments"] = {"schema": schema.content}
     if schema.shape is None:
         found = {split: image_features.encoded(split, paths, schema, store) for split, paths in splits.items()}
-        return arrange(**common, pictures=found, store=store, size=size, encoding=encoding)
+        return arrange(found, store, size=size, encoding=encoding, **common)
     columns = {split: image_features.pixels(split, paths, schema, store) for split, paths in splits.items()}
     held = {split: dict(zip(("image", "label"), pair, strict=True)) for split, pair in columns.items()}
     return ImageSource(**common, splits=held)

@@ -53,14 +53,8 @@ class Slices:
         return f"{self.paths[self.files[i]]}: image at byte {self.starts[i]:,}"
 
 
-def encoded(what: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[Slices, np.ndarray]:
-    """Where the image files are, and their classes [N].
-
-    Args:
-      what: For those who see how far it has come.
-      paths: Of the TFRecord files.
-      schema: What the records hold.
-      store: Where columns are kept.
+def encoded(split: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[Slices, np.ndarray]:
+    """Where the image files of a split are, and their classes [N].
 
     Raises:
       UserError: If a file is damaged, or a record has no image or no class.
@@ -73,18 +67,12 @@ def encoded(what: str, paths: Sequence[str], schema: ImageSchema, store: Store) 
         return record.file, start, len(data), record.class_of(schema), *([data] if packed else [])
 
     dtypes = (np.int32, np.int64, np.int64, np.int64, *([bytes] if packed else []))
-    files, starts, lengths, labels, *unpacked = collect(records(what, paths), extract, dtypes, store)
+    files, starts, lengths, labels, *unpacked = collect(records(split, paths), extract, dtypes, store)
     return Slices(paths=paths, files=files, starts=starts, lengths=lengths, unpacked=next(iter(unpacked), None)), labels
 
 
-def pixels(what: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[np.ndarray, np.ndarray]:
-    """Images that are stored as their pixels, uint8 [N, height, width, channels], and their classes [N].
-
-    Args:
-      what: For those who see how far it has come.
-      paths: Of the TFRecord files.
-      schema: What the records hold; it has a shape.
-      store: Where columns are kept.
+def pixels(split: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[np.ndarray, np.ndarray]:
+    """Images of a split that are stored as their pixels, uint8 [N, height, width, channels], and their classes [N].
 
     Raises:
       UserError: If a file is damaged, or a record has no image of that shape or no class.
@@ -97,5 +85,5 @@ def pixels(what: str, paths: Sequence[str], schema: ImageSchema, store: Store) -
             raise record.error(f"{schema.image} holds {len(data):,} bytes, {due}")
         return data, record.class_of(schema)
 
-    images, labels = collect(records(what, paths), extract, (bytes, np.int64), store)
+    images, labels = collect(records(split, paths), extract, (bytes, np.int64), store)
     return images.data.reshape(-1, *schema.shape), labels

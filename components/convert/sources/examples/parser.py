@@ -25,7 +25,7 @@ from components.convert.tables.schema import ImageSchema
 from components.convert.writing import progress
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.column_store import Store
-from trainer.base.errors import UserError, unknown
+from trainer.base.errors import UserError, readable, unknown
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 
 _HEADER = struct.Struct("<QI")
@@ -42,10 +42,8 @@ class Record:
     """A record and where it is.
 
     Attributes:
-      path: Of its file.
-      file: Position of that file among those that are read.
+      file: Position of its file among those that are read.
       start: Of the record in the file, in bytes.
-      payload: Its bytes.
       features: Its values, as `tf.train.Feature`, by key.
     """
 
@@ -122,12 +120,8 @@ def describe_value(feature: Any) -> str:
     return f"{len(values):,} {held.removesuffix('_list')} value{'s' * (len(values) > 1)}" if values else _NOTHING
 
 
-def records(what: str, paths: Sequence[str]) -> Iterator[Record]:
-    """All records of the files, in order.
-
-    Args:
-      what: For those who see how far it has come.
-      paths: Of the files.
+def records(split: str, paths: Sequence[str]) -> Iterator[Record]:
+    """All records of the files of a split, in order.
 
     Raises:
       UserError: If a file is missing, damaged, no TFRecord file, or has other records; if there is no record at all.
@@ -136,7 +130,7 @@ def records(what: str, paths: Sequence[str]) -> Iterator[Record]:
     from tensorflow_datasets.proto import tf_example_pb2
 
     record = None
-    with progress.track(f"looking at {what}", sum(map(_size, paths)), "bytes") as advance:
+    with progress.track(f"looking at {split}", sum(map(os.path.getsize, paths)), "bytes") as advance:
         for i, path in enumerate(paths):
             with _told(path), open(path, "rb") as file:
                 at = 0
@@ -155,17 +149,12 @@ def records(what: str, paths: Sequence[str]) -> Iterator[Record]:
 
 
 def any_packed(paths: Sequence[str]) -> bool:
-    """Whether one of the files is packed.
-
-    Raises:
-      UserError: If a file cannot be read.
-    """
-
-    def look(path: str) -> bool:
-        with _told(path), open(path, "rb") as file:
-            return _packed(file)
-
-    return any(map(look, paths))
+    """Whether one of the files is packed."""
+    for path in paths:
+        with open(path, "rb") as file:
+            if _packed(file):
+                return True
+    return False
 
 
 def collect(
@@ -198,16 +187,10 @@ def groups(found: Iterable[Record]) -> Iterator[list[Record]]:
 @contextlib.contextmanager
 def _told(path: str) -> Iterator[None]:
     try:
-        yield
+        with readable(path):
+            yield
     except (EOFError, zlib.error) as error:
         raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-
-
-def _size(path: str) -> int:
-    with _told(path):
-        return os.stat(path).st_size
 
 
 def _packed(file: IO[bytes]) -> bool:

@@ -42,18 +42,15 @@ def read(
     label = _label(name, info, features)
     splits = _splits(name, info)
     image = _image(name, info, features)
-    common = {
-        "name": name,
-        "origin": f"TensorFlow Datasets, {info.full_name}",
-        "content": {"tfds": str(info.version)},
-    }
+    origin, content = f"TensorFlow Datasets, {info.full_name}", {"tfds": str(info.version)}
+    common = {"name": name, "origin": origin, "content": content}
     classes = tuple(features[label].names or map(str, range(features[label].num_classes)))
     if image:
         schema = ImageSchema(**common, image=image, label=label, classes=classes)
     else:
         if others := {key: f for key, f in features.items() if key != label and not inferred_schema.supported(f)}:
             raise _unsupported(name, "has neither an image nor only numbers and texts", others)
-        schema = inferred_schema.infer(**common, features=features, label=label, classes=classes)
+        schema = inferred_schema.infer(features, label, classes, **common)
     return contents.read(schema, splits, store, size=size, encoding=encoding)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,34 +38,22 @@ def supported(feature: FeatureConnector) -> bool:
     )
 
 
-def infer(
-    *,
-    name: str,
-    origin: str,
-    content: Mapping[str, str],
-    features: Mapping[str, FeatureConnector],
-    label: str,
-    classes: tuple[str, ...],
-) -> Schema:
+def infer(features: Mapping[str, FeatureConnector], label: str, classes: tuple[str, ...], **said: Any) -> Schema:
     """The schema of a table.
 
     Args:
-      name: Of the dataset.
-      origin: Where it comes from, in words.
-      content: What decides all this.
       features: All of them, by their keys in a record; but for the label each is `supported`.
       label: Key of the label.
       classes: In the order of the label's values.
+      **said: What else the schema says: its name, origin and content.
     """
     columns = list(_columns({key: feature for key, feature in features.items() if key != label}))
     return Schema(
-        name=name,
-        origin=origin,
         columns={column.name: column for column in (Column(name=LABEL, header=label, type="int"), *dict(columns))},
         label=Label(classes=classes, column=LABEL),
         deep=tuple(_input(column, classes) for column, classes in columns),
         ignore_others=True,
-        content=content,
+        **said,
     )
 
 
