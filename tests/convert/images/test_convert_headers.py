@@ -6,18 +6,13 @@ import zlib
 
 import numpy as np
 import pytest
+from image_files import file, join
 from PIL import Image
 
 from components.convert.images import headers
 from trainer.base.errors import UserError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-
-
-def file(image: Image.Image, kind: str = "PNG", **options) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, kind, **options)
-    return stream.getvalue()
 
 
 def decode(data: bytes, channels: int = 3, size: tuple[int, int] = (20, 30)) -> np.ndarray:
@@ -81,20 +76,7 @@ def test_resizing_gives_the_same_bytes_on_every_machine():
 def png(width: int, height: int) -> bytes:
     """A file whose head promises so many pixels."""
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(b"")), (b"IEND", b""))
-    parts = (struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in chunks)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-@pytest.mark.parametrize("keep", [0, 1, 10, 60, 0.5, 0.9])
-def test_a_truncated_file_is_refused(kind, keep):
-    whole = file(Image.fromarray(PIXELS), kind)
-    data = whole[: int(keep * len(whole)) if isinstance(keep, float) else keep]
-    with pytest.raises(UserError, match=r"^place: "):
-        headers.require_whole(data, "place")
-    with pytest.raises(UserError, match=r"^place: "):
-        decode(data)
+    return join([(b"IHDR", head), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")])
 
 
 @pytest.mark.parametrize(
@@ -111,12 +93,7 @@ def test_a_truncated_file_is_refused(kind, keep):
     ids=["empty", "text", "GIF", "WEBP", "no pixels", "bomb", "large"],
 )
 def test_what_is_no_image_is_refused_in_one_line(data, message, recwarn):
-    for look in (lambda: head(data), lambda: headers.require_whole(data, "place")):
-        try:
-            look()
-        except UserError as error:
-            assert str(error).startswith("place: ") and "\n" not in str(error)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"^place: .*({message})[^\n]*$"):
         headers.require_whole(data, "place")
     assert not recwarn
 

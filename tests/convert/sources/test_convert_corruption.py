@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import random
@@ -18,7 +19,7 @@ from trainer.base.errors import UserError
 from trainer.base.manifest import FILE, Manifest
 from trainer.data.reader.shards import Mapping, Shards, take
 
-SEEDS = range(110)
+records = pytest.importorskip("trainer.data.records")
 
 
 @pytest.fixture(scope="module", params=["images", "rows with an index"])
@@ -44,24 +45,20 @@ def flip(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Rand
     return path
 
 
-def cut(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
+def resize(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
     path = chance.choice(paths)
-    path.write_bytes(path.read_bytes()[: chance.choice([0, -1, chance.randrange(path.stat().st_size)])])
-    return path
-
-
-def lengthen(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
-    path = chance.choice(paths)
-    path.write_bytes(path.read_bytes() + chance.choice([b"\0", chance.choice(paths).read_bytes()]))
+    data = path.read_bytes()
+    less = data[: chance.choice([0, -1, chance.randrange(len(data))])]
+    path.write_bytes(chance.choice([less, data + b"\0", data + chance.choice(paths).read_bytes()]))
     return path
 
 
 def swap(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
     first = chance.choice(paths)
     second = chance.choice([path for path in paths if path.suffix == first.suffix and path != first])
-    first.rename(directory / "aside")
-    second.rename(first)
-    (directory / "aside").rename(second)
+    data = first.read_bytes(), second.read_bytes()
+    second.write_bytes(data[0])
+    first.write_bytes(data[1])
     return min(first, second)
 
 
@@ -101,62 +98,63 @@ def scribble(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.
     return flip(directory, [directory / FILE], chance)
 
 
-def damage(
-    directory: pathlib.Path, seed: int, kinds: tuple[Callable[..., pathlib.Path], ...]
-) -> tuple[pathlib.Path, dict[pathlib.Path, bytes]]:
-    """Damages a dataset; returns the file to be named and what the files were."""
+@contextlib.contextmanager
+def damaged(directory: pathlib.Path, seed: int, kind: Callable[..., pathlib.Path]) -> Iterator[pathlib.Path]:
+    """Around what is done with a dataset while it is damaged; gives the file to be named."""
     before = {path: path.read_bytes() for path in sorted(directory.iterdir())}
-    chance = random.Random(seed)
     paths = [path for path in before if path.suffix in (".tfrecord", ".index")]
-    return chance.choice(kinds)(directory, paths, chance), before
+    try:
+        yield kind(directory, paths, random.Random(seed))
+    finally:
+        for path, data in before.items():
+            path.write_bytes(data)
 
 
-def test_what_is_damaged_is_refused_and_named(dataset):
-    records = pytest.importorskip("trainer.data.records")
+def verify(dataset: pathlib.Path, seed: int) -> None:
+    manifest = Manifest.load(dataset)
+    for split in manifest.splits:
+        records.verify(manifest, str(dataset), split)
 
-    def read() -> None:
-        manifest = Manifest.load(dataset)
-        for split in manifest.splits:
-            records.verify(manifest, str(dataset), split)
 
-    def read_as_it_is_used() -> None:
-        manifest = Manifest.load(dataset)
-        for split in manifest.splits:
-            shards = Shards(manifest, str(dataset), split)
-            fetch = Mapping(shards.paths) if seed % 2 else shards.read
-            blocks = [shards.block(*piece, fetch) for piece in shards.pieces(0, int(shards.starts[-1]))]
-            take(shards, blocks, np.arange(shards.starts[-1]))
+def read_as_it_is_used(dataset: pathlib.Path, seed: int) -> None:
+    manifest = Manifest.load(dataset)
+    for split in manifest.splits:
+        shards = Shards(manifest, str(dataset), split)
+        fetch = Mapping(shards.paths) if seed % 2 else shards.read
+        blocks = [shards.block(*piece, fetch) for piece in shards.pieces(0, int(shards.starts[-1]))]
+        take(shards, blocks, np.arange(shards.starts[-1]))
 
-    read()
+
+def compare(dataset: pathlib.Path, seed: int) -> None:
+    output.verify(dataset, Manifest.load(dataset))
+
+
+KINDS = {flip: 7, resize: 9, swap: 3, delete: 3, edit: 12, scribble: 4}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_damaged_is_refused_and_named(dataset, kind):
     whole = Manifest.load(dataset)
-    for seed in SEEDS:
-        named, before = damage(dataset, seed, (flip, cut, lengthen, swap, delete, edit, scribble))
-        try:
-            for check in (read, read_as_it_is_used, lambda: output.verify(dataset, Manifest.load(dataset))):
+    for seed in range(KINDS[kind]):
+        with damaged(dataset, seed, kind) as named:
+            for check in (verify, read_as_it_is_used, compare):
                 try:
-                    check()
+                    check(dataset, seed)
                 except UserError as error:
                     assert str(named) in str(error) and "\n" not in str(error), seed
                 else:  # 1e5 and 1E5 are the same
                     assert named.name == FILE and Manifest.load(dataset) == whole, seed
-        finally:
-            for path, data in before.items():
-                path.write_bytes(data)
-    read()
+    verify(dataset, 0)
 
 
-def test_the_command_refuses_what_is_damaged_and_changes_nothing(dataset, fails, content):
+@pytest.mark.parametrize("kind", [flip, resize, swap, delete, edit])
+def test_the_command_refuses_what_is_damaged_and_changes_nothing(dataset, fails, content, kind):
     arguments = Manifest.load(dataset).arguments
     flags = ("--output", dataset, "--dataset", arguments["dataset"], "--shards", arguments["shards"])
     if arguments["dataset"] == "csv":
         root = dataset.parent
         flags += ("--source", root / "rows.csv", "--schema", root / "schema.yaml")
-    for seed in range(5):
-        named, before = damage(dataset, seed, (flip, cut, swap, delete, edit))
-        try:
-            damaged = content(dataset)
-            assert str(named) in fails(*flags)
-            assert content(dataset) == damaged
-        finally:
-            for path, data in before.items():
-                path.write_bytes(data)
+    with damaged(dataset, 0, kind) as named:
+        before = content(dataset)
+        assert str(named) in fails(*flags)
+        assert content(dataset) == before
