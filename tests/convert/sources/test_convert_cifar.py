@@ -110,8 +110,6 @@ def test_a_directory_with_only_the_archive_names_it(tmp_path, reader):
     pack(tmp_path / "d" / "cifar-binary.tar.gz", contents(reader))
     with pytest.raises(UserError, match=r"missing .*; cifar-binary.tar.gz is there: give it as --source"):
         reader.read(str(tmp_path / "d"))
-    with pytest.raises(UserError, match=r"missing [^;]*$"):  # inside an archive nothing can be given
-        reader.read(str(pack(tmp_path / "outer", {"cifar-binary.tar.gz": b"any"})))
 
 
 def test_the_fine_label_is_the_class(tmp_path):
@@ -158,19 +156,13 @@ def test_a_member_twice_is_refused_and_a_link_is_no_file(tmp_path, reader):
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
 def test_a_damaged_archive_is_named(tmp_path, reader, mode):
-    whole = pack(tmp_path / "a", contents(reader), mode).read_bytes()
-    damaged = {
-        "cut": whole[: len(whole) // 2],
-        "garbage": b"\x1f\x8b" + bytes(range(256)) * 9,
-        "nothing": b"",
-        "text": b"no archive at all\n" * 99,
-    }
+    path = tmp_path / "a"
+    whole = pack(path, contents(reader), mode).read_bytes()
+    middle = len(whole) // 2
+    damaged = [whole[:middle], b"\x1f\x8b" + bytes(range(256)) * 9, b"", b"no archive at all\n" * 99]
     if mode != "w":  # a plain archive has no checksum over its contents
-        middle = len(whole) // 2
-        damaged["flipped"] = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
-        damaged["no end"] = whole[:-4]
-    for name, data in damaged.items():
-        path = tmp_path / name
+        damaged += [whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :], whole[:-4]]
+    for data in damaged:
         path.write_bytes(data)
         with pytest.raises(UserError, match=str(path)):
             reader.read(str(path))
@@ -178,9 +170,8 @@ def test_a_damaged_archive_is_named(tmp_path, reader, mode):
 
 @pytest.mark.parametrize("kind", ["member", "header"])
 def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, reader, kind):
-    size = 60_000_000
     member = tarfile.TarInfo("zeros")
-    member.size = size
+    member.size = 30_000_000
     member.type = tarfile.REGTYPE if kind == "member" else tarfile.GNUTYPE_LONGNAME
     path = tmp_path / "bomb"
     with tarfile.open(path, "w:gz", compresslevel=1) as tar, open("/dev/zero", "rb") as zeros:
@@ -192,13 +183,6 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, reader, kind):
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
-
-
-def test_a_source_is_needed_and_must_be_there(reader, tmp_path):
-    with pytest.raises(UserError, match="needs --source PATH"):
-        reader.read(None)
-    with pytest.raises(UserError, match="no such file or directory"):
-        reader.read(str(tmp_path / "nothing"))
 
 
 @pytest.mark.slow

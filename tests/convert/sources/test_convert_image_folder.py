@@ -38,8 +38,8 @@ def many(classes: str = "abc", count: int = 12, suffix: str = ".png", size: tupl
     return {f"{prefix}{c}/{i}{suffix}": size for c in classes for i in range(count)}
 
 
-def options(root: pathlib.Path, **others) -> Options:
-    return Options(dataset="images", source=str(root), output=str(root.parent / "out"), shards=2, **others)
+def options(root: pathlib.Path, output: str = "out", **others) -> Options:
+    return Options(dataset="images", source=str(root), output=str(root.parent / output), shards=2, **others)
 
 
 def parsed(directory: pathlib.Path, examples, split: str) -> list[dict]:
@@ -56,11 +56,8 @@ def test_small_images_of_one_size_are_stored_as_pixels(folder, examples, capsys)
     assert manifest.class_names == ("a", "b", "c") and manifest.splits["train"].class_histogram == (12, 12, 12)
     assert "6 x 5 pixels are stored as pixels, 6 x 5 x 3" in capsys.readouterr().out
     records = parsed(root.parent / "out", examples, "train")
-    stored = {(record["label"][0], record["image"][0]) for record in records}
-    assert (
-        stored == {("abc".index(name[0]), np.asarray(Image.open(root / name)).tobytes()) for name in many()}
-        and len(records) == 36
-    )
+    stored = sorted((record["label"][0], record["image"][0]) for record in records)
+    assert stored == sorted(("abc".index(name[0]), np.asarray(Image.open(root / name)).tobytes()) for name in many())
 
 
 def test_images_that_differ_in_size_are_stored_as_they_are(folder, examples, capsys):
@@ -109,13 +106,7 @@ def test_one_channel_only_if_all_are_gray(folder):
     root = folder(many("ab"), mode="L")
     assert convert(options(root)).feature("image").shape == (6, 5, 1)
     folder({"b/colour.png": (6, 5)})
-    assert convert(Options(dataset="images", source=str(root), output=str(root.parent / "new"))).feature(
-        "image"
-    ).shape == (
-        6,
-        5,
-        3,
-    )
+    assert convert(options(root, output="new")).feature("image").shape == (6, 5, 3)
 
 
 @pytest.mark.parametrize("validation", ["val", "validation"])
@@ -129,24 +120,12 @@ def test_given_splits_are_kept(folder, validation):
     }
 
 
-def test_a_class_may_be_called_train(folder):
-    assert convert(
-        options(folder({f"{c}/{i}.png": (4, 4) for c in ("train", "bus") for i in range(4)}))
-    ).class_names == (
-        "bus",
-        "train",
-    )
-
-
-def test_what_is_left_out_is_told(folder, capsys):
-    strays = ("notes.txt", "a/movie.gif", "a/inner/1.png", "b/.hidden.png", ".git/1.png")
-    convert(options(folder({**many("ab"), **dict.fromkeys(strays, b"")})))
-    assert "left out: a/inner/ and 2 more" in capsys.readouterr().out
-
-
-def test_suffixes_in_capitals_count(folder):
-    manifest = convert(options(folder({**many("ab", 2), "a/X.JPEG": (6, 5), "b/Y.PNG": (6, 5)})))
-    assert sum(split.examples for split in manifest.splits.values()) == 6
+def test_what_is_left_out_is_told_suffixes_in_capitals_count_and_a_class_may_be_called_train(folder, capsys):
+    strays = ("notes.txt", "bus/movie.gif", "bus/inner/1.png", "train/.hidden.png", ".git/1.png")
+    images = {f"{c}/{name}": (4, 4) for c in ("train", "bus") for name in ("1.png", "X.JPEG", "Y.PNG")}
+    manifest = convert(options(folder({**images, **dict.fromkeys(strays, b"")}), test_fraction=0))
+    assert "left out: bus/inner/ and 2 more" in capsys.readouterr().out
+    assert manifest.class_names == ("bus", "train") and sum(s.examples for s in manifest.splits.values()) == 6
 
 
 def test_the_order_depends_on_names_alone_and_mixes_classes(folder, content, tmp_path):
@@ -157,20 +136,17 @@ def test_the_order_depends_on_names_alone_and_mixes_classes(folder, content, tmp
         data = path.read_bytes()
         path.unlink()
         path.write_bytes(data)
-    convert(
-        Options(dataset="images", source=str(root), output=str(tmp_path / "again"), shards=2, validation_fraction=0)
-    )
+    convert(options(root, output="again", validation_fraction=0))
     assert content(tmp_path / "again") == first
     manifest = Manifest.load(tmp_path / "out")
     assert min(manifest.splits["train"].class_histogram) > 0 and min(manifest.splits["test"].class_histogram) > 0
 
 
-@pytest.mark.parametrize("processes", [1, 2, 4])
-def test_any_number_of_processes_gives_the_same_bytes(folder, content, tmp_path, processes):
+def test_any_number_of_processes_gives_the_same_bytes(folder, content, tmp_path):
     root = folder({**many("ab", 30), "a/x.png": (9, 9)})
-    convert(options(root))
-    convert(Options(dataset="images", source=str(root), output=str(tmp_path / "n"), shards=2, processes=processes))
-    assert content(tmp_path / "n") == content(tmp_path / "out")
+    for processes in (1, 3):
+        convert(options(root, output=str(processes), processes=processes))
+    assert content(tmp_path / "1") == content(tmp_path / "3")
 
 
 @pytest.mark.parametrize("flags", [(), ("--image-size", "4x4"), ("--encoding", "source")])
@@ -209,18 +185,12 @@ def test_a_folder_that_is_none_of_the_two_layouts_is_told(folder, fails, files, 
         (("--source", "nowhere"), "nowhere: no such file or directory"),
         (("--source", "a", "b"), "takes one path, not 2"),
         (("--source", ".", "--image-size", "224"), "--image-size: '224' is not HEIGHTxWIDTH"),
-        (("--source", ".", "--image-size", "0x4"), "--image-size: '0x4' is not"),
+        (("--image-size", "4x4", "--dataset", "digits"), "--image-size 4x4 means nothing to dataset 'digits'"),
         (("--source", ".", "--encoding", "jpeg"), "invalid choice: 'jpeg'"),
-        (("--source", ".", "--download-dir", "d"), "--download-dir d means nothing to dataset 'images'"),
     ],
 )
 def test_wrong_flags(tmp_path, fails, flags, message):
     assert message in fails("--dataset", "images", "--output", tmp_path / "out", *flags)
-
-
-def test_what_is_for_image_files_means_nothing_to_others(tmp_path, fails):
-    for flag, value in (("--image-size", "4x4"), ("--encoding", "raw")):
-        assert f"{flag} {value} means nothing to dataset 'digits'" in fails("--output", tmp_path / "out", flag, value)
 
 
 def test_the_digest_follows_classes_and_contents(folder, tmp_path):
@@ -258,6 +228,4 @@ def test_an_orientation_that_is_not_applied_is_told(folder, capsys):
     exif[0x0112] = 6
     Image.new("RGB", (5, 6)).save(root / "a" / "phone.jpg", exif=exif)
     convert(options(root))
-    assert (
-        f"EXIF orientation of 1 images is not applied, first of {root / 'a' / 'phone.jpg'}" in capsys.readouterr().out
-    )
+    assert f"orientation of 1 images is not applied, first of {root}/a/phone.jpg" in capsys.readouterr().out
