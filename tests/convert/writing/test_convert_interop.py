@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.sources import idx
 from components.convert.sources.cifar import CIFAR10
 from components.convert.sources.examples import parser
+from components.convert.sources.registry import find_reader
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import carve
 from components.convert.writing.tfrecord import Field, Layout, write
@@ -117,8 +117,7 @@ def images(directory: pathlib.Path, manifest, split: str) -> tuple[np.ndarray, n
 
 def test_tensorflow_reads_every_image_of_the_digits(tmp_path):
     manifest = convert(Options(output=str(tmp_path), validation_fraction=0, test_fraction=0))
-    directory = pathlib.Path(idx.__file__).with_name("digits")
-    expected = idx.read_pair(*idx.find(directory, {"train": ""}, required={"train"})["train"])
+    expected = find_reader("digits").read(None).splits["train"].values()
     for found, wanted in zip(images(tmp_path, manifest, "train"), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
 
@@ -130,9 +129,8 @@ def test_tensorflow_reads_all_of_mnist(tmp_path):
     manifest = convert(
         Options(dataset="mnist", source=str(DATA / "mnist"), output=str(tmp_path), validation_fraction=0)
     )
-    pairs = idx.find(DATA / "mnist", {"train": "train-", "test": "t10k-"}, required={"train", "test"})
-    for split, pair in pairs.items():
-        for found, wanted in zip(images(tmp_path, manifest, split), idx.read_pair(*pair), strict=True):
+    for split, columns in find_reader("mnist").read(str(DATA / "mnist")).splits.items():
+        for found, wanted in zip(images(tmp_path, manifest, split), columns.values(), strict=True):
             np.testing.assert_array_equal(found, wanted)
 
 
