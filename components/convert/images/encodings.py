@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import IO, Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from components.convert.images import headers
-from components.convert.images.pixels import ImageSource
+from components.convert.images.pixels import ImageSource, Pictures
 from components.convert.writing import progress
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.column_store import Store
@@ -23,18 +23,6 @@ from trainer.base.errors import UserError, readable
 RAW, SOURCE = "raw", "source"
 MOST_RAW_BYTES = 1 << 16  # of an image that is stored as pixels without being asked for
 DEFAULT_SIZE = (224, 224)  # that a model gets of images that differ in size
-
-
-class Pictures(Protocol):
-    """Image files, wherever they lie; `lengths` are the bytes of each, int64 [N]."""
-
-    lengths: np.ndarray
-
-    def open(self, i: int) -> IO[bytes]:
-        """The content of one."""
-
-    def place(self, i: int) -> str:
-        """Where it is, for errors."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,32 @@
-"""Images with their labels, as pixels or as whole files."""
+"""Image files, and images with their labels, as pixels or as whole files."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+import numpy as np
 
 from components.convert.writing.tfrecord import Field, Layout
 from components.convert.writing.wire_format import varint_bytes
 from trainer.base.manifest import Feature
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """Image files, wherever they lie.
+
+    Attributes:
+      lengths: Bytes of each, int64 [N].
+      place: Says where one is.
+      open: Gives the content of one.
+    """
+
+    lengths: np.ndarray
+    place: Callable[[int], str]
+    open: Callable[[int], IO[bytes]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

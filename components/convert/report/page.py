@@ -111,15 +111,13 @@ def _shares(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
 
 def _drifts(splits: Mapping[str, Split], categories: Collection[str]) -> list[dict[str, Any]]:
     """Distances from the training split by feature, the largest first."""
-    found: dict[str, dict[str, float]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for split, part in splits.items():
         for name, distance in (part.drift or {}).items():
-            found.setdefault(name, {})[split] = distance
-    rows = []
-    for name, distances in found.items():
-        measure = "L-infinity" if name in (*categories, "label") else "Jensen-Shannon"
-        rows.append({"name": name, "measure": measure, "distances": distances})
-    return sorted(rows, key=lambda row: (-max(row["distances"].values()), row["name"]))
+            measure = "L-infinity" if name in (*categories, "label") else "Jensen-Shannon"
+            row = rows.setdefault(name, {"name": name, "measure": measure, "distances": {}})
+            row["distances"][split] = distance
+    return sorted(rows.values(), key=lambda row: (-max(row["distances"].values()), row["name"]))
 
 
 def _shown(number: float | int | None) -> str:

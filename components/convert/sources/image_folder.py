@@ -13,11 +13,10 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import IO
 
 import numpy as np
 
-from components.convert.images.pixels import ImageSource
+from components.convert.images.pixels import ImageSource, Pictures
 from components.convert.sources.base import Paths, Reader, digest_of
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
@@ -26,23 +25,6 @@ from trainer.base.files import digest_of as digest_of_file
 _SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _SUFFIXES = (".png", ".jpg", ".jpeg")
 _LAYOUT = "DIR/class/name.png, or DIR/{train,validation,test}/class/name.png"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Files:
-    """Image files below a directory, by their paths from there, and the bytes of each, int64 [N]."""
-
-    root: str
-    names: Sequence[str]
-    lengths: np.ndarray
-
-    def open(self, i: int) -> IO[bytes]:
-        """The content of one."""
-        return open(self.place(i), "rb")
-
-    def place(self, i: int) -> str:
-        """The path of one."""
-        return os.path.join(self.root, self.names[i])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +64,7 @@ class FolderReader(Reader):
             raise UserError(f"{root}: has one class, {class_names[0]!r}; needed are {_LAYOUT}")
         labels = {class_name: label for label, class_name in enumerate(class_names)}
         pictures = {
-            split: (_files(root, names), np.array([labels[_class(name)] for name in names]))
+            split: (_pictures(root, names), np.array([labels[_class(name)] for name in names]))
             for split, names in found.items()
         }
         return arrange(
@@ -142,6 +124,9 @@ def _class(name: str) -> str:
     return name.split(os.sep)[-2]
 
 
-def _files(root: pathlib.Path, names: Sequence[str]) -> Files:
+def _pictures(root: pathlib.Path, names: Sequence[str]) -> Pictures:
+    def place(i: int) -> str:
+        return os.path.join(root, names[i])
+
     lengths = np.fromiter((os.stat(root / name).st_size for name in names), np.int64, len(names))
-    return Files(root=str(root), names=names, lengths=lengths)
+    return Pictures(lengths=lengths, place=place, open=lambda i: open(place(i), "rb"))

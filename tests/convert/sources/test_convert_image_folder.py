@@ -213,12 +213,12 @@ def test_an_image_that_is_gone_when_it_is_read_is_told(folder, tmp_path):
 
     root = folder(many("ab"))
     source = FolderReader(encoding="source").read(str(root), MEMORY)
-    name = source.splits["train"]["image"].pictures.names[3]
-    (root / name).write_bytes(b"longer" + (root / name).read_bytes())
-    with pytest.raises(UserError, match=f"{name}: changed while it was read"):
+    path = pathlib.Path(source.splits["train"]["image"].pictures.place(3))
+    path.write_bytes(b"longer" + path.read_bytes())
+    with pytest.raises(UserError, match=f"{path}: changed while it was read"):
         source.splits["train"]["image"][np.array([3])]
-    (root / name).unlink()
-    with pytest.raises(UserError, match=f"{name}: cannot be read .No such file"):
+    path.unlink()
+    with pytest.raises(UserError, match=f"{path}: cannot be read .No such file"):
         source.splits["train"]["image"][np.array([3])]
 
 

@@ -154,12 +154,12 @@ def require_reachable(urls: Iterable[str], otherwise: str = "") -> None:
       UserError: If none does; it names them, after what `otherwise` says.
     """
     faults = []
-    for url in urls:
+    for host, url in {urlsplit(url).hostname: url for url in urls if url.startswith("http")}.items():
         try:
             requests.head(url, timeout=_CONNECT_S)
             return
         except requests.RequestException as error:
-            faults.append(f"{urlsplit(url).hostname} ({_reason(error)})")
+            faults.append(f"{host} ({_reason(error)})")
     if faults:
         raise UserError(f"{otherwise}cannot reach {', '.join(faults)}; {_REPAIR}")
 

@@ -6,7 +6,6 @@ pictures.open(0).read()     # the first file
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import math
 from collections.abc import Sequence
@@ -14,46 +13,14 @@ from typing import IO
 
 import numpy as np
 
+from components.convert.images.pixels import Pictures
 from components.convert.sources.examples.parser import Record, any_packed, collect, records
 from components.convert.tables.schema import ImageSchema
-from components.convert.writing.byte_strings import Strings
 from components.convert.writing.column_store import Store
 from trainer.base.framing import HEADER_BYTES
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Slices:
-    """Image files that lie in other files.
-
-    Attributes:
-      paths: Of these files.
-      files: Of each image, the position of its file, [N].
-      starts: Where it starts there, int64 [N].
-      lengths: Bytes of each, int64 [N].
-      unpacked: The images, if files are packed.
-    """
-
-    paths: Sequence[str]
-    files: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
-    unpacked: Strings | None = None
-
-    def open(self, i: int) -> IO[bytes]:
-        """The content of one."""
-        if self.unpacked is not None:
-            start, end = self.unpacked.offsets[i : i + 2]
-            return io.BytesIO(self.unpacked.data[start:end])
-        with open(self.paths[self.files[i]], "rb") as file:
-            file.seek(self.starts[i])
-            return io.BytesIO(file.read(self.lengths[i]))
-
-    def place(self, i: int) -> str:
-        """The file of one, and where in it."""
-        return f"{self.paths[self.files[i]]}: image at byte {self.starts[i]:,}"
-
-
-def encoded(split: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[Slices, np.ndarray]:
+def encoded(split: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[Pictures, np.ndarray]:
     """Where the image files of a split are, and their classes [N].
 
     Raises:
@@ -68,7 +35,19 @@ def encoded(split: str, paths: Sequence[str], schema: ImageSchema, store: Store)
 
     dtypes = (np.int32, np.int64, np.int64, np.int64, *([bytes] if packed else []))
     files, starts, lengths, labels, *unpacked = collect(records(split, paths), extract, dtypes, store)
-    return Slices(paths=paths, files=files, starts=starts, lengths=lengths, unpacked=next(iter(unpacked), None)), labels
+
+    def content(i: int) -> IO[bytes]:
+        if unpacked:
+            start, end = unpacked[0].offsets[i : i + 2]
+            return io.BytesIO(unpacked[0].data[start:end])
+        with open(paths[files[i]], "rb") as file:
+            file.seek(starts[i])
+            return io.BytesIO(file.read(lengths[i]))
+
+    def place(i: int) -> str:
+        return f"{paths[files[i]]}: image at byte {starts[i]:,}"
+
+    return Pictures(lengths=lengths, place=place, open=content), labels
 
 
 def pixels(split: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[np.ndarray, np.ndarray]:

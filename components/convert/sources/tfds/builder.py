@@ -17,7 +17,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from components.convert.sources.base import Paths, Reader, Source, digest_of, downloads_dir, files_below
@@ -69,12 +69,7 @@ class TfdsReader(Reader):
         return digest_of([((self._find(None) or self._builder()).info.full_name, "")])
 
     def read(self, source: Paths, store: Store = MEMORY) -> Source:
-        """Reads the dataset, which is prepared first if need be.
-
-        Raises:
-          UserError: If it is unknown or cannot be had, which without a network shows within seconds; or if it has other
-            features than an image, or numbers and texts, with a class.
-        """
+        """Reads the dataset, which is prepared first if need be; that it cannot be had shows within seconds."""
         from components.convert.sources.tfds import features
 
         given = self._given(source)
@@ -153,7 +148,7 @@ class TfdsReader(Reader):
             missing = f"missing {', '.join(absent.values())}"
             lacks = f"{given}: holds neither {self.name} prepared nor all its files ({missing}); " if given else ""
             # It would try for minutes itself, and say nothing meanwhile.
-            download.require_reachable(_one_a_host(absent), lacks)
+            download.require_reachable(absent, lacks)
         print(f"TensorFlow Datasets prepares {builder.info.full_name} in {data_dir}", flush=True)
         command = [sys.executable, "-m", "components.convert.sources.tfds.prepare", self._tfds_name, str(data_dir)]
         path = os.pathsep.join(filter(None, sys.path))
@@ -168,10 +163,6 @@ class TfdsReader(Reader):
             last = (child.stderr or "it says why above").strip().splitlines()[-1]
             raise UserError(f"TensorFlow Datasets cannot prepare {self.name}: {last}; see --source")
         return prepared
-
-
-def _one_a_host(urls: Iterable[str]) -> list[str]:
-    return list({url.split("/")[2]: url for url in urls if url.startswith(("http://", "https://"))}.values())
 
 
 def _one_line(text: object) -> str:

@@ -9,9 +9,10 @@ which TFDS has shuffled by a hash of their keys.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from tensorflow_datasets.core import DatasetBuilder, DatasetInfo
+from tensorflow_datasets.core.features import FeatureConnector
 
 from components.convert.sources.base import Source
 from components.convert.sources.examples import contents
@@ -20,10 +21,6 @@ from components.convert.tables.schema import ImageSchema
 from components.convert.writing.column_store import Store
 from components.convert.writing.splits import NAMES
 from trainer.base.errors import UserError
-
-if TYPE_CHECKING:
-    from tensorflow_datasets.core import DatasetBuilder, DatasetInfo
-    from tensorflow_datasets.core.features import FeatureConnector
 
 
 def read(

@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from tensorflow_datasets.core.features import FeatureConnector
 
 from components.convert.tables.schema import LABEL, Column, Input, Label, Schema
 from trainer.base.manifest import Encoding
-
-if TYPE_CHECKING:
-    from tensorflow_datasets.core.features import FeatureConnector
 
 _TEXT_VOCABULARY, _TEXT_EMBEDDING = 1000, 8
 _MOST_ELEMENTS = 256  # of a vector
