@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from kfp import dsl
+from kfp.local.cache import LocalCache
 
 from components.cleanup.__main__ import main
 from components.cleanup.cleanup import Candidate, delete, temporary, unneeded
@@ -22,56 +24,36 @@ KEPT = {
     "job/journal-chief-0-0.jsonl",
     "job/model/saved_model.pb",
 }
-TEMPORARY = {
-    "tmp/scratch",
-    "job/DONE.json.1.tmp",
-    "job/model.partial/saved_model.pb",
-    "job/model.partial/half.tmp",
-    "job/checkpoints/half.tmp",
-}
 
 
 def paths(run, candidates):
     return {str(candidate.path.relative_to(run)) for candidate in candidates}
 
 
-def test_it_lists_and_deletes_nothing(make_run, files, capsys):
+GOES = {
+    "tmp": (5, "temporary"),
+    "job/DONE.json.1.tmp": (5, "temporary"),
+    "job/model.partial": (10, "temporary"),
+    "job/checkpoints": (10, "checkpoints of a finished job"),
+    "artifacts/r1/convert": (5, "intermediate results"),
+    "artifacts/r1/evaluate": (5, "intermediate results"),
+}
+
+
+def test_it_lists_and_deletes_when_asked_to_and_keeps_a_journal(make_run, files, capsys):
     run = make_run()
     before = files(run)
     assert main(["--run", str(run)]) == 0
     assert files(run) == before
     *listed, total = capsys.readouterr().out.splitlines()
-    assert {line.split(" MB  ")[1] for line in listed} == {
-        f"{run / path}  ({why})"
-        for path, why in {
-            "artifacts/r1/convert": "intermediate results",
-            "artifacts/r1/evaluate": "intermediate results",
-            "job/DONE.json.1.tmp": "temporary",
-            "job/checkpoints": "checkpoints of a finished job",
-            "job/model.partial": "temporary",
-            "tmp": "temporary",
-        }.items()
-    }
+    assert {line.split(" MB  ")[1] for line in listed} == {f"{run / path}  ({why})" for path, (_, why) in GOES.items()}
     assert total == "6 items, 0.00 MB; nothing was deleted (--delete does)"
-
-
-def test_it_deletes_what_it_lists_and_keeps_a_journal(make_run, files, capsys):
-    run = make_run()
     assert main(["--run", str(run), "--delete"]) == 0
     assert "deleted 6 items, 0.00 MB" in capsys.readouterr().out
     assert files(run) == {*KEPT, "cleanup.jsonl"}
     journal = [json.loads(line) for line in (run / "cleanup.jsonl").read_text().splitlines()]
-    assert {os.path.relpath(line["deleted"], run): (line["bytes"], line["why"]) for line in journal} == {
-        "tmp": (5, "temporary"),
-        "job/DONE.json.1.tmp": (5, "temporary"),
-        "job/model.partial": (10, "temporary"),
-        "job/checkpoints": (10, "checkpoints of a finished job"),
-        "artifacts/r1/convert": (5, "intermediate results"),
-        "artifacts/r1/evaluate": (5, "intermediate results"),
-    }
+    assert {os.path.relpath(line["deleted"], run): (line["bytes"], line["why"]) for line in journal} == GOES
     assert all(line["time"] > 1.7e9 for line in journal)
-    assert main(["--run", str(run), "--delete"]) == 0
-    assert "deleted 0 items" in capsys.readouterr().out
 
 
 def test_checkpoints_of_an_unfinished_job_stay_for_the_resume(make_run):
@@ -95,9 +77,8 @@ def test_a_dataset_in_use_stays_and_other_results_go(make_run, tmp_path, user):
     run = make_run()
     dataset = str(run / "artifacts" / "r1" / "convert" / "output")
     if user == "the cache":
-        (tmp_path / "runs" / CACHE).mkdir()
-        entry = {"output": {"uri": dataset, "metadata": {}}, "Output": "a text", "count": 3}
-        (tmp_path / "runs" / CACHE / "key.json").write_text(json.dumps(entry))
+        outputs = {"output": dsl.Dataset(name="output", uri=dataset), "Output": "a text"}
+        LocalCache(str(tmp_path / "runs" / CACHE)).put("key", outputs)
     else:
         reader = make_run("r2") if user == "another run" else run
         (reader / "summary.json").write_text(json.dumps({"paths": {"dataset": dataset}}))
@@ -106,23 +87,11 @@ def test_a_dataset_in_use_stays_and_other_results_go(make_run, tmp_path, user):
     assert os.listdir(run / "artifacts" / "r1") == ["convert"]
 
 
-def test_the_cache_of_kfp_itself_is_understood(make_run, tmp_path):
-    from kfp import dsl
-    from kfp.local.cache import LocalCache
-
-    run = make_run()
-    dataset = run / "artifacts" / "r1" / "convert" / "output"
-    LocalCache(str(tmp_path / "runs" / CACHE)).put("key", {"output": dsl.Dataset(name="output", uri=str(dataset))})
-    assert "artifacts/r1/convert" not in paths(run, unneeded(str(run)))
-
-
 @pytest.mark.parametrize(
     ("file", "content"),
     [
         ("r2/summary.json", "{"),
-        ("r2/summary.json", "[]"),
         ("r2/summary.json", '{"paths": 3}'),
-        (f"{CACHE}/key.json", "{"),
         (f"{CACHE}/key.json", "[]"),
     ],
 )
@@ -136,6 +105,7 @@ def test_where_it_cannot_be_known_what_is_in_use_nothing_goes(make_run, tmp_path
     assert files(run) == before
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_run_is_running_until_its_driver_has_ended_in_whatever_container(
     make_run, refused, files, elsewhere, request
@@ -150,7 +120,7 @@ def test_a_run_is_running_until_its_driver_has_ended_in_whatever_container(
     assert main(["--run", str(run)]) == 0
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"arguments": 3}', '{"id": "r1"}'])
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"id": "r1"}'])
 def test_a_directory_that_is_no_run_is_refused(tmp_path, refused, files, content):
     (tmp_path / "mine" / "tmp").mkdir(parents=True)
     (tmp_path / "mine" / "tmp" / "precious").touch()
@@ -228,10 +198,3 @@ def test_a_run_may_be_named_by_a_path_with_dots_or_a_link(make_run, tmp_path, fi
     assert unneeded(str(dotted)) == unneeded(str(tmp_path / "latest")) == unneeded(str(run))
     delete(str(dotted), unneeded(str(tmp_path / "latest")))
     assert files(run) == {*KEPT, "cleanup.jsonl"}
-
-
-def test_the_temporary_files_of_a_run_are_not_its_results(make_run, files):
-    run = make_run()
-    before = files(run)
-    delete(str(run), temporary(str(run)))
-    assert before - files(run) == TEMPORARY

@@ -11,6 +11,8 @@ from kfp import dsl
 from components.cleanup.component import cleanup
 from pipelines.record import hold
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture
 def end(make_run):

@@ -10,6 +10,7 @@ import pytest
 from components.cleanup import processes
 from components.cleanup.processes import stop_replicas
 
+pytestmark = pytest.mark.cluster
 WAIT = "import signal, sys, time; {}; print('ready', flush=True); time.sleep(60)"
 
 

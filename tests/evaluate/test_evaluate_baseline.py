@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import math
 import pathlib
@@ -80,11 +79,6 @@ def test_a_text_never_seen_in_training_has_the_chances_of_all(tmp_path):
 def test_taxis_best_column_is_how_it_was_paid(tmp_path):
     if not TAXI.exists():
         pytest.skip(f"needs {TAXI}")
-    with open(TAXI, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    tipped = np.array([float(row["tips"]) > 0.2 * float(row["fare"]) for row in rows])
-    by_card = np.array([row["payment_type"] == "Credit Card" for row in rows])
-    assert roc.auc(by_card.astype(float), tipped) == pytest.approx(0.9294, abs=5e-5)
     with contextlib.redirect_stdout(io.StringIO()):
         convert(Options(dataset="taxi", source=str(TAXI), output=str(tmp_path / "taxi")))
     found = baseline(Manifest.load(tmp_path / "taxi"), str(tmp_path / "taxi"), "test")

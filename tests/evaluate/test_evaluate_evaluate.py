@@ -108,9 +108,7 @@ def test_the_champion_is_scored_again_on_the_same_records(scored, make_model, ev
     assert found["champion"]["version"] == "1"
     assert found["champion"]["metrics"]["accuracy"] == pytest.approx((count - 20) / count)
     assert found["decision"]["verdict"] == "promote"
-    assert evaluation(make_model(wrong=20), *flags)["decision"]["verdict"] == "register"
-    assert evaluation(make_model(wrong=21), *flags)["decision"]["verdict"] == "register"
-    assert evaluation(make_model(wrong=10), *flags, "--min-accuracy", 0.99)["decision"]["verdict"] == "reject"
+    assert evaluation(make_model(wrong=20), *flags, "--min-accuracy", 0.5)["decision"]["verdict"] == "register"
 
 
 @pytest.mark.parametrize(
@@ -170,13 +168,6 @@ def test_neither_a_candidate_nor_a_champion_is_judged_by_what_it_may_know(
     assert found["decision"]["verdict"] == "register"
 
 
-def test_a_registry_without_a_champion_is_no_obstacle(make_model, evaluation, tmp_path):
-    found = evaluation(make_model(), "--registry", tmp_path / "none", "--name", "digits")
-    assert found["champion"] is None
-    assert found["decision"]["verdict"] == "promote"
-    assert not (tmp_path / "none").exists()
-
-
 class Cells(HTMLParser):
     """Texts of the table cells of a page, and the names of all its elements."""
 
@@ -215,21 +206,15 @@ def test_the_page_shows_every_count_and_takes_no_name_for_markup(make_model, eva
     assert escaped.elements == shown.elements
 
 
-def test_a_failed_evaluation_leaves_the_files_of_an_earlier_one_as_they_were(
+def test_a_failed_evaluation_is_one_line_and_leaves_an_earlier_one_as_it_was(
     make_model, evaluation, scored, tmp_path, refused
 ):
     evaluation(make_model())
     files = {path.name: path.read_bytes() for path in (tmp_path / "evaluation").iterdir()}
     assert files.keys() == {"evaluation.json", "report.html"}
-    arguments = ["--data-dir", scored.path, "--output", tmp_path / "evaluation"]
-    refused(main, "--model-dir", make_model(size=9), *arguments)
+    arguments = ["--data-dir", scored.path, "--model-dir"]
+    refused(main, *arguments, make_model(size=9), "--output", tmp_path / "evaluation")
     assert {path.name: path.read_bytes() for path in (tmp_path / "evaluation").iterdir()} == files
-
-
-def test_what_cannot_be_written_is_said_in_one_line_and_leaves_no_part(make_model, scored, tmp_path, refused):
-    arguments = ["--model-dir", make_model(), "--data-dir", scored.path, "--output"]
-    (tmp_path / "file").touch()
-    assert f"cannot write to {tmp_path / 'file'}: " in refused(main, *arguments, tmp_path / "file")
     (tmp_path / "taken" / "evaluation.json").mkdir(parents=True)
-    assert "cannot write to " in refused(main, *arguments, tmp_path / "taken")
+    assert "cannot write to " in refused(main, *arguments, make_model(), "--output", tmp_path / "taken")
     assert {path.name for path in (tmp_path / "taken").iterdir()} == {"evaluation.json", "report.html"}
