@@ -63,16 +63,16 @@ def test_digits(tmp_path):
     assert str(tmp_path) not in manifest.dump()
 
 
-def test_same_input_and_arguments_give_the_same_bytes(tmp_path, make_idx, content):
+def test_packed_or_not_and_whatever_the_directory_the_bytes_are_the_same(tmp_path, make_idx, content):
     for name, packed in (("a", True), ("b", False)):
         make_idx(tmp_path / name, packed=packed, train=500, test=90)
-        convert(Options(dataset="idx", source=str(tmp_path / name), output=str(tmp_path / name / "out")))
+        manifest = convert(Options(dataset="idx", source=str(tmp_path / name), output=str(tmp_path / name / "out")))
     assert content(tmp_path / "a" / "out") == content(tmp_path / "b" / "out")
     other = convert(Options(dataset="idx", source=str(tmp_path / "a"), output=str(tmp_path / "seed"), split_seed=1))
-    assert other.fingerprint != Manifest.load(tmp_path / "a" / "out").fingerprint
+    assert other.fingerprint != manifest.fingerprint
 
 
-@pytest.mark.parametrize("classes", [1, 3, 128, 129, 256])
+@pytest.mark.parametrize("classes", [1, 128, 129, 256])
 def test_idx_with_any_number_of_classes(tmp_path, make_idx, classes):
     make_idx(tmp_path / "source", classes=classes, train=600, test=90)
     options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"))

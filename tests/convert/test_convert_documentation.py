@@ -71,6 +71,7 @@ def test_the_documented_schema_of_images_is_one(tmp_path):
     assert (schema.image, schema.label, schema.first_label) == ("image/encoded", "image/class/label", 1)
 
 
+@pytest.mark.cluster
 def test_the_documented_source_is_a_file_and_an_entry(tmp_path):
     text, tree = (ROOT / "docs" / "DATASETS.md").read_text(), tmp_path / "tree"
     code, prose = text.partition("## Adding a source")[2].partition("```python\n")[2].split("```\n", 1)

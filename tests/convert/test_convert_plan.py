@@ -57,7 +57,7 @@ def size(directory: pathlib.Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.suffix in (".tfrecord", ".index"))
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(shards=st.integers(1, 9), seed=st.integers(0, 99), data=st.data())
 def test_what_is_to_be_written_is_known_to_the_byte(tmp_path_factory, source, shards, seed, data):
     out = tmp_path_factory.mktemp("out")
@@ -90,8 +90,8 @@ def test_a_disk_that_is_too_small_shows_before_the_first_byte(tmp_path, source, 
     assert 0 < due - size(tmp_path / "out") < 2**20
 
 
-@pytest.mark.parametrize("free_kb", [64, 600, 700, 800, 1200])
-def test_on_a_small_disk_it_is_done_or_refused_and_never_given_up_half_way(tmp_path, source, free_kb):
+@pytest.mark.parametrize("free_kb", [64, 700, 1200])
+def test_on_a_small_disk_it_is_done_or_refused_and_never_given_up_half_way(tmp_path, free_kb):
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(
@@ -99,7 +99,7 @@ def test_on_a_small_disk_it_is_done_or_refused_and_never_given_up_half_way(tmp_p
     ).returncode:
         pytest.skip("no file system may be mounted here")
     try:
-        manifest = convert(Options(**source, output=str(disk / "out"), shards=4))
+        manifest = convert(Options(output=str(disk / "out"), shards=4))
     except UserError as error:
         assert "its disk has" in str(error) and not list(disk.iterdir()) and free_kb < 1200
     else:
@@ -108,8 +108,8 @@ def test_on_a_small_disk_it_is_done_or_refused_and_never_given_up_half_way(tmp_p
         subprocess.run(["umount", disk], check=True)
 
 
-def test_where_nothing_is_written_no_room_is_needed(tmp_path, source, disk):
-    options = Options(**source, output=str(tmp_path / "out"), shards=4)
+def test_where_nothing_is_written_no_room_is_needed(tmp_path, disk):
+    options = Options(output=str(tmp_path / "out"), shards=4)
     with pytest.raises(UserError, match="its disk has 0 free"):
         write_part(options, "0:2")
     disk[0] = 10**9
