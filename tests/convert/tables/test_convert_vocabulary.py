@@ -43,13 +43,3 @@ def test_no_more_values_than_that_are_counted_at_a_time(monkeypatch):
     monkeypatch.setattr(splits, "BLOCK", 200)
     found = vocabulary.most_frequent(numbers, Rows(len(numbers)), 7, held=400)
     assert found == list(range(7)) and 200 < most <= 400
-
-
-def test_the_values_of_a_column_come_in_order_in_pieces_of_bounded_size():
-    rows = Rows(1000, lambda positions: positions % 3 == 0)
-    numbers = np.arange(1000) * 7
-    assert np.concatenate(list(vocabulary._pieces(numbers, rows))).tolist() == numbers[::3].tolist()
-    texts = Strings.of([b"x" * (i % 50_000) for i in range(0, 1_000_000, 1000)])
-    pieces = [piece.tolist() for piece in vocabulary._pieces(texts, rows)]
-    assert [v for piece in pieces for v in piece] == texts.tolist()[::3]
-    assert max(sum(map(len, piece)) for piece in pieces) <= 1 << 22

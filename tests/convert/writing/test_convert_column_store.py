@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert.writing import workers
-from components.convert.writing.column_store import MEMORY, Store, fill
+from components.convert.writing.column_store import Store, fill
 from trainer.base.errors import UserError
 
 dtypes = st.sampled_from(["float32", "int64", "uint8", "bool"])
@@ -37,16 +37,8 @@ def test_a_column_is_what_was_appended_whatever_fits_into_memory(tmp_path_factor
     assert store.take(budget) == (not expected.nbytes or expected.nbytes > budget)
 
 
-def test_half_the_budget_holds_columns(tmp_path):
-    store = Store(budget_bytes=1000, directory=tmp_path)
-    assert store.take(300) and not store.take(201) and store.take(200) and not store.take(1)
-    store.give_back(100)
-    assert store.take(100) and store.working_bytes == 250
-    assert MEMORY.take(10**15)
-
-
 def test_forked_processes_fill_what_is_shared_while_it_fits():
-    store = Store(budget_bytes=200)
+    store = Store(budget_bytes=200)  # half of which holds columns
     array = store.shared((2, 50))
     for _ in workers.run(lambda row, advance: array[row].fill(row + 1), range(2), processes=2, advance=print):
         pass

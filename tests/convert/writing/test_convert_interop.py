@@ -1,4 +1,4 @@
-"""Whoever reads TFRecord reads ours: TensorFlow's own dataset and parser, and its protobuf classes."""
+"""Whoever reads TFRecord reads ours: TensorFlow's own dataset and parser."""
 
 from __future__ import annotations
 
@@ -95,16 +95,6 @@ def test_tensorflow_reads_every_value_of_every_schema(tmp_path_factory, table, s
             assert parsed[name].view(np.uint32).tolist() == expected.view(np.uint32).tolist()
         else:
             assert parsed[name].tolist() == expected
-    records = (record.numpy() for path in paths for record in tf.data.TFRecordDataset(str(path)))
-    for i, record in zip(order, records, strict=True):
-        features = tf.train.Example.FromString(record).features.feature
-        assert set(features) == set(table)
-        for name, (kind, values) in table.items():
-            (value,) = getattr(
-                features[name], {"float": "float_list", "int64": "int64_list"}.get(kind, "bytes_list")
-            ).value
-            assert value == values[i] or (value != value and values[i] != values[i]) or kind == "float"
-            assert kind != "float" or np.float32(value).view(np.uint32) == np.float32(values[i]).view(np.uint32)
 
 
 def images(directory: pathlib.Path, manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -120,18 +110,6 @@ def test_tensorflow_reads_every_image_of_the_digits(tmp_path):
     expected = find_reader("digits").read(None).splits["train"].values()
     for found, wanted in zip(images(tmp_path, manifest, "train"), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
-
-
-@pytest.mark.slow
-def test_tensorflow_reads_all_of_mnist(tmp_path):
-    if not (DATA / "mnist").is_dir():
-        pytest.skip("the MNIST files are not in ../shared/data/mnist")
-    manifest = convert(
-        Options(dataset="mnist", source=str(DATA / "mnist"), output=str(tmp_path), validation_fraction=0)
-    )
-    for split, columns in find_reader("mnist").read(str(DATA / "mnist")).splits.items():
-        for found, wanted in zip(images(tmp_path, manifest, split), columns.values(), strict=True):
-            np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.slow

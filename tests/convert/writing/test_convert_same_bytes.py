@@ -56,7 +56,7 @@ def expected(options, content) -> dict[str, bytes]:
     return content(pathlib.Path(options.output))
 
 
-@pytest.mark.parametrize(("processes", "threads"), [(2, False), (4, False), (3, True)])
+@pytest.mark.parametrize(("processes", "threads"), [(2, False), (3, True)])
 def test_with_several_processes(tmp_path, monkeypatch, options, expected, content, processes, threads):
     if threads:
         monkeypatch.setattr(workers.sys, "platform", "another")
@@ -79,20 +79,14 @@ def test_in_any_order_of_tasks(tmp_path, monkeypatch, options, expected, content
 
 @pytest.mark.parametrize(("budget", "processes"), [(0, 2), (20_000, 1)])
 def test_in_little_memory(tmp_path, monkeypatch, options, expected, content, budget, processes):
-    made = []
-    monkeypatch.setattr(
-        module,
-        "Store",
-        lambda **kwargs: made.append(column_store.Store(**{**kwargs, "budget_bytes": budget})) or made[0],
-    )
+    asked = []
+
+    def store(*, budget_bytes, directory):
+        asked.append(budget_bytes)
+        return column_store.Store(budget_bytes=budget, directory=directory)
+
+    monkeypatch.setattr(module, "Store", store)
     monkeypatch.setattr(quoting, "BLOCK_BYTES", 4096)
     monkeypatch.setattr(tfrecord, "_CHUNK_BYTES", 1000)
-    convert(dataclasses.replace(options, output=str(tmp_path), processes=processes))
-    assert content(tmp_path) == expected and made
-
-
-def test_the_flag_decides_the_budget(tmp_path, monkeypatch, options, expected, content):
-    asked = []
-    monkeypatch.setattr(module, "Store", lambda **kwargs: asked.append(kwargs) or column_store.Store(**kwargs))
-    convert(dataclasses.replace(options, output=str(tmp_path), memory_gb=0.25))
-    assert asked[0]["budget_bytes"] == 0.25e9 and content(tmp_path) == expected
+    convert(dataclasses.replace(options, output=str(tmp_path), processes=processes, memory_gb=0.25))
+    assert content(tmp_path) == expected and asked == [0.25e9]
