@@ -74,14 +74,10 @@ def test_every_condition_is_what_python_makes_of_it_row_by_row(node):
     assert np.broadcast_to(values, 4).tolist() == [by_hand(node, row) for row in range(4)]
 
 
-def test_the_columns_are_known():
-    node = {"all": [{"greater": ["a", {"times": [0.2, "b"]}]}, {"present": "s"}]}
-    assert parse(node, TYPES, "label").columns == {"a", "b", "s"}
-
-
 def test_numbers_have_64_bits():
     fare, tips = np.array([12.25, 12.25]), np.array([2.45, 2.4500001])
     condition = parse({"greater": ["t", {"times": [0.2, "f"]}]}, {"t": "float", "f": "float"}, "label")
+    assert condition.columns == {"t", "f"}
     expected = [float(t) > 0.2 * float(f) for t, f in zip(tips, fare, strict=True)]
     assert condition.evaluate({"t": tips, "f": fare}, {}).tolist() == expected == [False, True]
     large = np.array([2**62 + 1, 2**62])
@@ -95,23 +91,16 @@ def test_numbers_have_64_bits():
         ({"greater": ["a", "c"]}, r"^label\.greater\[1\]: unknown column 'c'.*a text is written \{text: c\}"),
         ({"greter": ["a", 1]}, r"^label\.greter: unknown operator 'greter'; did you mean 'greater'"),
         ({"greater": ["a"]}, r"^label\.greater: \['a'\] is not a list of two"),
-        ({"greater": ["a", 1, 2]}, r"is not a list of two"),
-        ({"greater": "a"}, r"is not a list of two"),
         ({"all": {"present": "a"}}, r"^label\.all: .* is not a list of conditions"),
-        ({"all": []}, r"is not a list of conditions"),
         ({"all": [{"present": "a"}, "b"]}, r"^label\.all\[1\]: a number, where a condition"),
-        ({"not": "s"}, r"^label\.not: a text, where a condition"),
         ({"greater": ["s", 1]}, r"^label\.greater\[0\]: a text, where a number"),
         ({"equal": ["s", "a"]}, r"^label\.equal\[1\]: a number, where a text"),
-        ({"equal": ["a", {"times": ["a", "s"]}]}, r"^label\.equal\[1\]\.times\[1\]: a text, where a number"),
         ({"present": ["a"]}, r"^label\.present: unknown column"),
         ({"equal": ["s", {"text": 5}]}, r"^label\.equal\[1\]\.text: 5 is no text"),
         ({"greater": ["a", True]}, r"True is no column, number"),
         ({"greater": ["a", float("nan")]}, r"nan is no column, number"),
-        ({"greater": ["a", None]}, r"None is no column, number"),
         ({"greater": ["a", 1], "less": ["a", 2]}, r"is no column, number or"),
         ({"greater": [2, 1]}, r"^label: says nothing of any column"),
-        ("__import__('os').getcwd()", r"unknown column"),
     ],
 )
 def test_what_is_no_condition_is_told_with_its_place(node, message):

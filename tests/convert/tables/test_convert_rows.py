@@ -100,7 +100,7 @@ columns = st.sampled_from(list(by_type)).flatmap(
 )
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data(), schema=st.dictionaries(names, columns, min_size=1, max_size=5), count=st.integers(2, 12))
 def test_every_value_of_every_schema_is_read_back(tmp_path_factory, examples, data, schema, count):
     table = {
@@ -269,30 +269,21 @@ def test_another_schema_is_another_dataset(tmp_path):
         quietly(**options, output=str(tmp_path / "out"))
 
 
-@pytest.mark.parametrize("damage", [pathlib.Path.unlink, lambda path: path.write_bytes(b"x" + path.read_bytes()[1:])])
-def test_a_damaged_index_is_found(tmp_path, damage):
+def test_a_damaged_index_is_found(tmp_path):
     options = write(tmp_path, trips(60))
     quietly(**options, output=str(tmp_path / "out"), shards=2)
-    damage(tmp_path / "out" / "train-00001-of-00002.index")
+    index = tmp_path / "out" / "train-00001-of-00002.index"
+    index.write_bytes(b"x" + index.read_bytes()[1:])
     with pytest.raises(UserError, match=r"train-00001-of-00002\.index is missing or damaged"):
         quietly(**options, output=str(tmp_path / "out"), shards=2)
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"fare": "x"}, "line 42: fare: 'x' is no finite 32-bit number"),
-        ({"fare": ""}, "line 42: fare: is missing, and the schema has no default for it"),
-        ({"fare": "inf"}, "line 42: fare: 'inf' is no finite"),
-        ({"seconds": "1.5"}, "line 42: seconds: '1.5' is no 64-bit whole number"),
-    ],
-)
-def test_a_bad_row_is_told_in_one_line_and_leaves_nothing(tmp_path, fails, row, message):
+def test_a_bad_row_is_told_in_one_line_and_leaves_nothing(tmp_path, fails):
     rows = trips(60)
-    rows[40] |= row
+    rows[40]["fare"] = "inf"
     options = write(tmp_path, rows)
     flags = [word for name, value in options.items() for word in (f"--{name}", value)]
-    assert f"rows.csv: {message}" in fails(*flags, "--output", tmp_path / "out")
+    assert "rows.csv: line 42: fare: 'inf' is no finite" in fails(*flags, "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -326,17 +317,13 @@ def test_a_column_without_values_in_training_cannot_be_normalised(tmp_path, fail
     [
         (("--dataset", "csv", "--source", "x.csv"), "dataset 'csv' needs --schema FILE"),
         (("--dataset", "csv", "--schema", "x.yaml"), "dataset 'csv' needs --source FILE..."),
-        (("--dataset", "taxi_cents"), "dataset 'taxi_cents' needs --source FILE..."),
         (("--dataset", "taxi", "--source", "nothing.csv"), "nothing.csv: no such file"),
         (("--dataset", "taxi", "--source", "components/convert"), "components/convert: holds no *.csv or *.tsv files"),
         (
             ("--dataset", "taxi", "--source", "a", "--schema", "x.yaml"),
             "--schema x.yaml means nothing to dataset 'taxi'",
         ),
-        (("--dataset", "mnist", "--source", "a", "--schema", "x.yaml"), "--schema x.yaml means nothing"),
         (("--dataset", "mnist", "--source", "a", "b"), "--source a b: dataset 'mnist' takes one path, not 2"),
-        (("--dataset", "cifar10", "--source", "a", "b"), "--source a b: dataset 'cifar10' takes one path, not 2"),
-        (("--dataset", "csv", "--source", "gs://b/x.csv", "--schema", "x"), "--source: 'gs://b/x.csv' is not a path"),
         (("--dataset", "csv", "--source", "README.md", "--schema", "no.yaml"), "--schema no.yaml: No such file"),
     ],
 )

@@ -101,14 +101,14 @@ def read(data_dir: pathlib.Path, split: str):
 
 
 def options(data_dir: pathlib.Path, **others) -> Options:
-    others = {
+    given = {
         "output": str(data_dir.parent / "out"),
         "shards": 1,
         "validation_fraction": 0,
         "test_fraction": 0,
         **others,
     }
-    return Options(dataset="tfds:tiny", source=str(data_dir), **others)
+    return Options(dataset="tfds:tiny", source=str(data_dir), **given)
 
 
 def parsed(directory: pathlib.Path, split: str, spec: dict) -> list[dict]:
@@ -178,12 +178,11 @@ def row(i: int) -> dict:
 def test_a_table_has_every_value(prepared, nested):
     label = {"survived": tfds.features.ClassLabel(names=["no", "yes"])}
     rows = {"train": range(40), "test": range(100, 110)}
-    if nested:
-        features = {"features": TABLE, **label}
-        splits = {name: [{"features": row(i), "survived": i % 2} for i in part] for name, part in rows.items()}
-    else:
-        features = {**TABLE, **label}
-        splits = {name: [{**row(i), "survived": i % 2} for i in part] for name, part in rows.items()}
+    features = {**({"features": TABLE} if nested else TABLE), **label}
+    splits = {
+        name: [{**({"features": row(i)} if nested else row(i)), "survived": i % 2} for i in part]
+        for name, part in rows.items()
+    }
     data_dir = prepared(features, splits, ("features" if nested else "age", "survived"))
     manifest = convert(options(data_dir))
     prefix = "features_" if nested else ""
@@ -209,34 +208,23 @@ def test_a_table_has_every_value(prepared, nested):
             assert one == {prefix + name: expected[name] for name in (key.removeprefix(prefix) for key in one)}
 
 
+CLASS = tfds.features.ClassLabel(num_classes=2)
+NUMBER = {"x": tfds.features.Scalar(np.float32), "label": CLASS}
+
+
 @pytest.mark.parametrize(
     ("features", "example", "message"),
     [
+        ({"x": NUMBER["x"]}, {"x": 0.5}, "needed is one ClassLabel"),
         (
-            {"image": tfds.features.Image(shape=(2, 2, 1))},
-            {"image": np.zeros((2, 2, 1), np.uint8)},
-            "needed is one ClassLabel",
-        ),
-        (
-            {"a": tfds.features.Sequence(np.int64), "label": tfds.features.ClassLabel(num_classes=2)},
+            {"a": tfds.features.Sequence(np.int64), "label": CLASS},
             {"a": [1, 2], "label": 0},
             "neither an image nor only numbers and texts (a: Sequence",
         ),
+        (NUMBER, {"x": float("nan"), "label": 0}, "record at byte 0: x: nan is no finite 32-bit number"),
+        (NUMBER, {"x": 0.5, "label": -1}, "record at byte 0: label: '-1' is no class (known: 0 to 1)"),
         (
-            {"x": tfds.features.Scalar(np.float32), "label": tfds.features.ClassLabel(num_classes=2)},
-            {"x": float("nan"), "label": 0},
-            "record at byte 0: x: nan is no finite 32-bit number",
-        ),
-        (
-            {"x": tfds.features.Scalar(np.float32), "label": tfds.features.ClassLabel(num_classes=2)},
-            {"x": 0.5, "label": -1},
-            "record at byte 0: label: '-1' is no class (known: 0 to 1)",
-        ),
-        (
-            {
-                "image": tfds.features.Image(shape=(2, 2, 1), dtype=np.uint16),
-                "label": tfds.features.ClassLabel(num_classes=2),
-            },
+            {"image": tfds.features.Image(shape=(2, 2, 1), dtype=np.uint16), "label": CLASS},
             {"image": np.zeros((2, 2, 1), np.uint16), "label": 0},
             "images that are not of 8 bits",
         ),
@@ -250,8 +238,7 @@ def test_what_is_not_supported_is_refused_with_the_features(prepared, fails, fea
 
 
 def test_a_damaged_file_and_a_wrong_name_are_told(prepared, fails, tmp_path):
-    features = {"x": tfds.features.Scalar(np.float32), "label": tfds.features.ClassLabel(num_classes=2)}
-    data_dir = prepared(features, {"train": [{"x": float(i), "label": i % 2} for i in range(9)]})
+    data_dir = prepared(NUMBER, {"train": [{"x": float(i), "label": i % 2} for i in range(9)]})
     (directory,) = (data_dir / "tiny").iterdir()
     arguments = ("--output", tmp_path / "out", "--source", directory, "--dataset")
     assert "holds tfds:tiny/1.2.3, not tfds:other" in fails(*arguments, "tfds:other")
@@ -290,8 +277,7 @@ def test_tensorflows_own_writer_and_parser_agree_with_what_is_between(tmp_path, 
 
 
 def test_the_digest_is_of_the_prepared_files(prepared):
-    features = {"x": tfds.features.Scalar(np.float32), "label": tfds.features.ClassLabel(num_classes=2)}
-    data_dir = prepared(features, {"train": [{"x": float(i), "label": i % 2} for i in range(9)]})
+    data_dir = prepared(NUMBER, {"train": [{"x": float(i), "label": i % 2} for i in range(9)]})
     first = source_digest("tfds:tiny", str(data_dir))
     assert first == source_digest("tfds:tiny", str(data_dir / "tiny" / "1.2.3"))
     (path,) = (data_dir / "tiny" / "1.2.3").glob("*.tfrecord*")
@@ -324,30 +310,11 @@ def test_names_that_nobody_can_download(tmp_path, fails, monkeypatch, name, mess
 
 
 def test_without_network_and_source_it_fails_within_seconds(tmp_path, monkeypatch):
-    environment = {
-        **os.environ,
-        "TFDS_DATA_DIR": str(tmp_path),
-        "https_proxy": "http://127.0.0.1:9",
-        "PYTHONPATH": str(ROOT),
-    }
+    proxy = {"TFDS_DATA_DIR": str(tmp_path), "https_proxy": "http://127.0.0.1:9", "PYTHONPATH": str(ROOT)}
+    flags = ("--dataset", "tfds:mnist", "--output", "out", "--download-dir", "d")
+    command = [sys.executable, "-m", "components.convert", *flags]
     started = time.monotonic()
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "components.convert",
-            "--dataset",
-            "tfds:mnist",
-            "--output",
-            "out",
-            "--download-dir",
-            "d",
-        ],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    run = subprocess.run(command, cwd=tmp_path, env={**os.environ, **proxy}, capture_output=True, text=True)
     assert run.returncode == 2 and run.stderr.count("\n") == 1
     assert "cannot reach storage.googleapis.com" in run.stderr and "--source" in run.stderr
     assert time.monotonic() - started < 20  # 1 s, and 3 more where a host does not answer; machines can be busy

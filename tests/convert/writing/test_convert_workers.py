@@ -7,11 +7,8 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import psutil
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from components.convert.writing import workers
 from trainer.base.errors import UserError
@@ -30,15 +27,16 @@ def kind(request, monkeypatch):
     return request.param
 
 
-def square(task: int, advance: workers.Advance) -> tuple[int, int]:
-    advance(task)
-    advance(1)
-    return task**2, os.getpid()
-
-
-@pytest.mark.parametrize("processes", [1, 2, 4, 30])
+@pytest.mark.parametrize("processes", [1, 3, 30])
 def test_every_task_is_done_once_and_progress_is_told(kind, processes):
     tasks, told = [5, 3, 8, 1, 9, 2, 7], []
+
+    def square(task: int, advance: workers.Advance) -> tuple[int, int]:  # of this test: it could not be sent
+        time.sleep(task / 1000)
+        advance(task)
+        advance(1)
+        return task**2, os.getpid()
+
     found = dict(workers.run(square, tasks, processes=processes, advance=told.append))
     assert {i: value for i, (value, _) in found.items()} == {i: task**2 for i, task in enumerate(tasks)}
     assert sum(told) == sum(tasks) + len(tasks)
@@ -46,13 +44,6 @@ def test_every_task_is_done_once_and_progress_is_told(kind, processes):
     assert (os.getpid() in used) == (kind == "threads" or processes == 1)
     assert not multiprocessing.active_children()
     assert list(workers.run(square, [], processes=processes, advance=told.append)) == []
-
-
-def test_what_work_refers_to_is_not_sent(kind):
-    array = np.arange(10)
-    array.setflags(write=False)
-    work = lambda task, advance: int(array[task])  # noqa: E731 (which could not be sent, either)
-    assert dict(workers.run(work, [7, 8], processes=2, advance=print)) == {0: 7, 1: 8}
 
 
 @pytest.mark.parametrize("error", [UserError("trips.csv: line 3"), OSError(28, "No space left"), KeyError("bug")])
@@ -83,17 +74,6 @@ def test_a_process_that_is_killed_is_told_in_one_line(monkeypatch, which):
     with pytest.raises(UserError, match=r"^a process .* ended from outside, perhaps for want of memory; .*--processes"):
         list(workers.run(work, range(5), processes=2, advance=print))
     assert not multiprocessing.active_children()
-
-
-@settings(max_examples=8)
-@given(delays=st.lists(st.sampled_from([0, 0.002, 0.01]), min_size=1, max_size=6), processes=st.integers(1, 4))
-def test_results_do_not_depend_on_who_is_first(delays, processes):
-    def work(task, advance):
-        time.sleep(delays[task])
-        return task * 10
-
-    found = dict(workers.run(work, range(len(delays)), processes=processes, advance=lambda _: None))
-    assert found == {i: i * 10 for i in range(len(delays))}
 
 
 def test_no_process_outlives_the_one_that_started_it():
