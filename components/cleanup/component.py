@@ -8,13 +8,7 @@ def cleanup(
 ) -> None:
     """Stops what the run left running; after a success deletes its temporary files.
 
-    Args:
-      run_id: Of the pipeline run.
-      run_dir: Its directory on this machine; empty on Vertex AI.
-      job_dir: Of its training job.
-      project: Of the run on Vertex AI.
-      location: Of the run on Vertex AI.
-      status: How the steps ended.
+    On Vertex AI, where `project` and `location` say which, it has no `run_dir`: a directory on this machine.
     """
     if run_dir:
         from components.cleanup.cleanup import delete, temporary

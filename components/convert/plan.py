@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
 
@@ -98,17 +97,14 @@ class Plan:
     ) -> Shard:
         """Writes a shard's files into the directory, and tells how many examples were written, now and then."""
         native, rows = self._parts[shard.split]
-        path = f"{shard.name}.tfrecord"
-        index = f"{shard.name}.index" if self._layout.record_bytes is None else None
-        file = tfrecord.write(
-            directory / path,
+        return tfrecord.write(
+            directory / f"{shard.name}.tfrecord",
             self._layout,
             self.source.splits[native],
             rows=rows.blocks(shard.start, shard.stop),
-            index=directory / index if index else os.devnull,
+            index=None if self._layout.record_bytes else directory / f"{shard.name}.index",
             advance=advance,
         )
-        return Shard(file=path, index=index, **dataclasses.asdict(file))
 
     @functools.cached_property
     def _encodings(self) -> dict[str, tuple[Encoding, ...]]:

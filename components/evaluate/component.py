@@ -18,18 +18,9 @@ def evaluate(
 ) -> str:
     """Scores the exported model and the champion on the same records, and judges.
 
-    Args:
-      job_dir: Of the finished training job.
-      registry: Where the champion is.
-      name: Of the model in the registry.
-      evaluate_args: Flags of `components.evaluate` beside those that are known here.
-      dataset: To score on.
-      model: The exported model, where the trainer wrote it.
-      evaluation: `evaluation.json`.
-      metrics: Accuracy, loss, and of two classes the area under the ROC curve.
-      confusion: The confusion matrix, and of two classes the ROC curve.
-      report: The page.
-      summary: The same in a few lines.
+    The metrics are accuracy, loss, and of two classes the area under the ROC curve, whose curve goes with the confusion
+    matrix. The page is `report`; `summary` is the same in a few lines, and `evaluation` is all of it as JSON. Flags beside
+    those that the step knows are in `evaluate_args`.
 
     Returns:
       The exported model's directory.
@@ -61,11 +52,7 @@ def evaluate(
 
 
 def gate(evaluation: dsl.Input[dsl.Artifact]) -> str:
-    """The verdict of an evaluation: `reject`, `register` or `promote`.
-
-    Args:
-      evaluation: `evaluation.json`.
-    """
+    """The verdict of `evaluation.json`: `reject`, `register` or `promote`."""
     import json
     import pathlib
 

@@ -4,18 +4,7 @@ from kfp import dsl
 
 
 def register(job_dir: str, registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Artifact]) -> str:
-    """Adds the model as a new version to a registry in a directory.
-
-    Args:
-      job_dir: Of the finished training job.
-      registry: Directory of the registry.
-      name: Of the model in it.
-      run_id: Of the pipeline run.
-      evaluation: `evaluation.json`.
-
-    Returns:
-      The version.
-    """
+    """Adds the model of a finished job to a registry in a directory, if `evaluation.json` is of it. Returns the version."""
     from components.register import register as step
 
     model_dir = f"{job_dir.rstrip('/')}/model"
@@ -24,17 +13,7 @@ def register(job_dir: str, registry: str, name: str, run_id: str, evaluation: ds
 
 
 def promote(registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Artifact]) -> str:
-    """Makes the version that this run registered the champion.
-
-    Args:
-      registry: Where it is.
-      name: Of the model in it.
-      run_id: Of the pipeline run.
-      evaluation: `evaluation.json`, which compared it with the champion.
-
-    Returns:
-      What happened, in words.
-    """
+    """Makes the version that this run registered the champion, if `evaluation.json` says so. Returns what happened."""
     import json
     import pathlib
 

@@ -42,11 +42,8 @@ _NUMBER = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ 
 class Block:
     """Some rows of a file, in order.
 
-    Attributes:
-      columns: By feature name, of the types `ARROW`; null where a value is missing, if the column has a default.
-      path: Of the file.
-      positions: Of each row, int64 [N]: what `locate` takes.
-      locate: Tells where in the file a row is.
+    The columns, by feature name, have the types `ARROW`; null is where a value is missing, if there is a default. Where in
+    the file a row is, `locate` tells of its position, int64 [N].
     """
 
     columns: pa.RecordBatch
@@ -65,10 +62,6 @@ class Block:
 
 def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
     """Reads files that all have the columns of the schema, in any order.
-
-    Args:
-      paths: Of the files.
-      schema: Theirs.
 
     Raises:
       UserError: If a file is no such table or a value is not what the schema says; it names file and line. If there is

@@ -26,7 +26,7 @@ import numpy as np
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.wire_format import nested, varint_bytes, varints
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
-from trainer.base.manifest import HEAD_BYTES
+from trainer.base.manifest import HEAD_BYTES, Shard
 
 
 class Column(Protocol):
@@ -58,19 +58,6 @@ class Field:
     name: str
     kind: Literal["bytes", "float", "int64", "string"]
     num_bytes: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class File:
-    """A file that was written: its records, its bytes, and in hexadecimal the CRC-32C of the file, of its first
-    `HEAD_BYTES`, and of its index if it has one.
-    """
-
-    examples: int
-    bytes: int
-    crc32c: str
-    head_crc32c: str
-    index_crc32c: str | None
 
 
 class Layout:
@@ -200,16 +187,16 @@ def write(
     columns: Mapping[str, Column],
     *,
     rows: Iterable[np.ndarray],
-    index: str | os.PathLike[str] = os.devnull,
+    index: str | os.PathLike[str] | None = None,
     advance: Callable[[int], object] = lambda examples: None,
-) -> File:
+) -> Shard:
     """Writes rows of the columns, which are positions in arrays of any length, as one file.
 
     Where records differ in length, `index` is the file that says where they start: little-endian int64 [examples + 1].
     `advance` is told how many were written, now and then.
     """
     examples, head = 0, google_crc32c.Checksum()
-    with open(path, "wb") as file, open(index, "wb") as index_file:
+    with open(path, "wb") as file, open(index or os.devnull, "wb") as index_file:
         records, starts = _Hashed(file), _Hashed(index_file)
         starts.write(np.zeros(1, "<i8"))
         for chunk in (chunk for piece in rows for chunk in layout.chunks(columns, piece)):
@@ -220,12 +207,14 @@ def write(
             records.write(encoded)
             examples += len(chunk)
             advance(len(chunk))
-    return File(
+    return Shard(
+        file=os.path.basename(path),
         examples=examples,
         bytes=records.bytes,
         crc32c=records.crc32c.hexdigest().decode(),
         head_crc32c=head.hexdigest().decode(),
-        index_crc32c=None if layout.record_bytes else starts.crc32c.hexdigest().decode(),
+        index=index and os.path.basename(index),
+        index_crc32c=starts.crc32c.hexdigest().decode() if index else None,
     )
 
 
