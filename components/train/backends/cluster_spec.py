@@ -1,10 +1,4 @@
-"""What Vertex AI tells each replica of a job about the others, in its environment.
-
-Synopsis:
-
-    for replica, variables in vertex_environments(cluster):
-        print(replica, variables["CLUSTER_SPEC"], variables.get("TF_CONFIG"))
-"""
+"""What Vertex AI tells each replica of a job about the others, in its environment."""
 
 from __future__ import annotations
 

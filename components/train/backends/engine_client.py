@@ -17,8 +17,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 LABEL, JOB = "training.network", "training.job-dir"
 _LAUNCHER = "training.launcher"
@@ -28,19 +26,17 @@ _TERMINATED = 128 + signal.SIGTERM
 
 
 def prepare(network: str, job: str, locked: str) -> int:
-    """Makes the network of a job; what launchers that are gone left of it goes.
+    """Makes the network of the job that keeps its state in `job`; what launchers that are gone left of it goes.
 
-    Args:
-      network: Its name.
-      job: Where the job keeps its state.
-      locked: `locked` if no other launcher can work on the job, as its directory has a lock that this one holds.
+    `locked` says `locked` if no other launcher can work on the job, as its directory has a lock that this one holds.
     """
     from components.train.backends.launcher_identity import Fate, Launcher
 
     labels = {JOB: job, _LAUNCHER: Launcher.of(os.getppid()).to_json()}
     made = _docker("network", "create", *(f"--label={key}={value}" for key, value in labels.items()), network)
     if made.returncode:
-        return _wrong(f"docker network create: {_last(made.stderr)}")
+        said = made.stderr.strip().splitlines() or ["no answer"]
+        return _wrong(f"docker network create: {said[-1]}")
     # Looked for afterwards: of two that begin at the same time, one at least sees the other.
     for other in _docker("network", "ls", f"--filter=label={JOB}={job}", "--format={{.Name}}").stdout.split():
         shown = _docker("network", "inspect", f'--format={{{{index .Labels "{_LAUNCHER}"}}}}', other)
@@ -75,7 +71,8 @@ def run(name: str, *line: str) -> int:
         signal.signal(number, lambda number, _: told.append(number))
     _docker("rm", "--force", "--volumes", name)
     code = subprocess.run(line, stdin=subprocess.DEVNULL).returncode
-    state = _state(name)
+    shown = _docker("inspect", "--type", "container", "--format", "{{json .State}}", name)
+    state = {} if shown.returncode else json.loads(shown.stdout)
     if state.get("OOMKilled"):
         print(f"{name} was killed: out of memory. Give --memory-gb more, or the job a smaller batch", flush=True)
     if state.get("Status") in ("exited", "dead"):
@@ -88,11 +85,6 @@ def run(name: str, *line: str) -> int:
     return _WRONG if code in _ENGINE_FAILED else code or 1
 
 
-def _state(name: str) -> dict[str, Any]:
-    done = _docker("inspect", "--type", "container", "--format", "{{json .State}}", name)
-    return json.loads(done.stdout) if done.returncode == 0 else {}
-
-
 def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["docker", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
@@ -102,13 +94,5 @@ def _wrong(why: str) -> int:
     return _WRONG
 
 
-def _last(text: str) -> str:
-    return (text.strip().splitlines() or ["no answer"])[-1]
-
-
-def _main(verb: str, arguments: Sequence[str]) -> int:
-    return {"prepare": prepare, "run": run, "remove": remove}[verb](*arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1], sys.argv[2:]))
+    sys.exit({"prepare": prepare, "run": run, "remove": remove}[sys.argv[1]](*sys.argv[2:]))

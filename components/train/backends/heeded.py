@@ -1,9 +1,4 @@
-"""Which keys of a cluster file a back end ignores, and the line that says so.
-
-Synopsis:
-
-    for note in ignored(cluster, "process"): print(note)  # nothing where no such key is set
-"""
+"""Which keys of a cluster file a back end ignores, and the line that says so."""
 
 from __future__ import annotations
 

@@ -2,14 +2,6 @@
 
 A back end is a planner that makes a `Plan`; `supervisor.run(plan)` is the same for all. A replica's command is whatever
 runs it in the foreground: the program itself, `docker run ...`, `ssh host ...`.
-
-Synopsis:
-
-    plan = Plan(strategy="one_device", job_dir="jobs/a", log_dir="jobs/a/replicas", replicas=(
-        Replica(role="chief", index=0, command=("docker", "run", "--name", "a-chief-0", "image"), env={},
-                log="jobs/a/replicas/chief-0.log", cleanup=("docker", "rm", "--force", "a-chief-0")),
-    ))
-    print(plan.to_json())
 """
 
 from __future__ import annotations
@@ -38,7 +30,7 @@ class Replica:
       command: Program and arguments. It ends when the replica ends, with its exit code (or 128+n).
       env: Variables set on top of the launcher's own environment, which has TRAINER_ATTEMPT, the number of this start.
       log: File that takes its standard output and error.
-      status: File on this machine in which the replica tells how it is (`trainer.job_dir.journal`); None if there is none.
+      status: File on this machine in which the replica tells how it is (`trainer.job_dir.journal`).
       cleanup: Command that removes what is left when the process has ended, however that came about; before a restart,
         at the end, and by the guard if the launcher itself was killed. It may run twice.
     """
@@ -48,7 +40,7 @@ class Replica:
     command: tuple[str, ...]
     env: Mapping[str, str]
     log: str
-    status: str | None = None
+    status: str
     cleanup: tuple[str, ...] = ()
 
     @property
@@ -101,8 +93,8 @@ class Plan:
             "strategy": self.strategy,
             "log_dir": self.log_dir,
             "replicas": [
-                {"replica": r.name, "log": os.path.abspath(r.log), "status": r.status and os.path.abspath(r.status)}
-                for r in self.replicas
+                {"replica": each.name, "log": os.path.abspath(each.log), "status": each.status}
+                for each in self.replicas
             ],
             "max_restarts": self.max_restarts,
             "timeout_s": self.timeout_s,

@@ -29,10 +29,7 @@ __doc__ = f"{__doc__}\n{ignored_by('process')}"
 def planned(cluster: Cluster, program: Program, *, log_dir: str | None = None) -> Iterator[Plan]:
     """Yields the plan; its ports are locked until the block ends. Nothing is written.
 
-    Args:
-      cluster: What to run on.
-      program: What to run.
-      log_dir: For log and status files; by default `replicas` in the job directory.
+    Log and status files go to `log_dir`, by default `replicas` in the job directory.
 
     Raises:
       UserError: If the job directory cannot be written, or is remote and there is no `log_dir`.

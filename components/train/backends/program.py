@@ -1,10 +1,4 @@
-"""What the replicas of a job run: our trainer, or a program of the user's own.
-
-Synopsis:
-
-    ours = trainer_program(cluster, ["--data-dir", "data/digits", "--job-dir", "jobs/a", "--train-steps", "600"])
-    theirs = own_program("python -m mytrainer.task --epochs 3", code="src", job_dir="jobs/b", threads=2)
-"""
+"""What the replicas of a job run: our trainer, or a program of the user's own."""
 
 from __future__ import annotations
 

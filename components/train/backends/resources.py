@@ -1,11 +1,4 @@
-"""Divides the processor cores and GPUs of a machine, or of several, among the replicas of a job.
-
-Synopsis:
-
-    division = divide(cluster, cores=usable_cores(), gpus=usable_gpus())
-    env = division.env("worker", 1)
-    print("\\n".join(division.notes))
-"""
+"""Divides the processor cores and GPUs of a machine, or of several, among the replicas of a job."""
 
 from __future__ import annotations
 
@@ -60,11 +53,7 @@ class Division:
 
 
 def divide(cluster: Cluster, *, cores: int, gpus: Sequence[str]) -> Division:
-    """Divides this machine among all replicas, as `divide_all` does.
-
-    Raises:
-      UserError: As `divide_all` does.
-    """
+    """Divides this machine among all replicas, as `divide_all` does."""
     everybody = [(role, index) for role, pool in cluster.pools.items() for index in range(pool.replicas)]
     (division,) = divide_all(cluster, [Part(name="this machine", cores=cores, gpus=gpus, replicas=everybody)])
     return division

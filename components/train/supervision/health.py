@@ -28,7 +28,7 @@ class Vitals:
       changed: Monotonic time of the last status, or of the start.
     """
 
-    def __init__(self, path: str | None, pid: int, started: float):
+    def __init__(self, path: str, pid: int, started: float):
         self.state: Mapping[str, Any] = {}
         self.changed = started
         self._path = path
@@ -44,8 +44,6 @@ class Vitals:
             self._stopped_since = None
         elif self._stopped_since is None:
             self._stopped_since = now
-        if not self._path:
-            return
         # It may be missing, or not whole if the program does not replace it as ours does.
         with contextlib.suppress(OSError, ValueError):
             stat = os.stat(self._path)

@@ -83,5 +83,5 @@ def _take(descriptor: int, directory: str) -> None:
 
 
 def _read(descriptor: int) -> Launcher:
-    # What is not there yet is of one that has only just taken it, and no process has this id.
+    # What is not there yet is of one that has only just taken it; no process has the id 0.
     return Launcher.from_json(os.pread(descriptor, 4096, 0)) or Launcher.of(0)

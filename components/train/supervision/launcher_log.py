@@ -31,6 +31,15 @@ FIELDS = {
     "end": "exit_code why ?replica ?ending ?log ?tail ?step ?seconds",
 }
 _NEEDED = {event: {name for name in names.split() if name[0] != "?"} for event, names in FIELDS.items()}
+# Those whose words need nothing but their fields.
+_WORDS = {
+    "frozen": "{replica} is frozen ({why}); killing it",
+    "down": "{replica} ended: {ending} after {seconds:.1f} s",
+    "spent": "{replica} is not started again: {why}",
+    "dirty": "{replica}: the cleanup after it failed: {why}; will try again at the end",
+    "unlogged": "cannot write {log}: {why}; the job goes on, and log files miss what is written meanwhile",
+    "timeout": "the time limit (scheduling.timeout: {timeout_s} s) is reached: stopping the replicas",
+}
 Event = Mapping[str, Any]
 
 
@@ -96,38 +105,18 @@ def in_words(event: Event) -> list[str]:
     match event:
         case {"event": "start", "replicas": replicas, "log_dir": log_dir, "notes": notes}:
             return [f"starting {len(replicas)} replicas; logs in {log_dir}", *notes]
-        case {"event": "frozen", "replica": name, "why": why}:
-            return [f"{name} is frozen ({why}); killing it"]
-        case {"event": "down", "replica": name, "ending": ending, "seconds": seconds}:
-            return [f"{name} ended: {ending} after {seconds:.1f} s"]
         case {"event": "blame", "replica": name, "ending": ending, "exit_code": code, "log": log}:
             return [f"{name} {_what(code)} first: {ending}; log: {log}"]
         case {"event": "restart"}:
             return [_restart(event)]
-        case {"event": "spent", "replica": name, "why": why}:
-            return [f"{name} is not started again: {why}"]
-        case {"event": "dirty", "replica": name, "why": why}:
-            return [f"{name}: the cleanup after it failed: {why}; will try again at the end"]
-        case {"event": "unlogged", "log": log, "why": why}:
-            return [f"cannot write {log}: {why}; the job goes on, and log files miss what is written meanwhile"]
         case {"event": "stop", "signal": name, "again": again}:
             return [f"{name}: {'killing' if again else 'stopping'} the replicas"]
-        case {"event": "timeout", "timeout_s": limit_s}:
-            return [f"the time limit (scheduling.timeout: {limit_s} s) is reached: stopping the replicas"]
-        case {
-            "event": "end",
-            "replica": name,
-            "ending": ending,
-            "exit_code": code,
-            "why": why,
-            "log": log,
-            "tail": tail,
-        }:
-            last = [f"  {line}" for line in tail] or ["  (none)"]
-            return [f"{name} {_what(code)} first: {ending}; {why}; log: {log}; its last lines:", *last]
+        case {"event": "end", "replica": name, "ending": ending, "log": log, "tail": tail}:
+            first = f"{name} {_what(event['exit_code'])} first: {ending}; {event['why']}; log: {log}; its last lines:"
+            return [first, *([f"  {line}" for line in tail] or ["  (none)"])]
         case {"event": "end", "why": why, "seconds": seconds, "step": step}:
             return [f"{why} after {seconds:.1f} s{'' if step is None else f', at step {step}'}"]
-    return []
+    return [_WORDS[event["event"]].format(**event)] if event["event"] in _WORDS else []
 
 
 def _what(exit_code: int) -> str:

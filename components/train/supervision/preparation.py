@@ -16,13 +16,7 @@ from trainer.base.errors import UserError
 
 
 def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket, audience: Audience) -> int | None:
-    """Runs one after another and shows the lines that they write to standard error.
-
-    Args:
-      commands: To run.
-      mark: By which the guard finds what is left of them.
-      signals: Gets the number of each signal to this process.
-      audience: Gets the lines, as those of `setup`.
+    """Runs one after another, with a mark for the guard, and shows the lines that they write to standard error.
 
     Returns:
       The number of a signal that told this process to stop meanwhile, if one did.

@@ -1,13 +1,5 @@
 """Removes all that is left of a job once its launcher is gone, whatever ended it.
 
-Synopsis:
-
-    with contextlib.closing(Guard(hold=[lock_descriptor])) as guard:
-        guard.expect(replica.name, replica.cleanup)
-        subprocess.Popen(replica.command, env={**os.environ, MARK: guard.mark(replica.name, 0)})
-        ...
-        guard.expect(replica.name, ())  # its cleanup is done
-
 The guard is a process of its own, since in a launcher that gets SIGKILL nothing runs any more. It waits for the end of
 a pipe that only the launcher holds open. Then it kills every process that carries the job's mark in its environment:
 children inherit it, so this finds those that left the process group or the session too, as `timeout` and daemons do.

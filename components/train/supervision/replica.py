@@ -37,15 +37,12 @@ class Child:
     """A start of a replica.
 
     Attributes:
-      replica: What was planned.
       attempt: Number of this start, from 0.
-      process: Its process, leader of a session and process group of its own.
+      process: Leader of a session and process group of its own.
       exit_code: As a shell has it, 128+n after signal n; None while it runs.
       frozen: Why it was taken for frozen and killed, if it was.
       closed: Whether it has closed its output.
-      tail: Its last lines.
       unlogged: Why its log lacks something, if it does.
-      vitals: What it tells of itself.
       started: Monotonic time in seconds.
       cleaner: The cleanup after its end, while that runs.
     """
@@ -70,9 +67,8 @@ class Child:
         self._environ = {name: value for name, value in os.environ.items() if name not in _ROLE_VARIABLES}
         self._environ |= {"TMPDIR": guard.scratch, **replica.env, ATTEMPT: str(attempt)}
         self._environ[MARK] = guard.mark(replica.name, attempt)
-        if replica.status:
-            with contextlib.suppress(OSError):
-                os.unlink(replica.status)  # What an earlier start said of itself is not about this one.
+        with contextlib.suppress(OSError):
+            os.unlink(replica.status)  # What an earlier start said of itself is not about this one.
         self._log = self._open_log()
         guard.expect(replica.name, replica.cleanup)
         try:

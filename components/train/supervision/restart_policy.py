@@ -2,14 +2,10 @@
 
 Synopsis:
 
-    state = State(names=("chief/0", "worker/0"), strategy="multi_worker_mirrored", max_restarts=5, tells=True)
-    state = state.noted("chief/0", step=100)
     state, order = decide(state, Death(replica="worker/0", exit_code=137))  # order.stop is Stop.ALL
-    state, order = decide(state, Gone(replica="worker/0", last=False))
     state, order = decide(state, Gone(replica="chief/0", last=True))  # order.start is ("chief/0", "worker/0")
 
-All of it is one function of what was and of what happened; to obey its orders is the matter of `running_job`.
-
+To obey its orders is the matter of `running_job`.
 A death after a signal of ours is never to blame: whoever is told to stop may answer as it likes. An evaluator only reads
 checkpoints: it starts again alone, has budgets of its own, and its failures never end the job.
 """
@@ -83,11 +79,9 @@ class Gone:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Restarts after errors and, counted apart, after preemptions.
+    """Restarts after errors and, counted apart, after preemptions, as far as they are used.
 
     Attributes:
-      errors: Used.
-      preemptions: Used.
       fruitless: Failures in a row without a new step.
       step: The highest that was told of, or None.
       before: What that was at the failure before, or where the job resumed.
@@ -140,8 +134,7 @@ class State:
       over: Whether nobody is to be started again.
       blame: Because of which all are being stopped, to start again or to end.
       lone: Deaths of those that start again alone, by name.
-      job: Budget of all but the evaluator.
-      evaluator: Its own.
+      job: Budget of all but the evaluator, which has its own.
     """
 
     names: tuple[str, ...]

@@ -32,11 +32,6 @@ from trainer.base.errors import UserError
 def run(plan: Plan, audience: Audience, patience: Patience | None = None) -> int:
     """Runs the job to its end; to be called from the main thread.
 
-    Args:
-      plan: What to start.
-      audience: Is told what the replicas write, what happens, and how they are.
-      patience: How long to wait for what.
-
     Returns:
       0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when it
       cannot be started again; 128+n if signal n told this process to stop.

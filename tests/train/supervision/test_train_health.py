@@ -103,7 +103,7 @@ def test_step_counts_once_it_trains(tmp_path: Path, phase: str, step: int | None
 def test_stopped_process_is_frozen_after_a_while_and_a_continued_one_is_not():
     process = subprocess.Popen(["sleep", "60"])
     try:
-        found = Vitals(None, process.pid, 1000.0)
+        found = Vitals("no status", process.pid, 1000.0)
         process.send_signal(signal.SIGSTOP)
         wait_until(lambda: found.stopped)
         found.look(1000.0)

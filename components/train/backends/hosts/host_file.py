@@ -92,43 +92,34 @@ def _host(words: Sequence[str], where: str) -> Host:
 def place(
     cluster: Cluster, hosts: Sequence[Host], *, evaluator_beside_chief: bool = False
 ) -> dict[tuple[str, int], Host]:
-    """The host of each replica: one after another over the hosts that have a slot left, so that roles spread.
+    """The host of each replica; the chief's is the first.
 
     Args:
       cluster: The pools.
-      hosts: To place on; the chief goes to the first.
+      hosts: To place on.
       evaluator_beside_chief: Whether the evaluator has to see the chief's disk.
 
     Raises:
       UserError: If there are too few slots, or the hosts cannot reach each other by their addresses.
     """
-    free = {host.name: host.slots for host in hosts}
-    if sum(free.values()) < cluster.replicas:
+    if (slots := sum(host.slots for host in hosts)) < cluster.replicas:
         raise UserError(
-            f"the cluster has {cluster.replicas} replicas and the host file {sum(free.values())} slots; add hosts, or "
+            f"the cluster has {cluster.replicas} replicas and the host file {slots} slots; add hosts, or "
             "slots=N to their lines"
         )
     order = [(role, index) for role, pool in cluster.pools.items() for index in range(pool.replicas)]
+    # One after another over the hosts that have a slot left, so that roles spread.
+    turns = sorted((turn, number) for number, host in enumerate(hosts) for turn in range(min(host.slots, len(order))))
     if evaluator_beside_chief and cluster.evaluator:
         if hosts[0].slots < 2:
             raise UserError(
                 f"the evaluator reads the checkpoints on the chief's host; write '{hosts[0].name} slots=2', or use a "
                 "shared --job-dir"
             )
-        order.insert(0, order.pop())
-        free[hosts[0].name] -= 1
-    where: dict[tuple[str, int], Host] = {}
-    turn = 0
-    for replica in order:
-        if replica[0] == "evaluator" and evaluator_beside_chief:
-            where[replica] = hosts[0]
-            continue
-        while not free[hosts[turn % len(hosts)].name]:
-            turn += 1
-        host = hosts[turn % len(hosts)]
-        where[replica] = host
-        free[host.name] -= 1
-        turn += 1
+        order.insert(1, order.pop())
+        turns.remove((1, 0))
+        turns.insert(1, (1, 0))
+    where = {replica: hosts[number] for replica, (_, number) in zip(order, turns, strict=False)}
     used = {host.name: host for host in where.values()}
     loopback = [host.name for host in used.values() if _LOOPBACK.fullmatch(host.address)]
     if loopback and len(used) > 1:

@@ -5,7 +5,7 @@ Synopsis:
     process = subprocess.Popen([*ssh_line, on_host()], stdin=subprocess.PIPE)
     process.stdin.write(message(replica_agent, {"command": ["python", "-m", "trainer.task"]}))
 
-The program and its request travel over standard input: nothing needs to be quoted, and nobody reads it in a list of
+Program and request travel over standard input: nothing needs to be quoted, and nobody reads it in a list of
 processes. Standard library only.
 """
 
