@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -47,22 +46,14 @@ def test_log_dir_moves_logs_and_status_files(capsys: pytest.CaptureFixture):
 
 def test_vertex_dry_run_prints_the_pools(capsys: pytest.CaptureFixture):
     flags = ["--data-dir", "gs://bucket/data", "--job-dir", "gs://bucket/a", "--train-steps", "9"]
-    args = ["--backend", "vertex", "--image", "image", "--", *flags]
-    pools = dry_run(capsys, "vertex-sync", *args)
-    machine = {"machine_type": "n1-standard-8", "accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 1}
-    assert pools == [
-        {
-            "machine_spec": machine,
-            "replica_count": replicas,
-            "container_spec": {
-                "image_uri": "image",
-                "command": ["python", "-m", "trainer.task"],
-                "args": [*flags, "--strategy", "multi_worker_mirrored"],
-                "env": [{"name": "TRAINER_POOL_ROLES", "value": "chief,worker"}],
-            },
-        }
-        for replicas in (1, 3)
-    ]
+    chief, worker = dry_run(capsys, "vertex-sync", "--backend", "vertex", "--image", "image", "--", *flags)
+    assert chief["container_spec"] == worker["container_spec"]
+    assert chief["container_spec"] == {
+        "image_uri": "image",
+        "command": ["python", "-m", "trainer.task"],
+        "args": [*flags, "--strategy", "multi_worker_mirrored"],
+        "env": [{"name": "TRAINER_POOL_ROLES", "value": "chief,worker"}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,10 +70,7 @@ def test_vertex_dry_run_prints_the_pools(capsys: pytest.CaptureFixture):
         (["--max-restarts", "-1"], "'-1' is not a whole number of at least 0"),
         (["--silence-timeout-s", "0"], "'0' is not a number greater than 0"),
         (["--", "--job-dir", "a", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says one_device"),
-        (
-            ["--backend", "vertex", "--image", "i"],
-            "only plans for Vertex: add --dry-run, or submit with python pipelines",
-        ),
+        (["--backend", "vertex", "--image", "i"], "only plans for Vertex: add --dry-run, or submit with python pipel"),
         (["--backend", "vertex", "--dry-run"], "add --image"),
         (["--backend", "vertex", "--dry-run", "--image", "i"], "chief: Vertex needs a machine type"),
     ],
@@ -96,13 +84,8 @@ def test_arguments_that_cannot_work_are_user_errors(args: list[str], says: str):
     ("flags", "says"),
     [
         ([], "the following arguments are required: --data-dir, --job-dir"),
-        (
-            ["--job-dir", "gs://bucket/a", "--data-dir", "gs://bucket/data"],
-            "give either --train-steps or --train-epochs",
-        ),
-        ([*DATA, "--job-dir", "gs://bucket/a", "--learning-rat", "1"], "unrecognized arguments: --learning-rat 1"),
+        (["--job-dir", "gs://b/a", "--data-dir", "gs://b/d"], "give either --train-steps or --train-epochs"),
         ([*DATA, "--job-dir", "gs://bucket/a", "--learning-rate", "0"], "'0' is not a number greater than 0"),
-        ([*DATA, "--job-dir", "gs://bucket/a", "--model", "cnm"], "unknown --model 'cnm'; did you mean 'cnn'?"),
     ],
 )
 def test_vertex_refuses_what_the_trainer_would_before_there_is_a_job(
@@ -114,13 +97,12 @@ def test_vertex_refuses_what_the_trainer_would_before_there_is_a_job(
     assert not capsys.readouterr().out
 
 
-def test_command_line_tells_a_user_error_in_one_line_with_code_2():
-    command = [sys.executable, "-m", "components.train", "--cluster", "no/such.yaml", "--", "--job-dir", "a"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=CLUSTERS.parent)
-    assert done.returncode == 2
-    assert re.fullmatch(r"error: unknown cluster file 'no/such.yaml'.*\n", done.stderr)
+def test_command_line_tells_a_user_error_in_one_line_with_code_2(refused):
+    error = refused(main, "--cluster", "no/such.yaml", "--", "--job-dir", "a")
+    assert error.startswith("error: unknown cluster file 'no/such.yaml'")
 
 
+@pytest.mark.cluster
 def test_trainer_really_runs_and_its_exit_code_is_ours(capfd: pytest.CaptureFixture, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(CLUSTERS.parent)
     cluster = str(CLUSTERS / "local.yaml")
@@ -129,20 +111,3 @@ def test_trainer_really_runs_and_its_exit_code_is_ours(capfd: pytest.CaptureFixt
     output = capfd.readouterr().out
     assert "chief/0 | error: " in output
     assert "chief/0 failed first: exit code 2; it would fail again" in output
-
-
-OWN = """
-import json, os
-config = json.loads(os.environ["TF_CONFIG"])
-print("I am", config["task"]["type"], config["task"]["index"], "of", sum(map(len, config["cluster"].values())))
-"""
-
-
-def test_program_of_ones_own_that_reads_tf_config_runs(capfd: pytest.CaptureFixture, tmp_path: Path):
-    package = tmp_path / "src" / "mine"
-    package.mkdir(parents=True)
-    (package / "task.py").write_text(OWN)
-    own = ["--command", "python -m mine.task", "--code", str(tmp_path / "src"), "--job-dir", str(tmp_path / "job")]
-    assert main(["--cluster", str(CLUSTERS / "local-sync.yaml"), *own]) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert {"chief/0 | I am chief 0 of 2", "worker/0 | I am worker 0 of 2"} <= set(lines)

@@ -25,6 +25,7 @@ from trainer.base.errors import UserError
 HOLD = "import sys, time\nfrom components.train.supervision.job_lock import locked\nwith locked(sys.argv[1]): print('', flush=True); time.sleep(60)"
 
 
+@pytest.mark.cluster
 def test_second_launcher_is_refused_with_who_and_since_when_and_changes_nothing(bench: Bench):
     launcher = bench.start(bench.plan(ONE))
     wait_until(bench.starts)
@@ -39,6 +40,7 @@ def test_second_launcher_is_refused_with_who_and_since_when_and_changes_nothing(
     assert bench.run(bench.plan(ONE, chief_0=""))[0] == 0
 
 
+@pytest.mark.cluster
 def test_launcher_that_was_killed_is_over_only_when_its_guard_has_done_its_work(bench: Bench):
     launcher = bench.start(bench.plan(ONE))
     (reaper,) = [c for c in psutil.Process(launcher.pid).children() if "reaper.py" in " ".join(c.cmdline())]
@@ -51,6 +53,7 @@ def test_launcher_that_was_killed_is_over_only_when_its_guard_has_done_its_work(
     launcher.communicate()
 
 
+@pytest.mark.cluster
 def test_holder_tells_process_and_time_while_it_lives(tmp_path: Path):
     assert holder(str(tmp_path)) is None
     with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as process:
@@ -110,6 +113,7 @@ def test_another_process_with_the_holders_id_is_not_signalled_and_the_holder_is_
         other.kill()
 
 
+@pytest.mark.cluster
 def test_launcher_in_another_pid_namespace_is_told_and_goes_on(container: list[str], tmp_path: Path):
     with subprocess.Popen([*container, sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as process:
         process.stdout.readline()
@@ -126,7 +130,7 @@ def test_a_new_launcher_waits_as_long_as_a_guard_may_take():
     assert reaper.LIMIT_S > reaper._KILL_S + 2 * reaper.CLEANUP_S
 
 
-def test_disk_that_has_no_room_for_the_holder_is_a_user_error(tmp_path: Path):
+def test_no_room_for_the_holder_and_no_directory_are_user_errors(tmp_path: Path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # Python ignores SIGXFSZ.
@@ -134,9 +138,6 @@ def test_disk_that_has_no_room_for_the_holder_is_a_user_error(tmp_path: Path):
             pass
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def test_directory_that_cannot_be_is_a_user_error(tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write to"), locked(str(tmp_path / "file")):
         pass
