@@ -100,14 +100,11 @@ def test_hosts_of_which_only_some_have_gpus_cannot_compute_every_step_together()
     assert "host b has none" in divide_all(with_gpus(1), parts[1:])[0].notes[1]
 
 
-def test_chief_of_parameter_servers_on_a_machine_without_gpus_takes_none_from_the_workers():
+def test_who_has_no_gpus_and_needs_none_takes_none_from_the_others():
     cluster = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
     parts = [Part(name="host a", cores=4, gpus=(), replicas=[("chief", 0), ("ps", 0)])]
     parts.append(Part(name="host b", cores=4, gpus=("0", "1"), replicas=[("worker", 0)]))
     assert divide_all(cluster, parts)[1].env("worker", 0)["CUDA_VISIBLE_DEVICES"] == "0"
-
-
-def test_evaluator_on_a_machine_without_gpus_takes_none_from_the_others():
     cluster = Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool())
     parts = [Part(name="host a", cores=4, gpus=("0", "1"), replicas=[("chief", 0)])]
     parts.append(Part(name="host b", cores=4, gpus=(), replicas=[("evaluator", 0)]))
@@ -116,19 +113,17 @@ def test_evaluator_on_a_machine_without_gpus_takes_none_from_the_others():
     assert "CUDA_VISIBLE_DEVICES" not in evaluator.env("evaluator", 0)
 
 
-@pytest.mark.parametrize(("visible", "ids"), [("1,3", ["1", "3"]), ("", []), ("-1", [])])
-def test_visible_devices_are_what_may_be_used(monkeypatch: pytest.MonkeyPatch, visible: str, ids: list[str]):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert usable_gpus() == ids
-
-
-def test_driver_lists_gpus_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def test_gpus_are_those_that_are_visible_or_else_those_that_the_driver_lists(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    for visible, ids in (("1,3", ["1", "3"]), ("", []), ("-1", [])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert usable_gpus() == ids
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert usable_gpus() == []
     program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 0\necho 1\n")
-    program.chmod(0o755)
-    assert usable_gpus() == ["0", "1"]
-    program.write_text("#!/bin/sh\necho no devices\nexit 6\n")
-    assert usable_gpus() == []
+    for script, ids in (("echo 0\necho 1", ["0", "1"]), ("echo no devices\nexit 6", [])):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        assert usable_gpus() == ids

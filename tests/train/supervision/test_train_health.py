@@ -25,22 +25,18 @@ def vitals(path: Path, **state: object) -> Vitals:
     return found
 
 
-def test_silence_is_judged_by_phase(tmp_path: Path):
+def test_silence_is_judged_by_phase_and_ends_with_each_new_status(tmp_path: Path):
     found = vitals(tmp_path, phase="training", step=7)
     assert not found.frozen(1009.9, LIMITS, reports=True)
     assert found.frozen(1010.0, LIMITS, reports=True) == "no sign of life for 10 s while training"
     assert found.frozen(1010.0, LIMITS, reports=False)
-    ended = vitals(tmp_path, phase="done", step=0)
-    assert not ended.frozen(99_999.0, LIMITS, reports=True)
-
-
-def test_each_new_status_is_a_sign_of_life(tmp_path: Path):
-    found = vitals(tmp_path, phase="training", step=7)
     (tmp_path / "new").write_text(json.dumps({"phase": "training", "step": 7}))
     (tmp_path / "new").rename(tmp_path / "status.json")
     found.look(1008.0)
     assert not found.frozen(1015.0, LIMITS, reports=True)
     assert found.frozen(1018.0, LIMITS, reports=True)
+    ended = vitals(tmp_path, phase="done", step=0)
+    assert not ended.frozen(99_999.0, LIMITS, reports=True)
 
 
 SERVER = """

@@ -121,13 +121,14 @@ def test_each_count_bounds_its_own_kind_while_the_job_gets_on(most: int, codes: 
         assert (budget.errors, budget.preemptions, budget.backoff_s) == (errors, number + 1 - errors, 0)
 
 
-def test_failures_without_a_new_step_wait_longer_and_the_third_is_the_last():
+def test_failures_without_a_new_step_wait_longer_and_the_third_or_a_mistake_is_the_last():
     now, waits = state(max_restarts=100), []
     for _ in range(2):
         now, order = charged(now, death("chief/0", 1))
         waits.append(order.budget.backoff_s)
     assert 0 < waits[0] < waits[1] <= 5
     assert "3 failures in a row" in charged(now, death("chief/0", 137))[1].why
+    assert charged(state(), death("chief/0", 2))[1].why == "it would fail again"
 
 
 def test_new_step_begins_the_row_anew_and_saving_and_leaving_is_no_failure():
@@ -146,18 +147,12 @@ def test_program_that_never_tells_of_steps_is_believed_to_get_on():
     assert "no restart after errors is left (max_restarts: 4)" in charged(now, death("chief/0", 1))[1].why
 
 
-def test_mistake_of_the_user_is_not_tried_again():
-    assert charged(state(), death("chief/0", 2))[1].why == "it would fail again"
+WHAT = st.sampled_from(["die", "die", "die", "freeze", "step"])
+CODES = st.sampled_from([0, 1, 1, 2, 129, 130, 137, 139, 143])
+HAPPENINGS = st.lists(st.tuples(WHAT, st.sampled_from(NAMES), CODES, st.integers(0, 50)), max_size=60)
 
 
-@st.composite
-def happenings(draw: st.DrawFn) -> list[tuple[str, str, int, int]]:
-    what = st.sampled_from(["die", "die", "die", "freeze", "step"])
-    code = st.sampled_from([0, 1, 1, 2, 129, 130, 137, 139, 143])
-    return draw(st.lists(st.tuples(what, st.sampled_from(NAMES), code, st.integers(0, 50)), max_size=60))
-
-
-@given(strategy=st.sampled_from([SYNC, PS]), most=st.integers(0, 3), tells=st.booleans(), what=happenings())
+@given(strategy=st.sampled_from([SYNC, PS]), most=st.integers(0, 3), tells=st.booleans(), what=HAPPENINGS)
 def test_whatever_happens_the_told_are_never_blamed_budgets_are_kept_and_the_job_ends(
     strategy: str, most: int, tells: bool, what: list[tuple[str, str, int, int]]
 ):
