@@ -49,19 +49,12 @@ _LIMIT_S = 240.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blow:
-    """What is done to a job.
-
-    Attributes:
-      victim: Replica.
-      number: Signal.
-      moment: One of `MOMENTS`; `end` is when the last step is being made or has been.
-      when: From 0 to 1, where in that moment.
-    """
+    """What is done to a job."""
 
     victim: str
     number: signal.Signals
-    moment: str
-    when: float
+    moment: str  # One of `MOMENTS`; `end` is when the last step is being made or has been.
+    when: float  # From 0 to 1, where in that moment.
 
     def __str__(self) -> str:
         return f"{self.number.name} to {self.victim} at {self.moment}"
@@ -69,48 +62,26 @@ class Blow:
 
 @dataclasses.dataclass(kw_only=True)
 class Outcome:
-    """What came of one blow.
+    """What came of one blow."""
 
-    Attributes:
-      step: Of the chief when it fell; -1 before training.
-      restarted: The replicas that were started again.
-      recovered_s: Until the first step after it; None if there was none to make.
-    """
-
-    step: int
+    step: int  # Of the chief when it fell; -1 before training.
     restarted: tuple[str, ...] = ()
-    recovered_s: float | None = None
+    recovered_s: float | None = None  # Until the first step after it; None if there was none to make.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arena:
-    """Runs jobs on one dataset.
+    """Runs jobs on one dataset."""
 
-    Attributes:
-      base: Directory for jobs.
-      data_dir: Dataset.
-      steps: That every job is to make.
-      every: Steps between checkpoints.
-    """
-
-    base: pathlib.Path
+    base: pathlib.Path  # Of the jobs' directories.
     data_dir: pathlib.Path
-    steps: int
-    every: int
+    steps: int  # That every job is to make.
+    every: int  # Steps between checkpoints.
 
     def run(self, cluster: pathlib.Path, blows: Sequence[Blow], name: str) -> tuple[float, list[Outcome]]:
         """Runs a job that suffers blows one after the other, each when the one before is overcome.
 
-        Args:
-          cluster: File.
-          blows: In order.
-          name: Of the job's directory.
-
-        Returns:
-          The accuracy on the validation split, and what came of each blow.
-
-        Raises:
-          AssertionError: If the job did not bear them as it must.
+        Returns the accuracy on the validation split, and what came of each blow; fails if it did not bear them.
         """
         job = self.base / name
         command = [

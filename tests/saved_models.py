@@ -22,19 +22,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A converted dataset, and its test split as TensorFlow's own reader sees it.
-
-    Attributes:
-      path: Of the dataset.
-      manifest: Its manifest.
-      images: [N, height, width, 1], uint8, no two alike.
-      labels: [N].
-    """
+    """A converted dataset, and its test split as TensorFlow's own reader sees it."""
 
     path: pathlib.Path
     manifest: Manifest
-    images: np.ndarray
-    labels: np.ndarray
+    images: np.ndarray  # [N, height, width, 1], uint8, no two alike.
+    labels: np.ndarray  # [N].
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,7 @@ _TERM = re.compile(r'(?P<field>[\w.]+)="(?P<value>[^"]*)"')
 
 
 class Collection:
-    """All resources of a kind in a server.
-
-    Attributes:
-      items: The resources by name, `projects/.../customJobs/1`; a test may change them.
-    """
+    """All resources of a kind in a server; `items` has them by name, and a test may change them."""
 
     def __init__(
         self,
@@ -35,16 +31,7 @@ class Collection:
         created: int,
         cancelled: int,
     ) -> None:
-        """Adds the routes of `noun`, such as `customJobs`.
-
-        Args:
-          server: That answers.
-          noun: Of the resource in a path.
-          kind: Message of the resource; it has a name, a state and a creation time.
-          listing: Message that lists them.
-          created: State of a new resource.
-          cancelled: State of one that was cancelled.
-        """
+        """Adds the routes of `noun`, such as `customJobs`; a new one has the state `created`."""
         self.items: dict[str, proto.Message] = {}
         self._noun, self._kind, self._listing = noun, kind, listing
         self._created, self._cancelled = created, cancelled
@@ -66,18 +53,15 @@ class Collection:
         return item
 
     def list(self, *, parent: str, query: Mapping[str, str], body: str) -> proto.Message:
-        """Those that the filter lets through."""
         return page(self._listing, re.sub("([A-Z])", r"_\1", self._noun).lower(), self.items.values(), query)
 
     def get(self, *, parent: str, id: str, query: Mapping[str, str], body: str) -> proto.Message:
-        """One of them."""
         name = f"{parent}/{self._noun}/{id}"
         if name not in self.items:
             raise exceptions.NotFound(name)
         return self.items[name]
 
     def cancel(self, *, parent: str, id: str, query: Mapping[str, str], body: str) -> None:
-        """Ends one; it must not have ended."""
         item = self.get(parent=parent, id=id, query=query, body=body)
         if re.search("SUCCEEDED|FAILED|CANCELLED|EXPIRED", item.state.name):
             raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
@@ -95,7 +79,6 @@ def page(
 
 
 def now() -> datetime.datetime:
-    """The time, as the API's messages hold it."""
     return datetime.datetime.now(datetime.UTC)
 
 

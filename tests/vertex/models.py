@@ -25,14 +25,10 @@ _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 
 
 class Models:
-    """All models of a server.
-
-    Attributes:
-      versions: By name of the model, `projects/.../models/1`, oldest first.
-    """
+    """All models of a server."""
 
     def __init__(self, server: Server) -> None:
-        self.versions: dict[str, list[v1.Model]] = {}
+        self.versions: dict[str, list[v1.Model]] = {}  # By name of the model, oldest first.
         self._ids = itertools.count(1)
         server.route("POST", "{parent}/models:upload", self.upload)
         server.route("GET", "{parent}/models", self.list)

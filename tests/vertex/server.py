@@ -30,17 +30,7 @@ _PARTS = {"parent": r"projects/[^/]+/locations/[^/]+", "id": r"[^/:@]+", "versio
 
 
 class Server:
-    """Serves one project in one location; other projects are forbidden.
-
-    Attributes:
-      project: Its id.
-      location: The region.
-      parent: `projects/PROJECT/locations/LOCATION`.
-      url: What clients take as `api_endpoint`.
-      custom_jobs: The custom jobs.
-      pipeline_jobs: The pipeline jobs.
-      models: The models and their versions.
-    """
+    """Serves one project in one location; other projects are forbidden. Clients take `url` as `api_endpoint`."""
 
     def __init__(self, project: str = "demo-project", location: str = "us-central1") -> None:
         self.project, self.location = project, location
@@ -77,13 +67,10 @@ class Server:
         self._http.server_close()
 
     def route(self, method: str, pattern: str, handler: Handler) -> None:
-        """Lets `handler` answer a request, before any handler that was given earlier.
+        """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.
 
-        Args:
-          method: Of HTTP.
-          pattern: Of the path behind `/v1/`: `{parent}/customJobs/{id}:cancel`.
-          handler: Gets the pattern's parts as named arguments, with `body` (JSON text) and `query`. It returns a message
-            of the API, or raises one of google.api_core.exceptions.
+        It gets the pattern's parts as named arguments, with `body` (JSON text) and `query`, and returns a message of the
+        API, or raises one of google.api_core.exceptions.
         """
         for name, part in _PARTS.items():
             pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{part})")

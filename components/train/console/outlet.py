@@ -39,7 +39,7 @@ class Outlet:
         self._descriptor, self._missing = descriptor, missing
         self._waiting: deque[bytes] = deque()
         self._bytes = self._left_out = self._written = 0
-        self._gone = self._busy = self._closed = False
+        self._gone = self._closed = False
         self._changed = threading.Condition()
         # A launcher forks. That is safe beside this thread: while another runs Python, it waits or is in a system call.
         threading.Thread(target=self._run, name="outlet", daemon=True).start()
@@ -71,7 +71,7 @@ class Outlet:
             self._changed.notify_all()
             for _ in range(int(_CLOSE_S / _STALLED_S)):
                 before = self._written
-                if self._changed.wait_for(lambda: not (self._waiting or self._busy), _STALLED_S):
+                if self._changed.wait_for(lambda: not self._waiting, _STALLED_S):
                     return
                 if self._written == before:
                     return
@@ -79,16 +79,14 @@ class Outlet:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._busy = False
-                self._changed.notify_all()
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
-                self._busy = True
-                data = self._waiting.popleft()
+                data = self._waiting[0]
             self._put(data)
             with self._changed:
-                self._bytes -= len(data)
+                self._bytes -= len(self._waiting.popleft())
+                self._changed.notify_all()
                 if self._left_out and not self._waiting:
                     self._waiting.append(self._missing(self._left_out).encode())
                     self._bytes += len(self._waiting[0])

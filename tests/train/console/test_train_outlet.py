@@ -34,7 +34,7 @@ def ended(launcher: subprocess.Popen, limit_s: float = 15.0):
         launcher.wait()
 
 
-@pytest.mark.parametrize(("view", "code"), [("plain", 3), ("json", 0), ("live", 0)])
+@pytest.mark.parametrize(("view", "code"), [("plain", 3), ("live", 0)])
 def test_job_whose_output_nobody_reads_ends_as_it_would(bench: Bench, view: str, code: int):
     read, write = os.pipe()
     scripts = {"chief_0": FLOOD + f"sys.exit({code})", "worker_0": FLOOD, "worker_1": ""}
