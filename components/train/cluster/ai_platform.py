@@ -98,7 +98,7 @@ class TrainingInput(without_effect("trainingInput")):
     parameterServerType: Name | None = None
     parameterServerCount: _number(0, MAX_REPLICAS) = 0
     evaluatorType: Name | None = None
-    evaluatorCount: _number(0, MAX_REPLICAS) = 0
+    evaluatorCount: _number(0, 1) = 0
     masterConfig: _Config = _Config()
     workerConfig: _Config = _Config()
     parameterServerConfig: _Config = _Config()
@@ -169,8 +169,6 @@ def _pools(values: TrainingInput, notes: list[Note]) -> dict[str, Any]:
         place, counted = f"{top}.{prefix}Type", f"{prefix}Count"
         config, kind = _config(values, prefix), getattr(sizes, f"{prefix}Type")
         count = 1 if role == "chief" else getattr(sizes, counted)
-        if role == "evaluator" and count > 1:
-            raise UserError(f"{top}.{counted}: {count}, but a job has at most 1; write 1")
         if kind:
             machine, note = _machine(kind, place, prefix, config)
             if count:

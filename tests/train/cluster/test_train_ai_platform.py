@@ -39,58 +39,62 @@ def test_without_a_tier_it_is_basic_and_counts_may_be_text_and_zero(source):
     assert (list(found.values), found.notes) == (["chief", "worker"], ())
 
 
-@pytest.mark.parametrize("prefix", ["worker", "parameterServer", "evaluator"])
-def test_type_without_a_count_is_no_pool_and_is_pointed_out(source, prefix: str):
-    found = source(**CUSTOM, **{f"{prefix}Type": "n1-standard-4"})
-    assert list(found.values) == ["chief"]
-    (note,) = notes(found)
-    assert note.startswith(f"trainingInput.{prefix}Type: without {prefix}Count there are none, as on AI Platform; add")
-
-
-def test_configuration_of_replicas_that_are_not_there_is_pointed_out(source):
-    found = source(**CUSTOM, workerConfig={"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}})
-    assert notes(found) == ["trainingInput.workerConfig: not used, as there are no such replicas"]
-
-
-def test_what_is_gone_is_replaced_and_strict_refuses(source):
-    found = source(scaleTier="CUSTOM", masterType="complex_model_l_gpu")
-    assert found.values["chief"] == {"machine": "g2-standard-96", "accelerator": {"type": "NVIDIA_L4", "count": 8}}
-    assert notes(found) == [
+STANDARD = {"machine": "n1-standard-4"}
+DISK = {"diskConfig": {"bootDiskType": "pd-standard", "bootDiskSizeGb": 300}}
+# What the file says, what it becomes beside the chief, and what is told of it.
+TRANSLATED = [
+    *(
+        (
+            {**CUSTOM, f"{prefix}Type": "n1-standard-4"},
+            {},
+            f"trainingInput.{prefix}Type: without {prefix}Count there are none, as on AI Platform; add '{prefix}Count: "
+            "1' if one is meant",
+        )
+        for prefix in ("worker", "parameterServer", "evaluator")
+    ),
+    (
+        {**CUSTOM, "workerConfig": DISK, "evaluatorCount": 0},
+        {"disk": {"type": "pd-ssd", "size_gb": 100}},
+        "trainingInput.workerConfig: not used, as there are no such replicas",
+    ),
+    (
+        {"scaleTier": "CUSTOM", "masterType": "complex_model_l_gpu"},
+        {"chief": {"machine": "g2-standard-96", "accelerator": {"type": "NVIDIA_L4", "count": 8}}},
         "REPLACED trainingInput.masterType: complex_model_l_gpu was n1-standard-32 with 8 NVIDIA_TESLA_K80, which is no "
-        "longer offered; replaced by g2-standard-96 with 8 NVIDIA_L4"
-    ]
-    with pytest.raises(
-        UserError, match=r"--strict allows no replacement: trainingInput.masterType: .* leave --strict out"
-    ):
+        "longer offered; replaced by g2-standard-96 with 8 NVIDIA_L4",
+    ),
+    (
+        {"scaleTier": "CUSTOM", "masterType": "large_model"},
+        {"chief": {"machine": "n1-highmem-8"}},
+        "trainingInput.masterType: large_model is n1-highmem-8",
+    ),
+    (
+        {**CUSTOM, "parameterServerType": "n1-highmem-2", "parameterServerCount": 1},
+        {"ps": {"machine": "n1-highmem-2", "replicas": 1}, "worker": {**STANDARD, "replicas": 1}},
+        "REPLACED trainingInput.workerCount: none, and TensorFlow 2's chief hands out the work without training; one "
+        "like the chief is added",
+    ),
+    ({"scheduling": {"maxRunningTime": "3600.5s"}}, {"scheduling": {"timeout": "3601s"}}, None),
+    ({**CUSTOM, "masterConfig": DISK}, {"disk": {"type": "pd-standard", "size_gb": 300}}, None),
+    (
+        {**CUSTOM, "workerType": "n1-standard-4", "workerCount": 1, "masterConfig": DISK},
+        {"worker": {**STANDARD, "replicas": 1}, "disk": {"type": "pd-ssd", "size_gb": 300}},
+        "REPLACED trainingInput.diskConfig: differs between the pools; all get 300 GB of pd-ssd",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "becomes", "note"), TRANSLATED)
+def test_what_a_file_becomes_is_told_and_strict_refuses_what_is_replaced(source, values, becomes, note):
+    found = source(**values)
+    assert found.values == {"chief": STANDARD, **becomes}
+    assert notes(found) == ([note] if note else [])
+    Cluster.of(resolve(found))
+    if note and note.startswith("REPLACED"):
+        with pytest.raises(UserError, match=r"--strict allows no replacement: trainingInput\..* leave --strict out"):
+            refuse_changes(found.name, found.notes)
+    else:
         refuse_changes(found.name, found.notes)
-
-
-def test_legacy_name_that_lives_on_is_told_and_strict_takes_it(source):
-    found = source(scaleTier="CUSTOM", masterType="large_model")
-    assert notes(found) == ["trainingInput.masterType: large_model is n1-highmem-8"]
-    refuse_changes(found.name, found.notes)
-
-
-def test_parameter_servers_without_workers_get_a_worker_like_the_chief(source):
-    found = source(**CUSTOM, parameterServerType="n1-highmem-2", parameterServerCount=1)
-    assert found.values["worker"] == {"machine": "n1-standard-4", "replicas": 1}
-    assert notes(found)[0].startswith("REPLACED trainingInput.workerCount: none, and TensorFlow 2's chief")
-    assert Cluster.of(resolve(found)).strategy == "parameter_server"
-
-
-def test_running_time_becomes_the_timeout(source):
-    found = source(scheduling={"maxRunningTime": "3600.5s"})
-    assert Cluster.of(resolve(found)).scheduling.timeout_s == 3601
-
-
-def test_disks_that_differ_become_the_largest_and_fastest(source):
-    disk = {"bootDiskType": "pd-standard", "bootDiskSizeGb": 300}
-    found = source(**CUSTOM, workerType="n1-standard-4", workerCount=1, masterConfig={"diskConfig": disk})
-    assert found.values["disk"] == {"type": "pd-ssd", "size_gb": 300}
-    assert notes(found) == ["REPLACED trainingInput.diskConfig: differs between the pools; all get 300 GB of pd-ssd"]
-    alone = source(**CUSTOM, masterConfig={"diskConfig": disk})
-    assert alone.values["disk"] == {"type": "pd-standard", "size_gb": 300}
-    assert not alone.notes
 
 
 def test_arguments_and_job_directory_become_flags_unless_others_are_given(source):
@@ -110,7 +114,7 @@ REFUSED = [
     ({"masterType": "n1-standard-4"}, "trainingInput.masterType: only with scaleTier: CUSTOM, and it is BASIC"),
     ({"masterConfig": GPU}, "masterConfig.acceleratorConfig: only with CUSTOM, and scaleTier is BASIC; write CUSTOM"),
     ({**CUSTOM, "workerCount": 2}, "trainingInput.workerType: missing, and workerCount is 2; add 'workerType:"),
-    ({**CUSTOM, "evaluatorType": "n1-standard-4", "evaluatorCount": 2}, "trainingInput.evaluatorCount: 2, but a job"),
+    ({**CUSTOM, "evaluatorType": "n1-standard-4", "evaluatorCount": 2}, "trainingInput.evaluatorCount: 2 is not a"),
     ({**CUSTOM, "masterType": "complex_model_xl"}, "masterType: unknown machine type 'complex_model_xl'"),
     ({**CUSTOM, "masterType": "n1-standard-3"}, "masterType: unknown machine type 'n1-standard-3'"),
     ({**CUSTOM, "masterType": "a2-highgpu-1g"}, "add 'acceleratorConfig: {type: NVIDIA_TESLA_A100"),
