@@ -23,23 +23,12 @@ from trainer.base.errors import UserError
 _POLL_S = 0.1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Status:
-    """A job as its directory shows it."""
+def status(job_dir: str) -> dict[str, Any]:
+    """The state of the newest launcher of a job directory (or, for a remote one, of its log directory).
 
-    state: str  # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
-    pid: int | None  # Of the launcher, while it runs.
-    host: str | None
-    since: float  # Its start, in seconds since the epoch.
-    ended: float | None  # None while it runs or when it was killed.
-    exit_code: int | None
-    restarts: dict[str, int]  # After `errors` and after `preemptions`.
-    rows: tuple[Row, ...]
-    last: tuple[str, ...]  # The newest word of the launcher, for people.
-
-
-def status(job_dir: str) -> Status:
-    """Reads the state of the newest launcher of a job directory (or, for a remote one, of its log directory).
+    Its `state` is `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word);
+    `pid` and `host` are those of a launcher that runs, `exit_code` that of one that ended; times are in seconds since
+    the epoch; `rows` has a `Row` for each replica, and `last` the newest word of the launcher for people.
 
     Raises:
       UserError: If none ever ran there.
@@ -53,37 +42,36 @@ def status(job_dir: str) -> Status:
     if holder and holder.since > start["time"]:
         state = "starting"  # Another that has not written anything yet.
     restarts = next((e for e in reversed(events) if _is_restart(e)), {"errors": 0, "preemptions": 0})
-    words = next((words for event in reversed(events) if (words := in_words(event))), [])
     known = holder is not None and holder.fate is not Fate.UNKNOWN
-    return Status(
-        state=state,
-        pid=holder.pid if holder else None,
-        host=holder.host if holder else None,
-        since=start["time"],
-        ended=last["time"] if ended else None,
-        exit_code=last["exit_code"] if ended else None,
-        restarts={kind: restarts[kind] for kind in ("errors", "preemptions")},
-        rows=tuple(_row(replica, events, running=bool(holder), known=known) for replica in start["replicas"]),
-        last=tuple(words),
-    )
+    return {
+        "state": state,
+        "pid": holder.pid if holder else None,
+        "host": holder.host if holder else None,
+        "since": start["time"],
+        "ended": last["time"] if ended else None,
+        "exit_code": last["exit_code"] if ended else None,
+        "restarts": {kind: restarts[kind] for kind in ("errors", "preemptions")},
+        "rows": [_row(replica, events, running=bool(holder), known=known) for replica in start["replicas"]],
+        "last": next((words for event in reversed(events) if (words := in_words(event))), []),
+    }
 
 
 def show(job_dir: str, form: str | None) -> int:
     """Prints the status, as JSON if `form` says so. Returns 0."""
     found = status(job_dir)
     if form == "json":
-        print(json.dumps(dataclasses.asdict(found)))
+        print(json.dumps(found, default=dataclasses.asdict))
         return 0
     from rich.console import Console
 
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
-    text = f"{found.state}, process {found.pid} of {found.host}" if found.pid else found.state
-    text += f", started {since}"
-    if found.ended is not None:
-        text += f", took {found.ended - found.since:.1f} s, exit code {found.exit_code}"
-    print(f"{text}; restarts after errors: {found.restarts['errors']}, preemptions: {found.restarts['preemptions']}")
-    Console(soft_wrap=True).print(table(found.rows))
-    print("\n".join(found.last))
+    text = f"{found['state']}, process {found['pid']} of {found['host']}" if found["pid"] else found["state"]
+    text += time.strftime(", started %Y-%m-%d %H:%M:%S", time.localtime(found["since"]))
+    if found["ended"] is not None:
+        text += f", took {found['ended'] - found['since']:.1f} s, exit code {found['exit_code']}"
+    restarts = found["restarts"]
+    print(f"{text}; restarts after errors: {restarts['errors']}, preemptions: {restarts['preemptions']}")
+    Console(soft_wrap=True).print(table(found["rows"]))
+    print("\n".join(found["last"]))
     return 0
 
 
@@ -95,7 +83,7 @@ def stop(job_dir: str) -> int:
     """
     holder = job_lock.holder(job_dir)
     if not holder:
-        raise UserError(f"{job_dir}: nothing is running here; the last that did is {status(job_dir).state}")
+        raise UserError(f"{job_dir}: nothing is running here; the last that did is {status(job_dir)['state']}")
     if holder.fate is Fate.UNKNOWN:
         raise UserError(
             f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from here; run the same command there"
@@ -110,9 +98,9 @@ def stop(job_dir: str) -> int:
                 raise UserError(f"{job_dir}: {holder.name} has ended, and its guard holds the job still; end that")
         time.sleep(_POLL_S)
     found = status(job_dir)
-    steps = [row.step for row in found.rows if row.step is not None]
+    steps = [row.step for row in found["rows"] if row.step is not None]
     at = f" at step {max(steps)}" if steps else ""
-    print(f"{found.state}{at}, exit code {found.exit_code}")
+    print(f"{found['state']}{at}, exit code {found['exit_code']}")
     return 0
 
 
