@@ -37,7 +37,7 @@ def bucket(monkeypatch) -> dict[str, bytes]:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=[0.02], daemon=True).start()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
     yield objects
     server.shutdown()

@@ -74,6 +74,12 @@ TRANSLATED = [
         "REPLACED trainingInput.workerCount: none, and TensorFlow 2's chief hands out the work without training; one "
         "like the chief is added",
     ),
+    (
+        {"network": "projects/1/global/networks/mine"},
+        {},
+        "REPLACED trainingInput.network: not carried over; a job that must run in this network cannot be submitted from "
+        "here",
+    ),
     ({"scheduling": {"maxRunningTime": "3600.5s"}}, {"scheduling": {"timeout": "3601s"}}, None),
     ({**CUSTOM, "masterConfig": DISK}, {"disk": {"type": "pd-standard", "size_gb": 300}}, None),
     (
@@ -95,6 +101,14 @@ def test_what_a_file_becomes_is_told_and_strict_refuses_what_is_replaced(source,
             refuse_changes(found.name, found.notes)
     else:
         refuse_changes(found.name, found.notes)
+
+
+def test_workers_of_parameter_servers_become_as_many_as_there_were_gpus(source):
+    gpus = {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 2}}
+    pools = {"workerType": "n1-standard-8", "workerCount": 3, "workerConfig": gpus}
+    found = source(**CUSTOM, **pools, parameterServerType="n1-standard-4", parameterServerCount=1)
+    worker = Cluster.of(resolve(found)).worker
+    assert (worker.replicas, worker.machine, worker.gpus) == (6, "n1-standard-8", 1)
 
 
 def test_arguments_and_job_directory_become_flags_unless_others_are_given(source):
