@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from components.train.cluster.cluster_file import Cluster
@@ -21,25 +21,23 @@ from trainer.base.errors import UserError, unknown
 DEFAULT_REGION = "us-central1"
 
 
-@functools.cache
-def regions() -> tuple[str, ...]:
-    """Where Vertex AI trains."""
-    return tuple(sorted({row["region"] for row in table("quotas")}))
-
-
 def check_region(cluster: Cluster, region: str) -> None:
     """Refuses a region that does not exist or lacks a GPU of the cluster.
 
     Raises:
       UserError: Naming the regions that have it.
     """
-    if region not in regions():
-        raise UserError(f"region: {unknown('region', region, regions())}")
-    for role, pool in cluster.pools.items():
-        if pool.accelerator and region not in (having := _regions_with(pool.accelerator.type)):
+    regions = {row["region"] for row in table("quotas")}
+    if region not in regions:
+        raise UserError(f"region: {unknown('region', region, regions)}")
+    having: dict[str, list[str]] = defaultdict(list)
+    for row in table("regions"):
+        if row["training"] == "yes":
+            having[row["accelerator"]].append(row["region"])
+    for role, gpu in ((role, pool.accelerator.type) for role, pool in cluster.pools.items() if pool.accelerator):
+        if region not in having[gpu]:
             raise UserError(
-                f"{role}: {pool.accelerator.type} is not offered for training in {region}; take one of "
-                f"{', '.join(having)}"
+                f"{role}: {gpu} is not offered for training in {region}; take one of {', '.join(having[gpu])}"
             )
 
 
@@ -90,8 +88,3 @@ def _defaults() -> Mapping[str, Mapping[str, float]]:
             if row["default"] != "Not available":
                 limits[row["region"]] = math.inf if row["default"] == "Unlimited" else int(row["default"])
     return found
-
-
-@functools.cache
-def _regions_with(gpu: str) -> tuple[str, ...]:
-    return tuple(row["region"] for row in table("regions") if row["accelerator"] == gpu and row["training"] == "yes")
