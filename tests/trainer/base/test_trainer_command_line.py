@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.base.command_line import Flags, flag
@@ -37,6 +37,7 @@ values = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(values)
 def test_the_flags_of_any_options_give_these_options(given):
     options = Options(**given)

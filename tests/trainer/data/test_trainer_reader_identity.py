@@ -21,7 +21,7 @@ from trainer.data import records  # noqa: E402
 from trainer.data.reader.chunks import Chunks  # noqa: E402
 from trainer.data.reader.modes import choose  # noqa: E402
 from trainer.data.reader.order import Order  # noqa: E402
-from trainer.data.reader.shards import Mapping, Shards  # noqa: E402
+from trainer.data.reader.shards import Shards  # noqa: E402
 
 ALONE = Member(role="chief", index=0, addresses={})
 COPIED = {"wish": "mapped", "cache_dir": "cache"}
@@ -74,6 +74,15 @@ def test_exchanged_files_are_refused_and_named(data, way):
         train(data, way)
 
 
+def test_exchanged_files_are_found_in_passing_and_in_an_object_store_before_the_first_record(data):
+    message, manifest = exchange(data), Manifest.load(data)
+    with pytest.raises(UserError, match=message):
+        list(records.batches(manifest, str(data), "train", 500))
+    shards, order = Shards(manifest, str(data), "train"), Order(examples=1797, seed=0, chunk=100)
+    with pytest.raises(UserError, match=message):
+        Chunks(shards, order, fetch=shards.read).take(order(0, global_batch=4, first=0, count=4).numpy(), 0)
+
+
 def test_exchanged_copies_are_refused_too(data):
     labels = train(data, COPIED)
     (copies,) = (data.parent / "cache").iterdir()
@@ -85,44 +94,24 @@ def test_exchanged_copies_are_refused_too(data):
     assert np.array_equal(train(data, COPIED, True), labels)
 
 
-@pytest.mark.parametrize("kind", ["mapped", "read"])
-def test_of_each_file_the_head_is_read_once_and_only_when_it_is_used(data, kind):
+def test_each_head_is_read_once_when_it_is_used_also_by_threads_that_come_at_once(data):
     shards, heads = Shards(Manifest.load(data), str(data), "train"), []
-    fetch = Mapping(shards.paths) if kind == "mapped" else shards.read
-
-    def recorded(shard: int, start: int, end: int) -> np.ndarray:
-        if (start, end) == (0, HEAD_BYTES):
-            heads.append(shard)
-        return fetch(shard, start, end)
-
-    assert not heads
-    for shard in (2, 2, 0, 2):
-        shards.block(shard, 500, 510, recorded)
-    assert heads == [2, 0]
-
-
-def test_threads_that_come_at_once_read_each_head_once(data):
-    shards, heads = Shards(Manifest.load(data), str(data), "train"), []
-    count = len(shards.paths)
     together = threading.Barrier(4)
 
     def slow(shard: int, start: int, end: int) -> np.ndarray:
-        heads.append(shard)
-        time.sleep(0.02)
+        if (start, end) == (0, HEAD_BYTES):
+            heads.append(shard)
+            time.sleep(0.02)
         return shards.read(shard, start, end)
+
+    shards.block(2, 500, 510, slow)
+    assert heads == [2]
 
     def ask(thread: int) -> None:
         together.wait()
-        for i in range(count):
-            shards.identify((thread + i) % count if thread > 1 else i, slow)
+        for i in range(3):
+            shards.identify((thread + i) % 3 if thread > 1 else i, slow)
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(ask, range(4)))
-    assert sorted(heads) == list(range(count))
-
-
-def test_an_object_stores_file_is_refused_before_its_first_record(data):
-    shards, order = Shards(Manifest.load(data), str(data), "train"), Order(examples=1797, seed=0, chunk=100)
-    message = exchange(data)
-    with pytest.raises(UserError, match=message):
-        Chunks(shards, order, fetch=shards.read).take(order(0, global_batch=4, first=0, count=4).numpy(), 0)
+    assert sorted(heads) == [0, 1, 2]

@@ -50,9 +50,9 @@ def storages(directory, order: Order):
         yield MappedTensors(shards, decode)
 
 
-@settings(max_examples=settings.default.max_examples // 5)
+@settings(max_examples=settings.default.max_examples // 6)
 @given(
-    steps=st.lists(st.integers(0, 10**6), min_size=1, max_size=4), batch=st.integers(1, 50), window=st.integers(1, 9)
+    steps=st.lists(st.integers(0, 10**6), min_size=1, max_size=3), batch=st.integers(1, 50), window=st.integers(1, 9)
 )
 def test_every_way_of_reading_gives_the_same_batches_at_any_step(numbered, steps, batch, window):
     order = Order(examples=EXAMPLES, seed=5, chunk=7, window=window)
@@ -71,25 +71,26 @@ def test_image_files_are_the_same_bytes_in_every_way(files):
     order = Order(examples=FILES, seed=1, chunk=5, window=2)
     readers = [Reader(storage=storage, order=order, global_batch=10) for storage in storages(files, order)]
     assert len(readers) == 3
-    for step in range(6):
+    for step in (0, 5):
         batches = [r.batch(r.load(), tf.constant(step, tf.int64), 0, 10)["image"].numpy().tolist() for r in readers]
         assert batches[0] == batches[1] == batches[2]
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3])
-def test_batches_made_ahead_are_those_of_the_steps_for_any_number_of_replicas(numbered, replicas):
+def test_batches_made_ahead_are_those_of_the_steps_for_any_number_of_replicas(numbered):
     _, _, streamed, _ = storages(numbered, SMALL)
     reader = Reader(storage=streamed, order=SMALL, global_batch=12, ahead=True)
-    context = tf.distribute.InputContext(num_input_pipelines=1, num_replicas_in_sync=replicas)
-    dataset = reader.dataset(first_step=8, context=context)
-    seen = np.concatenate([batch["label"].numpy() for batch in dataset.take(5 * replicas)])
-    wanted = [SMALL(step, global_batch=12, first=0, count=12).numpy() for step in range(8, 13)]
-    assert np.array_equal(seen, np.concatenate(wanted))
+    wanted = np.concatenate([SMALL(step, global_batch=12, first=0, count=12) for step in (8, 9)])
+    for replicas in (1, 3):
+        context = tf.distribute.InputContext(num_input_pipelines=1, num_replicas_in_sync=replicas)
+        dataset = reader.dataset(first_step=8, context=context)
+        seen = np.concatenate([batch["label"].numpy() for batch in dataset.take(2 * replicas)])
+        assert np.array_equal(seen, wanted)
 
 
 def test_each_chunk_is_read_once_an_epoch_in_one_piece_of_each_file_and_few_are_held(numbered):
     shards = Shards(Manifest.load(numbered), str(numbered), "train")
-    read, lock = [], threading.Lock()
+    read, lock, size = [], threading.Lock(), shards.record_bytes
+    heads = [(shard, 0, min(HEAD_BYTES, path.stat().length)) for shard, path in enumerate(shards.paths)]
 
     def fetch(shard: int, start: int, end: int) -> np.ndarray:
         with lock:
@@ -97,28 +98,16 @@ def test_each_chunk_is_read_once_an_epoch_in_one_piece_of_each_file_and_few_are_
         return shards.read(shard, start, end)
 
     chunks = Chunks(shards, SMALL, fetch=fetch, ahead=0)
+    assert not read
     for step in range(EXAMPLES // 10):
         chunks.take(SMALL(step, global_batch=10, first=0, count=10).numpy(), 10 * step)
         assert len(chunks._held) <= 2 * SMALL.window  # a batch may stand in two windows
+        if not step:
+            records = [end - start for shard, start, end in read if (shard, start, end) not in heads]
+            assert 0 < sum(records) <= 2 * SMALL.window * SMALL.chunk * size
     pieces = [piece for c in range(SMALL.chunks) for piece in shards.pieces(7 * c, min(7 * c + 7, EXAMPLES))]
-    size = shards.record_bytes
-    heads = [(shard, 0, min(HEAD_BYTES, path.stat().length)) for shard, path in enumerate(shards.paths)]
     assert set(heads) <= set(read)  # two threads that come to a file at once both look whether it is the right one
     assert sorted(r for r in read if r not in heads) == sorted((s, row * size, end * size) for s, row, end in pieces)
-
-
-def test_opening_reads_nothing_and_a_step_reads_no_more_than_its_window(numbered):
-    shards, read = Shards(Manifest.load(numbered), str(numbered), "train"), []
-
-    def fetch(shard: int, start: int, end: int) -> np.ndarray:
-        if (start, end) != (0, min(HEAD_BYTES, shards.paths[shard].stat().length)):  # by which it is known
-            read.append(end - start)
-        return shards.read(shard, start, end)
-
-    chunks = Chunks(shards, SMALL, fetch=fetch, ahead=0)
-    assert not read
-    chunks.take(SMALL(10**6, global_batch=4, first=0, count=4).numpy(), 4 * 10**6)
-    assert 0 < sum(read) <= 2 * SMALL.window * SMALL.chunk * shards.record_bytes
 
 
 @pytest.mark.parametrize("kind", ["numbered", "files"])
@@ -135,7 +124,7 @@ def test_a_damaged_record_is_named_when_it_is_taken_and_only_then(kind, request,
     indices = order(0, global_batch=examples, first=0, count=examples).numpy()
     bad = int(shards.starts[1]) + bad_row
     offsets = [*range(int(starts[bad_row]), int(starts[bad_row]) + 14), int(starts[bad_row + 1]) - 1]
-    for offset in offsets:
+    for offset in offsets[::3]:
         content = bytearray(whole)
         content[offset] ^= 64
         path.write_bytes(content)
@@ -179,16 +168,3 @@ def test_streaming_from_afar_needs_room_for_its_window(numbered):
     place = choose(manifest, data_dir="gs://bucket/data", wish="streaming", budget_bytes=2e8)
     with pytest.raises(UserError, match=r"has 0.20 GB; give --reader-memory-gb 0.5"):
         records.open_reader(place, manifest, global_batch=8, seed=0, prepare=dict)
-
-
-def test_a_remote_file_that_is_too_short_or_gone_is_told_when_it_is_read(numbered, tmp_path):
-    shutil.copytree(numbered, tmp_path / "data")
-    manifest = Manifest.load(tmp_path / "data")
-    shards = Shards(manifest, str(tmp_path / "data"), "train")
-    first, second = (tmp_path / "data" / shard.file for shard in manifest.split("train").shards[:2])
-    first.write_bytes(first.read_bytes()[:-1])
-    second.unlink()
-    with pytest.raises(UserError, match=f"{first.name} ends before"):
-        shards.read(0, 0, manifest.split("train").shards[0].bytes)
-    with pytest.raises(UserError, match=f"{second.name} is missing"):
-        shards.read(1, 0, 1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,7 +25,7 @@ def steps(order: Order, count: int, batch: int) -> np.ndarray:
     return np.concatenate([order(step, global_batch=batch, first=0, count=batch).numpy() for step in range(count)])
 
 
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=settings.default.max_examples // 8)
 @given(order=ORDERS, batch=st.integers(1, 70), epochs=st.integers(1, 3))
 def test_every_epoch_is_a_permutation_of_the_split(order, batch, epochs):
     seen = steps(order, -(-order.examples * epochs // batch), batch)
@@ -32,7 +34,7 @@ def test_every_epoch_is_a_permutation_of_the_split(order, batch, epochs):
         assert sorted(part) == list(range(order.examples))
 
 
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=settings.default.max_examples // 8)
 @given(order=ORDERS)
 def test_the_examples_of_a_window_are_those_of_its_chunks(order):
     seen = steps(order, 2, order.examples)
@@ -49,10 +51,12 @@ def test_the_examples_of_a_window_are_those_of_its_chunks(order):
 
 
 @pytest.mark.parametrize(
-    "order", [Order(examples=54_000, seed=0, chunk=54_000), Order(examples=20_000, seed=0, chunk=50)]
+    "order", [Order(examples=20_000, seed=0, chunk=20_000), Order(examples=4_000, seed=0, chunk=10, window=128)]
 )
-def test_no_epoch_resembles_another(order):
-    epochs = steps(order, 8, order.examples).reshape(8, -1)
+def test_no_epoch_resembles_another_or_that_of_another_seed(order):
+    epochs = np.stack(
+        [*steps(order, 7, order.examples).reshape(7, -1), steps(dataclasses.replace(order, seed=1), 1, order.examples)]
+    )
     correlations = np.corrcoef(epochs) - np.eye(8)
     # Examples of a chunk stay near each other, so that there are as many free choices as chunks.
     assert np.abs(correlations).max() < 5 / np.sqrt(order.chunks if order.windows > 1 else order.examples)
@@ -66,15 +70,7 @@ def test_within_a_window_nothing_is_left_of_the_source():
     assert len(np.unique(window[:256] // order.chunk)) > 80
 
 
-def test_epochs_and_seeds_differ_in_order():
-    for window in (1, 100):
-        a, b = steps(Order(examples=64, seed=0, chunk=8, window=window), 2, 64).reshape(2, -1)
-        c = steps(Order(examples=64, seed=1, chunk=8, window=window), 1, 64)
-        assert not np.array_equal(a, b)
-        assert not np.array_equal(a, c)
-
-
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=settings.default.max_examples // 8)
 @given(replicas=st.integers(1, 7), batch=st.integers(7, 64), step=st.integers(0, 10**6), chunk=st.integers(20, 1000))
 def test_the_order_does_not_depend_on_the_number_of_replicas(replicas, batch, step, chunk):
     order = Order(examples=1000, seed=0, chunk=chunk, window=4)
