@@ -43,9 +43,7 @@ def test_momentum_is_that_of_the_flag_or_the_customary_one():
 
 
 def test_falling_schedules_end_at_the_horizon():
-    assert [learning.falls(options("--model", "cnn", "--schedule", s)) for s in ("linear", "cosine", "constant")] == [
-        True,
-        True,
-        False,
-    ]
-    assert float(optimizer("--model", "cnn", "--schedule", "linear").learning_rate) == pytest.approx(1e-3)
+    for name, falls in (("linear", True), ("cosine", True), ("constant", False)):
+        assert learning.falls(options("--model", "cnn", "--schedule", name)) == falls
+        rate = optimizer("--model", "cnn", "--schedule", name)._learning_rate
+        assert float(rate(0)) == pytest.approx(1e-3) and float(rate(20)) == pytest.approx(0 if falls else 1e-3)

@@ -24,15 +24,12 @@ def category(encoding: Encoding, **columns) -> list[int]:
     return found.numpy().tolist()
 
 
-@given(st.lists(words, min_size=1, unique=True), st.lists(words, min_size=1))
-def test_a_text_is_its_place_in_the_vocabulary_or_unknown(vocabulary, values):
-    found = category(Encoding(kind="vocabulary", columns=("x",), vocabulary=tuple(vocabulary)), x=(values, "string"))
-    assert found == [vocabulary.index(v) if v in vocabulary else len(vocabulary) for v in values]
-
-
-@given(st.lists(st.integers(-5, 5) | int64, min_size=1, unique=True), st.lists(st.integers(-5, 5) | int64, min_size=1))
-def test_an_integer_is_its_place_in_the_vocabulary_or_unknown(vocabulary, values):
-    found = category(Encoding(kind="vocabulary", columns=("x",), vocabulary=tuple(vocabulary)), x=(values, "int64"))
+@given(st.sampled_from([(words, "string"), (st.integers(-5, 5) | int64, "int64")]), st.data())
+def test_a_value_is_its_place_in_the_vocabulary_or_unknown(kind, data):
+    of, dtype = kind
+    vocabulary = data.draw(st.lists(of, min_size=1, unique=True))
+    values = data.draw(st.lists(of | st.sampled_from(vocabulary), min_size=1))
+    found = category(Encoding(kind="vocabulary", columns=("x",), vocabulary=tuple(vocabulary)), x=(values, dtype))
     assert found == [vocabulary.index(v) if v in vocabulary else len(vocabulary) for v in values]
 
 

@@ -23,7 +23,7 @@ def test_cnn_is_the_published_network_on_mnist(digits):
     assert kinds == ["Conv2D", "MaxPooling2D", "Conv2D", "MaxPooling2D", "Conv2D", "Flatten", "Dense", "Dense"]
 
 
-@pytest.mark.parametrize("shape", [(8, 8, 1), (5, 7, 3), (1, 1, 1), (18, 18, 1), (32, 32, 3)])
+@pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 1), (17, 18, 1), (18, 18, 1)])
 def test_cnn_takes_any_image(digits, shape):
     model = cnn.build(resized(Manifest.load(digits), shape, 255.0))
     assert model({"image": np.zeros((2, *shape), np.uint8)}).shape == (2, 10)
