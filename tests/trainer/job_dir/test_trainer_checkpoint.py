@@ -64,16 +64,12 @@ def test_the_newest_are_kept_and_what_was_saved_is_what_was_at_that_step(tmp_pat
     assert np.unique(model.get_weights()[0]) == [30]
 
 
-def cut(content: bytes, at: int) -> bytes:
-    return content[:at]
-
-
-def zero(content: bytes, at: int) -> bytes:
-    return content[:at] + bytes(len(content) - at)
-
-
-def flip(content: bytes, at: int) -> bytes:
-    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+DAMAGES = (
+    lambda content, at: content[:at],
+    lambda content, at: content[:at] + bytes(len(content) - at),
+    lambda content, at: content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :],
+    lambda content, at: None,
+)
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +82,15 @@ def two(tmp_path_factory) -> tuple[pathlib.Path, keras.Model, State]:
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_newest_checkpoint_damaged_in_any_way_is_named_once_and_passed_over(two, capsys, data):
     directory, model, state = two
     file = data.draw(st.sampled_from(sorted((directory / "checkpoints").glob("ckpt-20.*"))))
     whole = file.read_bytes()
-    kind = data.draw(st.sampled_from([cut, zero, flip]))
-    file.write_bytes(kind(whole, data.draw(st.just(0) | st.integers(0, len(whole) - 1))))
-    if data.draw(st.integers(0, 9)) == 0:
-        file.unlink()
+    damaged = data.draw(st.sampled_from(DAMAGES))(whole, data.draw(st.just(0) | st.integers(0, len(whole) - 1)))
+    file.unlink()
+    if damaged is not None:
+        file.write_bytes(damaged)
     capsys.readouterr()
     try:
         checkpoints = Checkpoints(opts(directory), state)
@@ -135,7 +131,7 @@ def test_a_save_that_fails_leaves_the_checkpoint_before_it(tmp_path, model, stat
     assert checkpoints.restore() == 10
 
 
-@pytest.mark.parametrize("name", ["a*", "a?", "a]", "é {a}"])
+@pytest.mark.parametrize("name", ["a*", "é {a]"])
 def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_directory_is_called(
     tmp_path, model, state, name
 ):
@@ -152,18 +148,11 @@ def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_direc
     assert own.restore() == 20
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"latest": {}, "best": {}}', '{"latest": {"step": "x"}}'])
+@pytest.mark.parametrize("content", ["", "{}", '{"latest": {"step": "x"}}'])
 def test_scores_that_are_none_are_told_with_their_file(tmp_path, content):
     (tmp_path / "validation.json").write_text(content)
     with pytest.raises(UserError, match=r"validation\.json cannot be used"):
         Scores(str(tmp_path)).load()
-
-
-def test_of_two_classes_the_best_is_that_of_the_highest_auc(tmp_path, state):
-    scores = Scores(str(tmp_path))
-    for step, (accuracy, auc) in enumerate([(0.9, 0.6), (0.7, 0.8), (0.95, 0.7)], 1):
-        scores.add(step, {"loss": 0.5, "accuracy": accuracy, "auc": auc}, state)
-    assert scores.load()["best"]["step"] == 2
 
 
 def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, state):
@@ -180,6 +169,8 @@ def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, 
     assert {p.name.split(".")[0] for p in (tmp_path / "best").iterdir()} == {"ckpt-2"}
     assert scores.restore_best(state) == 2
     assert np.unique(state.weights()[0]) == [2]
-    (tmp_path / "best" / "ckpt-2.index").write_bytes(b"")
-    with pytest.raises(UserError, match=r"best/ckpt-2 cannot be used .*; the same command with --export last"):
+    assert scores.add(5, {"loss": 1.0, "accuracy": 0.1, "auc": 0.8}, state)  # of two classes it goes by that
+    assert scores.load()["best"]["step"] == 5
+    (tmp_path / "best" / "ckpt-5.index").write_bytes(b"")
+    with pytest.raises(UserError, match=r"best/ckpt-5 cannot be used .*; the same command with --export last"):
         scores.restore_best(state)
