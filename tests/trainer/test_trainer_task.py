@@ -51,19 +51,12 @@ def told(flags: list[str], **environ: str) -> str:
     return result.stderr
 
 
-def test_a_finished_job_has_nothing_to_do(flags):
+def test_a_finished_job_has_nothing_to_do_and_its_streams_may_be_closed_or_gone(flags):
     result = run(flags)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.endswith(": already done at step 10\n")
-
-
-@pytest.mark.parametrize("closed", [[1], [1, 2]], ids=str)
-def test_standard_streams_may_be_closed(flags, closed):
-    result = run(flags, preexec_fn=lambda: [os.close(number) for number in closed])
-    assert (result.returncode, result.stderr) == (0, "")
-
-
-def test_a_reader_that_has_gone_away_is_no_crash(flags):
+    closed = run(flags, preexec_fn=lambda: [os.close(number) for number in (1, 2)])
+    assert (closed.returncode, closed.stderr) == (0, "")
     reader, writer = os.pipe()
     os.close(reader)
     result = run(flags, stdout=writer)
@@ -71,15 +64,12 @@ def test_a_reader_that_has_gone_away_is_no_crash(flags):
     assert (result.returncode, result.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("name", ["job.json", "DONE.json"])
-def test_garbage_in_the_job_directory_is_named_in_one_line(flags, tmp_path, name):
-    (tmp_path / name).write_text("garbage")
-    assert told(flags).startswith(f"error: {tmp_path / name} cannot be used (")
-
-
-def test_a_job_directory_that_cannot_be_written_to_is_told_in_one_line(flags, tmp_path):
+def test_what_is_wrong_with_the_job_directory_is_told_in_one_line(flags, tmp_path):
     (tmp_path / "file").touch()
     assert "; use another" in told([*flags, "--job-dir", str(tmp_path / "file" / "job")])
+    for name in ("DONE.json", "job.json"):  # which is looked at first
+        (tmp_path / name).write_text("garbage")
+        assert told(flags).startswith(f"error: {tmp_path / name} cannot be used (")
 
 
 @pytest.mark.cluster
