@@ -68,16 +68,10 @@ def merged(replicas: dict[str, np.ndarray], what: str) -> dict[str, np.ndarray]:
     )
 
 
-@pytest.mark.parametrize("shape", [(BATCH, 4, 6, 5), (BATCH, 5), (BATCH, 3, 5), (1, 1, 1, 5)])
+@pytest.mark.parametrize("shape", [(BATCH, 4, 6, 5), (BATCH, 5), (1, 1, 1, 5)])
 def test_one_replica_computes_what_keras_does(shape):
     [(_, values)] = batch_norm(ONE, lambda: BatchNormalization(decay=DECAY), shape)
     assert_close(values, reference(shape=shape), 1e-5)
-
-
-def test_one_replica_in_bfloat16_stays_near_keras():
-    [(_, values)] = batch_norm(ONE, lambda: BatchNormalization(decay=DECAY, dtype="mixed_bfloat16"))
-    assert_close(values, reference("mixed_bfloat16"), 0.03)
-    assert_close({k: values[k] for k in ("mean", "variance")}, {k: reference()[k] for k in ("mean", "variance")}, 5e-3)
 
 
 def test_the_moving_variance_is_that_of_the_batch_not_an_estimate():
@@ -103,9 +97,6 @@ def test_inference_uses_the_moving_statistics_and_leaves_them_alone():
 def test_synchronised_replicas_compute_what_one_does_with_the_whole_batch(replicas):
     assert len(of(replicas, "synchronised")["y"][0]) != len(of(replicas, "synchronised")["y"][1])
     assert_close(merged(replicas, "synchronised"), reference(), 2e-5)
-
-
-def test_synchronised_replicas_in_bfloat16_stay_near_one(replicas):
     assert_close(merged(replicas, "mixed"), reference("mixed_bfloat16"), 0.03)
 
 
@@ -118,11 +109,10 @@ def test_local_statistics_are_those_of_the_part_but_moving_ones_of_the_whole(rep
     assert_close({k: values[k] for k in ("mean", "variance")}, {k: whole[k] for k in ("mean", "variance")}, 1e-5)
 
 
-@pytest.mark.parametrize("what", ["synchronised", "mixed", "local"])
-def test_moving_statistics_are_equal_on_all_replicas(replicas, what):
-    for name in ("mean", "variance"):
-        first, second = of(replicas, what)[name]
-        np.testing.assert_array_equal(first, second)
+def test_moving_statistics_are_equal_on_all_replicas(replicas):
+    for what in ("synchronised", "mixed", "local"):
+        for name in ("mean", "variance"):
+            np.testing.assert_array_equal(*of(replicas, what)[name])
 
 
 def test_a_network_on_two_replicas_learns_what_it_does_on_one(replicas):
@@ -134,10 +124,8 @@ def test_a_network_on_two_replicas_learns_what_it_does_on_one(replicas):
 
 def test_without_private_names_of_tensorflow_the_sums_are_the_same_by_public_ways(replicas):
     values = of(replicas, "sums")
-    assert values.keys() == {"", *layers_program.PRIVATE}
-    for name in values:
-        for replica in (0, 1):
-            np.testing.assert_array_equal(values[name][replica], values[""][0])
+    for total in (*values["short"], *values["public"]):
+        np.testing.assert_array_equal(total, values["short"][0])
 
 
 @pytest.mark.cluster
@@ -152,12 +140,7 @@ def test_dropout_masks_do_not_depend_on_the_number_of_replicas(replicas):
     [(_, one)] = layers_program.dropout(ONE)
     for name, parts in of(replicas, "dropout").items():
         np.testing.assert_array_equal(np.concatenate(parts), one[name])
-
-
-def test_dropout_masks_differ_between_examples_layers_and_steps():
-    [(_, one)] = layers_program.dropout(ONE)
-    masks = {mask.tobytes() for values in one.values() for mask in values}
-    assert len(masks) == 4 * BATCH
+    assert len({mask.tobytes() for values in one.values() for mask in values}) == 4 * BATCH
 
 
 def test_dropout_drops_its_share_and_keeps_the_mean():
@@ -168,15 +151,12 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
     assert np.abs(np.corrcoef(dropped[:-1].ravel(), dropped[1:].ravel())[0, 1]) < 0.02
 
 
-def test_dropout_passes_all_outside_of_training():
+def test_dropout_passes_all_outside_of_training_and_needs_to_know_the_step_within():
     x = inputs((3, 4))
     np.testing.assert_array_equal(Dropout(0.9)(x), x)
     np.testing.assert_array_equal(Dropout(0.0)(x, training=True), x)
-
-
-def test_dropout_without_a_step_says_what_to_do():
     with pytest.raises(RuntimeError, match=r"inside `with step_context\.at"):
-        Dropout(0.5)(inputs((3, 4)), training=True)
+        Dropout(0.5)(x, training=True)
 
 
 def test_a_place_ends_with_its_block_and_the_inner_one_counts():

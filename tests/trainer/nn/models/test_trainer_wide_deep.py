@@ -83,12 +83,18 @@ def test_the_logits_are_those_of_one_keras_layer_for_each_feature(table, columns
 
 
 @pytest.mark.parametrize("part", ["deep", "wide"])
-def test_a_table_may_have_one_part_alone(table, columns, part):
+def test_a_table_may_have_one_part_alone_and_logits_are_float32_when_the_rest_is_not(table, columns, part):
     alone = dataclasses.replace(table, **{part: ()})
-    model = wide_deep.build(alone)
+    keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = wide_deep.build(alone)
+    finally:
+        keras.mixed_precision.set_dtype_policy("float32")
     prepared = wide_deep.prepare(alone, columns)
     assert set(model.input) == set(prepared)
-    assert model(prepared).shape == (table.split("test").examples, 2)
+    logits = model(prepared)
+    assert logits.shape == (table.split("test").examples, 2) and logits.dtype == tf.float32
+    assert part == "deep" or model.get_layer("deep_dense").compute_dtype == "bfloat16"
 
 
 def test_layers_and_dropout_are_as_asked_for(table, columns):
@@ -104,16 +110,6 @@ def test_layers_and_dropout_are_as_asked_for(table, columns):
     for flags in (["--hidden-units", "7"], ["--dropout", "0.1"]):
         with pytest.raises(UserError, match=f"{flags[0]} means nothing to --model cnn"):
             builder(ask("--model", "cnn", *flags), table)
-
-
-def test_logits_are_float32_when_the_rest_is_not(table, columns):
-    keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
-    try:
-        model = wide_deep.build(table)
-        assert model(wide_deep.prepare(table, columns)).dtype == tf.float32
-        assert model.get_layer("deep_dense").compute_dtype == "bfloat16"
-    finally:
-        keras.mixed_precision.set_dtype_policy("float32")
 
 
 def test_the_model_follows_from_the_dataset_and_another_that_does_not_fit_is_refused(digits, table):
