@@ -39,6 +39,13 @@ _MOST_THREADS = 1024
 _batch_size = at_least(1, 2**24)
 # Of a flag that decides what is learnt: a resumed job with another value is refused.
 _learnt = functools.partial(flag, identity=True)
+_network = functools.partial(_learnt, group="network")
+_learning = functools.partial(_learnt, group="learning")
+_batches = functools.partial(_learnt, group="batches")
+_reader = functools.partial(flag, group="reader")
+_validation = functools.partial(flag, group="validation")
+_checkpoints = functools.partial(flag, group="checkpoints")
+_machine = functools.partial(flag, group="machine")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,134 +76,108 @@ class Options(Flags):
     )
     deterministic: bool = _learnt(bool, "the same bits in every run; a little slower", group="job")
 
-    batch_size: int | None = _learnt(
-        _batch_size, "examples of a step over all replicas (default: 128)", group="batches"
-    )
-    per_replica_batch_size: int | None = _learnt(
-        _batch_size,
-        "examples of a step on each replica, instead of --batch-size",
-        "--train-batch-size",
-        group="batches",
+    batch_size: int | None = _batches(_batch_size, "examples of a step over all replicas (default: 128)")
+    per_replica_batch_size: int | None = _batches(
+        _batch_size, "examples of a step on each replica, instead of --batch-size", "--train-batch-size"
     )
 
-    num_layers: int | None = _learnt(at_least(1), "of a resnet: 6n + 2", group="network")
-    batch_norm_decay: float | None = _learnt(share, "of the moving statistics, each step", group="network")
-    batch_norm_epsilon: float | None = _learnt(positive, "added to variances", group="network")
-    batch_norm_statistics: str | None = _learnt(
+    num_layers: int | None = _network(at_least(1), "of a resnet: 6n + 2")
+    batch_norm_decay: float | None = _network(share, "of the moving statistics, each step")
+    batch_norm_epsilon: float | None = _network(positive, "added to variances")
+    batch_norm_statistics: str | None = _network(
         ("synchronized", "local"),
         "of the whole batch, the same with any number of replicas; or of each replica's part, which is faster",
-        group="network",
     )
-    hidden_units: tuple[int, ...] | None = _learnt(
-        several(at_least(1)), "layers of the deep part of wide_deep, such as 128,64,32", group="network"
+    hidden_units: tuple[int, ...] | None = _network(
+        several(at_least(1)), "layers of the deep part of wide_deep, such as 128,64,32"
     )
-    dropout: float | None = _learnt(
-        share, "share of the values that training drops behind each of these", group="network"
-    )
+    dropout: float | None = _network(share, "share of the values that training drops behind each of these")
 
-    optimizer: str | None = _learnt(("adam", "sgd"), "how gradients become updates", group="learning")
-    learning_rate: float | None = _learnt(positive, "what the schedule multiplies", group="learning")
-    momentum: float | None = _learnt(share, "of --optimizer sgd (default: 0.9)", group="learning")
-    weight_decay: float | None = _learnt(
-        not_negative, "times half the squared weights, added to the loss", group="learning"
+    optimizer: str | None = _learning(("adam", "sgd"), "how gradients become updates")
+    learning_rate: float | None = _learning(positive, "what the schedule multiplies")
+    momentum: float | None = _learning(share, "of --optimizer sgd (default: 0.9)")
+    weight_decay: float | None = _learning(not_negative, "times half the squared weights, added to the loss")
+    weight_decay_on: str = _learning(("kernels", "all"), "which weights decay", default="kernels")
+    schedule: str | None = _learning(("constant", "piecewise", "linear", "cosine"), "of the learning rate")
+    boundaries_epochs: tuple[float, ...] | None = _learning(
+        several(positive), "of piecewise: epochs of data seen, such as 82,123"
     )
-    weight_decay_on: str = _learnt(("kernels", "all"), "which weights decay", default="kernels", group="learning")
-    schedule: str | None = _learnt(
-        ("constant", "piecewise", "linear", "cosine"), "of the learning rate", group="learning"
+    factors: tuple[float, ...] | None = _learning(
+        several(positive), "of piecewise: before, between and after the boundaries"
     )
-    boundaries_epochs: tuple[float, ...] | None = _learnt(
-        several(positive), "of piecewise: epochs of data seen, such as 82,123", group="learning"
-    )
-    factors: tuple[float, ...] | None = _learnt(
-        several(positive), "of piecewise: before, between and after the boundaries", group="learning"
-    )
-    horizon_steps: int | None = _learnt(
+    horizon_steps: int | None = _learning(
         at_least(1),
         "global step at which linear and cosine reach 0 (default: the last step asked for at the first start)",
-        group="learning",
     )
-    warmup_steps: int = _learnt(at_least(0), "over which the rate rises linearly", default=0, group="learning")
-    augment: str | None = _learnt(
+    warmup_steps: int = _learning(at_least(0), "over which the rate rises linearly", default=0)
+    augment: str | None = _learning(
         ("none", "crop_flip", "resized_crop_flip"),
         "of training images: crop_flip pads by 4 pixels, crops, mirrors; resized_crop_flip takes a part of 8 to 100 %% "
         "of the area, resizes, mirrors",
-        group="learning",
     )
-    precision: str = _learnt(
-        ("float32", "bfloat16"), "of the computation; weights stay float32", default="float32", group="learning"
-    )
+    precision: str = _learning(("float32", "bfloat16"), "of the computation; weights stay float32", default="float32")
 
-    reader: str = flag(
+    reader: str = _reader(
         ("auto", "resident", "mapped", "streaming"),
         "resident: all in memory; mapped: files on a local disk; streaming: in large pieces from wherever the files are; "
         "auto: the first of these that there is room for",
         default="auto",
-        group="reader",
     )
-    reader_memory_gb: float | None = flag(
+    reader_memory_gb: float | None = _reader(
         positive,
         "of each replica, and of each GPU (default: half of what is available, shared by the replicas of a machine)",
         metavar="GB",
-        group="reader",
     )
-    cache_dir: str | None = flag(
+    cache_dir: str | None = _reader(
         str,
         "local directory to which mapped files are copied first (default: only files of a bucket, to a temporary "
         "directory)",
         metavar="DIR",
-        group="reader",
     )
 
-    eval_every_steps: int = flag(
+    eval_every_steps: int = _validation(
         at_least(0),
         "steps between evaluations by the chief, which also evaluates at the end; 0: only then. A cluster's evaluator "
         "scores checkpoints instead",
         default=0,
-        group="validation",
     )
-    eval_batch_size: int = flag(at_least(1), "examples evaluated at a time", default=500, group="validation")
-    export: str = flag(
-        ("last", "best"), "weights to export; best on the validation split", default="last", group="validation"
-    )
-    evaluator_timeout_s: float = flag(
-        positive,
-        "that the chief waits at the end for the evaluator",
-        default=300.0,
-        metavar="SECONDS",
-        group="validation",
+    eval_batch_size: int = _validation(at_least(1), "examples evaluated at a time", default=500)
+    export: str = _validation(("last", "best"), "weights to export; best on the validation split", default="last")
+    evaluator_timeout_s: float = _validation(
+        positive, "that the chief waits at the end for the evaluator", default=300.0, metavar="SECONDS"
     )
 
-    checkpoint_num_steps: int = flag(
-        at_least(0), "steps between checkpoints; 0: none by steps", default=500, group="checkpoints"
+    checkpoint_num_steps: int = _checkpoints(at_least(0), "steps between checkpoints; 0: none by steps", default=500)
+    checkpoint_secs: float = _checkpoints(
+        not_negative, "between checkpoints; 0: none by time", default=0.0, metavar="SECONDS"
     )
+<<<<<<< HEAD
     checkpoint_secs: float = flag(
         not_negative, "between checkpoints; 0: none by time", default=60.0, metavar="SECONDS", group="checkpoints"
     )
     keep_checkpoints: int = flag(at_least(1), "newest checkpoints to keep", default=3, group="checkpoints")
+=======
+    keep_checkpoints: int = _checkpoints(at_least(1), "newest checkpoints to keep", default=3)
+>>>>>>> 8b32406 (A flag of the trainer says its group by its name)
 
     strategy: str | None = _learnt(
         ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server"),
         "how replicas work together (default: by the cluster's shape)",
         group="machine",
     )
-    sync: bool = flag(
-        bool,
-        "all-reduce over chief and workers even if the cluster has parameter servers, which then end at once",
-        group="machine",
+    sync: bool = _machine(
+        bool, "all-reduce over chief and workers even if the cluster has parameter servers, which then end at once"
     )
-    num_gpus: int | None = flag(at_least(0), "GPUs of this replica (default: all there are)", group="machine")
-    logical_cpus: int = flag(
-        at_least(1, _MOST_THREADS), "replicas of mirrored without GPUs", default=1, group="machine"
-    )
-    all_reduce: str = flag(("auto", "ring", "nccl"), "how workers add gradients up", default="auto", group="machine")
-    threads: int = flag(
+    num_gpus: int | None = _machine(at_least(0), "GPUs of this replica (default: all there are)")
+    logical_cpus: int = _machine(at_least(1, _MOST_THREADS), "replicas of mirrored without GPUs", default=1)
+    all_reduce: str = _machine(("auto", "ring", "nccl"), "how workers add gradients up", default="auto")
+    threads: int = _machine(
         at_least(0, _MOST_THREADS),
         "of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
         default=0,
-        group="machine",
     )
-    start_timeout_s: float = flag(
-        positive, "that replicas wait for each other at the start", default=600.0, metavar="SECONDS", group="machine"
+    start_timeout_s: float = _machine(
+        positive, "that replicas wait for each other at the start", default=600.0, metavar="SECONDS"
     )
 
     def __post_init__(self) -> None:
