@@ -149,16 +149,9 @@ class Options(Flags):
 
     checkpoint_num_steps: int = _checkpoints(at_least(0), "steps between checkpoints; 0: none by steps", default=500)
     checkpoint_secs: float = _checkpoints(
-        not_negative, "between checkpoints; 0: none by time", default=0.0, metavar="SECONDS"
+        not_negative, "between checkpoints; 0: none by time", default=60.0, metavar="SECONDS"
     )
-<<<<<<< HEAD
-    checkpoint_secs: float = flag(
-        not_negative, "between checkpoints; 0: none by time", default=60.0, metavar="SECONDS", group="checkpoints"
-    )
-    keep_checkpoints: int = flag(at_least(1), "newest checkpoints to keep", default=3, group="checkpoints")
-=======
     keep_checkpoints: int = _checkpoints(at_least(1), "newest checkpoints to keep", default=3)
->>>>>>> 8b32406 (A flag of the trainer says its group by its name)
 
     strategy: str | None = _learnt(
         ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server"),
