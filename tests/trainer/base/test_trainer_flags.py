@@ -102,10 +102,6 @@ def test_epochs_are_passes_over_the_training_split(learn, digits):
     assert checkpoint.name == f"ckpt-{-(-examples // 160)}.index"
 
 
-def test_the_number_of_layers_is_the_models(learn):
-    assert len(learn(*RESNET, "--num-layers", "14")) > len(learn(*RESNET))
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -129,17 +125,12 @@ def test_training_that_diverges_ends_with_a_hint(learn):
 
 def test_a_model_of_ones_own_trains(learn, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
-        "import keras\n"
+        "from trainer.nn.models import resnet\n"
         "LEARNING_RATE = 0.01\n"
-        "def network(manifest, *, num_layers=1):\n"
-        "    image = manifest.feature('image')\n"
-        "    x = inputs = keras.Input(image.shape, dtype=image.dtype, name='image')\n"
-        "    x = keras.layers.Flatten()(keras.layers.Rescaling(1 / 16)(x))\n"
-        "    for _ in range(num_layers):\n"
-        "        x = keras.layers.Dense(8)(x)\n"
-        "    return keras.Model({'image': inputs}, keras.layers.Dense(len(manifest.class_names))(x))\n"
+        "def network(manifest, *, num_layers=8):\n"
+        "    return resnet.build(manifest, num_layers=num_layers)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert len(learn("--model", "mine:network", "--num-layers", "3")) == 8
+    assert len(learn("--model", "mine:network", "--num-layers", "14")) > len(learn("--model", "mine:network"))
     sys.modules.pop("mine")
     assert (learn.directory() / "model" / "saved_model.pb").exists()
