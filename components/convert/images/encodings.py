@@ -117,8 +117,7 @@ def arrange(
     Raises:
       UserError: If an image is broken; if pixels are asked for of images that differ in size.
     """
-    sizes, all_sizes = {}, {}
-    gray, rotated, first_rotated = True, 0, ""
+    sizes, all_sizes, gray, rotated = {}, {}, True, []
     for split, (images, _) in pictures.items():
         all_sizes[split] = np.empty((len(images.lengths), 2), np.int32)
         with progress.track(f"looking at {split}", len(images.lengths), "images") as advance:
@@ -129,8 +128,8 @@ def arrange(
                 all_sizes[split][i] = head.size
                 sizes.setdefault(head.size, place)
                 gray &= head.gray
-                rotated += head.rotated
-                first_rotated = first_rotated or (place if head.rotated else "")
+                if head.rotated:
+                    rotated.append(place)
                 advance(1)
     channels = 1 if gray else 3
     own = next(iter(sizes)) if len(sizes) == 1 else None
@@ -145,7 +144,7 @@ def arrange(
     shape = (*(size or own or DEFAULT_SIZE), channels)
     _tell(sizes, encoding, shape)
     if rotated:
-        print(f"the EXIF orientation of {rotated:,} images is not applied, first of {first_rotated}")
+        print(f"the EXIF orientation of {len(rotated):,} images is not applied, first of {rotated[0]}")
 
     def column(split: str) -> Pixels | ImageFiles:
         images, _ = pictures[split]

@@ -37,7 +37,7 @@ class Numbers:
     """Of float32 or int64 values."""
 
     def __init__(self, sample: np.ndarray):
-        self._edges, self._missing, self._sums = _edges(np.sort(sample)), 0, Sums.of(sample.dtype)
+        self._edges, self._missing, self._sums = _edges(np.sort(sample)), 0, Sums(sample.dtype)
         self._least, self._most = math.inf, -math.inf
         self._histogram = np.zeros(len(self._edges) + 1, np.int64)
 
@@ -77,14 +77,14 @@ class Numbers:
         )
 
 
-class Pixels:
-    """Of images of one shape, uint8 [N, height, width, channels]: the pixels by channel, and brightness by image."""
+class Pixels(Numbers):
+    """Of images of one shape, uint8 [N, height, width, channels]: their brightness, and the pixels by channel."""
 
     def __init__(self, sample: np.ndarray):
         flat = sample.reshape(len(sample), -1)
         brightness = flat.sum(axis=1, dtype=np.int64) / flat.shape[1]
-        self._brightness = Numbers(brightness.astype(np.float32))
-        self._sums = [Sums.of(sample.dtype) for _ in range(sample.shape[-1])]
+        super().__init__(brightness.astype(np.float32))
+        self._channels = [Sums(sample.dtype) for _ in range(sample.shape[-1])]
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in images [N, height, width, channels]."""
@@ -92,7 +92,7 @@ class Pixels:
         step, totals = max(1, _CHUNK_BYTES // size), np.zeros(len(values))
         for start in range(0, len(values), step):
             images, total = values[start : start + step], totals[start : start + step]
-            for channel, known in enumerate(self._sums):
+            for channel, known in enumerate(self._channels):
                 # Whole numbers, and all sums of them below 2**53, so these are exact in whatever order.
                 pixels = images[..., channel].astype(np.float64).reshape(len(images), -1)
                 sums = pixels.sum(axis=1)
@@ -100,24 +100,20 @@ class Pixels:
                 known.count += pixels.size
                 known.total += int(sums.sum())
                 known.squares += int(np.einsum("ij,ij->", pixels, pixels))
-        self._brightness.add((totals / size).astype(np.float32))
+        super().add((totals / size).astype(np.float32))
 
     def merge(self, other: Pixels) -> None:
         """Takes in what another one, of the same sample, knows."""
-        self._brightness.merge(other._brightness)
-        for mine, theirs in zip(self._sums, other._sums, strict=True):
+        super().merge(other)
+        for mine, theirs in zip(self._channels, other._channels, strict=True):
             mine.merge(theirs)
-
-    def distribution(self) -> Mapping[Any, int]:
-        """Images by brightness."""
-        return self._brightness.distribution()
 
     def summary(self) -> Summary:
         """All of it."""
-        summary = self._brightness.summary()
-        if not self._sums[0].count:
+        summary = super().summary()
+        if not self._channels[0].count:
             return summary
-        mean, std = (tuple(getattr(sums, what) for sums in self._sums) for what in ("mean", "std"))
+        mean, std = (tuple(getattr(sums, what) for sums in self._channels) for what in ("mean", "std"))
         return dataclasses.replace(summary, channel_mean=mean, channel_std=std)
 
 
@@ -175,7 +171,7 @@ class Categories:
         )
 
 
-Tally = Numbers | Pixels | Categories
+Tally = Numbers | Categories
 
 
 def _edges(ordered: np.ndarray) -> tuple[float, ...]:

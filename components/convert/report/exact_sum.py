@@ -1,6 +1,6 @@
 """Exact sums of numbers, so that mean and deviation do not depend on how the numbers are split up, or on the machine.
 
-    sums = Sums.of(np.float32)
+    sums = Sums(np.float32)
     sums.add(values)
     sums.merge(other)
     sums.mean, sums.std
@@ -11,7 +11,6 @@ every float32 is one, times the smallest of them.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -21,19 +20,12 @@ _LEAST = -148  # exponent of the smallest one, 0.5 * 2**-148
 _LOWER_HALF = 0xFFFFFFFF
 
 
-@dataclasses.dataclass(kw_only=True)
 class Sums:
-    """Of finite numbers, their count, their sum in units of 2**-bits, and the sum of their squares in units squared."""
+    """Of finite float32 or integers, their count, their sum in units of 2**-bits, and that of their squares, in its square."""
 
-    bits: int
-    count: int = 0
-    total: int = 0
-    squares: int = 0
-
-    @classmethod
-    def of(cls, dtype: np.typing.DTypeLike) -> Sums:
-        """For numbers of a type: float32 or integers."""
-        return cls(bits=_MANTISSA - _LEAST if np.dtype(dtype) == np.float32 else 0)
+    def __init__(self, dtype: np.typing.DTypeLike):
+        self.bits = _MANTISSA - _LEAST if np.dtype(dtype) == np.float32 else 0
+        self.count = self.total = self.squares = 0
 
     @property
     def mean(self) -> float | None:

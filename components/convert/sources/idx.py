@@ -82,7 +82,6 @@ class IdxReader(Reader):
     """Reads a set of IDX files.
 
     Attributes:
-      name: As given with `--dataset`.
       origin: Where the set comes from, in words.
       class_names: None for the numbers from 0 to the largest label.
       value_range: Smallest and largest value that a pixel can have.

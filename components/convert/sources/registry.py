@@ -53,11 +53,7 @@ READERS: Mapping[str, Reader] = {
 
 
 def find_reader(dataset: str, **options: object) -> Reader:
-    """The reader of that name.
-
-    Args:
-      dataset: Its name.
-      **options: What a reader may take, each None if it is not given.
+    """The reader of that name, with options that a reader may take, each None if it is not given.
 
     Raises:
       UserError: If there is none, naming the nearest; if an option means nothing to it.

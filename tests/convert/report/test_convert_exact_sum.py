@@ -18,7 +18,7 @@ integers = arrays.arrays(np.int64, st.integers(1, 60), elements=st.integers(-(2*
 
 @given(values=floats | integers)
 def test_mean_and_deviation_are_those_of_exact_arithmetic(values):
-    sums = Sums.of(values.dtype)
+    sums = Sums(values.dtype)
     sums.add(values)
     numbers = [Fraction(value) for value in values.tolist()]
     mean = sum(numbers) / len(numbers)

@@ -58,12 +58,9 @@ class Record:
         return UserError(f"{self.path}: record at byte {self.start:,}: {message}")
 
     def value(self, key: str, kind: str, index: int | None = None) -> Any:
-        """The only value of a feature, or one of several; None if there is no value.
+        """The only value of a feature, or the one at an index; None if there is no value.
 
-        Args:
-          key: Of the feature.
-          kind: `int`, `float` or `string`, which is bytes.
-          index: Position among several values.
+        Its kind is `int`, `float` or `string`, which is bytes.
 
         Raises:
           UserError: If values are of another kind, or of another number.
@@ -81,11 +78,7 @@ class Record:
         raise self.error(f"{key} holds {held}, {wanted}")
 
     def needed(self, key: str, kind: str) -> Any:
-        """The only value of a feature, as `value` gives it.
-
-        Raises:
-          UserError: Also if there is none.
-        """
+        """The only value of a feature, as `value` gives it; that there is none is an error too."""
         if (value := self.value(key, kind)) is None:
             raise self.lacks(key)
         return value
