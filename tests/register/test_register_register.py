@@ -112,14 +112,6 @@ def test_a_promotion_that_another_one_overtook_is_refused(champion, registered, 
     assert current(place) == "2"
 
 
-def test_a_champion_that_cannot_be_compared_stays(champion, registered, place):
-    unknown = {"version": "1", "metrics": None, "incomparable": "it takes other images"}
-    version, evaluation = registered("candidate", 0.99, champion=unknown)
-    told = promote(evaluation=evaluation, registry=place, name="m", version=version)
-    assert told.endswith("cannot be compared with the champion: it takes other images")
-    assert current(place) == "1"
-
-
 def test_the_command_registers_promotes_and_goes_back(evaluated, place, capsys):
     for name, accuracy, champion in (("a", 0.8, None), ("b", 0.9, scored("1", accuracy=0.8))):
         directory, _ = evaluated(name, accuracy, champion=champion)

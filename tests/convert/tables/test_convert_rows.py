@@ -259,19 +259,13 @@ def test_several_files_a_directory_of_them_and_one_file_of_all_give_the_same_byt
     assert source_digest("csv", parts, whole["schema"]) != before
 
 
-def test_another_schema_is_another_dataset(tmp_path):
-    options = write(tmp_path, trips(60))
-    quietly(**options, output=str(tmp_path / "out"))
-    quietly(**options, output=str(tmp_path / "out"))
-    changed = {**SCHEMA, "filter": {"greater": ["fare", -1]}}  # of no effect on the rows
-    write(tmp_path, trips(60), changed)
-    with pytest.raises(UserError, match=r"holds another dataset \(dataset=trips fingerprint="):
-        quietly(**options, output=str(tmp_path / "out"))
-
-
-def test_a_damaged_index_is_found(tmp_path):
+def test_another_schema_is_another_dataset_and_a_damaged_index_is_found(tmp_path):
     options = write(tmp_path, trips(60))
     quietly(**options, output=str(tmp_path / "out"), shards=2)
+    write(tmp_path, trips(60), {**SCHEMA, "filter": {"greater": ["fare", -1]}})  # of no effect on the rows
+    with pytest.raises(UserError, match=r"holds another dataset \(dataset=trips fingerprint="):
+        quietly(**options, output=str(tmp_path / "out"), shards=2)
+    write(tmp_path, trips(60))
     index = tmp_path / "out" / "train-00001-of-00002.index"
     index.write_bytes(b"x" + index.read_bytes()[1:])
     with pytest.raises(UserError, match=r"train-00001-of-00002\.index is missing or damaged"):

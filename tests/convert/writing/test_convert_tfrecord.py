@@ -16,35 +16,6 @@ from trainer.base.manifest import HEAD_BYTES
 
 
 @given(
-    count=st.integers(1, 5),
-    size=st.integers(1, 20_000) | st.sampled_from([1, 110, 127, 128, 16_383, 16_384]),
-    label_bytes=st.integers(1, 9),
-    seed=st.integers(0, 999),
-)
-def test_protobuf_reads_back_every_record(tmp_path_factory, examples, count, size, label_bytes, seed):
-    random = np.random.default_rng(seed)
-    images = random.integers(0, 256, (count, size), np.uint8)
-    labels = random.integers(0, 2 ** (7 * label_bytes) - 1, count, np.int64, endpoint=True)
-    # Given out of order: the record is in the order of the names.
-    fields = (("label", "int64", label_bytes), ("image", "bytes", size))
-    layout = Layout([Field(name=name, kind=kind, num_bytes=num_bytes) for name, kind, num_bytes in fields])
-    assert layout.offsets["image"] < layout.offsets["label"]
-    rows = random.permutation(count)
-    path = tmp_path_factory.mktemp("records") / "file"
-    file = write(path, layout, {"image": images, "label": labels}, rows=[rows])
-    data = path.read_bytes()
-    assert (file.crc32c, file.head_crc32c, file.index_crc32c) == (crc32c(data), crc32c(data[:HEAD_BYTES]), None)
-    assert (file.examples, file.bytes) == (count, count * layout.record_bytes) == (count, len(data))
-    for i, (row, example) in enumerate(zip(rows, examples(data), strict=True)):
-        assert example == {"image": [images[row].tobytes()], "label": [labels[row]]}
-        start = i * layout.record_bytes + layout.offsets["image"]
-        assert data[start : start + size] == images[row].tobytes()
-        start = i * layout.record_bytes + layout.offsets["label"]
-        value = data[start : start + label_bytes]
-        assert sum((byte & 127) << 7 * k for k, byte in enumerate(value)) == labels[row]
-
-
-@given(
     rows=st.lists(
         st.tuples(
             st.floats(width=32, allow_nan=False, allow_infinity=False),
@@ -54,38 +25,54 @@ def test_protobuf_reads_back_every_record(tmp_path_factory, examples, count, siz
         ),
         min_size=1,
         max_size=6,
-    )
+    ),
+    size=st.integers(1, 20_000) | st.sampled_from([1, 110, 127, 128, 16_383, 16_384]),
+    label_bytes=st.integers(1, 9),
+    strings=st.booleans(),
 )
-def test_protobuf_reads_back_floats_negative_integers_and_strings_of_any_length(tmp_path_factory, examples, rows):
+def test_protobuf_reads_back_every_record(tmp_path_factory, examples, rows, size, label_bytes, strings):
     floats, integers, a, b = zip(*rows, strict=True)
-    columns = {
-        "string a": Strings.of(a),
-        "b": Strings.of(b),
-        "float": np.array(floats, np.float32),
+    random = np.random.default_rng(size)
+    columns = {  # given out of order: the record is in the order of the names, and strings come last
         "z": np.array(integers, np.int64),
+        "label": random.integers(0, 2 ** (7 * label_bytes) - 1, len(rows), np.int64, endpoint=True),
+        "float": np.array(floats, np.float32),
+        "image": random.integers(0, 256, (len(rows), size), np.uint8),
+        **({"string a": Strings.of(a), "b": Strings.of(b)} if strings else {}),
     }
-    layout = Layout(
-        [
-            Field(name="string a", kind="string", num_bytes=max(map(len, a))),
-            Field(name="b", kind="string", num_bytes=max(map(len, b))),
-            Field(name="float", kind="float", num_bytes=4),
-            Field(name="z", kind="int64", num_bytes=10),
-        ]
-    )
+    kinds = {"z": ("int64", 10), "label": ("int64", label_bytes), "float": ("float", 4), "image": ("bytes", size)}
+    kinds |= {"string a": ("string", max(map(len, a))), "b": ("string", max(map(len, b)))} if strings else {}
+    layout = Layout([Field(name=name, kind=kind, num_bytes=num_bytes) for name, (kind, num_bytes) in kinds.items()])
+    assert list(layout.offsets) == sorted(layout.offsets, key=layout.offsets.get) == ["float", "image", "label", "z"]
     path = tmp_path_factory.mktemp("records") / "file"
-    index = path.with_suffix(".index")
-    file = write(path, layout, columns, rows=np.array_split(np.arange(len(rows)), 2), index=index)
-    data, starts = path.read_bytes(), np.fromfile(index, "<i8")
-    assert (file.index_crc32c, file.examples) == (crc32c_of(index), len(rows))
-    assert layout.record_bytes is None and set(layout.offsets) == {"float", "z"}
-    expected = [{"float": [f], "z": [i], "string a": [a], "b": [b]} for f, i, a, b in rows]
+    index = path.with_suffix(".index") if strings else None
+    order = random.permutation(len(rows))
+    file = write(path, layout, columns, rows=np.array_split(order, 2), index=index)
+    data = path.read_bytes()
+    assert (file.examples, file.bytes) == (len(rows), len(data))
+    assert (file.crc32c, file.head_crc32c) == (crc32c(data), crc32c(data[:HEAD_BYTES]))
+    if strings:
+        starts = np.fromfile(index, "<i8")
+        assert layout.record_bytes is None and file.index_crc32c == crc32c_of(index)
+        lengths = layout.least_bytes + columns["string a"].lengths[order] + columns["b"].lengths[order]
+        assert np.diff(starts).tolist() == lengths.tolist()
+    else:
+        starts = np.arange(len(rows) + 1) * layout.record_bytes
+        assert file.index_crc32c is None
+    assert (starts[0], starts[-1]) == (0, len(data))
+    expected = [
+        {"float": [floats[i]], "z": [integers[i]], "label": [columns["label"][i]]}
+        | {"image": [columns["image"][i].tobytes()]}
+        | ({"string a": [a[i]], "b": [b[i]]} if strings else {})
+        for i in order
+    ]
     assert examples(data) == expected
-    assert starts[0] == 0 and starts[-1] == file.bytes == len(data)
-    for start, end, row in zip(starts[:-1], starts[1:], expected, strict=True):
-        assert end - start == layout.least_bytes + len(row["string a"][0]) + len(row["b"][0])
-        assert examples(data[start:end]) == [row]
-        at = start + layout.offsets["float"]
-        assert np.frombuffer(data[at : at + 4], "<f4")[0] == row["float"][0]
+    for start, row in zip(starts, expected, strict=False):
+        values = {
+            name: data[start + offset : start + offset + kinds[name][1]] for name, offset in layout.offsets.items()
+        }
+        assert values["image"] == row["image"][0] and np.frombuffer(values["float"], "<f4")[0] == row["float"][0]
+        assert sum((byte & 127) << 7 * k for k, byte in enumerate(values["label"])) == row["label"][0]
 
 
 def test_a_file_of_several_chunks_holds_every_record_in_order(tmp_path, monkeypatch, examples):
