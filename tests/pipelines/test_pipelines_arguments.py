@@ -4,6 +4,7 @@ import argparse
 import ast
 import gzip
 import pathlib
+import shutil
 import struct
 
 import pytest
@@ -19,6 +20,7 @@ from trainer.base.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
 CLUSTER = Cluster.load(DEFAULT_CLUSTER)
+GIVEN = {"EMPTY", "TYPO", "SCHEMA"}  # a directory and files that flags may name
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -156,6 +158,10 @@ def test_a_flag_is_spelled_in_its_own_step_alone():
         (["--dataset", "mnist", "--source", "EMPTY"], "train-images-idx3-ubyte"),
         (["--cluster", "TYPO"], "top level: unknown key 'chef'; did you mean 'chief'?"),
         (["--cluster", "clusters/local-sink.yaml"], "did you mean 'clusters/local-sync.yaml'?"),
+        (["--dataset", "csv"], "needs --schema FILE"),
+        (["--dataset", "csv", "--schema", "nowhere.yaml"], "--schema nowhere.yaml: No such file"),
+        (["--schema", "SCHEMA"], "means nothing to dataset 'digits'"),
+        (["--dataset", "csv", "--schema", "SCHEMA"], "needs --source"),
         (["--min-accuracy", "97"], "--min-accuracy: '97' is not a number from 0 to 1"),
         (["--split-seed", "-1"], "--split-seed: '-1' is not"),
         (["--shards", "0"], "--shards: '0' is not"),
@@ -184,7 +190,8 @@ def test_a_flag_is_spelled_in_its_own_step_alone():
 def test_bad_input_exits_with_2_before_anything_is_made(refused_run, tmp_path, flags, message):
     (tmp_path / "empty").mkdir()
     (tmp_path / "typo").write_text("strategy: one_device\nchef: {}\n")
-    flags = [str(tmp_path / flag.lower()) if flag in ("EMPTY", "TYPO") else flag for flag in flags]
+    shutil.copy(ROOT / "components/convert/tables/schemas/taxi.yaml", tmp_path / "schema")
+    flags = [str(tmp_path / flag.lower()) if flag in GIVEN else flag for flag in flags]
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
     assert message in refused_run(*where, *flags)
-    assert {p.name for p in tmp_path.iterdir()} == {"empty", "typo"}
+    assert {path.name.upper() for path in tmp_path.iterdir()} == GIVEN

@@ -93,9 +93,9 @@ def test_vertex_dry_run_prints_json_alone_and_notes_beside_it(capsys: pytest.Cap
     flags += ["--strategy", "multi_worker_mirrored"]
     assert specs[0]["container_spec"]["args"] == flags
     assert specs[0]["disk_spec"] == {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": 500}
-    assert (
-        "replaced: " in err and "note: " in err and "warning: default quota for NVIDIA_TESLA_T4 in europe-west1" in err
-    )
+    assert "replaced: " in err and "warning: default quota for NVIDIA_TESLA_T4 in europe-west1" in err
+    assert "note: --backend vertex ignores scheduling.timeout, as it" in err
+    assert "note: Vertex AI's TF_CONFIG gives evaluator another role, by position" in err
 
 
 def test_own_program_gets_its_arguments_as_they_are(capsys: pytest.CaptureFixture):
