@@ -10,11 +10,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import requests
+import tensorflow as tf
 
 _IMAGE = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
 
@@ -131,3 +133,15 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     made = Cloud(re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")[:60])
     yield made
     made.fail()
+
+
+@pytest.fixture
+def weights() -> Callable[[pathlib.Path], dict[str, np.ndarray]]:
+    """Gives all variables of the model that a job directory holds."""
+
+    def read(job_dir: pathlib.Path) -> dict[str, np.ndarray]:
+        reader = tf.train.load_checkpoint(str(job_dir / "model" / "variables" / "variables"))
+        numeric = [name for name, kind in reader.get_variable_to_dtype_map().items() if kind != tf.string]
+        return {name: reader.get_tensor(name) for name in sorted(numeric)}
+
+    return read

@@ -7,7 +7,6 @@ import pathlib
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from google.cloud import aiplatform
 
 ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
@@ -134,15 +133,8 @@ def test_a_run_that_is_cancelled_saves_and_is_cleaned_up(cloud):
     assert any(event["event"] == "preempted" for event in events), events[-5:]
 
 
-def _weights(job_dir: pathlib.Path) -> dict[str, np.ndarray]:
-    """All variables of the exported model."""
-    reader = tf.train.load_checkpoint(str(job_dir / "model" / "variables" / "variables"))
-    numeric = [name for name, kind in reader.get_variable_to_dtype_map().items() if kind != tf.string]
-    return {name: reader.get_tensor(name) for name in sorted(numeric)}
-
-
 @pytest.mark.parametrize("how", [pytest.param("preempt", marks=pytest.mark.cloud_ci), "lose"])
-def test_synchronous_training_goes_on_at_the_next_step_and_ends_with_the_same_weights(cloud, how):
+def test_synchronous_training_goes_on_at_the_next_step_and_ends_with_the_sameweights(cloud, how, weights):
     flags = ["--train-steps", 600, "--name", cloud.bucket, "--", "--checkpoint-num-steps", 50]
     undisturbed = cloud.submit(SYNC, *flags)
     assert undisturbed.code == 0, undisturbed.printed
@@ -163,7 +155,7 @@ def test_synchronous_training_goes_on_at_the_next_step_and_ends_with_the_same_we
         if event["event"] == "resume"
     ]
     assert len(resumed) == 1 and 0 < resumed[0] < 600, resumed
-    before, after = _weights(undisturbed.job_dir), _weights(run.job_dir)
+    before, after = weights(undisturbed.job_dir), weights(run.job_dir)
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
 

@@ -25,12 +25,13 @@ class Outbox:
     """Where one replica writes what grows."""
 
     def __init__(self, job_dir: str) -> None:
-        self._job_dir, self._directory = job_dir, job_dir
+        self._job_dir, self._directory = epath.Path(job_dir), job_dir
         self._sent: dict[pathlib.Path, int] = {}
         self._wanted, self._changed = threading.Event(), threading.Condition()
         self._asked = self._answered = 0
         self._failed = ""
-        if is_remote(job_dir):
+        self._copies = is_remote(job_dir)
+        if self._copies:
             self._directory = tempfile.mkdtemp(prefix="job-")
             threading.Thread(target=self._run, name="outbox", daemon=True).start()
 
@@ -42,7 +43,7 @@ class Outbox:
 
     def send(self, *, wait: bool = False) -> None:
         """Has everything so far copied; waits for it, a limited time, only if asked to: this replica is about to end."""
-        if self._directory == self._job_dir:
+        if not self._copies:
             return
         deadline = time.monotonic() + _LAST_S
         with self._changed:
@@ -74,5 +75,5 @@ class Outbox:
             content = path.read_bytes()
             if content and self._sent.get(path) != len(content):  # these files only grow
                 with store_errors():
-                    epath.Path(self._job_dir, path.relative_to(root)).write_bytes(content)
+                    (self._job_dir / path.relative_to(root)).write_bytes(content)
                 self._sent[path] = len(content)

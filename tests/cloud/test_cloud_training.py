@@ -1,0 +1,63 @@
+"""Training whose job directory is in a bucket: what kills and a failing store may not change."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+
+pytestmark = pytest.mark.cloud
+STEPS = 20_000
+
+
+@pytest.fixture
+def data(tmp_path: pathlib.Path) -> pathlib.Path:
+    convert(Options(dataset="digits", output=str(tmp_path / "data"), shards=2))
+    return tmp_path / "data"
+
+
+def train(data: pathlib.Path, job_dir: str) -> subprocess.Popen:
+    flags = ["--data-dir", data, "--job-dir", job_dir, "--train-steps", STEPS, "--deterministic"]
+    flags += ["--checkpoint-num-steps", 0, "--checkpoint-secs", 1, "--batch-size", 32]
+    flags += ["--export", "best", "--eval-every-steps", 2000]
+    return subprocess.Popen([sys.executable, "-m", "trainer.task", *map(str, flags)], env=os.environ)
+
+
+def test_kills_and_a_failing_store_change_no_bit_and_lose_no_checkpoint(cloud, data, weights):
+    undisturbed = f"gs://{cloud.bucket}/undisturbed"
+    assert train(data, undisturbed).wait() == 0
+    job_dir, chance = cloud.files / "job", random.Random(0)
+    cloud.fail({"match": f"googleapis.com/.*{cloud.bucket}", "share": 0.02, "status": 503})
+
+    kills, newest = 0, -1
+    for moment in itertools.count():
+        process = train(data, f"gs://{cloud.bucket}/job")
+        if kills < int(os.environ.get("KILLS", "30")) and not (job_dir / "DONE.json").exists():
+            time.sleep(chance.uniform(3, 9))  # the first of them go by until TensorFlow is there
+            process.send_signal(signal.SIGTERM)
+            time.sleep(chance.uniform(0, 1))
+            process.kill()
+            kills += 1
+        code = process.wait()
+        assert code in (0, 143, -signal.SIGKILL), f"attempt {moment} ended with {code}"
+        assert cloud.steps(job_dir) >= newest, "a checkpoint is gone"
+        newest = cloud.steps(job_dir)
+        if (job_dir / "model" / "saved_model.pb").exists():
+            weights(job_dir)  # or it is half a model
+        if code == 0:
+            break
+
+    before, after = weights(cloud.files / "undisturbed"), weights(job_dir)
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
