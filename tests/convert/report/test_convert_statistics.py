@@ -100,22 +100,6 @@ def test_pieces_and_processes_do_not_matter(tmp_path, monkeypatch, content):
         assert content(tmp_path / "a") == content(tmp_path / "b" / str(piece))
 
 
-def test_images_that_are_pixels(tmp_path, make_idx, monkeypatch):
-    made = make_idx(tmp_path / "source", train=300, test=50)
-    monkeypatch.setattr(statistics, "_PIECE_BYTES", 1000)
-    options = {"dataset": "mnist", "source": str(tmp_path / "source"), "validation_fraction": 0}
-    manifest = convert(Options(**options, output=str(tmp_path / "out"), processes=2))
-    for split, (images, _) in made.items():
-        summary = manifest.splits[split].summaries["image"]
-        assert summary.channel_mean == (images.astype(float).mean(),)
-        assert summary.channel_std == pytest.approx((images.astype(float).std(),), rel=1e-12)
-        brightness = images.reshape(len(images), -1).astype(float).mean(axis=1).astype(np.float32)
-        assert (summary.min, summary.max) == (brightness.min(), brightness.max())
-        assert sum(summary.histogram) == len(images)
-    empty = manifest.splits["validation"]
-    assert empty.summaries["image"].mean is None and empty.drift == {}
-
-
 def test_images_that_are_files_have_sizes(tmp_path):
     random = np.random.default_rng(0)
     sizes = {}

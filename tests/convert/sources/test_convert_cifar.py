@@ -10,12 +10,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from components.convert.convert import convert
-from components.convert.options import Options
 from components.convert.sources.cifar import CIFAR10, CIFAR100
 from trainer.base.errors import UserError
 
-ORIGINAL = pathlib.Path(__file__).parents[4] / "shared" / "data" / "cifar10" / "cifar-10-batches-bin.tar.xz"
 RECORDS = 7  # a file of an archive has as many as the original; here the original is small
 
 
@@ -183,25 +180,3 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, reader, kind):
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.slow
-def test_the_original_record_by_record(tmp_path):
-    if not ORIGINAL.is_file():
-        pytest.skip("the CIFAR-10 archive is not in ../shared/data/cifar10")
-    manifest = convert(
-        Options(dataset="cifar10", source=str(ORIGINAL), output=str(tmp_path / "out"), validation_fraction=0)
-    )
-    with tarfile.open(ORIGINAL) as tar:
-        files = {pathlib.Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
-    for split, names in CIFAR10.files_of.items():
-        raw = np.frombuffer(b"".join(files[name] for name in names), np.uint8).reshape(-1, 3073)
-        data = b"".join((tmp_path / "out" / shard.file).read_bytes() for shard in manifest.splits[split].shards)
-        records = np.frombuffer(data, np.uint8).reshape(-1, manifest.record_bytes)
-        assert len(raw) == len(records) == {"train": 50_000, "test": 10_000}[split]
-        image, label = manifest.feature("image"), manifest.feature("label")
-        np.testing.assert_array_equal(records[:, label.offset], raw[:, 0])
-        for channel in range(3):
-            values = records[:, image.offset + channel : image.offset + 3072 : 3]
-            np.testing.assert_array_equal(values, raw[:, 1 + 1024 * channel : 1025 + 1024 * channel])
-        assert manifest.splits[split].class_histogram == (len(raw) // 10,) * 10

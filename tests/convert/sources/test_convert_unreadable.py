@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import os
 import pathlib
 import shutil
@@ -171,7 +172,7 @@ def test_a_disk_that_is_full_while_the_source_is_read_is_the_outputs(tmp_path, m
     monkeypatch.setattr("components.convert.writing.column_store.tempfile.TemporaryFile", full)
     if dataset == "mnist":  # only what is unpacked is written
         for path in pathlib.Path(flags["source"]).iterdir():
-            subprocess.run(["gzip", str(path)], check=True)
+            path.write_bytes(gzip.compress(path.read_bytes()))
     with pytest.raises(UserError, match=r"cannot write --output .*out: No space left on device"):
         convert(Options(**flags, output=str(tmp_path / "out")))
 
@@ -183,6 +184,7 @@ def test_an_output_that_cannot_be_is_told_in_one_line(tmp_path, fails, where):
     assert f"cannot write --output {tmp_path / where}: " in fails("--output", tmp_path / where)
 
 
+@pytest.mark.cluster  # a process
 def test_a_reader_of_standard_output_that_leaves_is_no_fault_of_the_output(tmp_path):
     command = f"{sys.executable} -m components.convert --output {tmp_path / 'out'}"
     run = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | true"], cwd=ROOT, capture_output=True, text=True)
