@@ -88,8 +88,7 @@ def test_the_baseline_is_the_majority_class_of_training_scored_on_test(scored, m
 
 
 def test_a_model_that_is_certain_and_wrong_has_a_finite_loss(scored, make_model, evaluation):
-    count = len(scored.labels)
-    loss = evaluation(make_model(wrong=count, confidence=1.0))["metrics"]["loss"]
+    loss = evaluation(make_model(wrong=len(scored.labels), confidence=1.0))["metrics"]["loss"]
     assert loss == pytest.approx(-math.log(1e-7))
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.cifar import CIFAR10
-from components.convert.sources.examples import parser
 from components.convert.sources.registry import find_reader
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import carve
@@ -156,13 +155,3 @@ def test_the_real_taxi_trips_row_by_row(tmp_path):
     assert manifest.deep[3].vocabulary[:3] == ("Cash", "Credit Card", "No Charge")
     assert [f.name for f in manifest.inputs] == ["company", "fare", "payment_type", "trip_miles", "trip_seconds"]
     assert manifest.arguments["schema"]["name"] == "taxi"
-
-
-@pytest.mark.parametrize("kind", ["", "GZIP", "ZLIB"])
-def test_what_tensorflow_packs_is_read(tmp_path, write_records, kind):
-    path = str(tmp_path / "packed")
-    write_records(tmp_path / "plain", [{"x": bytes([i]) * 1000 * i} for i in range(50)])
-    with tf.io.TFRecordWriter(path, kind) as writer:
-        for record in parser.records("x", [str(tmp_path / "plain")]):
-            writer.write(record.payload)
-    assert [len(record.value("x", "string")) for record in parser.records("x", [path])] == [*range(0, 50_000, 1000)]
