@@ -35,11 +35,7 @@ class Candidate:
 
 
 def temporary(run_dir: str) -> list[Candidate]:
-    """The run's temporary files.
-
-    Raises:
-      UserError: If this is no run's directory.
-    """
+    """The run's temporary files; what is no run's directory is refused."""
     run = _run(run_dir)
     return _candidates(run, _temporary(run))
 

@@ -16,11 +16,7 @@ _TERMINATE_S = 5.0
 
 
 def running(run_dir: str | os.PathLike[str]) -> bool:
-    """Whether the process that drives a run is alive: it holds the lock of `run.json`.
-
-    Raises:
-      UserError: If this is no run's directory.
-    """
+    """Whether the process that drives a run is alive: it holds the lock of `run.json`. What is no run is refused."""
     try:
         with (pathlib.Path(run_dir) / "run.json").open(encoding="utf-8") as file:
             dict(json.load(file)["arguments"])

@@ -67,11 +67,7 @@ def convert(options: Options) -> Manifest:
 
 
 def read(options: Options) -> Plan:
-    """Reads the source and plans its conversion.
-
-    Raises:
-      UserError: If the source cannot be read or is not what it should be.
-    """
+    """Reads the source, which may not be what it should be, and plans its conversion."""
     budget = options.memory_gb * 1e9 if options.memory_gb else _MEMORY_SHARE * memory_bytes()
     store = Store(budget_bytes=budget, directory=pathlib.Path(options.output))
     with readable(f"dataset {options.dataset!r}"):
@@ -80,11 +76,7 @@ def read(options: Options) -> Plan:
 
 
 def describe(plan: Plan, options: Options) -> dict[str, drift.Described]:
-    """Finds out what the splits say of every feature.
-
-    Raises:
-      UserError: If one is further from the training split than the options allow.
-    """
+    """What the splits say of every feature; refused if one is further from the training split than the options allow."""
     described = plan.describe(processes=_processes(plan, plan.shards, options))
     drift.require(described, options.max_drift)
     return described

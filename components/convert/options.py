@@ -21,11 +21,7 @@ _memory = Kind(float, lambda value: 0.1 <= value < math.inf, "a number of at lea
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    """Arguments of a conversion; None leaves the choice to the program.
-
-    Raises:
-      UserError: If a number is out of its range or a path is a URL.
-    """
+    """Arguments of a conversion; None leaves the choice to the program. What no flag can say is a user error."""
 
     dataset: str = flag(
         str,

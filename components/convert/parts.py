@@ -135,11 +135,7 @@ def _write(
 
 
 def _written(directory: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Shard]:
-    """By name the shards that are there.
-
-    Raises:
-      UserError: If one is of another conversion.
-    """
+    """By name the shards that are there; one of another conversion is refused."""
     found = {}
     for path in (directory / output.PARTS).glob("*.json"):
         with readable(path):

@@ -46,11 +46,7 @@ class Plan:
     """A conversion of a source; its shards are in the order of their splits and positions."""
 
     def __init__(self, source: Source, options: Options):
-        """Plans it.
-
-        Raises:
-          UserError: If there are fewer training examples than shards.
-        """
+        """Plans it; to have fewer training examples than shards is a user error."""
         self.source, self._options, self._layout = source, options, source.layout()
         self._parts = splits.carve(
             {native: len(columns["label"]) for native, columns in source.splits.items()},

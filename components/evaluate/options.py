@@ -11,11 +11,7 @@ from trainer.base.flags import zero_to_one
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    """Arguments of an evaluation.
-
-    Raises:
-      UserError: If a threshold is none, or a registry is given without the name of the model in it.
-    """
+    """Arguments of an evaluation; a registry needs the name of the model in it."""
 
     model_dir: str = flag(str, "the SavedModel, <job-dir>/model", required=True, metavar="DIR")
     data_dir: str = flag(str, "a dataset made by components.convert", required=True, metavar="DIR")

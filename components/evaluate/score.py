@@ -53,9 +53,7 @@ def score_model(model_dir: str, data_dir: str, split: str) -> dict[str, Any]:
 def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """`accuracy`, `loss` (mean cross-entropy, nats), and `auc` of two classes that are both there.
 
-    Args:
-      probabilities: [N, classes].
-      labels: [N].
+    Probabilities are [N, classes], labels [N].
     """
     of_truth = np.maximum(probabilities[np.arange(len(labels)), labels], _SMALLEST)
     metrics = {

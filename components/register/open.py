@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_registry(place: str) -> Registry | VertexRegistry:
-    """The registry at a place, a directory or `vertex://PROJECT/LOCATION`.
-
-    Raises:
-      UserError: If the place cannot be understood.
-    """
+    """The registry at a place: a directory, or `vertex://PROJECT/LOCATION`."""
     if place.startswith("vertex://"):
         from components.register.vertex import VertexRegistry  # imports Google's client, 2 s
 

@@ -61,11 +61,10 @@ class Block:
 
 
 def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
-    """Reads files that all have the columns of the schema, in any order.
+    """Reads files that all have the columns of the schema, in any order, and one row at least.
 
     Raises:
-      UserError: If a file is no such table or a value is not what the schema says; it names file and line. If there is
-        no row in any of them.
+      UserError: If a file is no such table or a value is not what the schema says; it names file and line.
     """
     for path in paths:
         if paths.count(path) > 1:

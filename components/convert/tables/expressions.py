@@ -3,8 +3,9 @@
     condition = parse({"greater": ["tips", {"times": [0.2, "fare"]}]}, {"tips": "float", "fare": "float"}, "label")
     condition.evaluate({"tips": tips, "fare": fare}, missing)     # bool [N]
 
-A name stands for a column, a number for itself, `{text: Cash}` for a text; docs/DATASETS.md lists the operators. Numbers are computed with 64 bits, as the source has them. Where a value is missing, the column's default is in its
-place; `present` tells them apart.
+A name stands for a column, a number for itself, `{text: Cash}` for a text; docs/DATASETS.md lists the operators.
+Numbers are computed with 64 bits, as the source has them. Where a value is missing, the column's default is in its place;
+`present` tells them apart.
 """
 
 from __future__ import annotations
@@ -40,13 +41,9 @@ _OPERATORS: Mapping[str, tuple[str, str, Callable[..., Any]]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Expression:
-    """A parsed expression.
+    """A condition, number or text: values [N] from columns [N], which are float64, int64 or objects.
 
-    Attributes:
-      type: `condition`, `number` or `text`.
-      columns: Names of the columns in it.
-      evaluate: From these columns [N] (float64, int64 or objects) and, by name, where a value is missing (bool [N]) to
-        values [N].
+    It is evaluated with those columns by name, and with where they have no value, bool [N].
     """
 
     type: str
@@ -55,11 +52,7 @@ class Expression:
 
 
 def parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
-    """The condition that a node of YAML or JSON, at that place, writes down over columns of those types.
-
-    Raises:
-      UserError: If it is no condition, or not about a column; it names the place.
-    """
+    """The condition over columns of those types that a node of YAML writes down; what is none is told with its place."""
     expression = _expect("condition", _parse(node, types, place), place)
     if not expression.columns:
         raise UserError(f"{place}: says nothing of any column")

@@ -75,8 +75,7 @@ class TableSource:
     def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
         """The manifest's `deep` and `wide`, with the vocabularies of the training rows.
 
-        Raises:
-          UserError: If none of these rows has a value of a column that is to be normalised.
+        What has no value in any of them cannot be normalised, which is a user error.
         """
         parts = {"deep": self.schema.deep, "wide": self.schema.wide}
         return {part: tuple(self._encoding(entry, training) for entry in inputs) for part, inputs in parts.items()}

@@ -39,10 +39,7 @@ _LOCK_WAIT_S = 2.0  # the processes of a conversion that was killed end a moment
 def claim(output: pathlib.Path, *, shared: bool = False) -> Iterator[None]:
     """Makes the directory and keeps others from converting into it, but for those that share it all.
 
-    A failure removes what was made.
-
-    Raises:
-      UserError: If that is not possible, or an operating system error or want of memory ends the block.
+    A failure removes what was made. Want of memory, and what the operating system refuses, are user errors.
     """
     made: list[pathlib.Path] = []
     try:
@@ -62,11 +59,7 @@ def claim(output: pathlib.Path, *, shared: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writable(output: pathlib.Path | None) -> Iterator[None]:
-    """Around what writes to the directory; what is read in there has to tell of its errors itself.
-
-    Raises:
-      UserError: In place of an `OSError`.
-    """
+    """Makes an `OSError` of what writes to the directory a user error; what is read in there has to tell of its own."""
     try:
         yield
     except BrokenPipeError:
@@ -76,11 +69,7 @@ def writable(output: pathlib.Path | None) -> Iterator[None]:
 
 
 def require_room(output: pathlib.Path, num_bytes: int, *, files: int) -> None:
-    """Compares the bytes and files that are to be written, of shards and indexes, with what the disk has free.
-
-    Raises:
-      UserError: If it does not fit.
-    """
+    """Refuses to begin if the bytes and files to be written, of shards and indexes, are more than the disk has free."""
     due = num_bytes + files * _BLOCK_BYTES + _BESIDE_BYTES
     if files and due > (free := shutil.disk_usage(output).free):
         raise UserError(f"--output {output}: needs {due:,} bytes, and its disk has {free:,} free")
@@ -108,10 +97,7 @@ def _locked(directory: pathlib.Path, kind: int) -> Iterator[None]:
 def finished(output: pathlib.Path, *, parts: bool = False) -> Manifest | None:
     """The manifest of the dataset there; None if there is nothing, or an unfinished conversion of ours.
 
-    That may be one in parts only if `parts` says so.
-
-    Raises:
-      UserError: If there is anything else.
+    Anything else is refused, and so is a conversion in parts unless `parts` says that it may be one.
     """
     names = {path.name for path in output.iterdir()}
     if FILE in names:
@@ -129,11 +115,7 @@ def finished(output: pathlib.Path, *, parts: bool = False) -> Manifest | None:
 
 
 def refuse_other(output: pathlib.Path, held: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-    """Compares what decided the content of what is there with what is asked for.
-
-    Raises:
-      UserError: If any of the latter is not the same.
-    """
+    """Refuses to go on if anything that is asked for is not what decided the content of what is there."""
     differing = [key for key in wanted if held.get(key) != wanted[key]]
     if differing:
         told = [key for key in wanted if key == "dataset" or key in differing]
@@ -144,11 +126,7 @@ def refuse_other(output: pathlib.Path, held: Mapping[str, object], wanted: Mappi
 
 
 def verify(output: pathlib.Path, manifest: Manifest) -> None:
-    """Compares the files there with the checksums of their manifest.
-
-    Raises:
-      UserError: If one is missing or was changed.
-    """
+    """Refuses a dataset of which a file is missing, or is not what its checksum in the manifest says."""
     for name, crc32c in _files(manifest):
         if not intact(output / name, crc32c):
             raise UserError(f"{output / name} is missing or damaged; delete the directory and convert again")
