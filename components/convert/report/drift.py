@@ -25,7 +25,6 @@ from trainer.base.feature_summary import Summary
 # The threshold that BigQuery's ML.VALIDATE_DATA_DRIFT has by default for either measure
 # (https://cloud.google.com/bigquery/docs/reference/standard-sql/bigqueryml-syntax-validate-data-drift).
 NOTABLE = 0.3
-NEVER = 1.0  # as a threshold: nothing is further away than that
 _MANY = 100  # examples, below which chance alone is notable
 _DECIMALS = 6  # of a distance: the last digits of a logarithm are not the same on every machine
 

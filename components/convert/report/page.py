@@ -54,7 +54,6 @@ def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) 
         units={name: _unit(name, manifest) for name in training},
         drifts=_drifts(splits, categories),
         max_drift=max_drift,
-        never=drift.NEVER,
         notable=drift.NOTABLE,
         arguments={
             name: value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)

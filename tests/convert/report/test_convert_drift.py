@@ -105,7 +105,7 @@ def test_a_threshold_that_is_none_is_refused(tmp_path, fails, value):
 
 
 def test_a_small_split_is_not_told_of(capsys):
-    drift.require({"test": Described(examples=99, summaries={}, drift={"fare": 0.9})}, drift.NEVER)
+    drift.require({"test": Described(examples=99, summaries={}, drift={"fare": 0.9})}, 1.0)
     assert capsys.readouterr().out == ""
-    drift.require({"test": Described(examples=100, summaries={}, drift={"fare": 0.9, "tips": 0.2})}, drift.NEVER)
+    drift.require({"test": Described(examples=100, summaries={}, drift={"fare": 0.9, "tips": 0.2})}, 1.0)
     assert capsys.readouterr().out == "drift above 0.3: 'fare' is 0.900 from train in the 100 examples of test\n"

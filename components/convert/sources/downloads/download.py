@@ -26,10 +26,8 @@ from trainer.base.files import digest_of
 
 _CHUNK_BYTES = 1 << 16
 _CONNECT_S, _READ_S = 3.0, 30.0  # to wait for a connection, to each address of a host, and for the next bytes
-_ATTEMPTS, _PAUSE_S = (
-    3,
-    0.5,
-)  # in a row that bring nothing, before a URL is given up, and between them, doubled each time
+_ATTEMPTS = 3  # in a row that bring nothing, before a URL is given up
+_PAUSE_S = 0.5  # between these, doubled after each
 _REPAIR = "check the network, or get the files elsewhere and give their place with --source"
 
 
@@ -141,8 +139,6 @@ def _receive(url: str, file: RemoteFile, part: pathlib.Path, start: int) -> None
                     advance(len(chunk))
                     if stream.tell() > file.num_bytes:
                         raise _Useless(f"sends more than the {file.num_bytes:,} bytes that were published")
-            stream.flush()
-            os.fsync(stream.fileno())
             if stream.tell() < file.num_bytes:
                 raise _Again(f"ended after {stream.tell():,} of {file.num_bytes:,} bytes")
 

@@ -33,8 +33,7 @@ def encoded(split: str, paths: Sequence[str], schema: ImageSchema, store: Store)
         start = record.start + HEADER_BYTES + record.payload.find(data)
         return record.file, start, len(data), record.class_of(schema), *([data] if packed else [])
 
-    dtypes = (np.int32, np.int64, np.int64, np.int64, *([bytes] if packed else []))
-    files, starts, lengths, labels, *unpacked = collect(records(split, paths), extract, dtypes, store)
+    files, starts, lengths, labels, *unpacked = collect(records(split, paths), extract, store)
 
     def content(i: int) -> IO[bytes]:
         if unpacked:
@@ -64,5 +63,5 @@ def pixels(split: str, paths: Sequence[str], schema: ImageSchema, store: Store) 
             raise record.error(f"{schema.image} holds {len(data):,} bytes, {due}")
         return data, record.class_of(schema)
 
-    images, labels = collect(records(split, paths), extract, (bytes, np.int64), store)
+    images, labels = collect(records(split, paths), extract, store)
     return images.data.reshape(-1, *schema.shape), labels

@@ -151,16 +151,15 @@ def any_packed(paths: Sequence[str]) -> bool:
 
 
 def collect(
-    found: Iterable[Record],
-    extract: Callable[[Record], Sequence[Any]],
-    dtypes: Sequence[np.typing.DTypeLike],
-    store: Store,
+    found: Iterable[Record], extract: Callable[[Record], Sequence[bytes | int]], store: Store
 ) -> list[np.ndarray | Strings]:
-    """Columns of what `extract` takes from each record; the type `bytes` gives `Strings`."""
-    columns = [store.texts() if dtype is bytes else store.column(dtype) for dtype in dtypes]
+    """Columns of what `extract` takes from each record: of bytes `Strings`, of integers int64 [N]."""
+    columns = []
     for group in groups(found):
-        for column, dtype, values in zip(columns, dtypes, zip(*map(extract, group), strict=True), strict=True):
-            column.append(Strings.of(values) if dtype is bytes else values)
+        parts = list(zip(*map(extract, group), strict=True))
+        columns = columns or [store.texts() if isinstance(part[0], bytes) else store.column(np.int64) for part in parts]
+        for column, part in zip(columns, parts, strict=True):
+            column.append(Strings.of(part) if isinstance(part[0], bytes) else part)
     return [column.finish() for column in columns]
 
 
