@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import pathlib
 import tempfile
@@ -31,25 +30,9 @@ from trainer.base.files import write_text
 from trainer.base.manifest import Manifest, Shard
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PartRange:
-    """The training shards from `start` to `stop`, of `count`, and shards of the other splits in proportion."""
-
-    start: int
-    stop: int
-    count: int
-
-    @classmethod
-    def parse(cls, text: str, count: int) -> PartRange:
-        """Reads `START:STOP`."""
-        start, colon, stop = text.partition(":")
-        if not (colon and start.isdecimal() and stop.isdecimal() and int(start) < int(stop) <= count):
-            raise UserError(f"--shard-range {text}: must be START:STOP of the {count} shards, from 0:1 to 0:{count}")
-        return cls(start=int(start), stop=int(stop), count=count)
-
-    def __contains__(self, shard: Planned) -> bool:
-        first, end = (bound * shard.count // self.count for bound in (self.start, self.stop))
-        return first <= shard.position < end
+def within(shard: Planned, start: int, stop: int, count: int) -> bool:
+    """Whether it is a training shard from `start` to `stop`, of `count`, or one of another split in proportion."""
+    return start * shard.count // count <= shard.position < stop * shard.count // count
 
 
 def write_part(options: Options, text: str) -> None:
@@ -59,7 +42,7 @@ def write_part(options: Options, text: str) -> None:
       UserError: If it is no such range, the source cannot be read, or the output directory holds anything else. What is
         finished stays.
     """
-    part = PartRange.parse(text, options.shards)
+    start, stop = _parse(text, options.shards)
     started, directory = time.perf_counter(), pathlib.Path(options.output)
     parts = directory / output.PARTS
     with output.claim(directory, shared=True):
@@ -71,7 +54,7 @@ def write_part(options: Options, text: str) -> None:
             output.discard(directory)  # what a whole conversion left that was killed
         plan = whole.read(options)
         identity = _identity(plan, options)
-        shards = [shard for shard in plan.shards if shard in part]
+        shards = [shard for shard in plan.shards if within(shard, start, stop, options.shards)]
         there = _written(directory, identity)
         missing = [shard for shard in shards if shard.name not in there]
         output.require_room(directory, plan.num_bytes(missing), files=2 * len(missing))
@@ -106,7 +89,7 @@ def finish(options: Options) -> Manifest:
             plan = whole.read(options)
             written = _written(directory, _identity(plan, options))
             _refuse_missing(plan, written, options.shards)
-            _verify(directory, [written[shard.name] for shard in plan.shards], options)
+            _verify(directory, [written[shard.name] for shard in plan.shards])
             manifest = plan.manifest(written, whole.describe(plan, options))
             whole.write_page(plan, manifest, options, parts)
             output.publish(parts, directory, manifest)
@@ -114,6 +97,13 @@ def finish(options: Options) -> Manifest:
         return whole.convert(options)
     whole.tell(directory, manifest, time.perf_counter() - started, "is ready")
     return manifest
+
+
+def _parse(text: str, count: int) -> tuple[int, int]:
+    start, colon, stop = text.partition(":")
+    if not (colon and start.isdecimal() and stop.isdecimal() and int(start) < int(stop) <= count):
+        raise UserError(f"--shard-range {text}: must be START:STOP of the {count} shards, from 0:1 to 0:{count}")
+    return int(start), int(stop)
 
 
 def _identity(plan: Plan, options: Options) -> dict[str, Any]:
@@ -156,23 +146,19 @@ def _refuse_missing(plan: Plan, written: Mapping[str, Shard], count: int) -> Non
     missing = [shard for shard in plan.shards if shard.name not in written]
     if missing:
         names = ", ".join(shard.name for shard in missing[:5]) + ", ..." * (len(missing) > 5)
-        units = [PartRange(start=i, stop=i + 1, count=count) for i in range(count)]
-        runs = itertools.groupby(units, lambda unit: any(shard in unit for shard in missing))
-        ranges = [(found[0].start, found[-1].stop) for lacking, run in runs if lacking and (found := list(run))]
-        repair = ", ".join(f"--shard-range {start}:{stop}" for start, stop in ranges)
-        raise UserError(f"{len(missing)} of {len(plan.shards)} shards are missing: {names}; write them with {repair}")
+        lacking = [i for i in range(count) if any(within(shard, i, i + 1, count) for shard in missing)]
+        raise UserError(
+            f"{len(missing)} of {len(plan.shards)} shards are missing: {names}; write them with --shard-range "
+            f"{lacking[0]}:{lacking[-1] + 1}, which passes over those that are there"
+        )
 
 
-def _verify(directory: pathlib.Path, shards: Sequence[Shard], options: Options) -> None:
+def _verify(directory: pathlib.Path, shards: Sequence[Shard]) -> None:
     """Compares the files with the notes, and deletes the note of one that is damaged, so that it can be repaired."""
-
-    def intact(shard: Shard, advance: workers.Advance) -> bool:
-        advance(shard.bytes)
-        return all(output.intact(_find(directory, name), crc32c) for name, crc32c in shard.checksums.items())
-
     with track("checking", sum(shard.bytes for shard in shards), "bytes") as advance:
-        for i, fine in workers.run(intact, shards, processes=options.processes or 1, advance=advance):
-            if not fine:
-                path = _find(directory, shards[i].file)
+        for shard in shards:
+            if not all(output.intact(_find(directory, name), crc32c) for name, crc32c in shard.checksums.items()):
+                path = _find(directory, shard.file)
                 (directory / output.PARTS / path.with_suffix(".json").name).unlink()
                 raise UserError(f"{path} or its index is damaged; write it again with --shard-range")
+            advance(shard.bytes)
