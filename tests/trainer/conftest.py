@@ -3,9 +3,11 @@ from __future__ import annotations
 import contextlib
 import io
 import pathlib
+from collections.abc import Callable, Iterator
 
 import pytest
 import trips
+from trainer_jobs import Job
 
 from components.convert.convert import convert
 from components.convert.options import Options
@@ -31,3 +33,23 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def table(data: pathlib.Path) -> Manifest:
     """Their manifest."""
     return Manifest.load(data)
+
+
+@pytest.fixture
+def make(digits: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[..., Job]]:
+    """Makes jobs, of the digits unless told otherwise, whose replicas end with the test."""
+    made: list[Job] = []
+
+    def job(name: str = "", data: pathlib.Path = digits) -> Job:
+        made.append(Job(data, tmp_path / (name or f"job{len(made)}")))
+        return made[-1]
+
+    yield job
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def job(make: Callable[..., Job]) -> Job:
+    """One of them."""
+    return make()

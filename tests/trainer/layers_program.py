@@ -22,8 +22,11 @@ import tensorflow as tf
 
 from components.train.backends.ports import reserved
 from trainer.data.reader.order import share
+from trainer.nn import embedding
 from trainer.nn.layers import BatchNormalization, Dropout
+from trainer.nn.optimizers import Adam
 from trainer.replicas import collectives, step_context
+from trainer.replicas.strategy import count_exactly
 
 BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in size
 LAYERS = {
@@ -150,10 +153,16 @@ def everything(strategy: tf.distribute.Strategy) -> Results:
     }
 
 
-def parameter_server(worker: str, ps: str) -> Results:
-    """One step of batch normalisation on the one worker of a parameter-server job, all of it in this process."""
-    spec = tf.train.ClusterSpec({"worker": [worker], "ps": [ps]})
-    servers = [tf.distribute.Server(spec, job_name=job, protocol="grpc") for job in ("worker", "ps")]
+def parameter_server(worker: str, *ps: str) -> Results:
+    """A job of one worker and two parameter servers, all in this process: batch normalisation, and a step of a table.
+
+    Of the table's pieces and their moments: on which server they are, and which rows the step has changed.
+    """
+    rows, size, pieces = 40, 4, 8
+    embedding.PIECE_BYTES = 4 * size * rows // pieces
+    spec = tf.train.ClusterSpec({"worker": [worker], "ps": ps})
+    places = (("worker", 0), ("ps", 0), ("ps", 1))
+    servers = [tf.distribute.Server(spec, job_name=job, task_index=i, protocol="grpc") for job, i in places]
     strategy = tf.distribute.ParameterServerStrategy(
         tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
     )
@@ -162,10 +171,30 @@ def parameter_server(worker: str, ps: str) -> Results:
     with strategy.scope():
         layer = BatchNormalization(decay=DECAY)
         layer.build(x.shape)
-    step = tf.function(lambda: strategy.run(lambda: layer(tf.constant(x), training=True)))
-    y = coordinator.schedule(step).fetch()
+        table, optimizer = embedding.Embedding(rows, size, initializer=keras.initializers.RandomNormal), Adam(0.1)
+        table.build((None, 1))
+        optimizer.build(table.trainable_variables)
+    count_exactly(optimizer)
+
+    def whole() -> np.ndarray:
+        return np.stack([piece.numpy() for piece in table.pieces], axis=1).reshape(rows, size)
+
+    def learn() -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(table(tf.constant([[3, 11], [12, 3]])) ** 2)
+        optimizer.apply(tape.gradient(loss, table.trainable_variables), table.trainable_variables)
+
+    before = whole()
+    y = coordinator.schedule(tf.function(lambda: strategy.run(lambda: layer(tf.constant(x), training=True)))).fetch()
+    coordinator.schedule(tf.function(lambda: strategy.run(learn)))
+    coordinator.join()
     del servers
-    return {"y": y, "mean": layer.moving_mean.numpy(), "variance": layer.moving_variance.numpy()}
+    groups = {"weights": table.pieces, "momentums": optimizer._momentums, "velocities": optimizer._velocities}
+    return {
+        **{"y": y, "mean": layer.moving_mean.numpy(), "variance": layer.moving_variance.numpy()},
+        **{"changed": np.flatnonzero((whole() != before).any(axis=1)), "steps": optimizer.iterations.numpy()},
+        **{n: [tf.DeviceSpec.from_string(v.value.device).task for v in group] for n, group in groups.items()},
+    }
 
 
 def mirrored() -> Results:
@@ -187,7 +216,7 @@ def save(file: str, function: Callable[..., Results], *arguments: Any) -> None:
 
 
 def main(directory: str) -> int:
-    with reserved(4) as ports:
+    with reserved(5) as ports:
         addresses = [f"127.0.0.1:{port}" for port in ports]
     workers = addresses[:2]
     programs = {"mirrored": (mirrored,), "parameter_server": (parameter_server, *addresses[2:])}

@@ -16,16 +16,7 @@ pytestmark = pytest.mark.cluster
 FLAGS = ["--checkpoint-num-steps", 10, "--batch-size", 16]
 
 
-@pytest.fixture
-def job(digits, tmp_path):
-    one = Job(digits, tmp_path / "job")
-    yield one
-    one.close()
-
-
-def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_may_be_silent(
-    job,
-):
+def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_may_be_silent(job):
     limits = Patience(silence_s={"evaluating": 5.0, "waiting": 5.0, "training": 5.0})
     flags = ["--model", "slow_model:network", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 16]
     job.start("chief", "worker", flags=flags)

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -26,19 +26,6 @@ EXACT = ["--deterministic", "--train-steps", STEPS, "--checkpoint-num-steps", EV
 SMOOTH = ["--optimizer", "sgd", "--learning-rate", 0.001]
 REPLICAS = {"one_device": ["chief"], "mirrored": ["chief"], "two_workers": ["chief", "worker"]}
 FLAGS = {"mirrored": ["--strategy", "mirrored", "--logical-cpus", 2]}
-
-
-@pytest.fixture
-def job(digits, tmp_path) -> Iterator[Callable[..., Job]]:
-    made: list[Job] = []
-
-    def make(name: str = "job") -> Job:
-        made.append(Job(digits, tmp_path / name))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +44,8 @@ def straight(digits, tmp_path_factory) -> Callable[..., Job]:
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", REPLICAS)
-def test_a_job_killed_at_a_random_step_and_resumed_has_the_bits_of_a_straight_one(job, straight, how, seed):
-    killed, flags = job(), [*EXACT, *FLAGS.get(how, [])]
+def test_a_job_killed_at_a_random_step_and_resumed_has_the_bits_of_a_straight_one(make, straight, how, seed):
+    killed, flags = make(), [*EXACT, *FLAGS.get(how, [])]
     victims = (None, "chief-0", f"{REPLICAS[how][-1]}-0")  # all at once, or one
     killed.start(*REPLICAS[how], flags=flags)
     died_at = kill_at_random(killed, seed, between=(2 * EVERY + 1, STEPS - EVERY), victim=victims[seed])
@@ -75,8 +62,8 @@ def test_a_job_killed_at_a_random_step_and_resumed_has_the_bits_of_a_straight_on
     assert killed.digest(STEPS) == straight(how).digest(STEPS)
 
 
-def test_more_steps_asked_for_later_are_those_of_a_straight_job_to_the_last_bit(job, straight):
-    extended = job()
+def test_more_steps_asked_for_later_are_those_of_a_straight_job_to_the_last_bit(make, straight):
+    extended = make()
     extended.run("chief", flags=[*EXACT, "--train-steps", STEPS // 2])
     assert json.loads((extended.directory / "DONE.json").read_text())["step"] == STEPS // 2
     extended.run("chief", flags=EXACT)
@@ -96,8 +83,8 @@ def assert_close(a: Job, b: Job) -> None:
 
 
 @pytest.mark.parametrize("then", [["chief"], ["chief", "worker", "worker"]], ids=["one", "three"])
-def test_a_job_of_two_workers_goes_on_with_another_number(job, straight, then):
-    elastic, undisturbed = job(), straight("two_workers", *SMOOTH)
+def test_a_job_of_two_workers_goes_on_with_another_number(make, straight, then):
+    elastic, undisturbed = make(), straight("two_workers", *SMOOTH)
     shutil.copytree(undisturbed.directory, elastic.directory)
     (elastic.directory / "DONE.json").unlink()
     for file in (elastic.directory / "checkpoints").glob(f"ckpt-{STEPS}.*"):
@@ -107,8 +94,8 @@ def test_a_job_of_two_workers_goes_on_with_another_number(job, straight, then):
     assert_close(undisturbed, elastic)
 
 
-def test_a_batch_that_another_number_of_replicas_would_change_is_refused(job):
-    multiplied = job()
+def test_a_batch_that_another_number_of_replicas_would_change_is_refused(make):
+    multiplied = make()
     flags = ["--train-batch-size", 16, "--train-steps", 4]
     multiplied.run("chief", flags=flags)
     multiplied.start("chief", flags=[*flags, "--strategy", "mirrored", "--logical-cpus", 2, "--train-steps", 8])
@@ -117,9 +104,9 @@ def test_a_batch_that_another_number_of_replicas_would_change_is_refused(job):
 
 
 @pytest.mark.slow
-def test_batch_statistics_are_of_the_whole_batch_unless_local_ones_are_asked_for(job):
+def test_batch_statistics_are_of_the_whole_batch_unless_local_ones_are_asked_for(make):
     def train(name: str, cpus: int, statistics: str) -> np.ndarray:
-        one = job(name)
+        one = make(name)
         flags = ["--model", "resnet", "--num-layers", 8, "--augment", "none", "--batch-size", 32, "--train-steps", 2]
         replicas = ["--strategy", "mirrored", "--logical-cpus", cpus]
         one.run("chief", flags=[*flags, *replicas, "--batch-norm-statistics", statistics])
@@ -130,8 +117,8 @@ def test_batch_statistics_are_of_the_whole_batch_unless_local_ones_are_asked_for
     assert np.abs(train("local", 2, "local") - whole).max() > 10 * np.abs(synchronized - whole).max()
 
 
-def test_sigterm_to_one_synchronous_replica_saves_at_one_step_and_the_resume_is_exact(job, straight):
-    stopped = job()
+def test_sigterm_to_one_synchronous_replica_saves_at_one_step_and_the_resume_is_exact(make, straight):
+    stopped = make()
     stopped.start("chief", "worker", flags=EXACT)
     stopped.until_step(EVERY)
     stopped.terminate("worker-0")
@@ -143,8 +130,8 @@ def test_sigterm_to_one_synchronous_replica_saves_at_one_step_and_the_resume_is_
     assert stopped.digest(STEPS) == straight("two_workers").digest(STEPS)
 
 
-def test_the_end_of_another_replica_is_told_in_one_line(job):
-    lost = job()
+def test_the_end_of_another_replica_is_told_in_one_line(make):
+    lost = make()
     lost.start("chief", "worker", "worker", flags=["--train-steps", 100_000])
     lost.until_step(10)
     lost.kill("worker-1")
@@ -158,8 +145,8 @@ def test_the_end_of_another_replica_is_told_in_one_line(job):
         )
 
 
-def test_the_evaluator_scores_the_last_checkpoint_before_the_chief_leaves(job):
-    evaluated = job()
+def test_the_evaluator_scores_the_last_checkpoint_before_the_chief_leaves(make):
+    evaluated = make()
     flags = [*EXACT, "--export", "best"]
     evaluated.run("chief", "worker", "evaluator", flags=flags)
     assert not [e for e in evaluated.events() if e["event"] == "evaluation"]
@@ -189,8 +176,8 @@ def scalars(directory: pathlib.Path) -> dict[str, dict[int, float]]:
     return {name: {e.step: float(make_ndarray(e.tensor_proto)) for e in events.Tensors(name)} for name in names}
 
 
-def test_tensorboard_shows_what_the_journal_has_and_checkpoints_are_made_by_time_too(job):
-    alone = job()
+def test_tensorboard_shows_what_the_journal_has_and_checkpoints_are_made_by_time_too(make):
+    alone = make()
     flags = ["--train-steps", 900, "--eval-every-steps", 150, "--schedule", "linear", "--learning-rate", 0.002]
     output = alone.run("chief", flags=[*flags, "--checkpoint-secs", 0.5, "--checkpoint-num-steps", 400])
     assert re.search(r"step 900/900 +loss \d\.\d+ +accuracy \d\.\d+ +[\d]+ examples/s", output)
@@ -215,8 +202,8 @@ def test_tensorboard_shows_what_the_journal_has_and_checkpoints_are_made_by_time
         assert validation[name] == pytest.approx({e["step"]: e[name] for e in by_event["evaluation"]}, rel=1e-5)
 
 
-def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume_with_checkpoints_by_time_too(job):
-    asynchronous, roles = job(), ["chief", "worker", "worker", "ps"]
+def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume_with_checkpoints_by_time_too(make):
+    asynchronous, roles = make(), ["chief", "worker", "worker", "ps"]
     # At first asked for more than it will do, and saved by time alone.
     by_time = ["--train-steps", 100_000, "--checkpoint-num-steps", 0, "--checkpoint-secs", 0.5]
     asynchronous.start(*roles, flags=by_time)
@@ -244,8 +231,8 @@ def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume_with_c
     assert record["accuracy"] > 0.9
 
 
-def test_sync_trains_by_all_reduce_in_a_cluster_with_parameter_servers(job, straight):
-    synchronous = job()
+def test_sync_trains_by_all_reduce_in_a_cluster_with_parameter_servers(make, straight):
+    synchronous = make()
     codes = synchronous.start("chief", "worker", "ps", flags=[*EXACT, "--sync", "--strategy", "parameter_server"])
     codes = synchronous.wait()
     assert codes == {"chief-0": 0, "worker-0": 0, "ps-0": 0}

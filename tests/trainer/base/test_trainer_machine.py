@@ -44,14 +44,12 @@ def test_groups_are_those_of_the_process_up_to_the_topmost_and_no_others(tmp_pat
     assert found == ["memory/x/y", "memory/x", "memory", "."]
 
 
-def test_a_system_without_control_groups_has_all_cores(tmp_path):
-    assert not list(control_groups("cpu", str(tmp_path)))
-    assert usable_cores(str(tmp_path)) >= 1
-
-
-def test_there_is_memory():
-    assert 10**8 < available_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert 10**8 < memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def test_a_system_without_control_groups_has_all_cores_and_memory(tmp_path):
+    there, root = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), str(tmp_path)
+    assert not list(control_groups("cpu", root))
+    assert usable_cores(root) >= 1
+    assert 10**8 < available_bytes(root) <= there
+    assert 10**8 < memory_bytes(root) <= there
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce it")

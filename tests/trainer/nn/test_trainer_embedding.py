@@ -1,11 +1,5 @@
 from __future__ import annotations
 
-import json
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,8 +9,6 @@ keras = pytest.importorskip("keras")
 import tensorflow as tf  # noqa: E402
 
 from trainer.nn import embedding  # noqa: E402
-
-PROGRAM = pathlib.Path(__file__).parents[1].joinpath("embedding_program.py")
 
 
 def make(rows: int, size: int, piece_bytes: int, monkeypatch, **kwargs) -> embedding.Embedding:
@@ -59,16 +51,3 @@ def test_no_piece_is_larger_than_the_bound_and_none_has_the_numbers_of_another(m
     assert [piece.shape for piece in layer.pieces] == [(100, 8)] * 10
     assert len(np.unique(whole(layer), axis=0)) == 1000
     assert layer.pieces[0].dtype == "float32" and layer(np.array([[3]], np.int32)).dtype == tf.bfloat16
-
-
-@pytest.mark.cluster
-def test_parameter_servers_share_a_table_and_a_step_changes_only_the_rows_it_asked_for(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])}
-    done = subprocess.run([sys.executable, PROGRAM], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    # Eight pieces and their moments, one server after the other, the moments with their piece.
-    assert set(found["weights"]) == {0, 1}
-    assert found["weights"].count(0) == found["weights"].count(1) == 4
-    assert found["momentums"] == found["velocities"] == found["weights"]
-    assert found["changed"] == [3, 11, 12]

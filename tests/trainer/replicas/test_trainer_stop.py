@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from trainer_jobs import Job
 
 pytestmark = pytest.mark.slow
 ROLES = {"one_device": ["chief"], "two_workers": ["chief", "worker"], "parameter_server": ["chief", "worker", "ps"]}
@@ -13,13 +12,6 @@ STEPS = 60
 # Evaluations of one example at a time, to have some time in them.
 FLAGS = ["--model", "resnet", "--num-layers", 20, "--batch-size", 32, "--train-steps", STEPS]
 FLAGS += ["--checkpoint-num-steps", 20, "--eval-every-steps", 30, "--eval-batch-size", 1]
-
-
-@pytest.fixture
-def job(digits, tmp_path):
-    one = Job(digits, tmp_path / "job")
-    yield one
-    one.close()
 
 
 @pytest.mark.parametrize("phase", ["training", "step", "evaluating", "saving", "exporting"])

@@ -67,28 +67,19 @@ def test_crops_lie_within_the_image_and_cover_what_they_should():
     assert abs((draws[:, 4] < 0.5).numpy().mean() - 0.5) < 0.04
 
 
-def test_pixels_in_memory_are_cropped_resized_and_mirrored_as_files_are():
-    ramp = np.arange(30, dtype=np.uint8)[None, :, None] + np.zeros((20, 1, 1), np.uint8)
-    stack = np.stack([ramp] * 60)
+@pytest.mark.parametrize("kind", ["pixels", "file"])
+def test_the_part_that_was_drawn_is_resized_and_mirrored_of_pixels_in_memory_and_of_files(kind):
+    ramp = np.arange(0, 240, 8, dtype=np.uint8)[None, :, None] + np.zeros((20, 1, 3), np.uint8)
     draws = augmentation.draw_crops(seed=3, step=5, positions=tf.range(60, dtype=tf.int64))
-    out = augmentation.crop_and_resize(tf.constant(stack), draws).numpy()
-    assert out.shape == stack.shape
-    assert out.dtype == np.uint8
+    if kind == "pixels":
+        out = augmentation.crop_and_resize(tf.constant(np.stack([ramp] * 60)), draws).numpy()
+    else:
+        file = io.BytesIO()
+        Image.fromarray(ramp).save(file, "PNG")
+        out = decoding.decode(tf.constant([file.getvalue()] * 60), (20, 30, 3), crops=draws).numpy()
+    assert out.shape == (60, 20, 30, 3) and out.dtype == np.uint8
     parts = augmentation.crop_of(tf.constant([[20, 30]] * 60), draws).numpy()
     for pixels, (_, left, _, wide), mirrored in zip(out[..., 0], parts, draws[:, 4].numpy() < 0.5, strict=True):
-        row = pixels[0][::-1] if mirrored else pixels[0]
-        assert (row[0], row[-1]) == (left, left + wide - 1)
-        assert (np.diff(row.astype(int)) >= 0).all()
-
-
-def test_the_part_of_a_file_is_the_part_that_was_drawn():
-    ramp = np.arange(0, 240, 4, dtype=np.uint8)[None, :, None] + np.zeros((40, 1, 3), np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(ramp).save(file, "PNG")
-    draws = augmentation.draw_crops(seed=3, step=5, positions=tf.range(20, dtype=tf.int64))
-    parts = augmentation.crop_of(tf.constant([[40, 60]] * 20), draws).numpy()
-    out = decoding.decode(tf.constant([file.getvalue()] * 20), (40, 60, 3), crops=draws).numpy()[..., 0]
-    for pixels, (_, left, _, wide), mirrored in zip(out, parts, draws[:, 4].numpy() < 0.5, strict=True):
-        row = pixels[0][::-1] if mirrored else pixels[0]
-        assert abs(int(row[0]) - 4 * left) <= 4
-        assert abs(int(row[-1]) - 4 * (left + wide - 1)) <= 4
+        row = (pixels[0][::-1] if mirrored else pixels[0]).astype(int)
+        assert abs(row[0] - 8 * left) <= 8 and abs(row[-1] - 8 * (left + wide - 1)) <= 8
+        assert (np.diff(row) >= 0).all()

@@ -6,12 +6,10 @@ import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import trips
-from trainer_jobs import Job
 
 pytestmark = pytest.mark.cluster
 STEPS = 60
@@ -32,21 +30,8 @@ def data(tmp_path_factory) -> pathlib.Path:
     return trips.make(tmp_path_factory.mktemp("trips"), trips.rows(2000))
 
 
-@pytest.fixture
-def job(data, tmp_path) -> Iterator[Callable[[str], Job]]:
-    made: list[Job] = []
-
-    def make(name: str) -> Job:
-        made.append(Job(data, tmp_path / name))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-def test_replicas_learn_what_one_does_and_a_resumed_job_has_its_bits(job):
-    one, resumed = job("one"), job("resumed")
+def test_replicas_learn_what_one_does_and_a_resumed_job_has_its_bits(make, data):
+    one, resumed = make("one", data), make("resumed", data)
     one.run("chief", flags=FLAGS)
     resumed.run("chief", flags=[*FLAGS, "--train-steps", STEPS // 2])
     resumed.run("chief", flags=FLAGS)
@@ -56,17 +41,14 @@ def test_replicas_learn_what_one_does_and_a_resumed_job_has_its_bits(job):
         "two_workers": (["chief", "worker"], []),
     }
     for name, (roles, flags) in alike.items():
-        several = job(name)
+        several = make(name, data)
         several.run(*roles, flags=[*FLAGS, *flags])
         for key, value in one.variables(STEPS).items():
             np.testing.assert_allclose(several.variables(STEPS)[key], value, atol=2e-4, err_msg=f"{name} {key}")
 
 
-def test_workers_with_parameter_servers_and_an_evaluator_leave_a_model_for_tensorflow_alone(job, tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    from tensorboard.util import tensor_util
-
-    asynchronous = job("servers")
+def test_workers_with_parameter_servers_and_an_evaluator_leave_a_model_for_tensorflow_alone(make, data, tmp_path):
+    asynchronous = make("servers", data)
     roles = ["chief", "worker", "worker", "ps", "ps", "evaluator"]
     asynchronous.start(*roles, flags=[*FLAGS[1:], "--train-steps", 4 * STEPS])
     codes = asynchronous.wait_for("chief-0", "evaluator-0")
@@ -74,9 +56,6 @@ def test_workers_with_parameter_servers_and_an_evaluator_leave_a_model_for_tenso
     score = json.loads((asynchronous.directory / "validation.json").read_text())["latest"]
     assert score["step"] == 4 * STEPS
     assert score["auc"] > 0.75
-    shown = EventAccumulator(str(asynchronous.directory / "logs" / "validation")).Reload().Tensors("auc")[-1]
-    assert shown.step == 4 * STEPS
-    assert tensor_util.make_ndarray(shown.tensor_proto) == pytest.approx(score["auc"])
     command = [sys.executable, "-I", "-c", CLIENT, str(asynchronous.directory / "model")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
