@@ -6,6 +6,7 @@ import json
 import pathlib
 
 import numpy as np
+import psutil
 import pytest
 from google.cloud import aiplatform
 
@@ -116,21 +117,26 @@ def test_a_store_that_fails_now_and_then_is_asked_again(cloud):
     assert len(_versions(cloud.bucket)) == 1
 
 
-def test_a_run_that_is_cancelled_saves_and_is_cleaned_up(cloud):
-    process = cloud.start(SERVERS, "--train-steps", 100000, "--name", cloud.bucket)
+@pytest.mark.parametrize("how", ["cancelled", "launcher_killed"])
+def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cloud, how):
+    process = cloud.start(SERVERS, "--train-steps", 100_000, "--name", cloud.bucket)
     job = cloud.job()
     job_dir = cloud.files / "runs" / job["display_name"] / "job"
-    cloud.until(lambda: cloud.steps(job_dir) > 0, 120)
+    cloud.until(lambda: cloud.steps(job_dir) > 0, 180)
 
-    aiplatform.init(project="demo-project", location="us-central1")
-    aiplatform.PipelineJob.get(job["display_name"]).cancel()
+    if how == "cancelled":
+        aiplatform.init(project="demo-project", location="us-central1")
+        aiplatform.PipelineJob.get(job["display_name"]).cancel()
+    else:
+        launchers = [p for p in psutil.process_iter(["cmdline"]) if "CustomJob" in (p.info["cmdline"] or [])]
+        [launcher.kill() for launcher in launchers if any(job["display_name"] in word for word in launcher.cmdline())]
     run = cloud.finish(process)
 
-    assert run.code == 1 and "CANCELLED" in run.printed
-    ended = cloud.until(lambda: next(j for j in cloud.jobs() if j["number"] == job["number"] and not j["running"]), 90)
-    assert ended["state"] == "JOB_STATE_CANCELLED"
-    events = [json.loads(line) for path in job_dir.glob("journal-*.jsonl") for line in path.read_text().splitlines()]
-    assert any(event["event"] == "preempted" for event in events), events[-5:]
+    assert run.code == 1
+    ended = cloud.until(lambda: [j for j in cloud.jobs() if j["number"] == job["number"] and not j["running"]], 90)
+    assert ended[0]["state"] == "JOB_STATE_CANCELLED"
+    events = [json.loads(line) for path in job_dir.glob("journal-chief*") for line in path.read_text().splitlines()]
+    assert events[-1]["event"] in ("preempted", "usage") and cloud.steps(job_dir) > 0
 
 
 @pytest.mark.parametrize("how", [pytest.param("preempt", marks=pytest.mark.cloud_ci), "lose"])

@@ -37,7 +37,7 @@ def read_text(path: epath.PathLike) -> str | None:
     try:
         with store_errors():
             return epath.Path(path).read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import psutil
 
-from trainer.base.errors import UserError
+from trainer.base.flags import at_least, variable
 
 OWNER_PID = "PIPELINE_OWNER_PID"
 _POLL_S = 0.25
@@ -26,12 +26,7 @@ def owner_pid(environ: Mapping[str, str]) -> int | None:
     Raises:
       UserError: If the variable is set and is no process id.
     """
-    text = environ.get(OWNER_PID)
-    if not text:
-        return None
-    if not text.isdecimal() or int(text) == 0:
-        raise UserError(f"{OWNER_PID}: {text!r} is not a process id; unset it or set it to one")
-    return int(text)
+    return variable(OWNER_PID, at_least(0), environ) or None
 
 
 def open_pidfd(pid: int) -> int | None:

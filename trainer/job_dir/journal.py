@@ -51,11 +51,8 @@ class Journal:
     def __init__(self, job_dir: str, name: str, *, beats: bool = False) -> None:
         """Begins the journal.
 
-        Args:
-          job_dir: Made if need be.
-          name: Of the replica, as files are named.
-          beats: Whether it shows its status every two seconds of itself: for a replica whose main thread waits for
-            others in C++, for as long as they take. That its process runs is all that this says.
+        With `beats` it shows its status every two seconds of itself: for a replica whose main thread waits for others in
+        C++, for as long as they take. That its process runs is all that this says.
         """
         attempt = variable(ATTEMPT, at_least(0))
         directory = epath.Path(job_dir)

@@ -14,13 +14,7 @@ import tensorflow as tf
 
 
 class State:
-    """Copies of the live variables, and the way between.
-
-    Attributes:
-      model: The live one.
-      optimizer: The live one.
-      checkpoint: Writes and reads the copies.
-    """
+    """Copies of the variables of the live model and optimizer, and the way between; `checkpoint` has the copies."""
 
     def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
         """To be made outside the strategy's scope; the optimizer must be built, so that its slots exist."""

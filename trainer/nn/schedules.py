@@ -52,12 +52,8 @@ def piecewise(
 ) -> Factor:
     """Constant between boundaries that are given in epochs of data seen.
 
-    Args:
-      boundaries_epochs: Ascending. The next factor holds from the first step that begins after so much data.
-      factors: One more than boundaries.
-      examples_per_epoch: In the training split.
-      examples_per_step: Seen in one step of the optimizer: the global batch of a synchronous job; the batch of one
-        worker in an asynchronous job, where each worker's update is a step.
+    The next factor holds from the first step that begins after so much data. A step is one of the optimizer: the global
+    batch of a synchronous job; the batch of one worker in an asynchronous job, where each worker's update is a step.
 
     Raises:
       UserError: If factors and boundaries do not go together.

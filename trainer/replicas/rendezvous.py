@@ -28,12 +28,7 @@ _HTTP2_SETTINGS = b"\0\0"  # how a gRPC server begins: with the length of its se
 
 
 def meet(me: Member, *, job: str, timeout_s: float) -> None:
-    """Returns when all members of the cluster have called it.
-
-    Args:
-      me: This replica.
-      job: What tells this job from others, the same for all its replicas: ports are used again.
-      timeout_s: To wait for the others.
+    """Returns when all members of the cluster have called it with the same `job`: ports are used again.
 
     Raises:
       TimeoutError: Naming those that have not after `timeout_s`.
@@ -128,12 +123,8 @@ def _check(deadline: float, message: str) -> None:
 def part(me: Member, *, completed: Callable[[], bool], every_s: float = _POLL_S) -> None:
     """Returns when this replica may end without hurting another.
 
-    The leader, which the others depend on most, goes last; the others go when it has written its results.
-
-    Args:
-      me: This replica.
-      completed: Whether the leader's results are there.
-      every_s: Between two calls of it.
+    The leader, which the others depend on most, goes last; the others go when its results are there, as `completed` says,
+    which is asked every `every_s`.
 
     Raises:
       ConnectionError: If the leader ends without. One that hangs is for whoever watches over the job.

@@ -26,13 +26,7 @@ _place: contextvars.ContextVar[tuple[int, tf.Tensor, int | tf.Tensor, Iterator[i
 
 @contextlib.contextmanager
 def at(*, seed: int, step: int | tf.Tensor, first: int | tf.Tensor) -> Iterator[None]:
-    """Layers called inside this stand at a step and process consecutive examples of its global batch.
-
-    Args:
-      seed: Of the job.
-      step: Global step, an integer scalar.
-      first: Position in the global batch of the first example of this replica's part.
-    """
+    """Layers called inside this stand at a global step and process its batch from position `first` on."""
     token = _place.set((seed, step, first, itertools.count()))
     try:
         yield

@@ -13,7 +13,8 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.report import statistics
 from components.convert.writing.splits import carve
-from trainer.base.manifest import Manifest, Statistics
+from trainer.base.feature_summary import Summary
+from trainer.base.manifest import Manifest
 
 SCHEMA = {
     "name": "trips",
@@ -85,7 +86,7 @@ def test_the_manifest_says_what_every_split_of_a_table_holds(tmp_path):
         assert (summary.frequent[0], summary.counts[0], summary.mean) == (8, areas.count(8), np.mean(areas))
     for feature in manifest.features:  # a model gets the numbers of the training split
         if summary := manifest.splits["train"].summaries.get(feature.name):
-            assert feature.statistics == Statistics(
+            assert feature.statistics == Summary(
                 **{what: getattr(summary, what) for what in ("missing", "mean", "std", "min", "max")}
             )
     assert manifest.feature("label").statistics is None

@@ -34,14 +34,9 @@ class Chunks:
         self._blocks: list[Block] = []
 
     def take(self, indices: np.ndarray, position: int) -> np.ndarray:
-        """The records at `indices`, in the form of `shards.take`.
+        """The records at `indices` [N], in the form of `shards.take`.
 
-        Args:
-          indices: [N] in the split, as the order has them at `position` and the N - 1 positions after it.
-          position: Counted in examples from the first epoch on.
-
-        Raises:
-          UserError: If a file is not what it should be.
+        They are what the order has at `position`, counted from the first epoch on, and the N - 1 positions after it.
         """
         with self._lock:
             if not self._span.start <= position <= position + len(indices) <= self._span.end:

@@ -280,9 +280,12 @@ def _first_bad(records: np.ndarray) -> int | None:
 
 def _payload(shards: Shards, block: Block, row: int) -> bytes:
     record = block.data[block.starts[row] : block.starts[row + 1]]
-    if _first_bad(record[np.newaxis]) is not None:
+    stated = record[:HEADER_BYTES].tobytes() + record[-FOOTER_BYTES:].tobytes()
+    payload = record[HEADER_BYTES:-FOOTER_BYTES].tobytes()
+    length = len(payload).to_bytes(8, "little")
+    if stated != length + checksums([length, payload], 2).tobytes():
         raise _broken(shards, block, row)
-    return record[HEADER_BYTES:-FOOTER_BYTES].tobytes()
+    return payload
 
 
 def _broken(shards: Shards, block: Block, row: int) -> UserError:

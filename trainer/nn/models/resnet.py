@@ -38,13 +38,6 @@ def build(
 ) -> keras.Model:
     """A model from images [N, height, width, channels] in the dataset's dtype to logits [N, classes] in float32.
 
-    Args:
-      manifest: Of the dataset.
-      num_layers: 6n + 2: 8, 14, 20, 26, 32, ...
-      batch_norm_decay: Of the moving statistics, in a step.
-      batch_norm_epsilon: Added to variances.
-      batch_norm_statistics: `synchronized` over the whole batch, or `local` to each replica's part of it.
-
     Raises:
       UserError: If there is no such number of layers.
     """
