@@ -18,8 +18,6 @@ from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError, unknown
 
-_MOST_LISTED = 40
-
 
 def describe(path: str) -> str:
     """The features of the first record of a file, in words.
@@ -28,8 +26,7 @@ def describe(path: str) -> str:
       UserError: If it is no TFRecord file, or has no record.
     """
     features = _first([path]).features
-    listed = [f"{key} ({describe_value(feature)})" for key, feature in sorted(features.items())]
-    return ", ".join(listed[:_MOST_LISTED]) + f", and {len(listed) - _MOST_LISTED} more" * (len(listed) > _MOST_LISTED)
+    return ", ".join(f"{key} ({describe_value(feature)})" for key, feature in sorted(features.items()))
 
 
 def read(
@@ -40,14 +37,9 @@ def read(
     size: tuple[int, int] | None = None,
     encoding: str | None = None,
 ) -> Source:
-    """Reads tables and pixels, or finds image files.
+    """Reads tables and pixels, or finds image files, for which `arrange` takes size and encoding.
 
-    Args:
-      schema: What the records hold.
-      splits: Paths of the files of `train`, and of others that are given.
-      store: Where columns are kept.
-      size: As the encoding, what `arrange` takes of image files.
-      encoding: Likewise.
+    Splits are the paths of the files of `train`, and of others that are given.
 
     Raises:
       UserError: If a file is damaged, or a record is not what the schema says.
@@ -61,12 +53,12 @@ def read(
 
     common = {"name": schema.name, "origin": schema.origin, "class_names": schema.classes}
     common["arguments"] = {"schema": schema.content}
+    look = image_features.pixels if schema.shape else image_features.encoded
+    found = {split: look(split, paths, schema, store) for split, paths in splits.items()}
     if schema.shape is None:
-        found = {split: image_features.encoded(split, paths, schema, store) for split, paths in splits.items()}
         return arrange(found, store, size=size, encoding=encoding, **common)
-    columns = {split: image_features.pixels(split, paths, schema, store) for split, paths in splits.items()}
-    held = {split: dict(zip(("image", "label"), pair, strict=True)) for split, pair in columns.items()}
-    return ImageSource(**common, splits=held)
+    columns = {split: {"image": images, "label": labels} for split, (images, labels) in found.items()}
+    return ImageSource(**common, splits=columns)
 
 
 def _table(schema: Schema, splits: Mapping[str, Sequence[str]], store: Store) -> Source:
