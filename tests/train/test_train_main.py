@@ -52,7 +52,10 @@ def test_vertex_dry_run_prints_the_pools(capsys: pytest.CaptureFixture):
         "image_uri": "image",
         "command": ["python", "-m", "trainer.task"],
         "args": [*flags, "--strategy", "multi_worker_mirrored"],
-        "env": [{"name": "TRAINER_POOL_ROLES", "value": "chief,worker"}],
+        "env": [
+            {"name": "TRAINER_POOL_ROLES", "value": "chief,worker"},
+            {"name": "TRAINER_POOL_GPUS", "value": "1"},
+        ],
     }
 
 
