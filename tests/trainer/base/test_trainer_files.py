@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
 from trainer.job_dir.done import Done
 from trainer.job_dir.journal import Journal, last
+from trainer.replicas import stop
 from trainer.replicas.stop import StopMark
 
 CHIEF = "chief-0"
@@ -154,3 +157,18 @@ def test_sigterm_ends_at_once_what_has_nothing_to_save_and_is_noted_otherwise(pr
     process.stdout.readline()
     process.terminate()
     assert process.wait(5) == code
+
+
+def test_the_mark_of_a_store_is_seen_by_a_thread_and_not_asked_for_by_who_looks(store, monkeypatch):
+    monkeypatch.setattr(stop, "_LOOK_IN_STORE_S", 0.05)
+    mark = stop.StopMark(str(store))
+    mark.watch()
+    assert not mark.is_set()
+    monkeypatch.setattr(mark, "_says", (says := mock.Mock(side_effect=mark._says)))
+    for _ in range(1000):
+        mark.is_set()
+    assert says.call_count < 20
+    stop.StopMark(str(store)).set("worker-0")
+    deadline = time.monotonic() + 30
+    while not mark.is_set():
+        assert time.monotonic() < deadline

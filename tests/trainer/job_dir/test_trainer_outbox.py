@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pathlib
+import time
+
+import tensorflow as tf
+from etils.epath import backend
+
+from trainer.job_dir import outbox
+from trainer.job_dir.outbox import Outbox
+
+
+def test_files_of_a_store_are_copied_when_they_are_asked_for_and_only_if_they_have_grown(store):
+    box = Outbox(str(store / "job"))
+    ours = pathlib.Path(box.path("logs", "train", "events"))
+    ours.write_bytes(b"one")
+    copy = store / "job" / "logs" / "train" / "events"
+    assert not copy.exists()
+
+    box.send(wait=True)
+    assert copy.read_bytes() == b"one"
+    copy.unlink()
+    box.send(wait=True)
+    assert not copy.exists()
+    ours.write_bytes(b"one, two")
+    box.send(wait=True)
+    assert copy.read_bytes() == b"one, two"
+
+
+def test_a_store_that_fails_is_told_of_and_gets_the_files_later(store, monkeypatch, capsys):
+    box = Outbox(str(store / "job"))
+    pathlib.Path(box.path("journal.jsonl")).write_text("{}\n")
+
+    def refuse(*_: object) -> None:
+        raise tf.errors.UnavailableError(None, None, "it is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backend._TfBackend, "open", refuse)
+        box.send(wait=True)
+    assert capsys.readouterr().out.startswith(f"{store / 'job'}: journal and events could not be copied")
+    box.send(wait=True)
+    assert (store / "job" / "journal.jsonl").read_text() == "{}\n" and not capsys.readouterr().out
+
+
+def test_who_ends_waits_for_a_store_only_so_long(store, monkeypatch):
+    monkeypatch.setattr(outbox, "_LAST_S", 0.1)
+    box = Outbox(str(store / "job"))
+    monkeypatch.setattr(box, "_copy", lambda: time.sleep(30))
+    box.send(wait=True)
+
+
+def test_in_a_directory_files_are_where_they_belong_at_once(tmp_path):
+    box = Outbox(str(tmp_path / "job"))
+    assert box.path("logs", "train") == str(tmp_path / "job" / "logs" / "train")
+    box.send(wait=True)
