@@ -39,11 +39,7 @@ class Head:
 
 
 def head(stream: IO[bytes], place: str) -> Head:
-    """Reads the head of an image file.
-
-    Raises:
-      UserError: If it is broken, neither PNG nor JPEG, or has very many pixels.
-    """
+    """Reads the head of an image file; a `UserError` says that it is broken, no PNG or JPEG, or has very many pixels."""
     with _opened(stream, place) as image:
         # Without that key Pillow would decode a PNG to its end to look for an orientation.
         rotated = "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1
@@ -51,11 +47,7 @@ def head(stream: IO[bytes], place: str) -> Head:
 
 
 def require_whole(data: bytes, place: str) -> None:
-    """Reads an image file to its end.
-
-    Raises:
-      UserError: If it is broken.
-    """
+    """Reads an image file to its end; a `UserError` says that it is broken."""
     with _opened(io.BytesIO(data), place) as image:
         image.draft(None, (1, 1))  # of a JPEG every byte is unpacked, but no more pixels than needed are computed
         image.load()

@@ -23,14 +23,7 @@ _TEMPLATES = templates("components.convert.report")
 
 
 def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) -> str:
-    """The page's text.
-
-    Args:
-      manifest: Of the dataset, with summaries.
-      source: What it was made from.
-      rows: Of the source's split `train`, those that are for training.
-      max_drift: The threshold that was asked for.
-    """
+    """The page's text, given the source that the dataset was made from, and the rows of its `train` for training."""
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
     training = splits["train"].summaries
     numbers = [name for name, s in training.items() if s.histogram]

@@ -114,14 +114,10 @@ class Reader(abc.ABC):
 
 
 def files_below(directory: pathlib.Path) -> list[pathlib.Path]:
-    """What lies in a directory and its folders and is none itself, in order; links to nowhere too, for who reads them.
-
-    Raises:
-      OSError: If a folder cannot be read.
-    """
+    """What lies in a directory and its folders and is none itself, in order; links to nowhere too, for who reads them."""
 
     def refuse(error: OSError) -> None:
-        raise error
+        raise error  # where a folder cannot be read, files would be missed by nobody
 
     walk = os.walk(directory, onerror=refuse)
     return sorted(pathlib.Path(folder, name) for folder, _, names in walk for name in names)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import IO
 
 import numpy as np
@@ -96,20 +96,20 @@ class CifarReader(Reader):
         present = {path.name: path for path in (inner if inner.is_dir() else directory).iterdir()}
         archives = sorted(name for name in present if ".tar" in name or name.endswith(".tgz"))
         hint = f"; {archives[0]} is there: give it as --source if it is the binary version" if archives else ""
-        self._refuse_incomplete(str(directory), set(present), hint)
+        self._refuse_incomplete(directory, present, hint)
         return {file: present[file] for file in self._originals}
 
-    def _refuse_incomplete(self, place: str, present: set[str], hint: str = "") -> None:
+    def _refuse_incomplete(self, place: object, present: Collection[str], hint: str = "") -> None:
         if missing := [file for file in self._originals if file not in present]:
-            if pickles := sorted(self.pickled & present):
-                raise self._pickled(place, pickles[0])
+            self._refuse_pickles(place, present)
             raise UserError(f"{place}: missing {', '.join(missing)}{hint}")
 
-    def _pickled(self, place: str, name: str) -> UserError:
-        return UserError(
-            f"{place}: {name!r} is of the Python version, pickles, which are never loaded; "
-            f"get the binary version of {self.name} (*-binary.tar.gz)"
-        )
+    def _refuse_pickles(self, place: object, present: Collection[str]) -> None:
+        if pickles := sorted(self.pickled & set(present)):
+            raise UserError(
+                f"{place}: {pickles[0]!r} is of the Python version, pickles, which are never loaded; "
+                f"get the binary version of {self.name} (*-binary.tar.gz)"
+            )
 
     def _records(self, path: pathlib.Path) -> int:
         """Records in a file of a directory, by its size."""
@@ -132,16 +132,15 @@ class CifarReader(Reader):
         seen = set()
         most = sum(self._originals.values()) * self._record_bytes + _OVERHEAD_BYTES
         for name, size, stream in archive.members(path, most=most):
-            if name in self.pickled:
-                raise self._pickled(str(path), name)
-            if name in seen and name in self._originals:
-                raise UserError(f"{path}: holds {name} more than once")
-            seen.add(name)
+            self._refuse_pickles(path, {name})
             if name in self._originals:
+                if name in seen:
+                    raise UserError(f"{path}: holds {name} more than once")
+                seen.add(name)
                 if size != (due := self._originals[name] * self._record_bytes):
                     raise UserError(f"{path}: {name} has {size} bytes; the original has {due}")
                 yield name, f"{path}: {name}", stream
-        self._refuse_incomplete(str(path), seen)
+        self._refuse_incomplete(path, seen)
 
     def _fill(self, slot: np.ndarray, place: str, stream: IO[bytes]) -> None:
         """Reads a file into the records [N, record_bytes] set aside for it, and looks at its labels."""

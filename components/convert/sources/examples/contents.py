@@ -20,11 +20,7 @@ from trainer.base.errors import UserError, unknown
 
 
 def describe(path: str) -> str:
-    """The features of the first record of a file, in words.
-
-    Raises:
-      UserError: If it is no TFRecord file, or has no record.
-    """
+    """The features of the first record of a file, in words."""
     features = _first([path]).features
     return ", ".join(f"{key} ({describe_value(feature)})" for key, feature in sorted(features.items()))
 

@@ -30,11 +30,7 @@ def place(header: str) -> tuple[str, int | None]:
 
 
 def blocks(found: Iterable[Record], schema: Schema) -> Iterator[Block]:
-    """The rows, in order.
-
-    Raises:
-      UserError: If a record is not what the schema says.
-    """
+    """The rows, in order; a `UserError` names the record that is not what the schema says."""
     keys = {place(column.header)[0] for column in schema.columns.values()}
     for group in groups(found):
         if not schema.ignore_others:

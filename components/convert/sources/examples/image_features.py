@@ -2,6 +2,8 @@
 
 pictures, labels = encoded("train", paths, schema, store)
 pictures.open(0).read()     # the first file
+
+A `UserError` names the record that has no image or no class of the schema.
 """
 
 from __future__ import annotations
@@ -21,11 +23,7 @@ from trainer.base.framing import HEADER_BYTES
 
 
 def encoded(split: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[Pictures, np.ndarray]:
-    """Where the image files of a split are, and their classes [N].
-
-    Raises:
-      UserError: If a file is damaged, or a record has no image or no class.
-    """
+    """Where the image files of a split are, and their classes [N]."""
     packed = any_packed(paths)
 
     def extract(record: Record) -> tuple:
@@ -50,11 +48,7 @@ def encoded(split: str, paths: Sequence[str], schema: ImageSchema, store: Store)
 
 
 def pixels(split: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[np.ndarray, np.ndarray]:
-    """Images of a split that are stored as their pixels, uint8 [N, height, width, channels], and their classes [N].
-
-    Raises:
-      UserError: If a file is damaged, or a record has no image of that shape or no class.
-    """
+    """Images of a split that are stored as their pixels, uint8 [N, height, width, channels], and their classes [N]."""
 
     def extract(record: Record) -> tuple[bytes, int]:
         data = record.needed(schema.image, "string")

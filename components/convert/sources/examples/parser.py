@@ -89,11 +89,7 @@ class Record:
         return self.error(f"{key} holds {_NOTHING}" if there else str(unknown("feature", key, self.features)))
 
     def class_of(self, schema: ImageSchema) -> int:
-        """The class of the example, by its name or its number.
-
-        Raises:
-          UserError: If it is none.
-        """
+        """The class of the example, by its name or its number; a `UserError` if it is none."""
         key, classes, first = schema.label, schema.classes, schema.first_label
         if key in self.features and self.features[key].HasField("bytes_list"):
             if (name := self.needed(key, "string").decode(errors="backslashreplace")) in classes:

@@ -37,14 +37,7 @@ def supported(feature: FeatureConnector) -> bool:
 
 
 def infer(features: Mapping[str, FeatureConnector], label: str, classes: tuple[str, ...], **said: Any) -> Schema:
-    """The schema of a table.
-
-    Args:
-      features: All of them, by their keys in a record; but for the label each is `supported`.
-      label: Key of the label.
-      classes: In the order of the label's values.
-      **said: What else the schema says: its name, origin and content.
-    """
+    """The schema of a table; all features but the label are `supported`, and `said` is what else it says of itself."""
     columns = list(_columns({key: feature for key, feature in features.items() if key != label}))
     return Schema(
         columns={column.name: column for column in (Column(name=LABEL, header=label, type="int"), *dict(columns))},
