@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import pathlib
@@ -14,7 +15,6 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from components.convert.__main__ import main
-from trainer.base.errors import run_cli
 
 
 def _idx_bytes(array: np.ndarray) -> bytes:
@@ -49,18 +49,9 @@ def make_idx() -> Callable[..., dict[str, tuple[np.ndarray, np.ndarray]]]:
 
 
 @pytest.fixture
-def fails(capsys) -> Callable[..., str]:
+def fails(refused) -> Callable[..., str]:
     """Runs the command, sees it exit with 2 and one line, and returns the line."""
-
-    def run(*arguments: object) -> str:
-        with pytest.raises(SystemExit) as stopped:
-            run_cli(lambda: main([str(argument) for argument in arguments]))
-        err = capsys.readouterr().err
-        assert stopped.value.code == 2
-        assert err.startswith("error: ") and err.count("\n") == 1
-        return err
-
-    return run
+    return functools.partial(refused, main)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,6 @@ from components.convert.writing.splits import carve
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
-MNIST = pathlib.Path(__file__).parents[3] / "shared" / "data" / "mnist"
-
 
 def _read(directory: pathlib.Path, manifest: Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels of a split, by the manifest's offsets alone."""
@@ -92,15 +90,3 @@ def test_other_splits_get_shards_in_proportion_and_empty_ones_none(tmp_path, mak
     assert [len(split.shards) for split in manifest.splits.values()] == [1, 0, 1]
     with pytest.raises(UserError, match="--shards 101: there are only 100 training examples"):
         convert(Options(**source, output=str(tmp_path / "c"), shards=101))
-
-
-@pytest.mark.slow
-def test_real_mnist(tmp_path):
-    if not MNIST.is_dir():
-        pytest.skip("the MNIST files are not in ../shared/data/mnist")
-    options = Options(dataset="mnist", source=str(MNIST), output=str(tmp_path))
-    manifest = convert(options)
-    _assert_holds(tmp_path, manifest, options)
-    assert sum(split.examples for split in manifest.splits.values()) == 70_000
-    assert _read(tmp_path, manifest, "test")[1][:5].tolist() == [7, 2, 1, 0, 4]
-    assert manifest.splits["test"].class_histogram == (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)

@@ -96,11 +96,3 @@ def test_a_broken_source_is_told_in_one_line_and_leaves_nothing(tmp_path, make_i
     line = fails("--dataset", "mnist", "--source", tmp_path / "source", "--output", tmp_path / "out")
     assert message in line and (str(file) in line or not change)
     assert not (tmp_path / "out").exists()
-
-
-def test_an_empty_source_names_the_files_it_lacks(tmp_path, fails):
-    (tmp_path / "source").mkdir()
-    line = fails("--dataset", "mnist", "--source", tmp_path / "source", "--output", tmp_path / "out")
-    for name in ("train-images-idx3-ubyte", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-        assert name in line
-    assert not (tmp_path / "out").exists()

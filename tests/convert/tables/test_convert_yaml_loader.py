@@ -76,15 +76,10 @@ def test_a_schema_of_images_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"origin": None}, "top level: origin is missing"),
-        ({"lable_offset": 1}, "top level: unknown key 'lable_offset'; did you mean 'label_offset'"),
-        ({"image": 7}, "image: 7 is no text"),
         ({"classes": ["a"]}, r"classes: \['a'\] are not at least two different names"),
-        ({"classes": ["a", 1]}, r"classes\[1\]: 1 is no text"),
         ({"classes": "a"}, "classes: 'a' is not a whole number of at least 1"),
         ({"label_offset": True}, "label_offset: True is no whole number"),
         ({"shape": [4, 5, 4]}, "shape: .* with 1 or 3 channels"),
-        ({"shape": [0, 5, 3]}, r"shape\[0\]: 0 is not a whole number of at least 1"),
     ],
 )
 def test_a_schema_of_images_that_makes_no_sense_is_refused(tmp_path, given, message):
@@ -132,7 +127,6 @@ def change(place: str, value) -> dict:
         ("origin", "", r"origin: '' is no text"),
         ("nmae", "x", r"top level: unknown key 'nmae'; did you mean 'name'"),
         ("columns", ["fare"], r"columns: \['fare'\] is no mapping"),
-        ("columns.fare", "float", r"columns\.fare: 'float' is no mapping"),
         ("columns.fare.type", "flot", r"columns\.fare\.type: 'flot' is none of 'float', 'int', 'string'"),
         ("columns.fare.default", 1e39, r"columns\.fare\.default: 1e\+39 is no float"),
         ("columns.fare.default", True, r"columns\.fare\.default: True is no float"),
@@ -142,7 +136,6 @@ def change(place: str, value) -> dict:
         ("columns.label", {"type": "int"}, r"columns\.label: what is predicted has that name"),
         ("label.classes", ["a", "b", "c"], r"label\.classes: a condition has two"),
         ("label.classes", ["a", "a"], r"label\.classes: \['a', 'a'\] are not at least two different names"),
-        ("label.classes", [True, False], r"label\.classes\[0\]: True is no text; write it in quotes"),
         ("label.condition", None, r"label: needs either column or condition"),
         ("label", {"column": "fare", "classes": ["a", "b"]}, r"label\.column: fare is a float"),
         (
@@ -164,11 +157,9 @@ def change(place: str, value) -> dict:
         ("deep.0.numeric", "log", r"deep\[0\]: write 'numeric: z_score'"),
         ("deep.0.column", "company", r"deep\[0\]\.numeric: is for columns of type float or int; company is a string"),
         ("deep.1.column", "fare", r"deep\[1\]\.vocabulary: is for columns of type int or string; fare is a float"),
-        ("deep.1.vocabulary", 0, r"deep\[1\]\.vocabulary: 0 is not a whole number of at least 1"),
         ("wide.0.buckets", [2, 1], r"wide\[0\]\.buckets: \[2, 1\] are not ascending"),
         ("wide.0.buckets", [1, "x"], r"wide\[0\]\.buckets\[1\]: 'x' is no number"),
         ("wide.1.embedding", 3, r"wide: embedding is for deep"),
-        ("wide.2.columns", ["fare", "fair"], r"wide\[2\]\.columns\[1\]: unknown column 'fair'"),
         ("wide.2", {"columns": ["fare", "tips"], "vocabulary": 3}, r"wide\[2\]: a cross of columns has hash_buckets"),
         ("missing", [0], r"missing\[0\]: 0 is no text"),
         ("other_columns", "skip", r"other_columns: 'skip' is none of 'refuse', 'ignore'"),
@@ -181,22 +172,12 @@ def test_what_makes_no_sense_is_told_with_file_and_place(tmp_path, place, value,
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "top level: None is no mapping"),
-        ("a: [", "not valid YAML"),
-        ("name: a\nname: b", "'name' stands there twice"),
-        ("columns: !!python/object/apply:os.getcwd []", "not valid YAML"),
-    ],
-)
-def test_what_is_no_schema_is_refused(tmp_path, text, message):
-    with pytest.raises(UserError, match=message):
-        load(tmp_path, text)
-
-
 def test_nothing_to_learn_from_and_no_file_are_refused(tmp_path):
     with pytest.raises(UserError, match="neither deep nor wide"):
         load(tmp_path, {**GOOD, "deep": [], "wide": []})
+    with pytest.raises(UserError, match="top level: None is no mapping"):
+        load(tmp_path, "")
+    with pytest.raises(UserError, match="not valid YAML"):
+        load(tmp_path, "columns: !!python/object/apply:os.getcwd []")
     with pytest.raises(UserError, match=r"--schema .*nothing\.yaml: No such file"):
         yaml_loader.load(tmp_path / "nothing.yaml")

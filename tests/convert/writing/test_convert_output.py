@@ -136,13 +136,6 @@ def test_a_file_that_cannot_be_written_is_a_user_error_and_leaves_nothing(tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-def test_two_conversions_do_not_mix(tmp_path, fails, monkeypatch):
-    monkeypatch.setattr(output, "_LOCK_WAIT_S", 0.1)
-    with output.claim(tmp_path / "out"):
-        assert "another conversion" in fails("--output", tmp_path / "out")
-    convert(Options(output=str(tmp_path / "out")))
-
-
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     directory = tmp_path_factory.mktemp("dataset")
