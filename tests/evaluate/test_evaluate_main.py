@@ -31,7 +31,6 @@ def line(refused, scored, tmp_path):
             {"size": 9},
             "takes {'image': 'uint8(None, 9, 9, 1)'}; dataset 'digits' has {'image': 'uint8(None, 8, 8, 1)'}",
         ),
-        ({"dtype": "float32"}, "takes {'image': 'float32(None, 8, 8, 1)'}"),
         ({"class_names": (*"0123456789", "ten")}, "knows 11 classes; dataset 'digits' has 10"),
         ({"class_names": ("T-shirt", *"123456789"), "wrong": 346}, "says 'T-shirt' where dataset 'digits' has '0'"),
         ({"confidence": float("nan")}, "probabilities that are not finite: its training diverged"),

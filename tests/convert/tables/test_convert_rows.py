@@ -11,8 +11,6 @@ import pathlib
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from components.convert.convert import convert
 from components.convert.options import Options
@@ -83,51 +81,6 @@ def read(directory: pathlib.Path, manifest: Manifest, split: str, examples) -> l
         for shard in manifest.splits[split].shards
         for example in examples((directory / shard.file).read_bytes())
     ]
-
-
-names = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,5}", fullmatch=True).filter(lambda name: name not in ("label", "other"))
-texts = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=9)
-by_type = {
-    "float": st.floats(width=32, allow_nan=False, allow_infinity=False),
-    "int": st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9),
-    "string": texts,
-}
-columns = st.sampled_from(list(by_type)).flatmap(
-    lambda kind: st.builds(
-        lambda default: {"type": kind} | ({} if default is None else {"default": default}),
-        by_type[kind] if kind == "string" else st.none() | by_type[kind],
-    )
-)
-
-
-@settings(max_examples=settings.default.max_examples // 3)
-@given(data=st.data(), schema=st.dictionaries(names, columns, min_size=1, max_size=5), count=st.integers(2, 12))
-def test_every_value_of_every_schema_is_read_back(tmp_path_factory, examples, data, schema, count):
-    table = {
-        **SCHEMA,
-        "columns": {"class_": {"type": "string"}, "other": {"type": "int"}, **schema},
-        "label": {"column": "class_", "classes": ["c", "b", "a"]},
-        "missing": [],
-        "deep": [],
-        "wide": [{"columns": ["other", next(iter(schema))], "hash_buckets": 5}],
-    }
-    rows = [
-        {name: data.draw(by_type[column["type"]]) for name, column in table["columns"].items()}
-        | {"class_": data.draw(st.sampled_from("abc"))}
-        for _ in range(count)
-    ]
-    root = tmp_path_factory.mktemp("table")
-    options = write(root, rows, table)
-    manifest = quietly(**options, output=str(root / "out"), shards=1, validation_fraction=0, test_fraction=0)
-    got = read(root / "out", manifest, "train", examples)
-    expected = [
-        {name: [value.encode() if isinstance(value, str) else value] for name, value in row.items()}
-        | {"label": ["cba".index(row["class_"])]}
-        for row in rows
-    ]
-    assert got == expected
-    assert Manifest.load(root / "out") == manifest
-    assert [feature.name for feature in manifest.features] == sorted(["label", *table["columns"]])
 
 
 def test_manifest_and_records_of_a_table(tmp_path, examples):

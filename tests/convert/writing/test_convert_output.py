@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import pathlib
-import random
 import resource
 import shutil
 import signal
@@ -198,24 +197,6 @@ def test_kill_never_leaves_half_a_dataset_that_loads(tmp_path, large, content, p
     _assert_unfinished_or_whole(process.wait(), out)
     subprocess.run([*COMMAND, *flags, "--output", str(out)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     assert content(out) == content(clean)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
-def test_kill_at_a_random_moment_again_and_again(tmp_path, large, content, seed):
-    flags, clean = large
-    out, chance = tmp_path / "out", random.Random(seed)
-    start = time.monotonic()
-    assert _start(flags, out, 2).wait() == 0
-    longest = time.monotonic() - start
-    shutil.rmtree(out)
-    for _ in range(4):
-        process = _start(flags, out, chance.choice([1, 2, 4]))
-        time.sleep(chance.uniform(0, longest))
-        process.send_signal(signal.SIGKILL)
-        _assert_unfinished_or_whole(process.wait(), out)
-    subprocess.run([*COMMAND, *flags, "--output", str(out)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    assert content(out) == content(clean) and {path.name for path in out.iterdir()} == set(content(clean))
 
 
 @pytest.mark.cluster
