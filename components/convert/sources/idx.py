@@ -47,19 +47,17 @@ def read_array(path: pathlib.Path, *, dimensions: int, store: Store = MEMORY) ->
                 due, size = math.prod(shape), os.path.getsize(path)
                 # Reading sets aside what the header claims, so the claim is weighed first.
                 if due > size * (_DEFLATE_RATIO if packed else 1):
-                    raise UserError(f"{path}: cut short; its header promises {due} bytes of data")
-                if packed:
+                    spare = -1
+                elif packed:
                     array = store.empty(shape, path)
                     with track(f"unpacking {path.name}", due, "bytes") as advance:
                         missing = fill(array, file, advance)
                     spare = len(file.read(1)) - missing
-                else:
-                    spare = size - file.tell() - due
-                    array = None if spare else store.map(path, shape, offset=file.tell())
-                if spare < 0:
-                    raise UserError(f"{path}: cut short; {due + spare} bytes of data where its header promises {due}")
+                elif not (spare := size - file.tell() - due):
+                    array = store.map(path, shape, offset=file.tell())
                 if spare:
-                    raise UserError(f"{path}: more data than the {due} bytes that its header promises")
+                    what = "more data than" if spare > 0 else "cut short; it has not"
+                    raise UserError(f"{path}: {what} the {due} bytes that its header promises")
     except (EOFError, zlib.error) as error:
         raise UserError(f"{path}: {error}") from None
     return array

@@ -36,7 +36,6 @@ READERS: Mapping[str, Reader] = {
             value_range=(0.0, 16.0),
             embedded=pathlib.Path(__file__).with_name("digits"),
             prefixes={"train": ""},
-            required=frozenset({"train"}),
         ),
         IdxReader(name="mnist", origin="MNIST, original IDX files"),
         IdxReader(name="fashion_mnist", origin="Fashion-MNIST, original IDX files", class_names=_FASHION),
