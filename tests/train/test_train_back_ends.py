@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
-from collections.abc import Callable
 
 import psutil
 import pytest
@@ -42,41 +40,23 @@ def test_exit_code_and_last_words_of_the_first_failure_come_back(clients: Client
     assert "launcher |   no luck" in out
 
 
-@pytest.fixture
-def sleepers(clients: Clients) -> Callable[[], list[psutil.Process]]:
-    """The replicas of a job that runs `sleep 60 0.NUMBER`."""
+@pytest.mark.parametrize("backend", ELSEWHERE)
+@pytest.mark.parametrize("guard_too", [False, True])
+def test_nothing_outlives_a_launcher_killed_by_sigkill(clients: Clients, backend: str, guard_too: bool):
     word = f"0.{time.time_ns()}"
-    (clients.path / "word").write_text(word)
-    return lambda: clients.processes(word)
-
-
-def start_sleepers(clients: Clients, backend: str, sleepers: Callable[[], list[psutil.Process]]) -> subprocess.Popen:
-    word = (clients.path / "word").read_text()
-    launcher = clients.start(backend, "--command", f"sleep 60 {word}", "--job-dir", str(clients.path / "job"))
-    wait_until(lambda: sum(each.info["cmdline"][0] == "sleep" for each in sleepers()) == 2, limit_s=30)
-    return launcher
-
-
-@pytest.mark.parametrize("backend", ELSEWHERE)
-def test_nothing_outlives_a_launcher_killed_by_sigkill(clients: Clients, sleepers, backend: str):
-    launcher = start_sleepers(clients, backend, sleepers)
+    job = ("--job-dir", str(clients.path / "job"))
+    launcher = clients.start(backend, "--command", f"sleep 60 {word}", *job)
+    wait_until(lambda: sum(each.info["cmdline"][0] == "sleep" for each in clients.processes(word)) == 2)
+    if guard_too:
+        children = psutil.Process(launcher.pid).children()
+        (guard,) = [child for child in children if "reaper.py" in " ".join(child.cmdline())]
+        guard.kill()
     launcher.kill()
     launcher.communicate()
-    wait_until(lambda: not sleepers() and not list(clients.path.glob("*.network")), limit_s=15)
-
-
-@pytest.mark.parametrize("backend", ELSEWHERE)
-def test_what_a_launcher_and_its_guard_leave_when_both_are_killed(clients: Clients, sleepers, backend: str):
-    launcher = start_sleepers(clients, backend, sleepers)
-    children = psutil.Process(launcher.pid).children()
-    (guard,) = [child for child in children if "reaper.py" in " ".join(child.cmdline())]
-    guard.kill()
-    launcher.kill()
-    launcher.communicate()
-    if backend == "docker":  # Containers stay, until there is another launcher.
-        code, out, err = clients.run(backend, "--command", "true", "--job-dir", str(clients.path / "job"))
+    if guard_too and backend == "docker":  # Containers stay, until there is another launcher.
+        code, out, err = clients.run(backend, "--command", "true", *job)
         assert code == 0, out + err
-    wait_until(lambda: not sleepers(), limit_s=15)
+    wait_until(lambda: not clients.processes(word) and not list(clients.path.glob("*.network")), limit_s=15)
 
 
 @pytest.mark.parametrize("backend", ELSEWHERE)
@@ -115,18 +95,6 @@ def test_containers_see_only_the_directories_of_the_job(clients: Clients, capsys
     config = json.loads(plan["replicas"][1]["env"]["TF_CONFIG"])
     assert config["cluster"] == {"chief": ["chief-0:2222"], "worker": ["worker-0:2222"]}
     assert not job.exists()
-
-
-@pytest.mark.parametrize("backend", ["process", *ELSEWHERE])
-def test_time_limit_of_the_cluster_file_is_in_every_plan(
-    clients: Clients, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, backend: str
-):
-    use(clients, monkeypatch)
-    with open(clients.path / "sync.yaml", "a") as file:
-        file.write("scheduling: {timeout: 2m}\n")
-    own = ["--command", "true", "--job-dir", str(clients.path / "job")]
-    assert main([*clients.flags(backend), "--dry-run", *own]) == 0
-    assert json.loads(capsys.readouterr().out)["timeout_s"] == 120
 
 
 def test_no_engine_and_no_image_are_told_in_one_line(clients: Clients, refused, monkeypatch: pytest.MonkeyPatch):

@@ -33,21 +33,17 @@ def locked(directory: str) -> Iterator[int]:
     Raises:
       UserError: If another launcher holds it, or the directory cannot be written.
     """
-    try:
-        os.makedirs(directory, exist_ok=True)
-        descriptor = os.open(os.path.join(directory, FILE), os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise UserError(f"cannot write to {directory}: {error.strerror}") from None
-    try:
-        _take(descriptor, directory)
+    with contextlib.ExitStack() as stack:
         try:
+            os.makedirs(directory, exist_ok=True)
+            descriptor = os.open(os.path.join(directory, FILE), os.O_RDWR | os.O_CREAT, 0o666)
+            stack.callback(os.close, descriptor)
+            _take(descriptor, directory)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, Launcher.of(os.getpid()).to_json().encode(), 0)
         except OSError as error:
             raise UserError(f"cannot write to {directory}: {error.strerror}") from None
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def holder(directory: str) -> Launcher | None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -163,13 +163,11 @@ def test_second_signal_kills_at_once(bench: Bench):
     launcher = bench.start(bench.plan(ONE, chief_0=STUBBORN), SLOW)
     while "ready" not in launcher.stdout.readline():
         pass
-    begin = time.monotonic()
     launcher.send_signal(signal.SIGTERM)
     assert "stopping" in launcher.stdout.readline()
     launcher.send_signal(signal.SIGTERM)
-    launcher.communicate(timeout=30)
+    launcher.communicate(timeout=5)
     assert launcher.returncode == 143
-    assert time.monotonic() - begin < 5
 
 
 FAMILY = (
@@ -237,11 +235,13 @@ def test_replica_hears_nothing_of_a_job_above_the_launcher(bench: Bench, monkeyp
     assert of("chief/0", bench.run(bench.plan(ONE, chief_0=script))[1]) == ["False"]
 
 
-def test_command_that_cannot_start_is_a_user_error_and_leaves_nothing(bench: Bench):
+def test_command_or_log_that_cannot_be_is_a_user_error_and_leaves_nothing(bench: Bench):
     plan = bench.plan(SYNC)
     object.__setattr__(plan.replicas[2], "command", ("no-such-program",))
     with pytest.raises(UserError, match=r"worker/1: cannot start no-such-program: No such file"):
         bench.run(plan)
+    with pytest.raises(UserError, match=r"cannot write logs to .*/worker-0.log"):
+        bench.run(dataclasses.replace(plan, log_dir=plan.replicas[1].log))
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
@@ -266,12 +266,6 @@ def test_log_that_cannot_be_opened_when_a_replica_starts_again_does_not_end_the_
     assert code == 0
     assert of("chief/0", lines) == ["again"]
     assert any("chief-0.log: Not a directory; the job goes on" in line for line in lines)
-
-
-def test_log_directory_that_cannot_be_is_a_user_error(bench: Bench):
-    (bench.path / "logs").write_text("a file")
-    with pytest.raises(UserError, match=re.escape(f"cannot write logs to {bench.path / 'logs'}")):
-        bench.run(bench.plan(ONE))
 
 
 def test_signal_handlers_of_the_caller_are_restored(bench: Bench):
