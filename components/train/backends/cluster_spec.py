@@ -13,19 +13,16 @@ PORT = 2222
 _BY_POSITION = ("chief", "worker", "ps", "evaluator")
 
 
-def vertex_environments(cluster: Cluster, job: str = "JOB") -> Iterator[tuple[str, dict[str, str]]]:
+def vertex_environments(cluster: Cluster) -> Iterator[tuple[str, dict[str, str]]]:
     """Each replica, such as `worker/1`, with its variables as text.
 
     `TF_CONFIG` is set only where there are several replicas, names roles by the position of their pools, and never has
     an evaluator among the members; `CLUSTER_SPEC` is always set. Beside them stands the variable of ours by which the
-    trainer knows what the pools were meant for. Keys about the job that say nothing of the replicas are left out.
-
-    Args:
-      cluster: Whose pools become worker pools.
-      job: Id of the job, a part of the host names.
+    trainer knows what the pools were meant for. Keys about the job that say nothing of the replicas are left out, and
+    its id, a part of the host names, is JOB.
     """
     hosts = {
-        f"workerpool{position}": [f"cmle-training-workerpool{position}-{job}-{i}:{PORT}" for i in range(pool.replicas)]
+        f"workerpool{position}": [f"cmle-training-workerpool{position}-JOB-{i}:{PORT}" for i in range(pool.replicas)]
         for position, pool in enumerate(cluster.pools.values())
     }
     members = {role: names for role, names in zip(_BY_POSITION, hosts.values(), strict=False) if role != "evaluator"}

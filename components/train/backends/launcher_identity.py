@@ -34,23 +34,14 @@ class Fate(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """A launcher, as others may read of it.
+    """A launcher, as others may read of it."""
 
-    Attributes:
-      host: Name of its machine or container.
-      boot: Identity of the machine's start; containers have that of their machine.
-      pid_namespace: In which `pid` means this process.
-      pid: Its process id.
-      started: When the process started, as the system counts: another process with this id has another time.
-      since: When it began its work, in seconds since the epoch.
-    """
-
-    host: str
-    boot: str
-    pid_namespace: str
-    pid: int
-    started: float
-    since: float
+    host: str  # Name of its machine or container.
+    boot: str  # Identity of the machine's start; containers have that of their machine.
+    pid_namespace: str  # In which `pid` means this process.
+    pid: int  # Its process id.
+    started: float  # When the process started, as the system counts: another process with this id has another time.
+    since: float  # When it began its work, in seconds since the epoch.
 
     @classmethod
     def of(cls, pid: int) -> Launcher:

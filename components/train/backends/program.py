@@ -19,25 +19,15 @@ _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
-    """A command that every replica runs.
+    """A command that every replica runs."""
 
-    Attributes:
-      command: Program and arguments.
-      env: Variables that it needs.
-      job_dir: Where the job keeps its state.
-      reports: Whether it is our trainer, which writes status files and keeps its own state in `job_dir`.
-      data_dir: Of our trainer.
-      cache_dir: Of our trainer, if it is given one.
-      code: Directory of the user's own program that Python finds modules in, if one is given.
-    """
-
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    job_dir: str
-    reports: bool
-    data_dir: str | None = None
-    cache_dir: str | None = None
-    code: str | None = None
+    command: tuple[str, ...]  # Program and arguments.
+    env: Mapping[str, str]  # Variables that it needs.
+    job_dir: str  # Where the job keeps its state.
+    reports: bool  # Whether it is our trainer, which writes status files and keeps its own state in `job_dir`.
+    data_dir: str | None = None  # Of our trainer.
+    cache_dir: str | None = None  # Of our trainer, if it is given one.
+    code: str | None = None  # Directory of the user's own program that Python finds modules in, if one is given.
 
 
 def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:

@@ -15,34 +15,21 @@ _Who = tuple[str, int]  # A replica's role and its index among those of the role
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """A machine, and the replicas that run on it.
+    """A machine, and the replicas that run on it."""
 
-    Attributes:
-      name: For people.
-      cores: To divide; cores are shared when there are fewer than replicas.
-      gpus: Ids as CUDA_VISIBLE_DEVICES has them.
-      replicas: That run there.
-    """
-
-    name: str
-    cores: int
-    gpus: Sequence[str]
-    replicas: Sequence[_Who]
+    name: str  # For people.
+    cores: int  # To divide; cores are shared when there are fewer than replicas.
+    gpus: Sequence[str]  # Ids as CUDA_VISIBLE_DEVICES has them.
+    replicas: Sequence[_Who]  # That run there.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Division:
-    """Who gets what of a machine.
+    """Who gets what of a machine."""
 
-    Attributes:
-      threads: Of each replica.
-      gpus: Ids of the GPUs of each replica; None where the machine has none.
-      notes: The same in words.
-    """
-
-    threads: int
-    gpus: Mapping[_Who, tuple[str, ...]] | None
-    notes: tuple[str, ...]
+    threads: int  # Of each replica.
+    gpus: Mapping[_Who, tuple[str, ...]] | None  # Ids of the GPUs of each replica; None where the machine has none.
+    notes: tuple[str, ...]  # The same in words.
 
     def env(self, role: str, index: int) -> dict[str, str]:
         """Variables that keep a replica to its part."""

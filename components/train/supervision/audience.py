@@ -9,23 +9,14 @@ from typing import Any, Protocol
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """A replica at one moment.
+    """A replica at one moment."""
 
-    Attributes:
-      replica: Its name, `worker/1`.
-      state: What it does: a phase of the trainer, `starting`, `stopping`, `ended`, ...
-      restarts: How often it was started again.
-      step: Global step, if it tells.
-      examples_per_s: Of the whole job, if it tells.
-      memory: Resident bytes.
-    """
-
-    replica: str
-    state: str
-    restarts: int
-    step: int | None = None
-    examples_per_s: float | None = None
-    memory: int | None = None
+    replica: str  # Its name, `worker/1`.
+    state: str  # What it does: a phase of the trainer, `starting`, `stopping`, `ended`, ...
+    restarts: int  # How often it was started again.
+    step: int | None = None  # Global step, if it tells.
+    examples_per_s: float | None = None  # Of the whole job, if it tells.
+    memory: int | None = None  # Resident bytes.
 
 
 class Audience(Protocol):

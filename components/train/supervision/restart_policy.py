@@ -45,20 +45,13 @@ class Stop(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Death:
-    """The end of a replica, or that it is taken for frozen.
+    """The end of a replica, or that it is taken for frozen."""
 
-    Attributes:
-      replica: Its name, `worker/1`.
-      exit_code: As a shell has it; 128+n also if the replica runs elsewhere and its client tells of signal n so.
-      frozen: Why it is taken for frozen, if it is; it may still have to be killed.
-      told: Whether a signal of ours came before.
-      stopped: Another one that is stopped (SIGSTOP): those that compute with it give up before its time is over.
-    """
-
-    replica: str
-    exit_code: int
-    frozen: str = ""
-    told: bool = False
+    replica: str  # Its name, `worker/1`.
+    exit_code: int  # As a shell has it; 128+n also if the replica runs elsewhere and its client tells of signal n so.
+    frozen: str = ""  # Why it is taken for frozen, if it is; it may still have to be killed.
+    told: bool = False  # Whether a signal of ours came before.
+    # Another one that is stopped (SIGSTOP): those that compute with it give up before its time is over.
     stopped: str = ""
 
     @property
@@ -79,19 +72,13 @@ class Gone:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Restarts after errors and, counted apart, after preemptions, as far as they are used.
-
-    Attributes:
-      fruitless: Failures in a row without a new step.
-      step: The highest that was told of, or None.
-      before: What that was at the failure before, or where the job resumed.
-    """
+    """Restarts after errors and, counted apart, after preemptions, as far as they are used."""
 
     errors: int = 0
     preemptions: int = 0
-    fruitless: int = 0
-    step: int | None = None
-    before: int = 0
+    fruitless: int = 0  # Failures in a row without a new step.
+    step: int | None = None  # The highest that was told of, or None.
+    before: int = 0  # What that was at the failure before, or where the job resumed.
 
     @property
     def backoff_s(self) -> float:
@@ -124,27 +111,17 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
-    """What was decided so far, and by what that is decided.
+    """What was decided so far, and by what that is decided."""
 
-    Attributes:
-      names: Of all replicas that may start again.
-      strategy: Of the job.
-      max_restarts: Bound on each count of a budget.
-      tells: Whether the program is known to tell of its steps.
-      over: Whether nobody is to be started again.
-      blame: Because of which all are being stopped, to start again or to end.
-      lone: Deaths of those that start again alone, by name.
-      job: Budget of all but the evaluator, which has its own.
-    """
-
-    names: tuple[str, ...]
-    strategy: str
-    max_restarts: int
-    tells: bool
-    over: bool = False
-    blame: Death | None = None
+    names: tuple[str, ...]  # Of all replicas that may start again.
+    strategy: str  # Of the job.
+    max_restarts: int  # Bound on each count of a budget.
+    tells: bool  # Whether the program is known to tell of its steps.
+    over: bool = False  # Whether nobody is to be started again.
+    blame: Death | None = None  # Because of which all are being stopped, to start again or to end.
+    # Deaths of those that start again alone, by name.
     lone: Mapping[str, Death] = dataclasses.field(default_factory=dict)
-    job: Budget = Budget()
+    job: Budget = Budget()  # Budget of all but the evaluator, which has its own.
     evaluator: Budget = Budget()
 
     def noted(self, name: str, step: int | None) -> State:
@@ -157,23 +134,14 @@ class State:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Order:
-    """What is to be done.
+    """What is to be done."""
 
-    Attributes:
-      stop: Whom to stop.
-      kill: The frozen one to kill at once.
-      answered: The death that is to blame for what follows.
-      budget: That it was charged to.
-      start: Who starts again.
-      why: Why nobody does, if so: the job ends if it is `over`, else it goes on without the one that died.
-    """
-
-    stop: Stop = Stop.NOBODY
-    kill: Death | None = None
-    answered: Death | None = None
-    budget: Budget = Budget()
-    start: tuple[str, ...] = ()
-    why: str = ""
+    stop: Stop = Stop.NOBODY  # Whom to stop.
+    kill: Death | None = None  # The frozen one to kill at once.
+    answered: Death | None = None  # The death that is to blame for what follows.
+    budget: Budget = Budget()  # That it was charged to.
+    start: tuple[str, ...] = ()  # Who starts again.
+    why: str = ""  # Why nobody does, if so: the job ends if it is `over`, else it goes on without the one that died.
 
 
 def decide(state: State, news: Death | Gone) -> tuple[State, Order]:

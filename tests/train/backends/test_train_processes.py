@@ -12,7 +12,7 @@ from components.train.backends.processes import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import divide
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import Accelerator, Pool
+from components.train.cluster.keys import Pool
 
 CLUSTER = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(), evaluator=Pool())
 OURS = Program(command=("train", "--x"), env={"MORE": "1"}, job_dir="jobs/a", reports=True)
@@ -63,10 +63,3 @@ def test_chief_alone_has_no_tf_config_and_with_an_evaluator_it_has():
     assert "TF_CONFIG" not in chief.env
     cluster = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
     assert json.loads(plan(cluster).replicas[1].env["TF_CONFIG"])["task"] == {"type": "evaluator", "index": 0}
-
-
-def test_replicas_see_their_own_gpus():
-    pool = Pool(accelerator=Accelerator(type="NVIDIA_TESLA_T4"))
-    cluster = Cluster(strategy="multi_worker_mirrored", chief=pool, worker=pool)
-    found = plan(cluster, gpus=("0", "1"))
-    assert [replica.env["CUDA_VISIBLE_DEVICES"] for replica in found.replicas] == ["0", "1"]

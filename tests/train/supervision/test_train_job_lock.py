@@ -18,7 +18,6 @@ from train_fakes import ONE, Bench, wait_until
 
 from components.train.__main__ import main
 from components.train.backends.launcher_identity import Fate
-from components.train.supervision import reaper
 from components.train.supervision.job_lock import FILE, holder, locked
 from trainer.base.errors import UserError
 
@@ -51,18 +50,6 @@ def test_launcher_that_was_killed_is_over_only_when_its_guard_has_done_its_work(
     reaper.resume()
     assert bench.run(bench.plan(ONE, chief_0=""))[0] == 0
     launcher.communicate()
-
-
-@pytest.mark.cluster
-def test_holder_tells_process_and_time_while_it_lives(tmp_path: Path):
-    assert holder(str(tmp_path)) is None
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        found = holder(str(tmp_path))
-        assert found.pid == process.pid
-        assert 0 <= time.time() - found.since < 30
-        process.kill()
-    wait_until(lambda: holder(str(tmp_path)) is None)
 
 
 def crafted(path: Path, **changes: object) -> None:
@@ -124,10 +111,6 @@ def test_launcher_in_another_pid_namespace_is_told_and_goes_on(container: list[s
         assert process.poll() is None
         process.kill()
     wait_until(lambda: holder(str(tmp_path)) is None)
-
-
-def test_a_new_launcher_waits_as_long_as_a_guard_may_take():
-    assert reaper.LIMIT_S > reaper._KILL_S + 2 * reaper.CLEANUP_S
 
 
 def test_no_room_for_the_holder_and_no_directory_are_user_errors(tmp_path: Path):

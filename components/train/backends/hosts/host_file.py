@@ -28,21 +28,13 @@ _LOOPBACK = re.compile(r"localhost|127\..*|\[?::1\]?")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Host:
-    """A machine that ssh reaches.
+    """A machine that ssh reaches."""
 
-    Attributes:
-      name: As ssh knows it.
-      address: As the other hosts know it.
-      user: To log in as; ssh's own choice if empty.
-      port: Of its ssh server; ssh's own choice if None.
-      slots: Replicas that it takes.
-    """
-
-    name: str
-    address: str
-    user: str = ""
-    port: int | None = None
-    slots: int = 1
+    name: str  # As ssh knows it.
+    address: str  # As the other hosts know it.
+    user: str = ""  # To log in as; ssh's own choice if empty.
+    port: int | None = None  # Of its ssh server; ssh's own choice if None.
+    slots: int = 1  # Replicas that it takes.
 
 
 def read_hosts(path: str) -> list[Host]:
