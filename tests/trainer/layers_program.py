@@ -99,33 +99,6 @@ def dropout(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.nd
     return on_replicas(strategy, body)
 
 
-def network(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarray]]]:
-    """All weights of a small network after some steps of gradient descent."""
-    images = inputs((BATCH, 6, 6, 3))
-    labels = np.arange(BATCH) % 4
-    with strategy.scope():
-        keras.utils.set_random_seed(3)
-        x = image = keras.Input(images.shape[1:])
-        for _ in range(2):
-            x = keras.layers.Conv2D(4, 3, padding="same", use_bias=False)(x)
-            x = keras.layers.ReLU()(BatchNormalization(decay=DECAY)(x))
-        model = keras.Model(image, keras.layers.Dense(4)(Dropout(0.2)(keras.layers.Flatten()(x))))
-        optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
-        optimizer.build(model.trainable_variables)
-
-    def body(first: Any, count: Any) -> dict[str, Any]:
-        part = slice(first, first + count)
-        with tf.GradientTape() as tape, step_context.at(seed=0, step=optimizer.iterations.value, first=first):
-            logits = model(tf.constant(images)[part], training=True)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.constant(labels)[part], logits=logits)
-            loss = tf.reduce_sum(losses) / BATCH
-        weights = model.trainable_variables
-        optimizer.apply(tape.gradient(loss, weights), weights)
-        return {"weights": tf.concat([tf.reshape(w.value, [-1]) for w in model.weights], 0)}
-
-    return on_replicas(strategy, body, 3)
-
-
 def sums(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarray]]]:
     """Of a tensor over the replicas: by the shortcut, and by the public way."""
 
@@ -144,7 +117,7 @@ def sums(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarr
 def everything(strategy: tf.distribute.Strategy) -> Results:
     """All of the above, by "what/value/replica"."""
     parts = {name: batch_norm(strategy, make) for name, make in LAYERS.items()}
-    parts |= {"dropout": dropout(strategy), "network": network(strategy), "sums": sums(strategy)}
+    parts |= {"dropout": dropout(strategy), "sums": sums(strategy)}
     return {
         f"{what}/{name}/{replica}": value
         for what, replicas in parts.items()

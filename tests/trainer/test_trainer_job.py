@@ -103,20 +103,6 @@ def test_a_batch_that_another_number_of_replicas_would_change_is_refused(make):
     assert "--per-replica-batch-size 16 on 2 replicas makes 32 examples a step" in multiplied.output()
 
 
-@pytest.mark.slow
-def test_batch_statistics_are_of_the_whole_batch_unless_local_ones_are_asked_for(make):
-    def train(name: str, cpus: int, statistics: str) -> np.ndarray:
-        one = make(name)
-        flags = ["--model", "resnet", "--num-layers", 8, "--augment", "none", "--batch-size", 32, "--train-steps", 2]
-        replicas = ["--strategy", "mirrored", "--logical-cpus", cpus]
-        one.run("chief", flags=[*flags, *replicas, "--batch-norm-statistics", statistics])
-        return one.variables(2)["variables/model_000/.ATTRIBUTES/VARIABLE_VALUE"]
-
-    whole, synchronized = train("whole", 1, "synchronized"), train("two", 2, "synchronized")
-    np.testing.assert_allclose(synchronized, whole, rtol=2e-3, atol=2e-4)
-    assert np.abs(train("local", 2, "local") - whole).max() > 10 * np.abs(synchronized - whole).max()
-
-
 def test_sigterm_to_one_synchronous_replica_saves_at_one_step_and_the_resume_is_exact(make, straight):
     stopped = make()
     stopped.start("chief", "worker", flags=EXACT)
@@ -249,7 +235,8 @@ def finished(straight, tmp_path, digits) -> Job:
 
 def task(*flags: object, **options) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trainer.task", *map(str, flags)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **options)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run(command, text=True, cwd=ROOT, **options)
 
 
 def test_a_finished_job_is_a_no_op_in_less_than_two_seconds(finished):
@@ -275,11 +262,10 @@ def test_a_model_that_is_gone_is_exported_again_and_a_job_without_checkpoints_is
     assert "its model is gone and is exported again" in finished.run("chief", flags=EXACT)
     assert (finished.directory / "model" / "saved_model.pb").exists()
     assert [e["event"] for e in finished.events() if e["event"] in ("step", "evaluation")] == []
-    same = ("step", "epochs", "loss", "accuracy", "validation")
-    again = json.loads((finished.directory / "DONE.json").read_text())
-    assert {name: again[name] for name in same if name not in ("loss", "accuracy")} == {
-        name: json.loads(record)[name] for name in same if name not in ("loss", "accuracy")
-    }
+    before, again = json.loads(record), json.loads((finished.directory / "DONE.json").read_text())
+    assert [again[name] for name in ("step", "epochs", "validation")] == [
+        before[name] for name in ("step", "epochs", "validation")
+    ]
     assert 0 < again["loss"] < 1 and 0.5 < again["accuracy"] <= 1 and again["examples_per_s"] > 0
     for gone in ("model", "checkpoints"):
         shutil.rmtree(finished.directory / gone)
@@ -306,21 +292,6 @@ def test_a_job_whose_output_nobody_reads_ends_without_a_traceback(finished):
     reader, writer = os.pipe()
     os.close(reader)
     flags = ["--data-dir", finished.data, "--job-dir", finished.directory, *EXACT, "--train-steps", 100_000]
-    command = [sys.executable, "-m", "trainer.task", *map(str, flags)]
-    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    result = task(*flags, stdout=writer)
     os.close(writer)
     assert (result.returncode, result.stderr) == (141, "")
-
-
-def test_the_exported_model_needs_no_project_code(straight):
-    program = (
-        "import numpy as np, sys, tensorflow as tf\n"
-        "serve = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
-        "out = serve(image=np.zeros((3, 8, 8, 1), np.uint8))\n"
-        "assert out['probabilities'].shape == (3, 10) and out['class_index'].shape == (3,)\n"
-        "assert out['class_name'].numpy()[0] == str(int(out['class_index'][0])).encode()\n"
-        "assert 'trainer' not in sys.modules\n"
-    )
-    model = str(straight("one_device").directory / "model")
-    clean = subprocess.run([sys.executable, "-I", "-c", program, model], capture_output=True, text=True, cwd="/")
-    assert clean.returncode == 0, clean.stderr

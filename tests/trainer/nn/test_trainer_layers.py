@@ -115,13 +115,6 @@ def test_moving_statistics_are_equal_on_all_replicas(replicas):
             np.testing.assert_array_equal(*of(replicas, what)[name])
 
 
-def test_a_network_on_two_replicas_learns_what_it_does_on_one(replicas):
-    [(_, one)] = layers_program.network(ONE)
-    first, second = of(replicas, "network")["weights"]
-    np.testing.assert_array_equal(first, second)
-    np.testing.assert_allclose(first, one["weights"], atol=1e-4)
-
-
 def test_without_private_names_of_tensorflow_the_sums_are_the_same_by_public_ways(replicas):
     values = of(replicas, "sums")
     for total in (*values["short"], *values["public"]):

@@ -66,6 +66,8 @@ def test_it_computes_the_published_network(manifest):
     model = build(manifest)
     norms = [layer for layer in model.layers if isinstance(layer, BatchNormalization)]
     assert {(n.decay, n.epsilon, n.synchronized) for n in norms} == {(0.9, 1e-3, True)} and len(norms) == 7
+    local = resnet.build(manifest, num_layers=8, batch_norm_statistics="local").layers
+    assert {n.synchronized for n in local if isinstance(n, BatchNormalization)} == {False}
     random = np.random.default_rng(0)
     model.set_weights(
         [
