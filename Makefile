@@ -29,8 +29,9 @@ run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--datase
 check: lint  ## lint and the fast tests, under a minute
 	@$(PY) -m pytest -q -n auto --dist loadfile -m "not cluster and not pipeline and not docker and not slow and not cloud" tests
 
-test: check  ## lint, fast tests, real clusters, the whole pipeline once; under twelve minutes
+test: check  ## lint, fast tests, real clusters, the whole pipeline once here and in a cloud here; under twelve minutes
 	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not slow" tests
+	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m cloud_ci -k one_chief tests/cloud
 
 test-slow: setup  ## the longer tests, and many examples of each property
 	@$(PY) -m pytest -q -m slow tests

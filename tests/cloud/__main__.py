@@ -49,6 +49,9 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="cloud-") as temporary:
         work = (args.work or pathlib.Path(temporary)).absolute()
+        if (work / "cloud.log").exists():  # of an earlier one, which has taken what it knew of them with it
+            for name in ("buckets", "logs", "uploading"):
+                shutil.rmtree(work / name, ignore_errors=True)
         (work / "buckets" / "demo").mkdir(parents=True, exist_ok=True)
         again = [sys.executable, "-m", "tests.cloud", "--entered", "--work", str(work), "--", *args.command]
         with subprocess.Popen([*enter, *again]) as child:

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,7 +131,8 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     """The cloud, with an empty bucket that has the test's name."""
     if "LOOPBACK_CLOUD" not in os.environ:
         pytest.skip("runs inside the loopback cloud only: make test-cloud")
-    made = Cloud(re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")[:60])
+    words = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())
+    made = Cloud(f"{words[:40].strip('-')}-{zlib.crc32(words.encode()):08x}")
     yield made
     made.fail()
 
