@@ -48,3 +48,13 @@ def bucket_digest(sources: Sequence[str]) -> str:
         for line in sorted(f"{blob.name}\0{blob.size}\0{blob.crc32c}\n" for blob in named):
             digest.update(line.encode())
     return digest.hexdigest()
+
+
+def unfinished_step(job_dir: str) -> int:
+    """Step of the newest checkpoint in a job directory in a bucket; -1 if there is none, or the training is done."""
+    from google.cloud import storage  # 1 s
+
+    bucket, _, folder = job_dir.removeprefix("gs://").partition("/")
+    names = [blob.name.removeprefix(f"{folder}/") for blob in storage.Client().list_blobs(bucket, prefix=f"{folder}/")]
+    found = [match for match in map(re.compile(r"checkpoints/ckpt-(\d+)\.index").fullmatch, names) if match]
+    return -1 if "DONE.json" in names else max((int(match[1]) for match in found), default=-1)

@@ -14,12 +14,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from components.train.backends.heeded import ignored
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.quotas import quota_warnings
 from pipelines.arguments import add_flags, pipeline_arguments
-from pipelines.bucket import bucket_digest, mounted
+from pipelines.bucket import bucket_digest, mounted, unfinished_step
 from pipelines.cache import cache_key
 from pipelines.compile import compile_specs
 from trainer.base.errors import Parser, UserError, run_cli
@@ -50,7 +49,8 @@ def main() -> int:
     if args.dry_run:
         print(json.dumps(request(job, args.service_account), indent=2))
         return 0
-    return _submit(job, args.service_account, args.wait)
+    max_restarts = Cluster.load(args.cluster, args.trainer_flags).scheduling.max_restarts
+    return _submit(job, args.service_account, args.wait, max_restarts)
 
 
 def _parser() -> Parser:
@@ -67,7 +67,12 @@ def _parser() -> Parser:
     cloud.add_argument("--service-account", default="", help="that the run acts as (None: the project's default)")
     cloud.add_argument("--no-cache", dest="cache", action="store_false", help="convert again")
     cloud.add_argument("--dry-run", action="store_true", help="print the request and send nothing")
-    cloud.add_argument("--wait", action="store_true", help="until the run has ended")
+    cloud.add_argument(
+        "--wait",
+        action="store_true",
+        help="until the run has ended; training that Vertex AI gives up is submitted again, up to the cluster file's "
+        "max_restarts, as long as it comes further",
+    )
     return p
 
 
@@ -84,8 +89,6 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
     arguments = pipeline_arguments(args, cluster, [mounted(source) for source in args.source])
     registry = f"vertex://{args.project}/{args.location}"
     plan_vertex(cluster, args.image, [], region=args.location)  # refuses pools that cannot run there
-    for note in ignored(cluster, "submit"):
-        print(f"note: {note}", file=sys.stderr)
     for warning in quota_warnings(cluster, args.location):
         print(f"warning: {warning}", file=sys.stderr)
     parent_model = ""  # while there is none
@@ -136,7 +139,29 @@ def request(job: Mapping[str, Any], service_account: str) -> dict[str, Any]:
     return {"parent": parent, "pipelineJobId": job["job_id"], "pipelineJob": body}
 
 
-def _submit(job: Mapping[str, Any], service_account: str, wait: bool) -> int:
+def _submit(job: Mapping[str, Any], service_account: str, wait: bool, max_restarts: int) -> int:
+    """Sends the run. Where it waits, training that has failed goes on in another run as long as it comes further."""
+    reached = -1
+    for attempt in range(max_restarts + 1):
+        identity = {"job_id": f"{job['job_id']}-{attempt + 1}"} if attempt else {}
+        submitted = _send({**job, **identity}, service_account)
+        print(f"submitted {submitted.name}: {submitted._dashboard_uri()}", flush=True)
+        if not wait:
+            return 0
+        try:
+            submitted.wait()
+            return 0
+        except RuntimeError as error:  # what the client raises when the run failed
+            print(error, file=sys.stderr)
+        before, reached = reached, unfinished_step(job["parameter_values"]["job_dir"])
+        if submitted.state.name == "PIPELINE_STATE_CANCELLED" or reached <= before:
+            break
+        print(f"training came to step {reached}; submitted again, it goes on from there", flush=True)
+    return 1
+
+
+def _send(job: Mapping[str, Any], service_account: str) -> Any:
+    """The `aiplatform.PipelineJob`, which has begun."""
     from google.api_core.exceptions import GoogleAPICallError
     from google.auth.exceptions import GoogleAuthError
     from google.cloud import aiplatform
@@ -150,15 +175,7 @@ def _submit(job: Mapping[str, Any], service_account: str, wait: bool) -> int:
         ) from None
     except GoogleAPICallError as error:
         raise UserError(f"Vertex AI refused the run: {error.message}") from None
-    print(f"submitted {job['job_id']}: {submitted._dashboard_uri()}")
-    if not wait:
-        return 0
-    try:
-        submitted.wait()
-    except RuntimeError as error:  # what the client raises when the run failed
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return submitted
 
 
 if __name__ == "__main__":

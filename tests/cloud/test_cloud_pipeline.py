@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import signal
 
 import numpy as np
 import psutil
@@ -137,6 +139,19 @@ def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cl
     assert ended[0]["state"] == "JOB_STATE_CANCELLED"
     events = [json.loads(line) for path in job_dir.glob("journal-chief*") for line in path.read_text().splitlines()]
     assert events[-1]["event"] in ("preempted", "usage") and cloud.steps(job_dir) > 0
+
+
+def test_training_that_the_platform_gives_up_is_submitted_again_and_goes_on(cloud):
+    process = cloud.start(ONE, "--train-steps", 20_000, "--name", cloud.bucket, "--", "--checkpoint-secs", 2)
+    job = cloud.job()
+    cloud.until(lambda: cloud.steps(cloud.files / "runs" / job["display_name"] / "job") > 0, 180)
+    os.kill(job["running"]["chief/0"], signal.SIGKILL)  # as for want of memory: Vertex AI tries that not again
+    run = cloud.finish(process)
+
+    assert run.code == 0, run.printed
+    assert "submitted again" in run.printed
+    assert [job["state"] for job in run.custom_jobs] == ["JOB_STATE_FAILED", "JOB_STATE_SUCCEEDED"]
+    assert run.done()["step"] == 20_000
 
 
 @pytest.mark.parametrize("how", [pytest.param("preempt", marks=pytest.mark.cloud_ci), "lose"])

@@ -36,7 +36,7 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, in_tmp, monkeypatch):
     )
     prepared_job = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--shards", "3")
     shown = submit.request(prepared_job, "a@b.c")
-    assert submit._submit(prepared_job, "a@b.c", wait=False) == 0
+    assert submit._submit(prepared_job, "a@b.c", wait=False, max_restarts=5) == 0
     (job,) = aiplatform.PipelineJob.list()
     sent = {k: v for k, v in job.to_dict().items() if k in shown["pipelineJob"]}
     assert json.loads(json.dumps(sent)) == shown["pipelineJob"]

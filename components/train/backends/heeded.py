@@ -11,13 +11,11 @@ from components.train.cluster.keys import By, Keys
 from trainer.replicas.member import ROLES
 
 _HERE = "it runs on this machine as it is"
-# `submit` is pipelines/submit.py.
 _WHY = {
     "process": _HERE,
     "docker": _HERE,
     "ssh": "it runs on the hosts as they are",
     "vertex": "it prints worker pools and nothing of the job around them",
-    "submit": "Vertex AI starts its replicas, also again, by rules of its own",
 }
 
 
@@ -33,8 +31,7 @@ def ignored_by(backend: str) -> str:
 
 
 def _told(backend: str, names: dict[str, None]) -> tuple[str, ...]:
-    who = "a job on Vertex AI" if backend == "submit" else f"--backend {backend}"
-    return (f"{who} ignores {', '.join(names)}, as {_WHY[backend]}",) if names else ()
+    return (f"--backend {backend} ignores {', '.join(names)}, as {_WHY[backend]}",) if names else ()
 
 
 def _unheeded(backend: str, model: type[Model] = Keys, *above: str) -> Iterator[tuple[tuple[str, ...], Any]]:

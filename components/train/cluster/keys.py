@@ -100,8 +100,8 @@ class Scheduling(Model, use_attribute_docstrings=True):
     """STANDARD machines stay, SPOT ones are cheap and may be taken away, FLEX_START ones are waited for."""
     timeout: Annotated[_Duration | None, By((*_LOCAL, "submit"))] = None
     """Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's (Vertex AI: 7d)."""
-    max_restarts: Annotated[number(0, 1000), By(_LOCAL)] = 5
-    """Bound on restarts after errors and, counted apart, after preemptions."""
+    max_restarts: Annotated[number(0, 1000), By((*_LOCAL, "submit"))] = 5
+    """Bound on restarts after errors and, counted apart, after preemptions; of those after Vertex AI's own, too."""
 
     @property
     def timeout_s(self) -> int | None:

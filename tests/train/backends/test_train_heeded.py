@@ -131,11 +131,6 @@ def test_docstring_of_a_back_end_ends_with_what_it_ignores(backend: str, module:
     assert text.endswith(ignored_by(backend)) and "ignores " in ignored_by(backend)
 
 
-@pytest.mark.parametrize("backend", ["process", "docker", "ssh", "vertex", "submit"])
+@pytest.mark.parametrize("backend", ["process", "docker", "ssh", "vertex"])
 def test_nothing_is_told_where_nothing_is_ignored(backend: str):
     assert ignored(Cluster.load(Path(__file__).parents[3] / "clusters" / "local-ps.yaml"), backend) == ()
-
-
-def test_restarts_do_not_reach_vertex_and_that_is_said():
-    (told,) = ignored(changed("scheduling.max_restarts"), "submit")
-    assert told.startswith("a job on Vertex AI ignores scheduling.max_restarts, as Vertex AI starts")
