@@ -117,21 +117,21 @@ def arrange(
     Raises:
       UserError: If an image is broken; if pixels are asked for of images that differ in size.
     """
-    sizes, all_sizes, gray, rotated = {}, {}, True, []
+    sizes, all_sizes, all_gray, rotated = {}, {}, True, []
     for split, (images, _) in pictures.items():
         all_sizes[split] = np.empty((len(images.lengths), 2), np.int32)
         with progress.track(f"looking at {split}", len(images.lengths), "images") as advance:
             for i in range(len(images.lengths)):
                 place = images.place(i)
                 with readable(place), images.open(i) as stream:
-                    head = headers.head(stream, place)
-                all_sizes[split][i] = head.size
-                sizes.setdefault(head.size, place)
-                gray &= head.gray
-                if head.rotated:
+                    found, gray, turned = headers.head(stream, place)
+                all_sizes[split][i] = found
+                sizes.setdefault(found, place)
+                all_gray &= gray
+                if turned:
                     rotated.append(place)
                 advance(1)
-    channels = 1 if gray else 3
+    channels = 1 if all_gray else 3
     own = next(iter(sizes)) if len(sizes) == 1 else None
     if encoding is None:
         encoding = RAW if size or (own and math.prod(own) * channels <= MOST_RAW_BYTES) else SOURCE

@@ -8,7 +8,6 @@ Pixels are those of the file: an EXIF orientation is not applied, as TensorFlow 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import math
 import struct
@@ -29,21 +28,16 @@ _ORIENTATION = 0x0112
 _BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Head:
-    """What is known of an image before it is decoded: height and width, and whether it is grey, and to be rotated."""
+def head(stream: IO[bytes], place: str) -> tuple[tuple[int, int], bool, bool]:
+    """Height and width of an image, whether it is grey, and whether it is to be rotated; nothing is decoded yet.
 
-    size: tuple[int, int]
-    gray: bool
-    rotated: bool
-
-
-def head(stream: IO[bytes], place: str) -> Head:
-    """Reads the head of an image file; a `UserError` says that it is broken, no PNG or JPEG, or has very many pixels."""
+    Raises:
+      UserError: If it is broken, no PNG or JPEG, or has very many pixels.
+    """
     with _opened(stream, place) as image:
         # Without that key Pillow would decode a PNG to its end to look for an orientation.
         rotated = "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1
-        return Head(size=(image.height, image.width), gray=image.mode in _GRAY, rotated=rotated)
+        return (image.height, image.width), image.mode in _GRAY, rotated
 
 
 def require_whole(data: bytes, place: str) -> None:

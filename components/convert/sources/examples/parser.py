@@ -9,7 +9,6 @@ are unpacked.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import io
@@ -121,18 +120,18 @@ def records(split: str, paths: Sequence[str]) -> Iterator[Record]:
     record = None
     with progress.track(f"looking at {split}", sum(map(os.path.getsize, paths)), "bytes") as advance:
         for i, path in enumerate(paths):
-            with _told(path), open(path, "rb") as file:
-                at = 0
-                for start, payload in _payloads(path, io.BufferedReader(_Unpacked(file)) if _packed(file) else file):
-                    try:
-                        features = tf_example_pb2.Example.FromString(payload).features.feature
-                    except DecodeError:
-                        features = {}
-                    record = Record(path=path, file=i, start=start, payload=payload, features=features)
-                    if not features:
-                        raise record.error("is no tf.train.Example with features")
-                    yield record
-                    advance(-at + (at := file.tell()))
+            before = 0
+            for start, payload, position in _payloads(path):
+                try:
+                    features = tf_example_pb2.Example.FromString(payload).features.feature
+                except DecodeError:
+                    features = {}
+                record = Record(path=path, file=i, start=start, payload=payload, features=features)
+                if not features:
+                    raise record.error("is no tf.train.Example with features")
+                yield record
+                advance(position - before)
+                before = position
     if record is None:
         raise UserError(f"{paths[0]}{f' and {len(paths) - 1} more' * (len(paths) > 1)}: no records")
 
@@ -170,15 +169,6 @@ def groups(found: Iterable[Record]) -> Iterator[list[Record]]:
         size += len(record.payload)
     if group:
         yield group
-
-
-@contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
-    try:
-        with readable(path):
-            yield
-    except (EOFError, zlib.error) as error:
-        raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
 
 
 def _packed(file: IO[bytes]) -> bool:
@@ -222,16 +212,21 @@ def _is_header(head: bytes) -> bool:
     return len(head) == HEADER_BYTES and head[8:] == checksums([head[:8]], 1).tobytes()
 
 
-def _payloads(path: str, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Each record's start and payload, checked."""
+def _payloads(path: str) -> Iterator[tuple[int, bytes, int]]:
+    """Each record's start and payload, checked, and how much of the file has been read then."""
     start = 0
-    while head := file.read(HEADER_BYTES):
-        if not _is_header(head):
-            what = "damaged, or no TFRecord file (plain, or packed with gzip or zlib)"
-            raise UserError(f"{path}: {what}: wrong length of the record at byte {start:,}")
-        length, _ = _HEADER.unpack(head)
-        payload = file.read(length)
-        if file.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
-            raise UserError(f"{path}: damaged: wrong checksum of the record at byte {start:,}")
-        yield start, payload
-        start += HEADER_BYTES + length + FOOTER_BYTES
+    try:
+        with readable(path), open(path, "rb") as raw:
+            file = io.BufferedReader(_Unpacked(raw)) if _packed(raw) else raw
+            while head := file.read(HEADER_BYTES):
+                if not _is_header(head):
+                    what = "damaged, or no TFRecord file (plain, or packed with gzip or zlib)"
+                    raise UserError(f"{path}: {what}: wrong length of the record at byte {start:,}")
+                length, _ = _HEADER.unpack(head)
+                payload = file.read(length)
+                if file.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
+                    raise UserError(f"{path}: damaged: wrong checksum of the record at byte {start:,}")
+                yield start, payload, raw.tell()
+                start += HEADER_BYTES + length + FOOTER_BYTES
+    except (EOFError, zlib.error) as error:
+        raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
