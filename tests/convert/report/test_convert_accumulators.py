@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import collections
 import copy
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from components.convert.report import accumulators
 from components.convert.report.accumulators import Categories, Numbers, Pixels, Tally
+from components.convert.report.exact_sum import Sums
 from components.convert.writing.byte_strings import Strings
 
 floats = arrays.arrays(
@@ -32,6 +35,16 @@ def gathered(empty: Tally, values, missing, order) -> Tally:
     for i in order:
         whole.merge(pieces[i])
     return whole
+
+
+@given(values=floats | integers)
+def test_mean_and_deviation_are_those_of_exact_arithmetic(values):
+    sums = Sums(values.dtype)
+    sums.add(values)
+    numbers = [Fraction(value) for value in values.tolist()]
+    mean = sum(numbers) / len(numbers)
+    assert sums.mean == float(mean)
+    assert sums.std == math.sqrt(sum((number - mean) ** 2 for number in numbers) / len(numbers))
 
 
 @given(values=floats | integers, data=st.data())
