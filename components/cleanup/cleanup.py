@@ -16,10 +16,9 @@ import pathlib
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from components.cleanup.processes import running
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, reading
 from trainer.job_dir import done
 
 JOURNAL = "cleanup.jsonl"
@@ -112,14 +111,10 @@ def _bytes(path: pathlib.Path) -> int:
 def _datasets_in_use(runs: pathlib.Path) -> Iterator[pathlib.Path]:
     """Datasets that another step may read again: of every run's summary, and of every cache entry."""
     for file in (*runs.glob("*/summary.json"), *runs.glob(".cache/*.json")):
-        try:
+        with reading(file, "until then it is not known which datasets are in use"):
             content = json.loads(file.read_text(encoding="utf-8"))
-            uris = [content["paths"]["dataset"]] if file.name == "summary.json" else _uris(content)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{file} cannot be read, so it is not known which datasets are in use ({error})") from None
+            if file.name == "summary.json":
+                uris = [content["paths"]["dataset"]]
+            else:  # of a cache entry of kfp.local
+                uris = [output["uri"] for output in content.values() if isinstance(output, dict) and "uri" in output]
         yield from (pathlib.Path(uri).resolve() for uri in uris if uri)
-
-
-def _uris(entry: Mapping[str, Any]) -> list[str]:
-    """Places of the artifacts of a cache entry of kfp.local."""
-    return [output["uri"] for output in entry.values() if isinstance(output, dict) and "uri" in output]

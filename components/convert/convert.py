@@ -55,10 +55,17 @@ def convert(options: Options) -> Manifest:
                 outcome = f"was already there, without {output.PAGE}, which is made again"
         else:
 
-            def build(work: pathlib.Path) -> Manifest:
+            def build(place: pathlib.Path) -> Manifest:
                 output.require_room(directory, plan.num_bytes(plan.shards), files=2 * len(plan.shards))
-                manifest = plan.manifest(_write(plan, options, work), described)
-                write_page(plan, manifest, options, work)
+
+                def write(shard: Planned, advance: workers.Advance) -> Shard:
+                    return plan.write(shard, place, advance=advance)
+
+                written = work(plan, write, plan.shards, options)
+                for split in plan.splits:
+                    tell_written(split, [shard for shard in plan.shards if shard.split == split])
+                manifest = plan.manifest(written, described)
+                write_page(plan, manifest, options, place)
                 return manifest
 
             manifest, outcome = output.build(directory, build), "is ready"
@@ -101,14 +108,6 @@ def work(
 
 def _processes(plan: Plan, shards: Sequence[Planned], options: Options) -> int:
     return options.processes or min(usable_cores(), 1 + plan.num_bytes(shards) // _PROCESS_BYTES)
-
-
-def _write(plan: Plan, options: Options, directory: pathlib.Path) -> dict[str, Shard]:
-    """Writes all shards into the directory."""
-    written = work(plan, lambda shard, advance: plan.write(shard, directory, advance=advance), plan.shards, options)
-    for split in plan.splits:
-        tell_written(split, [shard for shard in plan.shards if shard.split == split])
-    return written
 
 
 def tell_written(what: str, shards: Sequence[Planned]) -> None:

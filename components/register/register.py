@@ -15,7 +15,7 @@ from etils import epath
 
 from components.register.open import open_registry
 from components.register.registry import CHAMPION, Registry
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, reading
 from trainer.base.files import store_errors, tree_digest
 
 _VERSION_FACTS = (
@@ -37,14 +37,9 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
     Raises:
       UserError: If it is missing, no evaluation, or of another model.
     """
-    try:
-        with store_errors():
-            evaluation = json.loads(epath.Path(path).read_text())
+    with reading(path, "make it with components.evaluate"), store_errors():
+        evaluation = json.loads(epath.Path(path).read_text())
         digest = {key: evaluation[key] for key in (*_VERSION_FACTS, "champion")}["model_digest"]
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}); make it with components.evaluate") from None
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path} is no evaluation (no {error}); make it with components.evaluate") from None
     if not epath.Path(model_dir).is_dir():
         raise UserError(f"{model_dir}: no such directory")
     if tree_digest(model_dir) != digest:

@@ -24,7 +24,7 @@ from typing import Any
 
 from etils import epath
 
-from trainer.base.errors import UserError, unknown
+from trainer.base.errors import UserError, reading, unknown
 from trainer.base.files import copy_tree, store_errors, write_text
 
 CHAMPION, PREVIOUS = "champion", "previous"
@@ -165,7 +165,5 @@ def _sweep(model: pathlib.Path) -> None:
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:
-    try:
+    with reading(path, "the registry is damaged"):
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}); the registry is damaged") from None

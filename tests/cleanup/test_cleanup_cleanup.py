@@ -101,7 +101,7 @@ def test_where_it_cannot_be_known_what_is_in_use_nothing_goes(make_run, tmp_path
     path.parent.mkdir()
     path.write_text(content)
     before = files(run)
-    assert f"{path} cannot be read, so it is not known" in refused(main, "--run", run, "--delete")
+    assert f"{path} cannot be used (" in refused(main, "--run", run, "--delete")
     assert files(run) == before
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 from components.convert.__main__ import main
 
@@ -62,42 +62,32 @@ def content() -> Callable[[pathlib.Path], dict[str, bytes]]:
     }
 
 
-def _example_class():
-    """`tf.train.Example` as its .proto files declare it, without TensorFlow."""
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
-
-    def message(parent, name, *fields):
-        made = parent.add(name=name)
-        for number, (field, kind, label, type_name) in enumerate(fields, 1):
-            made.field.add(name=field, number=number, type=kind, label=label, type_name=type_name)
-        return made
-
-    one, many, nested = kinds.LABEL_OPTIONAL, kinds.LABEL_REPEATED, kinds.TYPE_MESSAGE
-    types = file.message_type
-    message(types, "BytesList", ("value", kinds.TYPE_BYTES, many, None))
-    message(types, "FloatList", ("value", kinds.TYPE_FLOAT, many, None))
-    message(types, "Int64List", ("value", kinds.TYPE_INT64, many, None))
-    lists = (("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List"))
-    feature = message(types, "Feature", *((field, nested, one, f".tensorflow.{kind}") for field, kind in lists))
-    feature.oneof_decl.add(name="kind")
-    for field in feature.field:
-        field.oneof_index = 0
-    features = message(types, "Features", ("feature", nested, many, ".tensorflow.Features.FeatureEntry"))
-    entry = message(
-        features.nested_type,
-        "FeatureEntry",
-        ("key", kinds.TYPE_STRING, one, None),
-        ("value", nested, one, ".tensorflow.Feature"),
-    )
-    entry.options.map_entry = True
-    message(types, "Example", ("features", nested, one, ".tensorflow.Features"))
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
-
-
-_EXAMPLE = _example_class()
+# `tf.train.Example` as its .proto files declare it, without TensorFlow.
+_PROTO = """
+name: "example.proto" package: "tensorflow" syntax: "proto3"
+message_type { name: "BytesList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
+message_type { name: "FloatList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
+message_type { name: "Int64List" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
+message_type {
+  name: "Feature" oneof_decl { name: "kind" }
+  field { name: "bytes_list" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.BytesList" oneof_index: 0 }
+  field { name: "float_list" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.FloatList" oneof_index: 0 }
+  field { name: "int64_list" number: 3 type: TYPE_MESSAGE type_name: ".tensorflow.Int64List" oneof_index: 0 }
+}
+message_type {
+  name: "Features"
+  field { name: "feature" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".tensorflow.Features.FeatureEntry" }
+  nested_type {
+    name: "FeatureEntry" options { map_entry: true }
+    field { name: "key" number: 1 type: TYPE_STRING }
+    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.Feature" }
+  }
+}
+message_type { name: "Example" field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.Features" } }
+"""
+_POOL = descriptor_pool.DescriptorPool()
+_POOL.Add(text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto()))
+_EXAMPLE = message_factory.GetMessageClass(_POOL.FindMessageTypeByName("tensorflow.Example"))
 
 
 def _masked(data: bytes) -> int:

@@ -139,12 +139,14 @@ def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, 
     (second / "model" / "variables" / "variables.index").write_text("changed")
     assert "is of another model than the one in" in line(second / "evaluation.json")
     assert "no such directory" in line(second / "evaluation.json", tmp_path / "nowhere")
-    assert "cannot be read" in line(tmp_path / "nowhere.json")
+    assert "cannot be used (FileNotFoundError" in line(tmp_path / "nowhere.json")
     del evaluation["decision"]
     (tmp_path / "partial.json").write_text(json.dumps(evaluation))
-    assert "is no evaluation (no 'decision')" in line(tmp_path / "partial.json", first / "model")
+    assert "cannot be used (KeyError: 'decision'); make it with components.evaluate" in line(
+        tmp_path / "partial.json", first / "model"
+    )
     (tmp_path / "list.json").write_text("[]")
-    assert "is no evaluation" in line(tmp_path / "list.json")
+    assert "cannot be used" in line(tmp_path / "list.json")
     assert "--model-dir and --evaluation are needed (or --rollback)" in refused(main, *flags)
     assert "model name '../m'" in refused(main, "--registry", place, "--name", "../m", "--rollback")
     assert "a registry is a local directory" in refused(main, "--registry", "gs://b/r", "--name", "m", "--rollback")

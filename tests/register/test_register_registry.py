@@ -209,8 +209,8 @@ def test_what_is_no_name_of_a_model(tmp_path, registry, job, name):
 def test_a_damaged_registry_is_told_in_words(tmp_path, add, registry):
     add(1)
     (tmp_path / "registry" / "m" / "aliases.json").write_text("{")
-    with pytest.raises(UserError, match=r"aliases\.json cannot be read .* the registry is damaged"):
+    with pytest.raises(UserError, match=r"aliases\.json cannot be used .* the registry is damaged"):
         registry.alias("m", CHAMPION)
     (tmp_path / "registry" / "m" / "1" / "version.json").unlink()
-    with pytest.raises(UserError, match=r"version\.json cannot be read"):
+    with pytest.raises(UserError, match=r"version\.json cannot be used"):
         registry.version_of("m", "r")

@@ -124,7 +124,7 @@ def _block(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[str
         columns=columns,
         path=path,
         positions=np.arange(columns.num_rows),
-        locate=functools.partial(_locate, chunk),
+        locate=lambda position: f"line {next(itertools.islice(chunk.rows(), position, None))[0]}",
     )
 
 
@@ -143,11 +143,6 @@ def _parse(
     )
     (batch,) = table.to_batches()
     return batch
-
-
-def _locate(chunk: Chunk, position: int) -> str:
-    line, _ = next(itertools.islice(chunk.rows(), position, None))
-    return f"line {line}"
 
 
 def _fits(values: pa.Array, column: Column) -> bool:

@@ -65,7 +65,7 @@ def _parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
             raise UserError(f"{place}: {unknown('column', node, types)}; a text is written {{text: {node}}}")
         return Expression(type=_TYPES[types[node]], columns=frozenset({node}), evaluate=lambda values, _: values[node])
     if isinstance(node, int | float) and not isinstance(node, bool) and math.isfinite(node):
-        return _constant("number", node)
+        return Expression(type="number", columns=frozenset(), evaluate=lambda values, missing: node)
     if not isinstance(node, Mapping) or len(node) != 1:
         raise UserError(f"{place}: {node!r} is no column, number or {{operator: operands}}")
     ((operator, operands),) = node.items()
@@ -73,7 +73,7 @@ def _parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
     if operator == "text":
         if not isinstance(operands, str):
             raise UserError(f"{place}: {operands!r} is no text; write it in quotes")
-        return _constant("text", operands)
+        return Expression(type="text", columns=frozenset(), evaluate=lambda values, missing: operands)
     if operator == "present":
         if not isinstance(operands, str) or operands not in types:
             raise UserError(f"{place}: {unknown('column', str(operands), types)}")
@@ -103,7 +103,3 @@ def _expect(wanted: str, expression: Expression, place: str) -> Expression:
     if expression.type != wanted:
         raise UserError(f"{place}: a {expression.type}, where a {wanted} is needed")
     return expression
-
-
-def _constant(kind: str, value: Any) -> Expression:
-    return Expression(type=kind, columns=frozenset(), evaluate=lambda values, missing: value)

@@ -9,8 +9,6 @@ Integers and lengths keep their width as varints with leading zero groups, which
 Strings differ in length, and a padded one would be another value. So they come last, behind every fixed field, and
 are assembled with room for the longest of a chunk; then the bytes that nobody uses are dropped. Fixed fields thus lie
 at the same offset in every record, and where each record starts is written to an index beside the file.
-
-`trainer.base.framing` has what is around each payload.
 """
 
 from __future__ import annotations
