@@ -6,10 +6,9 @@ import json
 import re
 import time
 
-import psutil
 import pytest
 from train_clients import Clients
-from train_fakes import wait_until
+from train_fakes import guard_of, wait_until
 
 from components.train.__main__ import main
 
@@ -48,9 +47,7 @@ def test_nothing_outlives_a_launcher_killed_by_sigkill(clients: Clients, backend
     launcher = clients.start(backend, "--command", f"sleep 60 {word}", *job)
     wait_until(lambda: sum(each.info["cmdline"][0] == "sleep" for each in clients.processes(word)) == 2)
     if guard_too:
-        children = psutil.Process(launcher.pid).children()
-        (guard,) = [child for child in children if "reaper.py" in " ".join(child.cmdline())]
-        guard.kill()
+        guard_of(launcher).kill()
     launcher.kill()
     launcher.communicate()
     if guard_too and backend == "docker":  # Containers stay, until there is another launcher.
@@ -78,14 +75,16 @@ def test_sigterm_reaches_the_program(clients: Clients, backend: str):
 
 def test_containers_see_only_the_directories_of_the_job(clients: Clients, capsys: pytest.CaptureFixture):
     job, more = clients.path / "job", clients.path / "more, and more"
-    more.mkdir()
-    own = clients.program(THREE_LINES)
-    assert main([*clients.flags("docker"), "--dry-run", "--mount", str(more), "--memory-gb", "2", *own]) == 0
+    (more / "inner").mkdir(parents=True)
+    own = [*clients.program(THREE_LINES), "--memory-gb", "2", "--log-dir", str(clients.path / "code" / "logs")]
+    own += ["--mount", str(more), "--mount", str(more / "inner")]
+    assert main([*clients.flags("docker"), "--dry-run", *own]) == 0
     plan = json.loads(capsys.readouterr().out)
     line = plan["replicas"][1]["command"]
     mounts = [line[i + 1] for i, word in enumerate(line) if word == "--mount"]
     assert mounts == [
         f'type=bind,"source={clients.path / "code"}","target={clients.path / "code"}",readonly',
+        f'type=bind,"source={clients.path / "code" / "logs"}","target={clients.path / "code" / "logs"}"',
         f'type=bind,"source={job}","target={job}"',
         f'type=bind,"source={more}","target={more}"',
     ]

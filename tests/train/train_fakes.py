@@ -109,6 +109,10 @@ class Bench:
         """What the newest launcher wrote down, of these kinds."""
         return [event for event in last_run(str(self.path)) if event["event"] in kinds]
 
+    def endings(self) -> dict[str, str]:
+        """How each replica ended."""
+        return {event["replica"]: event["ending"] for event in self.events("down")}
+
     def starts(self) -> list[str]:
         """The replicas in the order in which they started."""
         return [event["replica"] for event in self.events("up")]
@@ -130,6 +134,12 @@ def wait_until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
+
+
+def guard_of(launcher: subprocess.Popen) -> psutil.Process:
+    """The process that cleans up after a launcher."""
+    (guard,) = [each for each in psutil.Process(launcher.pid).children() if "reaper.py" in " ".join(each.cmdline())]
+    return guard
 
 
 def waits(bench: Bench, *names: str) -> str:

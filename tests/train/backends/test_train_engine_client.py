@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from train_clients import Clients
-from train_fakes import wait_until
+from train_fakes import guard_of, wait_until
 
 from components.train.backends import engine_client
 
@@ -53,8 +53,7 @@ def test_launcher_of_a_job_in_a_bucket_removes_nothing_of_one_that_lives_and_wha
     assert code == 2
     assert f"a launcher already works on gs://b/job: process {first.pid}; wait for it, or end it" in err
     assert containers() == before and all(psutil.pid_exists(int(path.read_text())) for path in before)
-    (guard,) = [each for each in psutil.Process(first.pid).children() if "reaper.py" in " ".join(each.cmdline())]
-    guard.kill()
+    guard_of(first).kill()
     first.kill()
     first.communicate()
     assert containers() == before

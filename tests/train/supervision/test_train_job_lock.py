@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from train_fakes import ONE, Bench, wait_until
+from train_fakes import ONE, Bench, guard_of, wait_until
 
 from components.train.__main__ import main
 from components.train.backends.launcher_identity import Fate
@@ -42,12 +42,12 @@ def test_second_launcher_is_refused_with_who_and_since_when_and_changes_nothing(
 @pytest.mark.cluster
 def test_launcher_that_was_killed_is_over_only_when_its_guard_has_done_its_work(bench: Bench):
     launcher = bench.start(bench.plan(ONE))
-    (reaper,) = [c for c in psutil.Process(launcher.pid).children() if "reaper.py" in " ".join(c.cmdline())]
-    reaper.suspend()
+    guard = guard_of(launcher)
+    guard.suspend()
     launcher.kill()
     wait_until(lambda: psutil.Process(launcher.pid).status() == psutil.STATUS_ZOMBIE)  # Its parent may be slow.
     assert holder(str(bench.path))
-    reaper.resume()
+    guard.resume()
     assert bench.run(bench.plan(ONE, chief_0=""))[0] == 0
     launcher.communicate()
 

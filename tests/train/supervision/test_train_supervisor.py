@@ -7,9 +7,8 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
-from train_fakes import CALM, ONE, PS, SYNC, Bench, of, wait_until
+from train_fakes import CALM, ONE, PS, SYNC, Bench, guard_of, of, wait_until, waits
 
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.cluster
 SLOW = Patience(stop_s=30, failure_s=30, join_s=30, evaluator_s=30, **CALM)
 OBEY = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True); time.sleep(60)"
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
-READY = "while not all(os.path.exists(log) and 'ready' in open(log).read() for log in LOGS): time.sleep(0.01)\n"
-
-
-def ready(bench: Bench, *names: str) -> str:
-    """A script's beginning that waits until the named replicas have said that they are ready."""
-    return READY.replace("LOGS", str([str(bench.path / "logs" / f"{name}.log") for name in names]))
 
 
 def test_merged_lines_are_whole_and_carry_their_replica(bench: Bench):
@@ -53,13 +46,13 @@ def test_invalid_utf8_carriage_returns_and_endless_lines_pass(bench: Bench):
 
 
 def test_failure_takes_the_others_down_with_or_against_their_will_and_is_what_is_reported(bench: Bench):
-    failing = ready(bench, "chief-0", "worker-0") + "for i in range(30): print('line', i)\nsys.exit(3)"
+    failing = waits(bench, "chief-0", "worker-0") + "for i in range(30): print('line', i)\nsys.exit(3)"
     plan = bench.plan(SYNC, chief_0=STUBBORN, worker_0=OBEY, worker_1=failing)
     begin = time.monotonic()
     code, lines = bench.run(plan, Patience(failure_s=0.5, stop_s=60))
     assert 0.5 < time.monotonic() - begin < 10
     assert code == 3
-    assert any(line.startswith("launcher | chief/0 ended: SIGKILL") for line in lines)
+    assert bench.endings()["chief/0"] == "SIGKILL"
     log = bench.path / "logs" / "worker-1.log"
     why = "no restart after errors is left (max_restarts: 0)"
     assert lines[-21] == f"launcher | worker/1 failed first: exit code 3; {why}; log: {log}; its last lines:"
@@ -93,30 +86,15 @@ def test_blame_follows_the_order_of_death_even_if_the_launcher_was_asleep(bench:
 
 
 def test_chiefs_success_stops_parameter_servers_and_their_workers(bench: Bench):
-    code, lines = bench.run(bench.plan(PS, chief_0="print('done')", ps_0="time.sleep(60)"), SLOW)
-    assert code == 0
-    assert {line.split(" after")[0] for line in of("launcher", lines) if " ended: " in line} == {
-        "chief/0 ended: exit code 0",
-        "worker/0 ended: SIGTERM",
-        "ps/0 ended: SIGTERM",
-    }
+    assert bench.run(bench.plan(PS, chief_0="print('done')", ps_0="time.sleep(60)"), SLOW)[0] == 0
+    assert bench.endings() == {"chief/0": "exit code 0", "worker/0": "SIGTERM", "ps/0": "SIGTERM"}
 
 
 def test_synchronous_workers_may_end_by_themselves_after_the_chief(bench: Bench):
-    pid_file = str(bench.path / "chief.pid")
-    after_chief = f"""
-while not os.path.exists({pid_file!r}) or os.path.exists("/proc/" + open({pid_file!r}).read()):
-    time.sleep(0.01)
-"""
-    chief = f"open({pid_file!r} + '.new', 'w').write(str(os.getpid())); os.rename({pid_file!r} + '.new', {pid_file!r})"
-    plan = bench.plan(SYNC, chief_0=chief, worker_0=after_chief, worker_1=after_chief + "sys.exit(9)")
-    code, lines = bench.run(plan, SLOW)
-    assert code == 0
-    assert {line.split(" after")[0] for line in of("launcher", lines) if " ended: " in line} == {
-        "chief/0 ended: exit code 0",
-        "worker/0 ended: exit code 0",
-        "worker/1 ended: exit code 9",
-    }
+    after_chief = f"while '\"down\"' not in open({str(bench.path / 'launcher.jsonl')!r}).read(): time.sleep(0.01)\n"
+    plan = bench.plan(SYNC, chief_0="", worker_0=after_chief, worker_1=after_chief + "sys.exit(9)")
+    assert bench.run(plan, SLOW)[0] == 0
+    assert bench.endings() == {"chief/0": "exit code 0", "worker/0": "exit code 0", "worker/1": "exit code 9"}
 
 
 def test_evaluator_and_synchronous_workers_are_waited_for_within_bounds(bench: Bench):
@@ -124,12 +102,10 @@ def test_evaluator_and_synchronous_workers_are_waited_for_within_bounds(bench: B
     code, lines = bench.run(bench.plan(cluster, chief_0="", evaluator_0="time.sleep(0.3); print('score')"), SLOW)
     assert code == 0
     assert of("evaluator/0", lines) == ["score"]
-    code, lines = bench.run(bench.plan(cluster, chief_0="", evaluator_0=STUBBORN))
-    assert code == 0
-    assert any("evaluator/0 ended: SIG" in line for line in lines)
-    code, lines = bench.run(bench.plan(SYNC, chief_0="", worker_0="", worker_1=STUBBORN))
-    assert code == 0
-    assert any("worker/1 ended: SIG" in line for line in lines)
+    assert bench.run(bench.plan(cluster, chief_0="", evaluator_0=STUBBORN))[0] == 0
+    assert bench.endings()["evaluator/0"].startswith("SIG")
+    assert bench.run(bench.plan(SYNC, chief_0="", worker_0="", worker_1=STUBBORN))[0] == 0
+    assert bench.endings()["worker/1"].startswith("SIG")
 
 
 def test_preempted_replicas_get_time_to_save_and_the_job_ends_143(bench: Bench):
@@ -137,7 +113,7 @@ def test_preempted_replicas_get_time_to_save_and_the_job_ends_143(bench: Bench):
         "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.6), print('saved'), sys.exit(143)));"
         "print('ready', flush=True); time.sleep(60)"
     )
-    first = ready(bench, "worker-0", "worker-1") + "sys.exit(143)"
+    first = waits(bench, "worker-0", "worker-1") + "sys.exit(143)"
     code, lines = bench.run(
         bench.plan(SYNC, chief_0=first, worker_0=saving, worker_1=saving), Patience(stop_s=30, failure_s=0.1)
     )
@@ -191,9 +167,7 @@ def test_nothing_outlives_a_launcher_killed_by_sigkill(bench: Bench):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the death of a parent")
 def test_replicas_die_with_the_launcher_without_the_guard(bench: Bench):
     launcher = bench.start(bench.plan(SYNC))
-    children = psutil.Process(launcher.pid).children()
-    (guard,) = [child for child in children if "reaper.py" in " ".join(child.cmdline())]
-    guard.kill()
+    guard_of(launcher).kill()
     launcher.kill()
     launcher.communicate()
     wait_until(lambda: not bench.processes(), limit_s=2)
