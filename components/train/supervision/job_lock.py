@@ -31,19 +31,18 @@ def locked(directory: str) -> Iterator[int]:
     """Holds the lock, and yields the descriptor that other processes may hold it by.
 
     Raises:
-      UserError: If another launcher holds it, or the directory cannot be written.
+      UserError: If another launcher holds it.
+      OSError: If the directory cannot be written.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            os.makedirs(directory, exist_ok=True)
-            descriptor = os.open(os.path.join(directory, FILE), os.O_RDWR | os.O_CREAT, 0o666)
-            stack.callback(os.close, descriptor)
-            _take(descriptor, directory)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, Launcher.of(os.getpid()).to_json().encode(), 0)
-        except OSError as error:
-            raise UserError(f"cannot write to {directory}: {error.strerror}") from None
+    os.makedirs(directory, exist_ok=True)
+    descriptor = os.open(os.path.join(directory, FILE), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _take(descriptor, directory)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, Launcher.of(os.getpid()).to_json().encode(), 0)
         yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def holder(directory: str) -> Launcher | None:

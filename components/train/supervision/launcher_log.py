@@ -12,8 +12,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.base.errors import UserError
-
 FILE = "launcher.jsonl"
 # What each event has. Of those that begin with `?`, `end` has some only when a replica is to blame.
 FIELDS = {
@@ -47,19 +45,10 @@ class Record:
     """Appends events of one launcher."""
 
     def __init__(self, directory: str):
-        """Opens the file.
-
-        Raises:
-          UserError: If it cannot be written.
-        """
-        path = os.path.join(directory, FILE)
-        try:
-            self._file = open(path, "ab+", buffering=0)  # noqa: SIM115
-            end = self._file.seek(0, os.SEEK_END)
-            self._file.seek(max(0, end - 1))
-            self._torn = self._file.read(1) not in (b"", b"\n")  # By one that was killed.
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from None
+        self._file = open(os.path.join(directory, FILE), "ab+", buffering=0)  # noqa: SIM115
+        end = self._file.seek(0, os.SEEK_END)
+        self._file.seek(max(0, end - 1))
+        self._torn = self._file.read(1) not in (b"", b"\n")  # By one that was killed.
 
     def add(self, event: str, **fields: Any) -> Event:
         """Appends an event and returns it."""

@@ -71,11 +71,7 @@ class Child:
             os.unlink(replica.status)  # What an earlier start said of itself is not about this one.
         self._log = self._open_log()
         guard.expect(replica.name, replica.cleanup)
-        try:
-            self.process = self._popen(replica.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        except UserError:
-            self._log.close()
-            raise
+        self.process = self._popen(replica.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         os.set_blocking(self.process.stdout.fileno(), False)
         self.vitals = Vitals(replica.status, self.process.pid, self.started)
 

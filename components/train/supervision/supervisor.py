@@ -41,12 +41,12 @@ def run(plan: Plan, audience: Audience, patience: Patience | None = None) -> int
     """
     owner = lifeline.owner_pid(os.environ)
     with contextlib.ExitStack() as stack:
-        lock = stack.enter_context(locked(plan.records_dir))
         try:
+            lock = stack.enter_context(locked(plan.records_dir))
+            record = stack.enter_context(contextlib.closing(Record(plan.records_dir)))
             os.makedirs(plan.log_dir, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot write logs to {plan.log_dir}: {error.strerror}") from None
-        record = stack.enter_context(contextlib.closing(Record(plan.records_dir)))
+            raise UserError(f"cannot write to {error.filename or plan.records_dir}: {error.strerror}") from None
         signals = stack.enter_context(signal_socket())
         guard = Guard(hold=[lock])
         job = Job(plan, patience or Patience(), audience, record, guard, signals)

@@ -113,14 +113,15 @@ def test_launcher_in_another_pid_namespace_is_told_and_goes_on(container: list[s
     wait_until(lambda: holder(str(tmp_path)) is None)
 
 
-def test_no_room_for_the_holder_and_no_directory_are_user_errors(tmp_path: Path):
+def test_no_room_for_the_holder_and_no_directory_are_user_errors(bench: Bench):
+    plan = bench.plan(ONE)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # Python ignores SIGXFSZ.
-        with pytest.raises(UserError, match="cannot write to"), locked(str(tmp_path)):
-            pass
+        with pytest.raises(UserError, match=f"cannot write to {bench.path}: File too large"):
+            bench.run(plan)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot write to"), locked(str(tmp_path / "file")):
-        pass
+    (bench.path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot write to .*/file: File exists"):
+        bench.run(dataclasses.replace(plan, job_dir=str(bench.path / "file")))

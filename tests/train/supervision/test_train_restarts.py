@@ -75,17 +75,6 @@ def test_death_by_a_signal_from_outside_is_a_preemption_and_by_the_programs_faul
     ]
 
 
-def test_either_budget_ends_the_job_when_it_is_spent(bench: Bench):
-    steps = "tell('training', attempt + 1); time.sleep(0.1)\n"
-    code, lines = bench.run(bench.plan(ONE, max_restarts=2, chief_0=steps + "sys.exit(7)"))
-    assert code == 7
-    assert len(bench.starts()) == 3
-    assert any("exit code 7; no restart after errors is left (max_restarts: 2)" in line for line in lines)
-    code, _ = bench.run(bench.plan(ONE, max_restarts=2, chief_0=steps + "os.kill(os.getpid(), signal.SIGKILL)"))
-    assert code == 137
-    assert len(bench.starts()) == 3
-
-
 def test_stopped_replica_is_named_killed_and_replaced(bench: Bench):
     patience = dataclasses.replace(QUICK, stopped_s=0.2)
     freezes = once("os.kill(os.getpid(), signal.SIGSTOP)")

@@ -214,7 +214,7 @@ def test_command_or_log_that_cannot_be_is_a_user_error_and_leaves_nothing(bench:
     object.__setattr__(plan.replicas[2], "command", ("no-such-program",))
     with pytest.raises(UserError, match=r"worker/1: cannot start no-such-program: No such file"):
         bench.run(plan)
-    with pytest.raises(UserError, match=r"cannot write logs to .*/worker-0.log"):
+    with pytest.raises(UserError, match=r"cannot write to .*/worker-0.log"):
         bench.run(dataclasses.replace(plan, log_dir=plan.replicas[1].log))
 
 
