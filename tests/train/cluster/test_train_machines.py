@@ -10,13 +10,11 @@ from components.train.cluster.machines import (
     Places,
     check,
     gpu_types,
-    not_offered,
     offered,
     substitute,
     table,
     without_gpus,
 )
-from components.train.cluster.scale_tiers import LEGACY_MACHINES, TIERS
 from trainer.base.errors import UserError
 
 T4, L4, K80 = "NVIDIA_TESLA_T4", "NVIDIA_L4", "NVIDIA_TESLA_K80"
@@ -106,14 +104,6 @@ def test_gpus_can_be_left_out_of_every_machine():
         assert not found.carries_gpus
         assert set(machine.boot_disks) <= set(found.boot_disks)
         assert machine.carries_gpus or found == machine
-
-
-def test_every_legacy_name_has_a_living_machine():
-    for name, legacy in LEGACY_MACHINES.items():
-        machine, gpu, count = substitute(*legacy)
-        check(Places.of(name), machine, gpu, count)
-    named = {value for tier in TIERS.values() for key, value in tier.items() if key.endswith("Type")}
-    assert named <= {*offered(), *not_offered(), *LEGACY_MACHINES, "cloud_tpu"}
 
 
 def test_tables_are_shipped_with_their_date_and_source():
