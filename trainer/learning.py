@@ -20,13 +20,7 @@ _FALLING = {"linear": schedules.linear, "cosine": schedules.cosine}
 def optimizer(
     opts: Options, *, examples: int, examples_per_step: int, horizon_steps: int
 ) -> keras.optimizers.Optimizer:
-    """The optimizer, with its learning rate as a function of the step.
-
-    Args:
-      opts: Of the job.
-      examples: Of an epoch.
-      examples_per_step: Of each update.
-      horizon_steps: Where a falling schedule reaches 0.
+    """The optimizer, with its learning rate as a function of the step; a falling one ends at `horizon_steps`.
 
     Raises:
       UserError: If an option is given that means nothing to what the model or another option has chosen.

@@ -38,16 +38,9 @@ _TOLD_S = 5.0
 
 
 def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[], None]) -> Choice:
-    """Sees to the files of the training split as they are to be read: checks them, or copies them.
+    """Sees to the files of the training split as this member is to read them: checks them, or copies them.
 
-    Args:
-      choice: How this replica reads.
-      manifest: Of the dataset.
-      member: This replica.
-      alive: Called every few seconds while it takes long.
-
-    Returns:
-      The choice, with the directory of the copies if there are any.
+    Calls `alive` every few seconds while it takes long. Returns the choice, with the directory of the copies if there are any.
 
     Raises:
       UserError: If a file is not what it should be.
@@ -95,10 +88,10 @@ def open_reader(
     prepare: Callable[[Columns], Columns],
     augment: str = "none",
 ) -> Reader:
-    """The reader of the training split.
+    """The reader of the training split, at the place that `locate` returned.
 
     Args:
-      place: From `locate`.
+      place: How and where.
       manifest: Of the dataset.
       global_batch: Examples of one step over all replicas.
       seed: Of sample order and augmentation.
@@ -172,26 +165,21 @@ def verify(manifest: Manifest, data_dir: str, split: str) -> None:
 def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:
     """The whole split in memory, read by graph operations on whichever device runs them.
 
-    Returns:
-      By feature name, [examples, *shape] in the feature's dtype; of an image that is stored as a file, strings [examples].
+    By feature name, [examples, *shape] in the feature's dtype; of an image that is stored as a file, strings [examples].
     """
     files = [os.path.join(data_dir, shard.file) for shard in manifest.split(split).shards]
     if manifest.record_bytes is None:
         return _parse(tf.data.TFRecordDataset(files).batch(2**40).get_single_element(), manifest)
-    parts = [
-        decode(tf.reshape(tf.io.decode_raw(tf.io.read_file(f), tf.uint8), [-1, manifest.record_bytes]), manifest)
-        for f in files
-    ]
+    contents = (tf.io.decode_raw(tf.io.read_file(file), tf.uint8) for file in files)  # one after the other
+    parts = [decode(tf.reshape(content, [-1, manifest.record_bytes]), manifest) for content in contents]
     return {f.name: tf.concat([part[f.name] for part in parts], 0) for f in manifest.features}
 
 
 def batches(manifest: Manifest, data_dir: str, split: str, batch_size: int) -> Iterator[Columns]:
     """The split in its order, batch by batch in little memory; images that are stored as files are decoded.
 
-    Files are read once from end to end, and checked as they pass.
-
-    Yields:
-      By feature name, [batch_size, *shape] in the feature's dtype; the last may be shorter.
+    Files are read once from end to end, and checked as they pass. By feature name, [batch_size, *shape] in the feature's
+    dtype; the last batch may be shorter.
 
     Raises:
       UserError: Naming a file that is missing or not what the manifest says, at its end at the latest.

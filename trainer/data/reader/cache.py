@@ -45,11 +45,7 @@ def has_room(manifest: Manifest, cache_dir: str) -> bool:
 def localize(manifest: Manifest, data_dir: str, cache_dir: str, progress: Callable[[int], object]) -> str:
     """Copies the training files that are not there yet. Returns the directory of the copies.
 
-    Args:
-      manifest: Of the dataset.
-      data_dir: Where the dataset is.
-      cache_dir: Where copies of datasets are kept.
-      progress: Called now and then with the bytes copied so far.
+    Calls `progress` now and then with the bytes copied so far.
 
     Raises:
       UserError: If a file is missing or is not what the manifest says, or the disk cannot take it.

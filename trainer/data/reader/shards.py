@@ -137,11 +137,7 @@ class Shards:
                 self._known.add(shard)
 
     def block(self, shard: int, row: int, end: int, fetch: Fetch) -> Block:
-        """The records `row` to `end` of a file.
-
-        Raises:
-          UserError: If the file is missing, too short or another one.
-        """
+        """The records `row` to `end` of a file, which is identified first."""
         self.identify(shard, fetch)
         return self._block(shard, row, end, fetch)
 
@@ -151,11 +147,7 @@ class Shards:
         return Block(int(self.starts[shard]) + row, shard, row, data, starts - starts[0])
 
     def in_order(self, batch_size: int) -> Iterator[list[Block]]:
-        """All records in batches. Files are read from end to end, and compared with their CRC-32C when they end.
-
-        Raises:
-          UserError: Naming a file that is missing or is not what the manifest says.
-        """
+        """All records in batches. Files are read from end to end, and compared with their CRC-32C when they end."""
         blocks: list[Block] = []
         for shard, (path, listed) in enumerate(zip(self.paths, self._shards, strict=True)):
             digest, row = google_crc32c.Checksum(), 0
@@ -237,12 +229,7 @@ class Mapping:
 
 
 def take(shards: Shards, blocks: Sequence[Block], indices: np.ndarray) -> np.ndarray:
-    """Some records of the blocks, each checked.
-
-    Args:
-      shards: Where the blocks are from.
-      blocks: In the order of their records; all of `indices` are in them.
-      indices: [N] in the split, in any order.
+    """The records of some indices [N] in the split, each checked, from blocks in their order that have them all.
 
     Returns:
       uint8 [N, record_bytes] whole records, or where they differ in length the payloads, objects [N] of bytes.

@@ -42,15 +42,12 @@ class Resident:
 
 
 class Chunked:
-    """Files mapped into memory or read in chunks, by this process's Python; every record that is used is checked.
-
-    Attributes:
-      failure: Why a gathering in TensorFlow's threads failed; what TensorFlow makes of it does not say.
-    """
+    """Files mapped into memory or read in chunks, by this process's Python; every record that is used is checked."""
 
     def __init__(self, chunks: Chunks, decode: Callable[[tf.Tensor], Columns], record_bytes: int | None) -> None:
         """Args: `decode` makes columns of records, in the form of `shards.take`."""
         self._chunks, self._decode, self._record_bytes = chunks, decode, record_bytes
+        # Why a gathering in TensorFlow's threads failed; what TensorFlow makes of it does not say.
         self.failure: UserError | None = None
 
     def load(self) -> tuple[()]:

@@ -24,10 +24,7 @@ prepare = column_encodings.prepare
 def build(manifest: Manifest, *, hidden_units: tuple[int, ...] = (128, 64, 32), dropout: float = 0.0) -> keras.Model:
     """A model from prepared columns (`prepare`) to logits [N, classes] in float32.
 
-    Args:
-      manifest: Of the dataset; its `wide` and `deep` say what the two parts take.
-      hidden_units: Of the layers of the deep part.
-      dropout: Share of the values that training drops behind each of them.
+    The manifest's `wide` and `deep` say what the two parts take; `dropout` is behind each hidden layer of the deep one.
     """
     columns, classes, logits = {}, len(manifest.class_names), []
     if manifest.wide:
