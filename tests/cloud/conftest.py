@@ -64,12 +64,12 @@ class Cloud:
         file.write_text(cluster)
         flags = {"--project": "demo-project", "--bucket": f"gs://{self.bucket}", "--image": _IMAGE, "--cluster": file}
         words = [word for pair in flags.items() for word in pair]
-        return subprocess.Popen(
-            [sys.executable, "pipelines/submit.py", "--wait", *map(str, (*words, *arguments))],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return self.run("pipelines/submit.py", "--wait", *words, *arguments)
+
+    def run(self, *words: object) -> subprocess.Popen:
+        """Starts a program of Python."""
+        command = [sys.executable, *map(str, words)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def finish(self, process: subprocess.Popen) -> Submitted:
         """Waits for submit.py."""

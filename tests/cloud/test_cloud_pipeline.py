@@ -60,6 +60,22 @@ def test_a_run_ends_with_a_version_that_is_the_champion(cloud, cluster):
     assert job["state"] == "JOB_STATE_SUCCEEDED" and not job["running"]
 
 
+def test_the_readmes_lines_for_vertex_ai_run_as_they_are_written(cloud):
+    readme = pathlib.Path("README.md").read_text()
+    for name, ours in {"PROJECT": "demo-project", "BUCKET": cloud.bucket, "sha256:...": f"sha256:{'0' * 64}"}.items():
+        readme = readme.replace(name, ours)
+    lines = [line.split(" #")[0].split()[1:] for line in readme.splitlines() if line.startswith(".venv/bin/python")]
+    compiled, shown, submitted = [
+        words for words in lines if words[0] in ("pipelines/compile.py", "pipelines/submit.py")
+    ]
+    for words in (compiled, shown):
+        process = cloud.run(*words)
+        assert process.communicate()[0] and not process.returncode
+    run = cloud.finish(cloud.run(*submitted))
+    assert run.code == 0, run.printed
+    assert len(run.custom_jobs[0]["events"]) >= 8 and run.done()["step"] >= 600
+
+
 @pytest.mark.cloud_ci
 def test_a_model_that_the_gate_rejects_gets_no_version(cloud):
     run = cloud.submit(ONE, "--train-steps", 20, "--min-accuracy", 0.9999, "--name", cloud.bucket)
