@@ -139,10 +139,10 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
 
 @pytest.fixture
 def weights() -> Callable[[pathlib.Path], dict[str, np.ndarray]]:
-    """Gives all variables of the model that a job directory holds."""
+    """Gives the whole state that a job directory's newest checkpoint holds."""
 
     def read(job_dir: pathlib.Path) -> dict[str, np.ndarray]:
-        reader = tf.train.load_checkpoint(str(job_dir / "model" / "variables" / "variables"))
+        reader = tf.train.load_checkpoint(str(job_dir / "checkpoints"))
         numeric = [name for name, kind in reader.get_variable_to_dtype_map().items() if kind != tf.string]
         return {name: reader.get_tensor(name) for name in sorted(numeric)}
 

@@ -171,7 +171,7 @@ def test_training_that_the_platform_gives_up_is_submitted_again_and_goes_on(clou
 
 
 @pytest.mark.parametrize("how", [pytest.param("preempt", marks=pytest.mark.cloud_ci), "lose"])
-def test_synchronous_training_goes_on_at_the_next_step_and_ends_with_the_sameweights(cloud, how, weights):
+def test_synchronous_training_goes_on_at_the_next_step_and_ends_with_the_same_weights(cloud, how, weights):
     flags = ["--train-steps", 600, "--name", cloud.bucket, "--", "--checkpoint-num-steps", 50]
     undisturbed = cloud.submit(SYNC, *flags)
     assert undisturbed.code == 0, undisturbed.printed
