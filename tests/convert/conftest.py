@@ -12,7 +12,6 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 from components.convert.__main__ import main
 
@@ -62,34 +61,6 @@ def content() -> Callable[[pathlib.Path], dict[str, bytes]]:
     }
 
 
-# `tf.train.Example` as its .proto files declare it, without TensorFlow.
-_PROTO = """
-name: "example.proto" package: "tensorflow" syntax: "proto3"
-message_type { name: "BytesList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
-message_type { name: "FloatList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
-message_type { name: "Int64List" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
-message_type {
-  name: "Feature" oneof_decl { name: "kind" }
-  field { name: "bytes_list" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.BytesList" oneof_index: 0 }
-  field { name: "float_list" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.FloatList" oneof_index: 0 }
-  field { name: "int64_list" number: 3 type: TYPE_MESSAGE type_name: ".tensorflow.Int64List" oneof_index: 0 }
-}
-message_type {
-  name: "Features"
-  field { name: "feature" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".tensorflow.Features.FeatureEntry" }
-  nested_type {
-    name: "FeatureEntry" options { map_entry: true }
-    field { name: "key" number: 1 type: TYPE_STRING }
-    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.Feature" }
-  }
-}
-message_type { name: "Example" field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.Features" } }
-"""
-_POOL = descriptor_pool.DescriptorPool()
-_POOL.Add(text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto()))
-_EXAMPLE = message_factory.GetMessageClass(_POOL.FindMessageTypeByName("tensorflow.Example"))
-
-
 def _masked(data: bytes) -> int:
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
@@ -109,9 +80,10 @@ def _payloads(data: bytes) -> Iterator[bytes]:
 @pytest.fixture(scope="session")
 def examples() -> Callable[[bytes], list[dict[str, list[Any]]]]:
     """The records of a TFRecord file, their checksums checked, as the official protobuf library parses them."""
+    from tensorflow_datasets.proto import tf_example_pb2  # slow to import
 
     def parse(data: bytes) -> list[dict[str, list[Any]]]:
-        found = (_EXAMPLE.FromString(payload).features.feature for payload in _payloads(data))
+        found = (tf_example_pb2.Example.FromString(payload).features.feature for payload in _payloads(data))
         return [
             {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()} for features in found
         ]
@@ -129,6 +101,7 @@ def _feature(values: Any):
 @pytest.fixture(scope="session")
 def write_records() -> Callable[..., pathlib.Path]:
     """Writes a TFRecord file, packed if its name ends in `.gz` or `.zlib`: of bytes, or of the features of Examples."""
+    from tensorflow_datasets.proto import tf_example_pb2  # slow to import
 
     def write(path: pathlib.Path, records: list[bytes | dict[str, Any]]) -> pathlib.Path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +109,7 @@ def write_records() -> Callable[..., pathlib.Path]:
             for record in records:
                 if isinstance(record, dict):
                     features = {key: _feature(values) for key, values in record.items()}
-                    record = _EXAMPLE(features={"feature": features}).SerializeToString()
+                    record = tf_example_pb2.Example(features={"feature": features}).SerializeToString()
                 length = struct.pack("<Q", len(record))
                 file.write(length + struct.pack("<I", _masked(length)) + record + struct.pack("<I", _masked(record)))
             path.write_bytes({".gz": gzip.compress, ".zlib": zlib.compress}.get(path.suffix, bytes)(file.getvalue()))

@@ -121,7 +121,8 @@ class Checkpoints:
         old = [s for s in self.steps() if s <= step][: -self._opts.keep_checkpoints]
         kept = [f"ckpt-{s}" for s in self.steps() if s not in old]
         # What TensorFlow itself finds the newest by. `update_checkpoint_state` would write it too, with a warning.
-        index = tf.compat.v1.train.generate_checkpoint_state_proto(self._directory, f"ckpt-{step}", kept)
+        # Its names are relative to the directory they are in; given that, it would count gs:// and jobs/a from elsewhere.
+        index = tf.compat.v1.train.generate_checkpoint_state_proto(".", f"ckpt-{step}", kept)
         write_text(os.path.join(self._directory, "checkpoint"), str(index))
         for s in old:
             remove(self._path(s))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import resource
 import signal
@@ -102,6 +103,18 @@ def test_a_newest_checkpoint_damaged_in_any_way_is_named_once_and_passed_over(tw
         assert capsys.readouterr().out.count("checkpoint 20 cannot be read and is passed over") == named
     finally:
         file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("kind", ["absolute", "relative", "store"])
+def test_tensorflow_itself_finds_the_newest_wherever_the_job_directory_is(
+    tmp_path, monkeypatch, store, model, state, kind
+):
+    monkeypatch.chdir(tmp_path)
+    job_dir = {"absolute": tmp_path / "job", "relative": "jobs/a", "store": store / "job"}[kind]
+    saved(chief(dataclasses.replace(opts(tmp_path), job_dir=str(job_dir)), state), model, 10, 20)
+    found = tf.train.latest_checkpoint(f"{job_dir}/checkpoints")
+    assert found == f"{job_dir}/checkpoints/ckpt-20"
+    assert tf.train.load_checkpoint(found).get_variable_to_shape_map()
 
 
 def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, model, state):

@@ -84,7 +84,7 @@ def options(tmp_path, schema):
 
 
 @pytest.fixture
-def refused(tmp_path, schema, fails):
+def rejected(tmp_path, schema, fails):
     """Sees the command refuse the sources, and returns the line that says why."""
 
     def run(text: str, *sources: object, flags: tuple = ()) -> str:
@@ -250,11 +250,11 @@ def test_names_decide_the_splits(tmp_path, write_records, schema, names, splits)
         ((), "holds no files"),
     ],
 )
-def test_names_that_contradict_each_other_are_refused(tmp_path, write_records, refused, names, message):
+def test_names_that_contradict_each_other_are_refused(tmp_path, write_records, rejected, names, message):
     (tmp_path / "in").mkdir()
     for name in names:
         write_records(tmp_path / "in" / name, [{"image/encoded": png(0), "image/class/label": 1}])
-    assert message in refused(IMAGES, tmp_path / "in")
+    assert message in rejected(IMAGES, tmp_path / "in")
 
 
 def test_without_a_schema_the_features_are_told(tmp_path, write_records, fails):
@@ -295,19 +295,19 @@ def test_without_a_schema_the_features_are_told(tmp_path, write_records, fails):
         (PIXELS, {"y": 3}, "y is 3, no class of 0 to 2"),
     ],
 )
-def test_a_record_that_is_not_what_the_schema_says_is_named(tmp_path, write_records, refused, text, change, message):
+def test_a_record_that_is_not_what_the_schema_says_is_named(tmp_path, write_records, rejected, text, change, message):
     good = row(1) if text == TABLE else {"image/encoded": png(0), "image/class/label": 1, "pixels": bytes(60), "y": 1}
     wrong = {key: value for key, value in {**good, **change}.items() if value is not None}
     before = write_records(tmp_path / "before.tfrecord", [good])
     path = write_records(tmp_path / "x.tfrecord", [good, wrong, good])
     second = 16 + struct.unpack_from("<Q", path.read_bytes())[0]
-    assert f"{path}: record at byte {second}: {message}" in refused(text, before, path)
+    assert f"{path}: record at byte {second}: {message}" in rejected(text, before, path)
 
 
-def test_what_is_no_image_file_is_named(tmp_path, write_records, refused):
+def test_what_is_no_image_file_is_named(tmp_path, write_records, rejected):
     path = write_records(tmp_path / "x", [{"image/encoded": b"GIF89a", "image/class/label": 1}])
     at = path.read_bytes().find(b"GIF89a")
-    assert f"{path}: image at byte {at}: is no PNG or JPEG image" in refused(IMAGES, path)
+    assert f"{path}: image at byte {at}: is no PNG or JPEG image" in rejected(IMAGES, path)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -333,7 +333,7 @@ def test_a_file_is_read_however_it_is_packed_and_refused_if_it_is_cut(tmp_path, 
 
 
 @pytest.mark.parametrize("end", ["", ".gz", ".zlib"])
-def test_damaged_files_are_named_with_the_byte(tmp_path, write_records, refused, end):
+def test_damaged_files_are_named_with_the_byte(tmp_path, write_records, rejected, end):
     path = write_records(tmp_path / f"x{end}", [{"pixels": bytes(60), "y": i % 3} for i in range(4)])
     packers = {".gz": (gzip.compress, gzip.decompress), ".zlib": (zlib.compress, zlib.decompress)}
     pack, unpack = packers.get(end, (bytes, bytes))
@@ -349,28 +349,28 @@ def test_damaged_files_are_named_with_the_byte(tmp_path, write_records, refused,
         *([(packed[:-9], "cannot be unpacked"), (packed[:60] + b"xxxx" + packed[64:], "damaged")] if end else []),
     ):
         path.write_bytes(content)
-        line = refused(PIXELS, path)
+        line = rejected(PIXELS, path)
         assert f"{path}: " in line and message in line
     for record in (b"", b"no Example", b"\x0a\x00"):
         write_records(path, [{"pixels": bytes(60), "y": 0}, record])
-        assert f"{path}: record at byte {size}: is no tf.train.Example with features" in refused(PIXELS, path)
+        assert f"{path}: record at byte {size}: is no tf.train.Example with features" in rejected(PIXELS, path)
     path.unlink()
-    assert f"{path}: no such file" in refused(PIXELS, path)
+    assert f"{path}: no such file" in rejected(PIXELS, path)
 
 
-def test_flags_that_do_not_fit(tmp_path, write_records, refused):
+def test_flags_that_do_not_fit(tmp_path, write_records, rejected):
     path = write_records(tmp_path / "x", [{"pixels": bytes(60), "y": 1}])
-    assert "needs --source FILE..." in refused(PIXELS)
-    assert "is given more than once" in refused(PIXELS, path, path)
-    line = refused(PIXELS, path, flags=("--image-size", "8x8"))
+    assert "needs --source FILE..." in rejected(PIXELS)
+    assert "is given more than once" in rejected(PIXELS, path, path)
+    line = rejected(PIXELS, path, flags=("--image-size", "8x8"))
     assert "has no image files; leave out --image-size and --encoding" in line
-    line = refused(PIXELS, path, flags=("--dataset", "csv"))
+    line = rejected(PIXELS, path, flags=("--dataset", "csv"))
     assert "is of images in TFRecord files; dataset 'csv' needs one with columns" in line
 
 
-def test_a_key_that_no_record_has_is_told_though_there_is_a_default(tmp_path, write_records, refused):
+def test_a_key_that_no_record_has_is_told_though_there_is_a_default(tmp_path, write_records, rejected):
     path = write_records(tmp_path / "x", [row(i) for i in range(5)])
-    line = refused(TABLE.replace("trip/seconds", "trip/second") + "other_columns: ignore\n", path)
+    line = rejected(TABLE.replace("trip/seconds", "trip/second") + "other_columns: ignore\n", path)
     assert "no record for training has unknown feature 'trip/second'; did you mean 'trip/seconds'?" in line
 
 
