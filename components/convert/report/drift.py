@@ -59,7 +59,7 @@ def _surprise(a: float, b: float) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Described:
-    """A split: by feature its summary and, the label too, its distance from the training split; None of that itself."""
+    """A split: by feature its summary, and its distance from the training split, for the label too; None of that."""
 
     examples: int
     summaries: Mapping[str, Summary]

@@ -21,7 +21,7 @@ _LOWER_HALF = 0xFFFFFFFF
 
 
 class Sums:
-    """Of finite float32 or integers, their count, their sum in units of 2**-bits, and that of their squares, in its square."""
+    """Count, sum and sum of squares of finite float32s or integers, the sums in units of 2**-bits and of its square."""
 
     def __init__(self, dtype: np.typing.DTypeLike):
         self.bits = _MANTISSA - _LEAST if np.dtype(dtype) == np.float32 else 0
