@@ -41,7 +41,6 @@ def replica(tmp_path):
         ("--job-dir={job}",),
         ("--job_dir={job}", "--train-steps", "5"),
         ("--job-dir", "jobs/a"),
-        ("--data-dir", "x", "--job-dir", "{job}/../a/"),
         ("--job-dir", "jobs/b", "--job-dir", "{job}"),
     ],
 )
@@ -65,10 +64,8 @@ def test_no_other_process_is_stopped(replica, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     others = [
         replica("--job-dir", tmp_path / "jobs" / "b"),
-        replica(f"--job-dir={job}b"),
         replica("--job-dir", job / "model"),
         replica("--job-dir", job, "--job-dir", tmp_path / "jobs" / "b"),
-        replica("--data-dir", job),
         replica("--job-dir"),
         replica("--job-dir", "jobs/a", cwd=tmp_path / "elsewhere"),
         replica("--job-dir", job, module="tensorboard"),

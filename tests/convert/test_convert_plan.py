@@ -16,9 +16,7 @@ from components.convert.convert import convert, read
 from components.convert.images import headers
 from components.convert.options import Options
 from components.convert.parts import finish, write_part
-from components.convert.sources.image_folder import FolderReader
 from components.convert.writing import output
-from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -139,11 +137,3 @@ def test_image_files_kept_as_pixels_are_decoded_once(tmp_path, monkeypatch):
         decoded.value = 0
         manifest = convert(Options(**source, output=str(tmp_path / f"{processes}"), processes=processes))
         assert sum(split.examples for split in manifest.splits.values()) == decoded.value == 60
-    reader, rows = FolderReader(encoding="raw", image_size=(8, 8)), np.array([9, 3, 3, 59])
-    once, again = (
-        reader.read(source["source"], store).splits["train"]["image"] for store in (MEMORY, Store(budget_bytes=0))
-    )
-    decoded.value = 0
-    for due in (4 + 4, 4 + 4 + 4):  # what does not fit in memory is decoded each time
-        np.testing.assert_array_equal(once[rows], again[rows])
-        assert decoded.value == due

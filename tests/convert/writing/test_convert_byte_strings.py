@@ -18,7 +18,7 @@ def test_rows_are_the_values_at_their_places(values, data):
     assert taken[np.arange(len(rows))[::-1]].tolist() == taken.tolist()[::-1]
 
 
-@pytest.mark.parametrize("length", [3, 300, 3_000_000])
+@pytest.mark.parametrize("length", [3, 3_000_000])
 def test_taking_rows_takes_little_more_memory_than_their_bytes(length):
     values = Strings.of([bytes(length)] * (6_000_000 // length))
     rows = np.arange(len(values))
