@@ -43,10 +43,6 @@ def test_a_model_for_other_data(line, make_model, other, told):
     assert error.startswith(f"error: {model}") and told in error
 
 
-def test_no_model(line, tmp_path):
-    assert "no SavedModel here" in line(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize("damage", ["garbage", "no variables"])
 def test_a_model_that_cannot_be_read(line, make_model, tmp_path, damage):
     model = tmp_path / "model"
@@ -81,3 +77,4 @@ def test_flags_that_do_not_fit(line, make_model, tmp_path):
     assert "--registry needs the --name" in line(make_model(), "--registry", tmp_path)
     assert "model name '../x'" in line(make_model(), "--registry", tmp_path, "--name", "../x")
     assert "no manifest.json" in line(make_model(), data=tmp_path)
+    assert "no SavedModel here" in line(tmp_path / "nowhere")
