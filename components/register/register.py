@@ -18,17 +18,8 @@ from components.register.registry import CHAMPION, Registry
 from trainer.base.errors import UserError, reading
 from trainer.base.files import store_errors, tree_digest
 
-_VERSION_FACTS = (
-    "metrics",
-    "metric",
-    "baseline",
-    "dataset",
-    "fingerprint",
-    "split",
-    "class_names",
-    "decision",
-    "model_digest",
-)
+# What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
+_NOT_OF_A_VERSION = frozenset({"model_dir", "confusion", "roc", "thresholds", "champion"})
 
 
 def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
@@ -39,7 +30,7 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
     """
     with reading(path, "make it with components.evaluate"), store_errors():
         evaluation = json.loads(epath.Path(path).read_text())
-        digest = {key: evaluation[key] for key in (*_VERSION_FACTS, "champion")}["model_digest"]
+        digest, *_ = (evaluation[key] for key in ("model_digest", "metrics", "champion", "decision"))
     if not epath.Path(model_dir).is_dir():
         raise UserError(f"{model_dir}: no such directory")
     if tree_digest(model_dir) != digest:
@@ -63,7 +54,7 @@ def register(*, model_dir: str, evaluation: Mapping[str, Any], registry: str, na
         "run": run,
         "registered": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "code_version": code_version(),
-        **{key: evaluation[key] for key in _VERSION_FACTS},
+        **{key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION},
     }
     return Registry(registry).add(name, model_dir, facts)
 
