@@ -26,11 +26,7 @@ def decisive(manifest: Manifest) -> str:
 
 
 def baseline(manifest: Manifest, data_dir: str, split: str) -> dict[str, Any]:
-    """The metrics of the answer to beat, and in words what it is: `rule`.
-
-    Raises:
-      UserError: If a file of the dataset is missing or damaged.
-    """
+    """The metrics of the answer to beat, and in words what it is: `rule`."""
     histogram = np.asarray(manifest.split("train").class_histogram)
     prior = histogram / histogram.sum()
     if not manifest.is_table:

@@ -68,9 +68,7 @@ def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 def load_predictor(model_dir: str, manifest: Manifest) -> Callable[[dict[str, tf.Tensor]], np.ndarray]:
     """A function from features by name [N, ...] to probabilities [N, classes] of the model in `model_dir`.
 
-    Raises:
-      UserError: If there is no model, or it does not answer for this dataset's features and classes. So does the
-        function, where it can only be seen from the answers.
+    It raises UserError, as this does, for a model that is not there or does not answer for these features and classes.
     """
     try:
         if not tf.saved_model.contains_saved_model(model_dir):

@@ -41,10 +41,7 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
 def register(*, model_dir: str, evaluation: Mapping[str, Any], registry: str, name: str, run: str = "") -> str:
     """Adds a new version of model `name` to a registry in a directory. Returns the version.
 
-    Registering for the same run of the pipeline, if any, again gives the same version.
-
-    Raises:
-      UserError: If the evaluation rejects the model.
+    Registering for the same run of the pipeline, if any, again gives the same version. What is rejected is refused.
     """
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
@@ -64,9 +61,6 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
 
     Nothing is judged here. An evaluation speaks of the champion that it compared with: where another one is the champion
     by now, it says nothing.
-
-    Raises:
-      UserError: If there is no such version.
     """
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")

@@ -40,7 +40,10 @@ def check_name(name: str) -> None:
 
 
 class Registry:
-    """Versions of models and the aliases that point at them. Safe for several writers on one file system."""
+    """Versions of models and the aliases that point at them. Safe for several writers on one file system.
+
+    All methods raise UserError for a version that is not there, and where the registry cannot be read or written.
+    """
 
     def __init__(self, root: str) -> None:
         """The registry at `root`; it need not exist yet."""
@@ -66,9 +69,6 @@ class Registry:
 
         The copy is complete before a rename gives it its number. A number that an alias names is never given again. A
         run that registers again gets the version it has.
-
-        Raises:
-          UserError: If there is no model in `model_dir`, or the registry cannot be written.
         """
         model = self._model(name)
         with self._writing():
@@ -100,9 +100,6 @@ class Registry:
         """Makes a version the champion if the champion is still `instead_of`. Returns whether it did.
 
         A model was compared with one champion; if another was promoted since, nothing is known.
-
-        Raises:
-          UserError: If there is no such model or version, or the registry cannot be written.
         """
         with self._writing(), _locked(self._model(name)):
             if self._aliases(name).get(CHAMPION) != instead_of:
@@ -111,11 +108,7 @@ class Registry:
             return True
 
     def rollback(self, name: str) -> str:
-        """Makes the previous champion the champion again, and the champion the previous one. Returns its version.
-
-        Raises:
-          UserError: If there is none, or the registry cannot be written.
-        """
+        """Makes the previous champion the champion again, and the champion the previous one. Returns its version."""
         if not self.alias(name, PREVIOUS):
             raise UserError(f"model {name!r} in {self._root} has no previous champion to go back to")
         with self._writing(), _locked(self._model(name)):
