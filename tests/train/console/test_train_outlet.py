@@ -72,6 +72,7 @@ def test_reader_who_comes_back_is_told_what_is_missing_and_gets_what_follows(ben
     os.close(write)
     wait_until(Path(f"{go}.ready").exists)
     wait_until(lambda: (bench.path / "logs" / "chief-0.log").stat().st_size == 8 * 200 * 1000)
+    time.sleep(1)  # The last of it is in the log, but waits half a second for room before it is left out.
     shown = b""
     with os.fdopen(read, "rb", buffering=0) as file:
         while not (missing := MISSING.search(shown)):
