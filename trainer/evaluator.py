@@ -6,6 +6,7 @@ import os
 import time
 
 from trainer import learning
+from trainer.base.files import is_remote
 from trainer.base.manifest import Manifest
 from trainer.job_dir import done
 from trainer.job_dir.checkpoint import Checkpoints
@@ -13,12 +14,11 @@ from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
 from trainer.nn.models import registry
 from trainer.options import Options
-from trainer.replicas import exit_codes
 from trainer.replicas.member import POOL_ROLES
 from trainer.replicas.stop import Stop
 from trainer.validation import SPLIT, Scores, Validator
 
-_POLL_S = 0.5
+_POLL_S, _POLL_IN_STORE_S = 0.5, 10.0
 
 
 def has_evaluator() -> bool:
@@ -31,27 +31,26 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
     if not manifest.splits[SPLIT].examples:
         print(f"dataset {manifest.name!r} has no {SPLIT} split, so there is nothing to evaluate", flush=True)
         return 0
-    with stop.at_once():
+    with stop.at_once(journal.flush):  # what is interrupted is scored again
         build = registry.builder(opts.model, manifest, opts.network)
         # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.
         model, optimizer = build(), learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
         optimizer.build(model.trainable_variables)
         state = State(model, optimizer)
         checkpoints, validator = Checkpoints(opts, state), Validator(build, manifest, opts, journal)
-    scored = validator.scores.latest_step
-    journal.event("start", scored)
-    while not stop.requested:
-        journal.status("waiting", scored)
-        newest = checkpoints.load_newest(after=scored)
-        if not newest:
-            if (record := done.load(opts.job_dir)) and record.covers(opts.train_steps, opts.train_epochs):
+        scored = validator.scores.latest_step
+        journal.event("start", scored)
+        while True:
+            journal.status("waiting", scored)
+            if newest := checkpoints.load_newest(after=scored):
+                validator.evaluate(state, interrupted=lambda: False)
+                scored = newest
+            elif (record := done.load(opts.job_dir)) and record.covers(opts.train_steps, opts.train_epochs):
                 break
-            time.sleep(_POLL_S)
-            continue
-        if validator.evaluate(state, lambda: stop.requested):
-            scored = newest
+            else:
+                time.sleep(_POLL_IN_STORE_S if is_remote(opts.job_dir) else _POLL_S)
     journal.outbox.send(wait=True)
-    return exit_codes.saved() if stop.requested else 0
+    return 0
 
 
 def await_evaluator(scores: Scores, step: int, journal: Journal, timeout_s: float) -> None:

@@ -78,7 +78,7 @@ def test_a_newest_checkpoint_that_is_damaged_is_named_once_while_the_evaluator_w
         after = process.cpu_times()
         assert after.user + after.system - before.user - before.system < 1.5
         job.run("chief", flags=flags)
-        assert evaluator.wait() == {"evaluator-0": 0}
+        assert evaluator.wait() == {"evaluator-0": 0}, evaluator.output()
     finally:
         evaluator.close()
     assert evaluator.log("evaluator-0").read_text().count("checkpoint 30 cannot be read and is passed over") == 1
