@@ -58,7 +58,7 @@ class Job:
         self.data, self.directory = data, directory
         self._replicas: dict[str, multiprocessing.process.BaseProcess] = {}
         self._ports = contextlib.ExitStack()
-        self._attempt = 0
+        self.beside: tuple[str, ...] = ()  # roles that run already, as the launcher tells those that it starts
 
     def start(self, *roles: str, flags: Sequence[object]) -> None:
         """Starts one replica for each role named."""
@@ -76,7 +76,7 @@ class Job:
             counts[role] += 1
             environ = {
                 "TF_CONFIG": json.dumps({"cluster": addresses, "task": task}),
-                POOL_ROLES: ",".join(dict.fromkeys(roles)),
+                POOL_ROLES: ",".join(dict.fromkeys((*roles, *self.beside))),
                 "TRAINER_STATUS": str(self.directory / f"{name}.status"),
                 "TRAINER_THREADS": "1" if len(roles) > 1 else "",
             }
