@@ -78,6 +78,8 @@ class TrainStep:
 class SyncSteps:
     """Steps of all replicas together. Every process makes the same calls."""
 
+    idle = True  # whether the state may be saved now: nothing is ever under way between calls
+
     def __init__(
         self, strategy: tf.distribute.Strategy, step: TrainStep, reader: Reader, chief: bool, first_step: int = 0
     ) -> None:
@@ -161,11 +163,6 @@ class SyncSteps:
         )
         batch = held if self._reader.ahead else self._reader.batch(held, step, *part)
         return self._step(batch, step, *part)
-
-    @property
-    def idle(self) -> bool:
-        """Whether the state may be saved now: nothing is ever under way between calls."""
-        return True
 
 
 class AsyncSteps:

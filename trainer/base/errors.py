@@ -78,8 +78,7 @@ class Parser(argparse.ArgumentParser):
     """A command line whose mistakes are user errors: one line, not the whole usage; help shows every default."""
 
     def __init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", _Help)
-        super().__init__(allow_abbrev=False, **kwargs)
+        super().__init__(allow_abbrev=False, formatter_class=_Help, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of exiting."""

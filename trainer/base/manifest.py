@@ -268,8 +268,8 @@ class Manifest:
             record_bytes=raw.get("record_bytes"),
             splits={name: _split(split) for name, split in raw["splits"].items()},
             arguments=raw["arguments"],
-            wide=tuple(map(_encoding, raw["wide"])),
-            deep=tuple(map(_encoding, raw["deep"])),
+            wide=tuple(Encoding(**_tuples(encoding)) for encoding in raw["wide"]),
+            deep=tuple(Encoding(**_tuples(encoding)) for encoding in raw["deep"]),
         )
 
 
@@ -292,7 +292,3 @@ def _split(raw: Mapping[str, Any]) -> Split:
 def _feature(raw: Mapping[str, Any]) -> Feature:
     statistics = raw.get("statistics")
     return Feature(**{**_tuples(raw), "statistics": statistics and Summary(**statistics)})
-
-
-def _encoding(raw: Mapping[str, Any]) -> Encoding:
-    return Encoding(**_tuples(raw))
