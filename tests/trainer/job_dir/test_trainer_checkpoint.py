@@ -113,9 +113,7 @@ def test_tensorflow_itself_finds_the_newest_wherever_the_job_directory_is(
     given = opts(tmp_path)
     object.__setattr__(given, "job_dir", str(job_dir))  # which the flag would refuse: of stores it knows gs:// alone
     saved(chief(given, state), model, 10, 20)
-    found = tf.train.latest_checkpoint(f"{job_dir}/checkpoints")
-    assert found == f"{job_dir}/checkpoints/ckpt-20"
-    assert tf.train.load_checkpoint(found).get_variable_to_shape_map()
+    assert tf.train.latest_checkpoint(f"{job_dir}/checkpoints") == f"{job_dir}/checkpoints/ckpt-20"
 
 
 def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, model, state):
