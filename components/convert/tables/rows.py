@@ -33,11 +33,9 @@ _BYTES_PER_VALUE = 200  # that a value takes while it is counted
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableSource:
-    """A table, as `base.Source` describes a source.
+    """A table, as `base.Source` describes a source; work on its columns takes about `working_bytes` of memory.
 
-    Attributes:
-      missing: By split, of each column with a default, bool [N]: where a value is missing.
-      working_bytes: Of memory, about, for work on the columns.
+    By split, `missing` says of each column with a default where a value is missing, bool [N].
     """
 
     name: str

@@ -52,14 +52,10 @@ class Input:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSchema:
-    """Where records have an image and its class, by its number or its name.
+    """Where records have an image and its class, by its number or its name: keys of features.
 
-    Attributes:
-      image: Key of the feature that is a PNG or JPEG file or, if there is a shape, height x width x channels pixels.
-      label: Key of the feature that has the class.
-      classes: Names, in the order of the numbers.
-      first_label: Number of the first class.
-      content: The file's content as data.
+    The image is a PNG or JPEG file or, if there is a shape, height x width x channels pixels. The numbers of the classes
+    begin with the first label. The content is the file's, as data.
     """
 
     name: str
@@ -74,15 +70,10 @@ class ImageSchema:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schema:
-    """What a schema file says of a table.
+    """What a schema file says of a table; its columns are by the names of their features.
 
-    Attributes:
-      columns: By the names of their features.
-      filter: Which rows are kept; None for all.
-      missing: Texts that stand for a missing value.
-      ignore_others: Whether the file may have more columns.
-      content: The file's content as data.
-      delimiter: Between the values of a CSV file; None if its name decides.
+    Without a filter all rows are kept; without a delimiter the name of a CSV file decides. The texts in `missing` stand for
+    a missing value, and the content is the file's, as data.
     """
 
     name: str

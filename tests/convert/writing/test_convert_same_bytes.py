@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import pathlib
 import random
 
-import numpy as np
 import pytest
+import trips
 import yaml
 
 from components.convert import convert as module
@@ -16,32 +17,19 @@ from components.convert.options import Options
 from components.convert.tables import quoting
 from components.convert.writing import column_store, tfrecord, workers
 
-SCHEMA = {
-    "name": "trips",
-    "origin": "made up",
-    "columns": {
-        "fare": {"type": "float"},
-        "seconds": {"type": "int", "default": -5},
-        "company": {"type": "string", "default": "none"},
-    },
-    "label": {"condition": {"greater": ["fare", 9]}, "classes": ["no", "yes"]},
-    "filter": {"greater": ["fare", 1]},
-    "deep": [{"column": "seconds", "numeric": "z_score"}, {"column": "company", "vocabulary": 20}],
-    "wide": [{"column": "seconds", "vocabulary": 9}],
-}
-
 
 @pytest.fixture(scope="module", params=["idx", "packed idx", "csv"])
 def options(request, tmp_path_factory, make_idx) -> Options:
     """A source of several thousand examples."""
     root = tmp_path_factory.mktemp("source")
     if request.param == "csv":
-        chance = np.random.default_rng(0)
-        fares, seconds = chance.gamma(2, 5, 3000).tolist(), chance.integers(-2, 300, 3000).tolist()
-        companies = [f'"{"x" * int(n)}, {n}"' for n in chance.integers(0, 60, 3000)]
-        rows = (f"{f},{s if s % 5 else ''},{c}\n" for f, s, c in zip(fares, seconds, companies, strict=True))
-        (root / "rows.csv").write_text("fare,seconds,company\n" + "".join(rows))
-        (root / "schema.yaml").write_text(yaml.safe_dump(SCHEMA))
+        with open(root / "rows.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, trips.SCHEMA["columns"])
+            writer.writeheader()
+            writer.writerows(
+                {**row, "company": f"{row['company']}, {'x' * (i % 60)}"} for i, row in enumerate(trips.rows(3000))
+            )
+        (root / "schema.yaml").write_text(yaml.safe_dump({**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}}))
         kind = {"dataset": "csv", "source": str(root / "rows.csv"), "schema": str(root / "schema.yaml")}
     else:
         make_idx(root / "source", size=(9, 7), packed=request.param == "packed idx", train=3000, test=500)
