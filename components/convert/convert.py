@@ -83,7 +83,7 @@ def read(options: Options) -> Plan:
 
 
 def describe(plan: Plan, options: Options) -> dict[str, drift.Described]:
-    """What the splits say of every feature; refused if one is further from the training split than the options allow."""
+    """What the splits say of every feature; one further from the training split than the options allow is refused."""
     described = plan.describe(processes=_processes(plan, plan.shards, options))
     drift.require(described, options.max_drift)
     return described

@@ -19,8 +19,8 @@ def evaluate(
     """Scores the exported model and the champion on the same records, and judges.
 
     The metrics are accuracy, loss, and of two classes the area under the ROC curve, whose curve goes with the confusion
-    matrix. The page is `report`; `summary` is the same in a few lines, and `evaluation` is all of it as JSON. Flags beside
-    those that the step knows are in `evaluate_args`.
+    matrix. The page is `report`; `summary` is the same in a few lines, and `evaluation` is all of it as JSON. Flags
+    beside those that the step knows are in `evaluate_args`.
 
     Returns:
       The exported model's directory.

@@ -25,8 +25,8 @@ def evaluate(options: Options) -> dict[str, Any]:
     """Scores the model and writes `evaluation.json` and `report.html` to `options.output`.
 
     Returns:
-      The content of `evaluation.json`: every metric, and every figure of the decision. The same `fingerprint` and `split`
-      are the same records, and what is registered must be what has the `model_digest`.
+      The content of `evaluation.json`: every metric, and every figure of the decision. The same `fingerprint` and
+      `split` are the same records, and what is registered must be what has the `model_digest`.
 
     Raises:
       UserError: If an input is missing or does not fit, or the output cannot be written.
@@ -72,7 +72,7 @@ def evaluate(options: Options) -> dict[str, Any]:
 
 
 def _champion(registry: str, name: str, data_dir: str, split: str) -> dict[str, Any] | None:
-    """The champion's version and its metrics on these records; of one that was made for other data why there are none."""
+    """The champion's version and its metrics on these records, or why one that was made for other data has none."""
     store = open_registry(registry)
     version = store.alias(name, CHAMPION)
     if version is None:

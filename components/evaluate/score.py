@@ -24,8 +24,8 @@ def score_model(model_dir: str, data_dir: str, split: str) -> dict[str, Any]:
     """Loads the SavedModel and scores a split of the dataset.
 
     Returns:
-      `metrics`: those of `measure`, over `examples`. `confusion`: examples by [true class][predicted class]. `roc`: of two
-      classes false positive rate, true positive rate, and the least probability that counts as positive; else None.
+      `metrics`: those of `measure`, over `examples`. `confusion`: examples by [true class][predicted class]. `roc`: of
+      two classes false positive rate, true positive rate, and the least probability that counts as positive; else None.
 
     Raises:
       UserError: If there is no such model or split, or the model is made for other data or may have seen this split.

@@ -4,7 +4,7 @@ from kfp import dsl
 
 
 def register(job_dir: str, registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Artifact]) -> str:
-    """Adds the model of a finished job to a registry in a directory, if `evaluation.json` is of it. Returns the version."""
+    """Adds the model of a finished job to a registry in a directory, if the evaluation is of it. Returns the version."""
     from components.register import register as step
 
     model_dir = f"{job_dir.rstrip('/')}/model"

@@ -42,8 +42,8 @@ _NUMBER = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ 
 class Block:
     """Some rows of a file, in order.
 
-    The columns, by feature name, have the types `ARROW`; null is where a value is missing, if there is a default. Where in
-    the file a row is, `locate` tells of its position, int64 [N].
+    The columns, by feature name, have the types `ARROW`; null is where a value is missing, if there is a default. Where
+    in the file a row is, `locate` tells of its position, int64 [N].
     """
 
     columns: pa.RecordBatch

@@ -4,8 +4,8 @@
     condition.evaluate({"tips": tips, "fare": fare}, missing)     # bool [N]
 
 A name stands for a column, a number for itself, `{text: Cash}` for a text; docs/DATASETS.md lists the operators.
-Numbers are computed with 64 bits, as the source has them. Where a value is missing, the column's default is in its place;
-`present` tells them apart.
+Numbers are computed with 64 bits, as the source has them. Where a value is missing, the column's default is in its
+place; `present` tells them apart.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Expression:
 
 
 def parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
-    """The condition over columns of those types that a node of YAML writes down; what is none is told with its place."""
+    """The condition over columns of those types that a node of YAML writes down; a fault is told with its place."""
     expression = _expect("condition", _parse(node, types, place), place)
     if not expression.columns:
         raise UserError(f"{place}: says nothing of any column")

@@ -18,7 +18,8 @@ _DTYPES = {"float": "float32", "int": "int64", "string": "string"}
 class Column:
     """A column of the file; a missing value is its default, and an error if that is None.
 
-    The header is its name in a CSV file; in records it is the key of the feature, with an index if it has several values.
+    The header is its name in a CSV file; in records it is the key of the feature, with an index if it has several
+    values.
     """
 
     name: str
@@ -54,8 +55,8 @@ class Input:
 class ImageSchema:
     """Where records have an image and its class, by its number or its name: keys of features.
 
-    The image is a PNG or JPEG file or, if there is a shape, height x width x channels pixels. The numbers of the classes
-    begin with the first label. The content is the file's, as data.
+    The image is a PNG or JPEG file or, if there is a shape, height x width x channels pixels. The numbers of the
+    classes begin with the first label. The content is the file's, as data.
     """
 
     name: str
@@ -72,8 +73,8 @@ class ImageSchema:
 class Schema:
     """What a schema file says of a table; its columns are by the names of their features.
 
-    Without a filter all rows are kept; without a delimiter the name of a CSV file decides. The texts in `missing` stand for
-    a missing value, and the content is the file's, as data.
+    Without a filter all rows are kept; without a delimiter the name of a CSV file decides. The texts in `missing` stand
+    for a missing value, and the content is the file's, as data.
     """
 
     name: str

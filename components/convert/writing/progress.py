@@ -1,4 +1,4 @@
-"""How far long work has come: on a terminal a line that changes, anywhere else one now and then; nothing if it is short.
+"""How far long work has come: on a terminal a line that changes, elsewhere one now and then; nothing if it is short.
 
 with track("writing", 60_000, "examples") as advance:
     advance(1000)

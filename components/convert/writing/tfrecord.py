@@ -49,8 +49,8 @@ _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 class Field:
     """One value of every record, by its key in the Example.
 
-    The kind is `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for one 32-bit number; `int64` for one integer as a
-    varint of `num_bytes`, which are 10 for a negative one; `string` for `Strings` of at most `num_bytes`.
+    The kind is `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for one 32-bit number; `int64` for one integer
+    as a varint of `num_bytes`, which are 10 for a negative one; `string` for `Strings` of at most `num_bytes`.
     """
 
     name: str
