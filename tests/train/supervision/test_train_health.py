@@ -56,7 +56,11 @@ def test_server_that_waits_to_be_told_gives_signs_of_life_until_it_is_stopped(tm
     status = tmp_path / "status.json"
     with open(tmp_path / "log", "wb") as log:
         server = subprocess.Popen(
-            [sys.executable, "-c", SERVER], env={**os.environ, "TRAINER_STATUS": str(status)}, stdout=log, stderr=log
+            [sys.executable, "-c", SERVER],
+            cwd=tmp_path,
+            env={**os.environ, "TRAINER_STATUS": str(status)},
+            stdout=log,
+            stderr=log,
         )
     try:
         found = Vitals(str(status), server.pid, 1000.0)
