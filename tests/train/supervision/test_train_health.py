@@ -25,7 +25,7 @@ def vitals(path: Path, **state: object) -> Vitals:
     return found
 
 
-def test_silence_is_judged_by_phase_and_ends_with_each_new_status(tmp_path: Path):
+def test_silence_and_absence_are_judged_by_what_the_program_tells(tmp_path: Path):
     found = vitals(tmp_path, phase="training", step=7)
     assert not found.frozen(1009.9, LIMITS, reports=True)
     assert found.frozen(1010.0, LIMITS, reports=True) == "no sign of life for 10 s while training"
@@ -37,6 +37,10 @@ def test_silence_is_judged_by_phase_and_ends_with_each_new_status(tmp_path: Path
     assert found.frozen(1018.0, LIMITS, reports=True)
     ended = vitals(tmp_path, phase="done", step=0)
     assert not ended.frozen(99_999.0, LIMITS, reports=True)
+    (tmp_path / "status.json").unlink()
+    absent = vitals(tmp_path)
+    assert absent.frozen(1100.0, LIMITS, reports=True) == "not up after 100 s"
+    assert not absent.frozen(9999.0, LIMITS, reports=False)
 
 
 SERVER = """
@@ -78,12 +82,6 @@ def test_server_that_waits_to_be_told_gives_signs_of_life_until_it_is_stopped(tm
     finally:
         server.kill()
         server.wait()
-
-
-def test_absence_is_judged_only_where_the_program_is_known_to_report(tmp_path: Path):
-    found = vitals(tmp_path)
-    assert found.frozen(1100.0, LIMITS, reports=True) == "not up after 100 s"
-    assert not found.frozen(9999.0, LIMITS, reports=False)
 
 
 @pytest.mark.parametrize(
