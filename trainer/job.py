@@ -7,6 +7,7 @@ import math
 import keras
 import tensorflow as tf
 
+from trainer import watchdog
 from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader import modes
@@ -25,7 +26,10 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     """Plays this member's part until the job is done. Returns the exit code."""
     configure(opts)
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
-    journal = Journal(opts.job_dir, member.name, beats=not member.is_chief and member.role != "evaluator")
+    leads = member.is_chief or member.role == "evaluator"
+    journal = Journal(opts.job_dir, member.name, beats=not leads)
+    if leads:
+        watchdog.watch(journal)
     journal.status("starting", 0)
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)

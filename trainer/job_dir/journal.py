@@ -62,7 +62,7 @@ class Journal:
         self.outbox = Outbox(job_dir)
         own = pathlib.Path(self.outbox.path(path.name))
         self._file = own.open("x", encoding="utf-8", buffering=1)
-        self._status, self._shown_at = os.environ.get(STATUS), 0.0
+        self._status, self._shown_at = os.environ.get(STATUS), time.monotonic()
         self._state: dict[str, Any] = {"phase": "starting", "step": 0, "examples_per_s": None}
         self._process, self._beats, self._lock = psutil.Process(), beats, threading.RLock()
         threading.Thread(target=self._beat, name="journal", daemon=True).start()
@@ -84,6 +84,11 @@ class Journal:
         if time.monotonic() - self._shown_at >= _BEAT_S:
             with self._lock:
                 self._show()
+
+    @property
+    def silence_s(self) -> float:
+        """Since the last status, or sign of life."""
+        return time.monotonic() - self._shown_at
 
     def _show(self) -> None:
         self._shown_at = time.monotonic()

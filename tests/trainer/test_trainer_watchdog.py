@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+PROGRAM = """
+import sys, time
+from trainer.job_dir.journal import Journal
+from trainer import watchdog
+journal = Journal(sys.argv[1], "chief-0")
+watchdog.watch(journal, silent_s=1.0)
+for _ in range(15):
+    journal.status("training", 1)
+    time.sleep(0.1)
+def hangs():
+    time.sleep(float(sys.argv[2]))
+hangs()
+"""
+
+
+@pytest.mark.parametrize(("watched", "code"), [(False, 134), (True, 0)])
+def test_a_chief_that_hangs_ends_with_its_stacks_where_no_launcher_watches(tmp_path, watched, code):
+    env = {**os.environ, "CLOUD_ML_JOB_ID": "7", **({"TRAINER_STATUS": str(tmp_path / "status")} if watched else {})}
+    start = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "job"), "3" if watched else "60"],
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == code, ended.stderr
+    assert (" in hangs" in ended.stderr) is not watched
+    assert time.monotonic() - start < 50
