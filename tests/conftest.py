@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from trainer.base.errors import run_cli
 
-pytest_plugins = ["saved_models", "vertex.fixtures"]
+pytest_plugins = ["saved_models", "tests.cloud.fixtures"]
 
 # A machine that is busy with something else is no failure, hence no deadline. `make test-slow` takes many examples.
 settings.register_profile("check", max_examples=25, deadline=None)

@@ -54,12 +54,12 @@ def test_a_job_that_cannot_be_cancelled_does_not_save_the_others(vertex, job):
     names = [job("r1", "RUNNING") for _ in range(4)]
     cancel = vertex.custom_jobs.cancel
 
-    def refuse(**request):
-        if request["id"] == "1":
+    def refuse(request, parent, id):
+        if id == "1":
             raise exceptions.PermissionDenied("not you")
-        if request["id"] == "2":
+        if id == "2":
             vertex.custom_jobs.items[names[1]].state = 4  # it succeeds just now
-        return cancel(**request)
+        return cancel(request, parent, id)
 
     vertex.route("POST", "{parent}/customJobs/{id}:cancel", refuse)
     with pytest.raises(ExceptionGroup, match="jobs of run r1 that may still run") as failed:

@@ -10,9 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-
-class Refused(Exception):
-    """An answer that is an error: HTTP status and message."""
+from google.api_core import exceptions
 
 
 class Reset(Exception):
@@ -21,23 +19,14 @@ class Reset(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One rule.
+    """One rule."""
 
-    Attributes:
-      match: Regular expression that is looked for in `METHOD HOST/PATH?QUERY`.
-      status: HTTP status that is answered in place of doing what is asked; 0 does it.
-      reset: Whether the connection breaks in place of an answer, before anything is done.
-      delay_s: What is waited before.
-      share: Of the requests that match, from 0 to 1, drawn with a fixed seed.
-      times: Requests that it meets at most (None: all).
-    """
-
-    match: str
-    status: int = 0
-    reset: bool = False
-    delay_s: float = 0.0
-    share: float = 1.0
-    times: int | None = None
+    match: str  # regular expression that is looked for in `METHOD HOST/PATH?QUERY`
+    status: int = 0  # that is answered in place of doing what is asked; 0 does it
+    reset: bool = False  # the connection breaks in place of an answer, before anything is done
+    delay_s: float = 0.0  # that is waited before
+    share: float = 1.0  # of the requests that match, drawn with a fixed seed
+    times: int | None = None  # that it meets at most; None: all
 
 
 class Faults:
@@ -53,17 +42,8 @@ class Faults:
         with self._lock:
             self._rules[name] = [Fault(**rule) for rule in rules]
 
-    def met(self) -> dict[str, int]:
-        """How often each rule was met, by its expression."""
-        return {fault.match: count for fault, count in self._met.items()}
-
     def meet(self, request: str) -> None:
-        """Waits, refuses or resets as the rules ask for this request.
-
-        Raises:
-          Refused: With the rule's status.
-          Reset: If the connection is to break.
-        """
+        """Waits, refuses (by google.api_core.exceptions) or resets (`Reset`) as the rules ask for this request."""
         with self._lock:
             hits = [rule for rules in self._rules.values() for rule in rules if self._hits(rule, request)]
         for rule in hits:
@@ -71,7 +51,7 @@ class Faults:
             if rule.reset:
                 raise Reset
             if rule.status:
-                raise Refused(rule.status, f"the loopback cloud was asked to fail {rule.match}")
+                raise exceptions.from_http_status(rule.status, f"the loopback cloud was asked to fail {rule.match}")
 
     def _hits(self, rule: Fault, request: str) -> bool:
         count = self._met.get(rule, 0)

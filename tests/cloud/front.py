@@ -1,5 +1,7 @@
 """One port for all of Google Cloud: HTTPS for REST and storage, gRPC for Google's clients, plain HTTP for metadata.
 
+A handler answers a `Request`, or raises one of google.api_core.exceptions.
+
 A connection whose TLS greeting offers HTTP/2 is passed on, still encrypted, to a gRPC server. That server knows no
 service: it turns each call into the REST request that Google's own client would send (the generated REST transports
 know how) and gives it to the same handler.
@@ -12,40 +14,30 @@ import http.server
 import importlib
 import json
 import pathlib
-import re
 import socket
 import ssl
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable
 from concurrent import futures
-from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest import mock
 
 import grpc
 from google.api_core import exceptions, path_template
 from google.protobuf import json_format
 
-from tests.cloud.faults import Refused, Reset
+from tests.cloud.faults import Reset
 
 
 class Request(NamedTuple):
-    """What was asked.
-
-    Attributes:
-      method: Of HTTP.
-      host: Name that the client asked for.
-      path: Still quoted.
-      query: Decoded; the last of equal names.
-      headers: Of the request; names are found in any case.
-      body: Whole.
-    """
+    """What was asked."""
 
     method: str
     host: str
-    path: str
-    query: dict[str, str]
-    headers: Any
+    path: str  # still quoted
+    query: dict[str, str]  # decoded; the last of equal names
+    headers: Any  # names are found in any case
     body: bytes
 
     def __str__(self) -> str:
@@ -75,9 +67,9 @@ class _Requests(http.server.BaseHTTPRequestHandler):
         asked = Request(self.command, self.headers.get("Host", ""), url.path, query, self.headers, self._body())
         try:
             status, content, headers = self.server.answer(asked)
-        except Refused as error:
-            code, message = error.args
-            status, content, headers = code, {"error": {"code": code, "message": message}}, {}
+        except exceptions.GoogleAPICallError as error:
+            status = int(error.code)
+            content, headers = {"error": {"code": status, "message": error.message}}, {}
         except Reset:
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
@@ -124,7 +116,7 @@ class Front(http.server.ThreadingHTTPServer):
         if tls:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._tls.load_cert_chain(*tls)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     def finish_request(self, request: socket.socket, client_address: object) -> None:  # in a thread of its own
         if self._tls:
@@ -156,14 +148,21 @@ def _join(one: socket.socket, other: socket.socket) -> None:
 def serve_grpc(transports: Iterable[type], answer: Handler, tls: tuple[str, str]) -> tuple[grpc.Server, int]:
     """Serves whatever these transports of Google's clients can ask. Returns the server and its port."""
     handlers: dict[str, grpc.RpcMethodHandler] = {}
-    for kind in transports:
-        module = importlib.import_module(kind.__module__.replace(".grpc", ".rest_base"))
-        base = getattr(module, f"_Base{kind.__name__.replace('Grpc', 'Rest')}")
-        for method, (serialize, parse) in _methods(kind, base).items():
-            rest = getattr(base, f"_Base{method.rpartition('/')[2]}", None)
-            if rest and hasattr(serialize, "__self__"):  # all but the methods of IAM
-                handlers[method] = _unary(kind.DEFAULT_HOST if hasattr(kind, "DEFAULT_HOST") else "", rest,
-                                          serialize.__self__, parse.__self__, answer)  # fmt: skip
+    for transport in transports:
+        module = importlib.import_module(transport.__module__.replace(".grpc", ".rest_base"))
+        base = getattr(module, f"_Base{transport.__name__.replace('Grpc', 'Rest')}")
+        channel = mock.create_autospec(grpc.Channel, instance=True)
+        with mock.patch("grpc.intercept_channel", lambda channel, _: channel):
+            transport(channel=channel)  # it tells the channel of all its methods
+        for told in channel.unary_unary.call_args_list:
+            [method], parse, serialize = (
+                told.args,
+                told.kwargs["response_deserializer"],
+                told.kwargs["request_serializer"],
+            )
+            if hasattr(serialize, "__self__"):  # not a method of IAM, or of another service that all have
+                rest = getattr(base, f"_Base{method.rpartition('/')[2]}")
+                handlers[method] = _unary(transport.DEFAULT_HOST, rest, serialize.__self__, parse.__self__, answer)
 
     class Services(grpc.GenericRpcHandler):
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
@@ -177,36 +176,18 @@ def serve_grpc(transports: Iterable[type], answer: Handler, tls: tuple[str, str]
     return server, port
 
 
-def _methods(kind: type, base: type) -> dict[str, tuple[Any, Any]]:
-    """Serializer of requests and parser of replies by method: asked for its stubs, a transport tells the channel."""
-    types: dict[str, tuple[Any, Any]] = {}
-    transport = kind(channel=grpc.insecure_channel("localhost:1"), host="localhost")
-    transport._logged_channel = SimpleNamespace(
-        unary_unary=lambda method, request_serializer, response_deserializer: types.update(
-            {method: (request_serializer, response_deserializer)}
-        )
-    )
-    transport._stubs.clear()
-    for name in filter(re.compile("_Base[A-Z]").match, dir(base)):
-        getattr(transport, re.sub("(?<!^)([A-Z])", r"_\1", name.removeprefix("_Base")).lower(), None)
-    return types
-
-
 def _unary(host: str, rest: Any, request_type: Any, reply_type: Any, answer: Handler) -> grpc.RpcMethodHandler:
     def call(request: Any, context: grpc.ServicerContext) -> bytes:
         sent = path_template.transcode(rest._get_http_options(), request_type.pb(request))
         query = {name: str(value) for name, value in json_format.MessageToDict(sent["query_params"]).items()}
         body = json_format.MessageToJson(sent["body"]) if "body" in sent else ""
         try:
-            status, content, _ = answer(Request(sent["method"].upper(), host, sent["uri"], query, {}, body.encode()))
-        except Refused as error:
-            status, content = error.args[0], {"error": {"message": error.args[1]}}
+            answered = answer(Request(sent["method"].upper(), host, sent["uri"], query, {}, body.encode()))
+        except exceptions.GoogleAPICallError as error:
+            context.abort(error.grpc_status_code or grpc.StatusCode.UNKNOWN, error.message)
         except Reset:
             context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
-        if status != 200:
-            error = exceptions.from_http_status(status, content["error"]["message"])
-            context.abort(error.grpc_status_code or grpc.StatusCode.UNKNOWN, error.message)
         message = reply_type.pb(reply_type()) if hasattr(reply_type, "pb") else reply_type()
-        return json_format.ParseDict(content, message, ignore_unknown_fields=True).SerializeToString()
+        return json_format.ParseDict(answered.content, message, ignore_unknown_fields=True).SerializeToString()
 
     return grpc.unary_unary_rpc_method_handler(call, request_deserializer=request_type.deserialize)

@@ -39,40 +39,24 @@ _State = v1.JobState
 
 @dataclasses.dataclass
 class Replica:
-    """One replica of a job.
+    """One replica of a job."""
 
-    Attributes:
-      name: `worker/0`.
-      host: Its name in the network.
-      argv: Its command.
-      env: What is added to the environment.
-      process: That runs it now.
-      loss: What is happening to its machine: `lost`, `preempted` or nothing.
-    """
-
-    name: str
+    name: str  # such as worker/0
     host: str
     argv: list[str]
-    env: dict[str, str]
+    env: dict[str, str]  # what is added to the environment
     process: subprocess.Popen | None = None
-    loss: str = ""
+    loss: str = ""  # what is happening to its machine: lost, preempted or nothing
 
 
 class Run:
-    """A custom job that runs until it has ended.
+    """A custom job that runs until it has ended; the state of its resource is kept true."""
 
-    Attributes:
-      job: The resource; its state is kept true.
-      number: The job's id.
-      replicas: By name.
-      events: What happened, a line each.
-    """
-
-    def __init__(self, job: v1.CustomJob, logs: pathlib.Path, hosts: pathlib.Path) -> None:
+    def __init__(self, job: v1.CustomJob, logs: pathlib.Path) -> None:
         self.job, self.events, self._logs = job, [], logs
         self.number = job.name.rpartition("/")[2]
         self._budget = dict.fromkeys(_MOST, 0)
-        self.replicas = {replica.name: replica for replica in self._replicas(hosts)}
+        self.replicas = {replica.name: replica for replica in self._replicas()}
         logs.mkdir(parents=True)
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -88,13 +72,13 @@ class Run:
         _signal(process, signal.SIGTERM)
         threading.Timer(GRACE_S, _signal, (process, signal.SIGKILL)).start()
 
-    def _replicas(self, hosts: pathlib.Path) -> Iterable[Replica]:
+    def _replicas(self) -> Iterable[Replica]:
         spec = self.job.job_spec
         names = {
             i: [f"cmle-training-workerpool{i}-{self.number}-{n}" for n in range(pool.replica_count or 1)]
             for i, pool in enumerate(spec.worker_pool_specs)
         }
-        with hosts.open("a") as file:
+        with open("/etc/hosts", "a") as file:
             file.writelines(f"127.0.0.1 {name}\n" for pool in names.values() for name in pool)
         at = {f"workerpool{i}": [f"{name}:{_free_port()}" for name in pool] for i, pool in names.items()}
         for i, pool in enumerate(spec.worker_pool_specs):

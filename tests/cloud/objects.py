@@ -19,10 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import google_crc32c
-
-from tests.cloud.faults import Refused
-
-_BETWEEN_WRITES_S = 1.0
+from google.api_core import exceptions
 
 
 class Objects:
@@ -38,13 +35,9 @@ class Objects:
         self._clock = 0
 
     def path(self, bucket: str, name: str) -> pathlib.Path:
-        """File of an object, or directory of a folder marker.
-
-        Raises:
-          Refused: If there is no such bucket.
-        """
+        """File of an object, or directory of a folder marker; the bucket has to be there."""
         if not (self.root / bucket).is_dir():
-            raise Refused(404, "The specified bucket does not exist.")
+            raise exceptions.NotFound("The specified bucket does not exist.")
         return self.root / bucket / name
 
     def find(self, bucket: str, name: str) -> dict[str, Any] | None:
@@ -60,13 +53,11 @@ class Objects:
             generation, size = str(stat.st_mtime_ns), 0 if path.is_dir() else stat.st_size
             known, checksum = self._checksums.get(path, ("", ""))
             if known != f"{generation}-{size}":
-                checksum = base64.b64encode(google_crc32c.Checksum(self._data(path)).digest()).decode()
+                checksum = base64.b64encode(google_crc32c.Checksum(_data(path)).digest()).decode()
                 self._checksums[path] = (f"{generation}-{size}", checksum)
         at = datetime.datetime.fromtimestamp(stat.st_mtime, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         media = f"https://storage.googleapis.com/download/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
         return {
-            "kind": "storage#object",
-            "id": f"{bucket}/{name}/{generation}",
             "name": name,
             "bucket": bucket,
             "generation": generation,
@@ -76,37 +67,30 @@ class Objects:
             "updated": at,
             "timeCreated": at,
             "contentType": "application/octet-stream",
-            "storageClass": "STANDARD",
             "crc32c": checksum,
             "mediaLink": f"{media}?generation={generation}&alt=media",
         }
 
     def get(self, bucket: str, name: str, query: Mapping[str, str] = {}) -> dict[str, Any]:
-        """The object's resource.
-
-        Raises:
-          Refused: If there is no such object, or it is of another generation than the request wants.
-        """
+        """The object's resource; it has to be there, and of the generation that the request wants."""
         known = self.find(bucket, name)
         _require(known, query)
         if not known or query.get("generation", known["generation"]) != known["generation"]:
-            raise Refused(404, f"No such object: {bucket}/{name}")
+            raise exceptions.NotFound(f"No such object: {bucket}/{name}")
         return known
 
-    def read(self, bucket: str, name: str) -> bytes:
-        """The object's bytes."""
-        return self._data(self.path(bucket, name))
+    def read(self, bucket: str, name: str, query: Mapping[str, str]) -> tuple[dict[str, Any], bytes]:
+        """The object's resource and bytes."""
+        return self.get(bucket, name, query), _data(self.path(bucket, name))
 
     def put(self, bucket: str, name: str, data: bytes, query: Mapping[str, str]) -> dict[str, Any]:
-        """Writes an object whole; preconditions are compared and it is written under one lock.
-
-        Raises:
-          Refused: If a precondition does not hold, or the object is written too often.
-        """
+        """Writes an object whole; preconditions are compared and it is written under one lock."""
         path = self.path(bucket, name)
         with self.lock:
             _require(self.find(bucket, name), query)
-            self._limit(path)
+            if time.monotonic() - self._written.get(path, -1.0) < 1.0:
+                raise exceptions.TooManyRequests(f"The object {name} exceeded the rate limit for object mutations.")
+            self._written[path] = time.monotonic()
             if name.endswith("/"):
                 path.mkdir(parents=True, exist_ok=True)
                 self._markers.add(path)
@@ -120,11 +104,7 @@ class Objects:
             return self.get(bucket, name)
 
     def delete(self, bucket: str, name: str, query: Mapping[str, str]) -> None:
-        """Deletes an object; a folder without objects is none, unless it has a marker.
-
-        Raises:
-          Refused: If it is not there, or a precondition does not hold.
-        """
+        """Deletes an object; a folder without objects is none, unless it has a marker."""
         with self.lock:
             self.get(bucket, name, query)
             path = self.path(bucket, name)
@@ -168,20 +148,15 @@ class Objects:
                 if name.startswith(prefix) and name and (name != at or marked):
                     yield name
 
-    def _data(self, path: pathlib.Path) -> bytes:
-        return b"" if path.is_dir() else path.read_bytes()
 
-    def _limit(self, path: pathlib.Path) -> None:
-        now = time.monotonic()
-        if now - self._written.get(path, -_BETWEEN_WRITES_S) < _BETWEEN_WRITES_S:
-            raise Refused(429, f"The object {path.name} exceeded the rate limit for object mutation operations.")
-        self._written[path] = now
+def _data(path: pathlib.Path) -> bytes:
+    return b"" if path.is_dir() else path.read_bytes()
 
 
 def _require(known: Mapping[str, Any] | None, query: Mapping[str, str]) -> None:
     """Compares `ifGenerationMatch` and its like; 0 stands for an object that is not there."""
     generation = known["generation"] if known else "0"
     if query.get("ifGenerationMatch", generation) != generation:
-        raise Refused(412, "At least one of the pre-conditions you specified did not hold.")
+        raise exceptions.PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
     if query.get("ifGenerationNotMatch") == generation:
-        raise Refused(304, "Not Modified")
+        raise exceptions.NotModified("Not Modified")

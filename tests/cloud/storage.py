@@ -6,29 +6,18 @@ After the JSON API's reference ("Objects", "Resumable uploads", "Multipart uploa
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import urllib.parse
 import uuid
 from collections.abc import Callable
-from typing import Any
 
-from tests.cloud.faults import Refused
+from google.api_core import exceptions
+
 from tests.cloud.front import Answer, Request
 from tests.cloud.objects import Objects
 
 _CHUNK = 256 * 1024  # each part of a resumable upload but the last is a multiple of it
-
-
-@dataclasses.dataclass
-class _Upload:
-    """A resumable upload that has begun."""
-
-    bucket: str
-    name: str
-    query: dict[str, str]
-    data: bytes = b""
 
 
 class Storage:
@@ -36,7 +25,7 @@ class Storage:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._uploads: dict[str, _Upload] = {}
+        self._begun: dict[str, bytes] = {}  # what there is of resumable uploads
         part = r"/([^/]+)"
         self._routes: list[tuple[str, str, Callable[..., Answer]]] = [
             ("POST|PUT", rf"/upload/storage/v1/b{part}/o", self._upload),
@@ -49,21 +38,17 @@ class Storage:
         ]
 
     def answer(self, request: Request) -> Answer:
-        """The answer to a request.
-
-        Raises:
-          Refused: With the status and message of Cloud Storage.
-        """
+        """The answer to a request."""
         for methods, pattern, handler in self._routes:
             match = re.fullmatch(pattern, request.path)
             if match and request.method in methods.split("|"):
                 return handler(request, *(urllib.parse.unquote(part) for part in match.groups()))
-        raise Refused(501, f"not in this store: {request.method} {request.path}")
+        raise exceptions.MethodNotImplemented(f"not in this store: {request.method} {request.path}")
 
     def _bucket(self, request: Request, bucket: str) -> Answer:
         self._objects.path(bucket, "")
-        about: dict[str, Any] = {"kind": "storage#bucket", "name": bucket, "location": "US-CENTRAL1"}
-        return Answer(200, about | {"locationType": "region", "projectNumber": "123456789"})
+        about = {"kind": "storage#bucket", "name": bucket, "location": "US-CENTRAL1", "locationType": "region"}
+        return Answer(200, {**about, "projectNumber": "123456789"})
 
     def _list(self, request: Request, bucket: str) -> Answer:
         return Answer(200, self._objects.page(bucket, request.query))
@@ -78,13 +63,12 @@ class Storage:
         return Answer(204)
 
     def _copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Answer:
-        self._objects.get(bucket, name)
-        made = self._objects.put(to_bucket, to_name, self._objects.read(bucket, name), request.query)
+        made = self._objects.put(to_bucket, to_name, self._objects.read(bucket, name, {})[1], request.query)
         sizes = {"totalBytesRewritten": made["size"], "objectSize": made["size"]}
         return Answer(200, {"kind": "storage#rewriteResponse", "done": True, "resource": made, **sizes})
 
     def _media(self, request: Request, bucket: str, name: str) -> Answer:
-        known, data = self._objects.get(bucket, name, request.query), self._objects.read(bucket, name)
+        known, data = self._objects.read(bucket, name, request.query)
         told = {"x-goog-hash": f"crc32c={known['crc32c']}", "x-goog-generation": known["generation"]}
         if match := re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or ""):
             start = int(match[1])
@@ -97,7 +81,7 @@ class Storage:
     def _upload(self, request: Request, bucket: str) -> Answer:
         query = request.query
         if "upload_id" in query:
-            return self._continue(request, self._uploads[query["upload_id"]])
+            return self._continue(request, bucket)
         if query.get("uploadType") == "multipart":
             boundary = re.search(r'boundary="?([^";]+)', request.headers["Content-Type"])[1]
             _, about, data, _ = request.body.split(b"--" + boundary.encode(), 3)
@@ -107,20 +91,21 @@ class Storage:
             return Answer(200, self._objects.put(bucket, query["name"], request.body, query))
         name = query.get("name") or json.loads(request.body)["name"]
         identity = uuid.uuid4().hex
-        self._uploads[identity] = _Upload(bucket, name, query)
-        where = f"https://{request.host}{request.path}?uploadType=resumable&upload_id={identity}"
-        return Answer(200, b"", {"Location": where})
+        self._begun[identity] = b""
+        again = urllib.parse.urlencode({**query, "name": name, "upload_id": identity})
+        return Answer(200, b"", {"Location": f"https://{request.host}{request.path}?{again}"})
 
-    def _continue(self, request: Request, upload: _Upload) -> Answer:
+    def _continue(self, request: Request, bucket: str) -> Answer:
         """Takes a part, `bytes 0-9/*`, or tells how much is there, `bytes */10`."""
         span = request.headers.get("Content-Range") or f"bytes 0-{len(request.body) - 1}/{len(request.body)}"
+        query, data = request.query, self._begun[request.query["upload_id"]]
         first, total = re.fullmatch(r"bytes (\*|\d+)(?:-\d+)?/(\*|\d+)", span).groups()
         if first != "*":
-            if int(first) > len(upload.data):
-                raise Refused(503, "a part is missing before this one")
-            upload.data = upload.data[: int(first)] + request.body
-        if total != "*" and len(upload.data) == int(total):
-            return Answer(200, self._objects.put(upload.bucket, upload.name, upload.data, upload.query))
-        if len(upload.data) % _CHUNK:
-            raise Refused(400, "every part but the last is a multiple of 256 KiB")
-        return Answer(308, b"", {"Range": f"bytes=0-{len(upload.data) - 1}"} if upload.data else {})
+            if int(first) > len(data):
+                raise exceptions.ServiceUnavailable("a part is missing before this one")
+            data = self._begun[query["upload_id"]] = data[: int(first)] + request.body
+        if total != "*" and len(data) == int(total):
+            return Answer(200, self._objects.put(bucket, query["name"], data, query))
+        if len(data) % _CHUNK:
+            raise exceptions.BadRequest("every part but the last is a multiple of 256 KiB")
+        return Answer(308, b"", {"Range": f"bytes=0-{len(data) - 1}"} if data else {})

@@ -1,84 +1,109 @@
-"""Vertex AI in the loopback cloud: the resources of `tests/vertex`, with custom jobs and pipeline jobs that really run."""
+"""Vertex AI: its REST API over resources in memory, for Google's own clients.
+
+A kind of resource that is created, got, listed and cancelled is one `Collection` in `Vertex.__init__`; one with ways of
+its own adds them with `Vertex.route`. Requests are parsed as the API's own messages, so an unknown field is refused.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
+import proto
+from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
+from google.protobuf import json_format
 
-from tests.cloud.faults import Refused
+from tests.cloud.collection import Collection
 from tests.cloud.front import Answer, Request
 from tests.cloud.machines import Run
-from tests.cloud.metadata import PROJECT
+from tests.cloud.models import Models
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from vertex.server import Server
-
+_PARTS = {"parent": r"projects/[^/]+/locations/[^/]+", "id": r"[^/:@]+", "version": r"[^/:@]+"}
 _State = v1.PipelineState
 
 
 class Vertex:
-    """One project in one region.
+    """One project in one location; other projects are forbidden. Jobs are only noted here."""
 
-    Attributes:
-      runs: The custom jobs by number.
-    """
+    project, location = "demo-project", "us-central1"
+    parent = f"projects/{project}/locations/{location}"
 
-    def __init__(self, work: pathlib.Path) -> None:
-        self.runs: dict[str, Run] = {}
-        self._work, self._server = work, Server(PROJECT)
-        self._pipelines: dict[str, subprocess.Popen] = {}
-        self._server.route("POST", "{parent}/customJobs", self._create_job)
-        self._server.route("POST", "{parent}/pipelineJobs", self._create_pipeline)
-        self._server.route("POST", "{parent}/pipelineJobs/{id}:cancel", self._cancel_pipeline)
+    def __init__(self) -> None:
+        self._routes: list[tuple[str, re.Pattern[str], Callable[..., Any]]] = []
+        self._lock = threading.Lock()
+        self.custom_jobs = Collection(self, "customJobs", v1.CustomJob, v1.ListCustomJobsResponse, "JOB_STATE_PENDING")
+        self.pipeline_jobs = Collection(
+            self, "pipelineJobs", v1.PipelineJob, v1.ListPipelineJobsResponse, "PIPELINE_STATE_RUNNING"
+        )
+        self.models = Models(self)
+
+    def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
+        """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.
+
+        It gets the `Request` and the pattern's parts as named arguments. It returns a message of the API, or raises one
+        of google.api_core.exceptions.
+        """
+        for name, part in _PARTS.items():
+            pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{part})")
+        self._routes.insert(0, (method, re.compile(f"/v1(?:beta1)?/{pattern}"), handler))
 
     def answer(self, request: Request) -> Answer:
-        """The answer of the API.
+        """The answer of the API."""
+        path = urllib.parse.unquote(request.path)
+        for method, pattern, handler in self._routes:
+            if method == request.method and (match := pattern.fullmatch(path)):
+                if match["parent"] != self.parent:
+                    raise exceptions.PermissionDenied(f"Permission denied on {match['parent']}")
+                try:
+                    with self._lock:
+                        return Answer(200, _content(handler(request, **match.groupdict())))
+                except json_format.ParseError as error:
+                    raise exceptions.InvalidArgument(str(error)) from error
+        raise exceptions.MethodNotImplemented(f"no route {request.method} {path}")
 
-        Raises:
-          Refused: With the API's status and message.
-        """
-        target = f"{request.path}?{urllib.parse.urlencode(request.query)}"
-        status, text = self._server.answer(request.method, target, request.body.decode())
-        content = json.loads(text)
-        if status != 200:
-            raise Refused(status, content["error"]["message"])
-        return Answer(200, content)
 
-    def _create_job(self, **request: Any) -> v1.CustomJob:
-        job = self._server.custom_jobs.create(**request)
+class LiveVertex(Vertex):
+    """Custom jobs and pipeline jobs really run; `runs` has the custom jobs by number."""
+
+    def __init__(self, work: pathlib.Path) -> None:
+        super().__init__()
+        self.runs: dict[str, Run] = {}
+        self._logs = work / "logs"
+        self._pipelines: dict[str, subprocess.Popen] = {}
+        self.route("POST", "{parent}/customJobs", self._create_job)
+        self.route("POST", "{parent}/pipelineJobs", self._create_pipeline)
+        self.route("POST", "{parent}/pipelineJobs/{id}:cancel", self._cancel_pipeline)
+
+    def _create_job(self, request: Request, parent: str) -> v1.CustomJob:
+        job = self.custom_jobs.create(request, parent)
         number = job.name.rpartition("/")[2]
-        self.runs[number] = Run(job, self._work / "logs" / f"job-{number}", pathlib.Path("/etc/hosts"))
+        self.runs[number] = Run(job, self._logs / f"job-{number}")
         return job
 
-    def _create_pipeline(self, **request: Any) -> v1.PipelineJob:
-        job = self._server.pipeline_jobs.create(**request)
-        logs = self._work / "logs" / job.name.rpartition("/")[2]
+    def _create_pipeline(self, request: Request, parent: str) -> v1.PipelineJob:
+        job = self.pipeline_jobs.create(request, parent)
+        logs = self._logs / job.name.rpartition("/")[2]
         logs.mkdir(parents=True)
         (logs / "pipeline.json").write_text(v1.PipelineJob.to_json(job))
+        command = [sys.executable, "-u", "-m", "tests.cloud.pipeline", str(logs / "pipeline.json")]
+        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with (logs / "pipeline.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "tests.cloud.pipeline", str(logs / "pipeline.json")],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=env)
         self._pipelines[job.name] = process
         threading.Thread(target=self._follow, args=(job, process, logs), daemon=True).start()
         return job
 
     def _follow(self, job: v1.PipelineJob, process: subprocess.Popen, logs: pathlib.Path) -> None:
         code = process.wait()
-        cancelled = job.state == _State.PIPELINE_STATE_CANCELLING
-        if cancelled:
+        if job.state == _State.PIPELINE_STATE_CANCELLING:
             job.state = _State.PIPELINE_STATE_CANCELLED
         elif code:
             job.error.code, job.error.message = 9, f"a task failed; see {logs / 'pipeline.log'}"
@@ -86,7 +111,13 @@ class Vertex:
         else:
             job.state = _State.PIPELINE_STATE_SUCCEEDED
 
-    def _cancel_pipeline(self, *, parent: str, id: str, **_: Any) -> None:
-        name = f"{parent}/pipelineJobs/{id}"
-        self._server.pipeline_jobs.items[name].state = _State.PIPELINE_STATE_CANCELLING
-        self._pipelines[name].terminate()
+    def _cancel_pipeline(self, request: Request, parent: str, id: str) -> None:
+        job = self.pipeline_jobs.get(request, parent, id)
+        job.state = _State.PIPELINE_STATE_CANCELLING
+        self._pipelines[job.name].terminate()
+
+
+def _content(message: Any) -> dict[str, Any]:
+    if isinstance(message, proto.Message):
+        message = type(message).pb(message)
+    return json_format.MessageToDict(message) if message is not None else {}

@@ -9,73 +9,72 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
-from vertex.collection import now, page
+
+from tests.cloud.collection import now, page
 
 if TYPE_CHECKING:
-    from vertex.server import Server
+    from tests.cloud.front import Request
+    from tests.cloud.vertex import Vertex
 
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
 _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 
 
 class Models:
-    """All models of a server."""
+    """All models of the project."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, vertex: Vertex) -> None:
         self.versions: dict[str, list[v1.Model]] = {}  # By name of the model, oldest first.
         self._ids = itertools.count(1)
-        server.route("POST", "{parent}/models:upload", self.upload)
-        server.route("GET", "{parent}/models", self.list)
-        server.route("GET", "{parent}/models/{id}(?:@{version})?", self.get)
-        server.route("GET", "{parent}/models/{id}:listVersions", self.list_versions)
-        server.route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", self.merge_aliases)
+        vertex.route("POST", "{parent}/models:upload", self.upload)
+        vertex.route("GET", "{parent}/models", self.list)
+        vertex.route("GET", "{parent}/models/{id}(?:@{version})?", self.get)
+        vertex.route("GET", "{parent}/models/{id}:listVersions", self.list_versions)
+        vertex.route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", self.merge_aliases)
 
-    def upload(self, *, parent: str, query: Mapping[str, str], body: str) -> operations_pb2.Operation:
+    def upload(self, request: Request, parent: str) -> operations_pb2.Operation:
         """Adds a model, or a version of `parentModel`."""
-        request = v1.UploadModelRequest.from_json(body, ignore_unknown_fields=False)
-        model = request.model
+        asked = v1.UploadModelRequest.from_json(request.body, ignore_unknown_fields=False)
+        model = asked.model
         if bad := [label for label in model.labels.values() if not _LABEL.fullmatch(label)]:
             raise exceptions.InvalidArgument(f"label values {bad}")
-        model.name = request.parent_model or f"{parent}/models/{next(self._ids)}"
-        versions = self._of(model.name) if request.parent_model else self.versions.setdefault(model.name, [])
-        asked = [*model.version_aliases, *([] if versions else ["default"])]
+        model.name = asked.parent_model or f"{parent}/models/{next(self._ids)}"
+        versions = self._of(model.name) if asked.parent_model else self.versions.setdefault(model.name, [])
+        aliases = [*model.version_aliases, *([] if versions else ["default"])]
         model.version_id, model.version_aliases = str(len(versions) + 1), []
         model.create_time = versions[0].create_time if versions else now()
         versions.append(model)
-        self._move(versions, model, asked)
+        self._move(versions, model, aliases)
         operation = operations_pb2.Operation(name=f"{parent}/operations/{next(self._ids)}", done=True)
         done = v1.UploadModelResponse(model=model.name, model_version_id=model.version_id)
         operation.response.Pack(v1.UploadModelResponse.pb(done))
         return operation
 
-    def list(self, *, parent: str, query: Mapping[str, str], body: str) -> v1.ListModelsResponse:
+    def list(self, request: Request, parent: str) -> v1.ListModelsResponse:
         """The default version of every model, in the order of their making."""
-        return page(v1.ListModelsResponse, "models", [self._find(name, "default") for name in self.versions], query)
+        return page(v1.ListModelsResponse, "models", [self._find(name, "default") for name in self.versions], request)
 
-    def get(self, *, parent: str, id: str, version: str | None, query: Mapping[str, str], body: str) -> v1.Model:
+    def get(self, request: Request, parent: str, id: str, version: str | None) -> v1.Model:
         """A version by number or alias; without either the default one."""
         return self._find(f"{parent}/models/{id}", version or "default")
 
-    def list_versions(
-        self, *, parent: str, id: str, query: Mapping[str, str], body: str
-    ) -> v1.ListModelVersionsResponse:
+    def list_versions(self, request: Request, parent: str, id: str) -> v1.ListModelVersionsResponse:
         """All versions of a model; their names end with `@VERSION`."""
         versions = [
             v1.Model(model, name=f"{model.name}@{model.version_id}") for model in self._of(f"{parent}/models/{id}")
         ]
-        return page(v1.ListModelVersionsResponse, "models", versions, query)
+        return page(v1.ListModelVersionsResponse, "models", versions, request)
 
-    def merge_aliases(self, *, parent: str, id: str, version: str, query: Mapping[str, str], body: str) -> v1.Model:
+    def merge_aliases(self, request: Request, parent: str, id: str, version: str) -> v1.Model:
         """Adds aliases to a version, taking them from others; `-alias` removes one."""
         name = f"{parent}/models/{id}"
         model = self._find(name, version)
-        self._move(self._of(name), model, json.loads(body)["versionAliases"])
+        self._move(self._of(name), model, json.loads(request.body)["versionAliases"])
         return model
 
     def _of(self, name: str) -> list[v1.Model]:

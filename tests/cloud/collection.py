@@ -12,39 +12,32 @@ import proto
 from google.api_core import exceptions
 
 if TYPE_CHECKING:
-    from vertex.server import Server
+    from tests.cloud.front import Request
+    from tests.cloud.vertex import Vertex
 
 _PAGE = 2  # small, so that every client is seen to ask for the next page
 _TERM = re.compile(r'(?P<field>[\w.]+)="(?P<value>[^"]*)"')
 
 
 class Collection:
-    """All resources of a kind in a server; `items` has them by name, and a test may change them."""
+    """All resources of a kind; `items` has them by name, and a test may change them."""
 
     def __init__(
-        self,
-        server: Server,
-        noun: str,
-        kind: type[proto.Message],
-        listing: type[proto.Message],
-        *,
-        created: int,
-        cancelled: int,
+        self, vertex: Vertex, noun: str, kind: type[proto.Message], listing: type[proto.Message], created: str
     ) -> None:
         """Adds the routes of `noun`, such as `customJobs`; a new one has the state `created`."""
         self.items: dict[str, proto.Message] = {}
-        self._noun, self._kind, self._listing = noun, kind, listing
-        self._created, self._cancelled = created, cancelled
+        self._noun, self._kind, self._listing, self._created = noun, kind, listing, created
         self._ids = itertools.count(1)
-        server.route("POST", f"{{parent}}/{noun}", self.create)
-        server.route("GET", f"{{parent}}/{noun}", self.list)
-        server.route("GET", f"{{parent}}/{noun}/{{id}}", self.get)
-        server.route("POST", f"{{parent}}/{noun}/{{id}}:cancel", self.cancel)
+        vertex.route("POST", f"{{parent}}/{noun}", self.create)
+        vertex.route("GET", f"{{parent}}/{noun}", self.list)
+        vertex.route("GET", f"{{parent}}/{noun}/{{id}}", self.get)
+        vertex.route("POST", f"{{parent}}/{noun}/{{id}}:cancel", self.cancel)
 
-    def create(self, *, parent: str, query: Mapping[str, str], body: str) -> proto.Message:
+    def create(self, request: Request, parent: str) -> proto.Message:
         """Adds a resource; clients may give its id as a query parameter, `pipelineJobId`."""
-        item = self._kind.from_json(body, ignore_unknown_fields=False)
-        chosen = query.get(f"{self._noun.removesuffix('s')}Id")
+        item = self._kind.from_json(request.body, ignore_unknown_fields=False)
+        chosen = request.query.get(f"{self._noun.removesuffix('s')}Id")
         item.name = f"{parent}/{self._noun}/{chosen or next(self._ids)}"
         if item.name in self.items:
             raise exceptions.AlreadyExists(item.name)
@@ -52,28 +45,26 @@ class Collection:
         self.items[item.name] = item
         return item
 
-    def list(self, *, parent: str, query: Mapping[str, str], body: str) -> proto.Message:
-        return page(self._listing, re.sub("([A-Z])", r"_\1", self._noun).lower(), self.items.values(), query)
+    def list(self, request: Request, parent: str) -> proto.Message:
+        return page(self._listing, re.sub("([A-Z])", r"_\1", self._noun).lower(), self.items.values(), request)
 
-    def get(self, *, parent: str, id: str, query: Mapping[str, str], body: str) -> proto.Message:
+    def get(self, request: Request, parent: str, id: str) -> proto.Message:
         name = f"{parent}/{self._noun}/{id}"
         if name not in self.items:
             raise exceptions.NotFound(name)
         return self.items[name]
 
-    def cancel(self, *, parent: str, id: str, query: Mapping[str, str], body: str) -> None:
-        item = self.get(parent=parent, id=id, query=query, body=body)
+    def cancel(self, request: Request, parent: str, id: str) -> None:
+        item = self.get(request, parent, id)
         if re.search("SUCCEEDED|FAILED|CANCELLED|EXPIRED", item.state.name):
             raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
-        item.state = self._cancelled
+        item.state = re.sub("_STATE_.*", "_STATE_CANCELLED", item.state.name)
 
 
-def page(
-    listing: type[proto.Message], field: str, items: Iterable[proto.Message], query: Mapping[str, str]
-) -> proto.Message:
+def page(listing: type[proto.Message], field: str, items: Iterable[proto.Message], request: Request) -> proto.Message:
     """A page of the items that the filter in the query lets through."""
-    found = [item for item in items if _matches(item, query.get("filter", ""))]
-    start = int(query.get("pageToken") or 0)
+    found = [item for item in items if _matches(item, request.query.get("filter", ""))]
+    start = int(request.query.get("pageToken") or 0)
     end = start + _PAGE
     return listing({field: found[start:end], "next_page_token": str(end) if end < len(found) else ""})
 

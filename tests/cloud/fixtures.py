@@ -1,0 +1,37 @@
+"""The fixture `vertex`, for tests of every folder: Google's clients talk to a server here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cloud.vertex import Vertex
+
+
+@pytest.fixture
+def vertex() -> Iterator[Vertex]:
+    """An empty Vertex AI at `url`; `aiplatform`, and all that is built on it, goes there while the test runs."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import aiplatform  # 2 s
+
+    from tests.cloud.front import Front
+    from tests.cloud.vertex import Vertex
+
+    settings = vars(aiplatform.initializer.global_config)
+    before, made = dict(settings), Vertex()
+    with Front(0, made.answer) as front:
+        made.url = f"http://127.0.0.1:{front.server_port}"
+        aiplatform.init(
+            project=made.project,
+            location=made.location,
+            api_endpoint=made.url,
+            api_transport="rest",
+            credentials=AnonymousCredentials(),
+        )
+        yield made
+        front.shutdown()
+    settings.clear()
+    settings.update(before)
