@@ -31,7 +31,7 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
     if not manifest.splits[SPLIT].examples:
         print(f"dataset {manifest.name!r} has no {SPLIT} split, so there is nothing to evaluate", flush=True)
         return 0
-    with stop.at_once(journal.flush):  # what is interrupted is scored again
+    with stop.at_once():  # what is interrupted is scored again
         build = registry.builder(opts.model, manifest, opts.network)
         # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.
         model, optimizer = build(), learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
@@ -49,7 +49,6 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
                 break
             else:
                 time.sleep(_POLL_IN_STORE_S if is_remote(opts.job_dir) else _POLL_S)
-    journal.outbox.send(wait=True)
     return 0
 
 

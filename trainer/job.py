@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import keras
@@ -30,6 +31,14 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     journal = Journal(opts.job_dir, member.name, beats=not leads)
     if leads:
         watchdog.watch(journal)
+    stop.last = functools.partial(journal.outbox.send, wait=True)
+    try:
+        return _run(opts, member, manifest, stop, journal)
+    finally:  # in whichever way
+        stop.last()
+
+
+def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal: Journal) -> int:
     journal.status("starting", 0)
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)

@@ -65,7 +65,6 @@ class Training:
                 if self._finish(reached):
                     return 0
         self._journal.event("preempted", reached)
-        self._journal.outbox.send(wait=True)
         self._leave()
         if self._chief:
             print(f"told to stop; saved at step {reached}", flush=True)
@@ -198,7 +197,6 @@ class Training:
                 return False
         journal.event("done", reached, steps=steps)
         journal.status("done", reached)
-        journal.outbox.send(wait=True)
         if self._chief:
             self._part(lambda: True)
         return True

@@ -16,10 +16,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 from etils import epath
 
-from trainer.base.files import is_remote, read_text, write_text
+from trainer.base.files import is_remote, read_text, store_errors, write_text
 from trainer.replicas import exit_codes
 
 _LEFT = "the chief has left"
@@ -27,11 +28,16 @@ _LOOK_S, _LOOK_IN_STORE_S = 0.05, 8.0
 
 
 class Stop:
-    """Whether this process was told to stop."""
+    """Whether this process was told to stop.
+
+    Attributes:
+      last: What `end` does before the process ends.
+    """
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self._then: Callable[[], None] | None = None
+        self.last: Callable[[], None] = lambda: None
 
     @classmethod
     def install(cls) -> Stop:
@@ -55,12 +61,26 @@ class Stop:
     @contextlib.contextmanager
     def at_once(self, last: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Inside there is nothing to save, and the signal ends the process, after `last`, whatever it is doing."""
+
+        def leave() -> None:
+            try:
+                last()
+            finally:
+                self.end(exit_codes.saved())
+
         before = self._then
-        self.call(lambda: (last(), os._exit(exit_codes.saved())))
+        self.call(leave)
         try:
             yield
         finally:
             self._then = before
+
+    def end(self, code: int) -> NoReturn:
+        """Ends the process, whatever its other threads are doing, and whatever becomes of `last`."""
+        try:
+            self.last()
+        finally:
+            os._exit(code)
 
     def _wait(self) -> None:
         signal.sigwait({signal.SIGTERM})
@@ -120,4 +140,5 @@ class StopMark:
 
     def clear(self) -> None:
         """Answers: what was asked for is done, or nobody asks any more."""
-        self._path.unlink(missing_ok=True)
+        with store_errors():
+            self._path.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 
@@ -111,21 +110,23 @@ def serve(member: Member, stop: Stop, job_dir: str) -> None:
     chief = member.addresses["chief"][0]
 
     def leave() -> None:
-        mark = StopMark(job_dir)
-        deadline = time.monotonic() + _SAVE_TIMEOUT_S + 2 * mark.look_s
-        if listens(chief):
-            mark.set(member.name)
-            while mark.is_set() and listens(chief) and time.monotonic() < deadline:
-                time.sleep(min(mark.look_s, 1.0))
-        os._exit(exit_codes.saved())
+        try:
+            mark = StopMark(job_dir)
+            deadline = time.monotonic() + _SAVE_TIMEOUT_S + 2 * mark.look_s
+            if listens(chief):
+                mark.set(member.name)
+                while mark.is_set() and listens(chief) and time.monotonic() < deadline:
+                    time.sleep(min(mark.look_s, 1.0))
+        finally:  # also if the store fails
+            stop.end(exit_codes.saved())
 
     server = tf.distribute.Server(_cluster(member), job_name=member.role, task_index=member.index, protocol="grpc")
     stop.call(leave)
-    threading.Thread(target=_follow, args=(chief,), name="chief", daemon=True).start()
+    threading.Thread(target=_follow, args=(chief, stop), name="chief", daemon=True).start()
     server.join()
 
 
-def _follow(chief: str) -> None:
+def _follow(chief: str, stop: Stop) -> None:
     """Ends this process when nobody has listened at the chief's address for a while."""
     heard_at = time.monotonic()
     while time.monotonic() - heard_at < _CHIEF_SILENT_S:
@@ -133,4 +134,4 @@ def _follow(chief: str) -> None:
         if listens(chief):
             heard_at = time.monotonic()
     print(f"the chief at {chief} has been gone for {_CHIEF_SILENT_S:.0f} s; this server ends", flush=True)
-    os._exit(exit_codes.failed(others=True))
+    stop.end(exit_codes.failed(others=True))

@@ -143,6 +143,7 @@ SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
     [
         ("with stop.at_once(): pass\n" + INSIDE, 143),  # nothing to save
         (SIGTERM + INSIDE, 143),
+        ("def fail(): 1 / 0\nstop.last = fail\n" + INSIDE.replace("()", "(fail)", 1), 143),  # whatever fails at the end
         ("with stop.at_once(): pass\n" + SIGTERM + "assert stop.requested; print('ready')", 0),  # only noted
         (  # a main thread in C, where Python's handlers never run
             "stop.call(lambda: os._exit(143)); print('ready', flush=True)\n"
@@ -150,7 +151,7 @@ SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
             143,
         ),
     ],
-    ids=["inside", "before", "after", "in C"],
+    ids=["inside", "before", "fails", "after", "in C"],
 )
 def test_sigterm_ends_at_once_what_has_nothing_to_save_and_is_noted_otherwise(program, code):
     process = subprocess.Popen([sys.executable, "-c", STOP + program], stdout=subprocess.PIPE)

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import argparse
+import os
 import pathlib
 import time
 
+import pytest
 import tensorflow as tf
 from etils.epath import backend
 
-from trainer.job_dir import outbox
+from trainer import job
+from trainer.job_dir import journal, outbox
 from trainer.job_dir.outbox import Outbox
+from trainer.replicas.member import Member
+from trainer.replicas.stop import Stop
 
 
 def test_files_of_a_store_are_copied_when_they_are_asked_for_and_only_if_they_have_grown(store):
@@ -53,3 +59,23 @@ def test_in_a_directory_files_are_where_they_belong_at_once(tmp_path):
     box = Outbox(str(tmp_path / "job"))
     assert box.path("logs", "train") == str(tmp_path / "job" / "logs" / "train")
     box.send(wait=True)
+
+
+@pytest.mark.parametrize("how", ["done", "error", "at once"])
+def test_however_a_replica_ends_the_store_has_its_journal(store, monkeypatch, how):
+    def play(*arguments: object) -> int:
+        stop, own = arguments[-2:]
+        own.event("last", 7)
+        if how == "error":
+            raise ConnectionError
+        return stop.end(134) if how == "at once" else 0
+
+    monkeypatch.setattr(job, "configure", lambda opts: None)
+    monkeypatch.setattr(job, "_run", play)
+    monkeypatch.setattr(os, "_exit", lambda code: code)
+    member = Member(role="worker", index=0, addresses={})
+    try:
+        job.run(argparse.Namespace(job_dir=str(store)), member, None, Stop())
+    except ConnectionError:
+        assert how == "error"
+    assert journal.last(str(store), "worker-0", "last")["step"] == 7
