@@ -24,6 +24,7 @@ _POLL_S = 0.05
 _SAY_S = 5.0
 _OTHERS_LEAVE_S = 5.0
 _LEADER_LIVES_S = 1.0
+_GREETING = b"?"  # of a leader that waits: to a server that waits for its chief it says that the chief begins anew
 _HTTP2_SETTINGS = b"\0\0"  # how a gRPC server begins: with the length of its settings, far below 64 KiB
 
 
@@ -64,6 +65,7 @@ def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: f
             with contextlib.suppress(OSError):  # nobody came, or came and went: it will come again
                 connection = stack.enter_context(listener.accept()[0])
                 connection.settimeout(_SAY_S)
+                connection.sendall(_GREETING)
                 theirs, name = _heard(connection)
                 if theirs == job and name in expected:
                     connections[name] = connection
@@ -102,7 +104,7 @@ def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadlin
                 with contextlib.suppress(TimeoutError):
                     if not (more := connection.recv(4096)):
                         break
-                    answer += more
+                    answer = (answer + more).removeprefix(_GREETING)
                     if answer.startswith(_HTTP2_SETTINGS):
                         return  # The others have met: this one was started again, and TensorFlow answers already.
         if not answer.endswith(b"\n"):
@@ -169,3 +171,13 @@ def listens(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def begins_anew(address: str) -> bool:
+    """Whether a leader at `host:port` waits for replicas to come; one that is stopped says nothing for now."""
+    host, port = address.rsplit(":", 1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=1) as connection:
+            return connection.recv(1) == _GREETING
+    except OSError:
+        return False

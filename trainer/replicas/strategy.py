@@ -12,7 +12,7 @@ from trainer.base.errors import UserError
 from trainer.base.flags import at_least, variable
 from trainer.replicas import exit_codes
 from trainer.replicas.member import POOL_GPUS, Member
-from trainer.replicas.rendezvous import listens
+from trainer.replicas.rendezvous import begins_anew, listens
 from trainer.replicas.stop import Stop, StopMark
 
 # A server told to stop holds variables that the chief has yet to save; a preempted machine leaves little time.
@@ -127,11 +127,12 @@ def serve(member: Member, stop: Stop, job_dir: str) -> None:
 
 
 def _follow(chief: str, stop: Stop) -> None:
-    """Ends this process when nobody has listened at the chief's address for a while."""
-    heard_at = time.monotonic()
-    while time.monotonic() - heard_at < _CHIEF_SILENT_S:
+    """Ends this process when the chief has been started again, or nobody has listened at its address for a while."""
+    heard_at, anew = time.monotonic(), False
+    while not anew and time.monotonic() - heard_at < _CHIEF_SILENT_S:
         time.sleep(_CHIEF_SILENT_S / 10)
         if listens(chief):
-            heard_at = time.monotonic()
-    print(f"the chief at {chief} has been gone for {_CHIEF_SILENT_S:.0f} s; this server ends", flush=True)
+            anew, heard_at = begins_anew(chief), time.monotonic()
+    why = "has been started again" if anew else f"has been gone for {_CHIEF_SILENT_S:.0f} s"
+    print(f"the chief at {chief} {why}; this server ends", flush=True)
     stop.end(exit_codes.failed(others=True))

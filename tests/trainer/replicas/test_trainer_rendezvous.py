@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
+from unittest import mock
 
 import pytest
 
 from components.train.backends.ports import reserved
+from trainer.replicas import strategy
 from trainer.replicas.member import Member
 from trainer.replicas.rendezvous import gone, listens, meet, part
 
@@ -134,6 +137,27 @@ def test_the_others_do_not_wait_for_a_leader_that_is_gone(members):
     with pytest.raises(ConnectionError, match="chief-0 has ended before its results were written"):
         part(members[1], completed=lambda: False)
     part(members[1], completed=lambda: True)
+
+
+@pytest.mark.parametrize("chief", ["began anew", "stopped"])
+def test_a_server_ends_when_its_chief_began_anew_and_not_while_it_is_stopped(members, monkeypatch, capsys, chief):
+    monkeypatch.setattr(strategy, "_CHIEF_SILENT_S", 1.0)
+    stop = mock.Mock()
+    address, host_and_port = members[0].addresses["chief"][0], tuple_of(members[0])
+    server = threading.Thread(target=strategy._follow, args=(address, stop), daemon=True)
+    with (
+        socket.create_server(host_and_port) if chief == "stopped" else contextlib.nullcontext()
+    ):  # which accepts nobody
+        server.start()
+        if chief == "began anew":
+            outcomes = together({"chief": lambda: meet(members[0], job="a", timeout_s=5)})
+            assert isinstance(outcomes["chief"], TimeoutError)
+            assert capsys.readouterr().out == f"the chief at {address} has been started again; this server ends\n"
+        else:
+            server.join(3)
+            assert not stop.end.called
+    server.join(20)
+    assert stop.end.called
 
 
 def tuple_of(member: Member) -> tuple[str, int]:
