@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from trainer.base.errors import UserError
 
@@ -28,18 +29,11 @@ def bucket_digest(sources: Sequence[str]) -> str:
     Raises:
       UserError: If one of them is not in a bucket, cannot be listed, or is empty.
     """
-    from google.api_core.exceptions import GoogleAPICallError
-    from google.auth.exceptions import GoogleAuthError
-    from google.cloud import storage  # 1 s
-
     digest = hashlib.sha256()
     for source in sources:
         mounted(source)
         match = _SOURCE.fullmatch(source)
-        try:
-            blobs = list(storage.Client().list_blobs(match["bucket"], prefix=match["name"]))
-        except (GoogleAPICallError, GoogleAuthError, OSError) as error:
-            raise UserError(f"--source {source} cannot be listed: {error}") from None
+        blobs = _blobs(match["bucket"], match["name"], f"--source {source}")
         # A prefix fits more than the file, or the folder, of that name: `data-old/` and `data.csv.bak` too.
         folder = match["name"] and f"{match['name']}/"
         named = [blob for blob in blobs if f"{blob.name}/".startswith(folder)]
@@ -51,10 +45,23 @@ def bucket_digest(sources: Sequence[str]) -> str:
 
 
 def unfinished_step(job_dir: str) -> int:
-    """Step of the newest checkpoint in a job directory in a bucket; -1 if there is none, or the training is done."""
-    from google.cloud import storage  # 1 s
+    """Step of the newest checkpoint in a job directory in a bucket; -1 if there is none, or the training is done.
 
+    Raises:
+      UserError: If it cannot be listed.
+    """
     bucket, _, folder = job_dir.removeprefix("gs://").partition("/")
-    names = [blob.name.removeprefix(f"{folder}/") for blob in storage.Client().list_blobs(bucket, prefix=f"{folder}/")]
+    names = [blob.name.removeprefix(f"{folder}/") for blob in _blobs(bucket, f"{folder}/", job_dir)]
     found = [match for match in map(re.compile(r"checkpoints/ckpt-(\d+)\.index").fullmatch, names) if match]
     return -1 if "DONE.json" in names else max((int(match[1]) for match in found), default=-1)
+
+
+def _blobs(bucket: str, prefix: str, place: str) -> list[Any]:
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud import storage  # 1 s
+
+    try:
+        return list(storage.Client().list_blobs(bucket, prefix=prefix))
+    except (GoogleAPICallError, GoogleAuthError, OSError) as error:
+        raise UserError(f"{place} cannot be listed: {error}") from None

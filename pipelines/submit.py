@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -140,22 +141,34 @@ def request(job: Mapping[str, Any], service_account: str) -> dict[str, Any]:
 
 
 def _submit(job: Mapping[str, Any], service_account: str, wait: bool, max_restarts: int) -> int:
-    """Sends the run. Where it waits, training that has failed goes on in another run as long as it comes further."""
-    reached = -1
+    """Sends the run. Where it waits, training that has failed goes on in another run as long as it comes further.
+
+    All runs together have the time limit of one.
+    """
+    reached, values = -1, dict(job["parameter_values"])
+    limit_s, began = float(values.get("timeout", "inf").removesuffix("s")), time.monotonic()
     for attempt in range(max_restarts + 1):
         identity = {"job_id": f"{job['job_id']}-{attempt + 1}"} if attempt else {}
-        submitted = _send({**job, **identity}, service_account)
+        submitted = _send({**job, **identity, "parameter_values": values}, service_account)
         print(f"submitted {submitted.name}: {submitted._dashboard_uri()}", flush=True)
         if not wait:
             return 0
         try:
             submitted.wait()
-            return 0
         except RuntimeError as error:  # what the client raises when the run failed
             print(error, file=sys.stderr)
-        before, reached = reached, unfinished_step(job["parameter_values"]["job_dir"])
-        if submitted.state.name == "PIPELINE_STATE_CANCELLED" or reached <= before:
+        state = submitted.state.name.removeprefix("PIPELINE_STATE_")
+        if state == "SUCCEEDED":
+            return 0
+        if state != "FAILED":  # the client raises nothing for a run that was cancelled
+            print(f"{submitted.name}: {state.lower()}", file=sys.stderr)
             break
+        before, reached = reached, unfinished_step(values["job_dir"])
+        left_s = limit_s - (time.monotonic() - began)
+        if reached <= before or left_s < 1:
+            break
+        if "timeout" in values:
+            values = {**values, "timeout": f"{int(left_s)}s"}
         print(f"training came to step {reached}; submitted again, it goes on from there", flush=True)
     return 1
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from typing import Any
+from unittest import mock
 
 import pytest
 from google.cloud import aiplatform
@@ -95,3 +96,38 @@ def test_the_dry_run_needs_no_account_and_says_what_stands_in(in_tmp, monkeypatc
     told = capsys.readouterr()
     assert "--project, --bucket, --image not given" in told.err
     assert json.loads(told.out)["parent"] == "projects/my-project/locations/us-central1"
+
+
+@pytest.mark.parametrize(
+    ("ends", "steps", "minutes", "code", "timeouts"),
+    [
+        (["SUCCEEDED"], [], 1, 0, ["3600s"]),
+        (["FAILED", "FAILED", "SUCCEEDED"], [5, 9], 20, 0, ["3600s", "2400s", "1200s"]),
+        (["FAILED", "FAILED"], [5, 5], 1, 1, ["3600s", "3540s"]),  # it comes no further
+        (["FAILED"], [-1], 1, 1, ["3600s"]),  # not begun, or done
+        (["CANCELLED"], [5], 1, 1, ["3600s"]),  # for which the client raises nothing
+        (["FAILED"], [5], 60, 1, ["3600s"]),  # its time is up
+    ],
+)
+def test_what_is_submitted_again_is_training_that_came_further_within_its_time(
+    monkeypatch, ends, steps, minutes, code, timeouts
+):
+    states, reached, sent, clock = iter(ends), iter(steps), [], [0.0]
+
+    def send(job: dict[str, Any], _: str) -> mock.Mock:
+        def wait() -> None:
+            clock[0] += 60 * minutes
+            if run.state.name.endswith("FAILED"):
+                raise RuntimeError("Job failed")
+
+        sent.append(job["parameter_values"]["timeout"])
+        run = mock.Mock(wait=wait)
+        run.state.name = f"PIPELINE_STATE_{next(states)}"
+        return run
+
+    monkeypatch.setattr(submit, "_send", send)
+    monkeypatch.setattr(submit, "unfinished_step", lambda _: next(reached))
+    monkeypatch.setattr(submit.time, "monotonic", lambda: clock[0])
+    job = {"job_id": "training", "parameter_values": {"job_dir": "gs://b/job", "timeout": "3600s"}}
+    assert submit._submit(job, "", wait=True, max_restarts=5) == code
+    assert sent == timeouts
