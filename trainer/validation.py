@@ -19,7 +19,7 @@ import tensorflow as tf
 from etils import epath
 
 from trainer.base.errors import reading
-from trainer.base.files import read_text, write_text
+from trainer.base.files import read_text, store_errors, write_text
 from trainer.base.manifest import Manifest
 from trainer.base.roc import auc
 from trainer.data import records
@@ -137,7 +137,8 @@ class Scores:
         best = known.get("best")
         better = best is None or _rank(score) > _rank(best)
         if better:
-            state.checkpoint.write(self._best(step))
+            with store_errors():
+                state.checkpoint.write(self._best(step))
         write_text(
             epath.Path(self._job_dir) / FILE,
             json.dumps({"latest": latest, "best": latest if better else best}, indent=1) + "\n",

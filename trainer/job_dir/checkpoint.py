@@ -15,7 +15,7 @@ import time
 import tensorflow as tf
 
 from trainer.base.errors import first_line
-from trainer.base.files import write_text
+from trainer.base.files import store_errors, write_text
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
 from trainer.options import Options
@@ -58,6 +58,9 @@ class Checkpoints:
         """Reads the newest checkpoint beyond step `after` into the state's copies. Returns its step, or 0 without one.
 
         One that cannot be read is named once and passed over from then on.
+
+        Raises:
+          OSError: If the store does not answer, which says nothing of the checkpoint: replicas must not go on from two.
         """
         for step in reversed(self.steps()):
             if step <= after or step in self._unreadable:
@@ -65,6 +68,8 @@ class Checkpoints:
             try:
                 self._state.checkpoint.read(self._path(step)).assert_consumed()
                 return step
+            except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:  # after all that TensorFlow tries
+                raise OSError(first_line(error)) from None
             except Exception as error:  # TensorFlow has many for a damaged file, IndexError among them
                 if step in self.steps():  # else it was deleted while it was read: there is a newer one
                     self._unreadable.add(step)
@@ -135,12 +140,14 @@ class Checkpoints:
 def remove(path: str) -> None:
     """Deletes the files of a checkpoint. By their names and not by a pattern, which other names in `path` could be too."""
     directory, name = os.path.split(path)
-    for file in _listed(directory):
-        if file.startswith(f"{name}."):
-            tf.io.gfile.remove(os.path.join(directory, file))
-    if tf.io.gfile.isdir(partial := f"{path}_temp"):  # TensorFlow's, of a save that failed
-        tf.io.gfile.rmtree(partial)
+    with store_errors():
+        for file in _listed(directory):
+            if file.startswith(f"{name}."):
+                tf.io.gfile.remove(os.path.join(directory, file))
+        if tf.io.gfile.isdir(partial := f"{path}_temp"):  # TensorFlow's, of a save that failed
+            tf.io.gfile.rmtree(partial)
 
 
 def _listed(directory: str) -> list[str]:
-    return tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
+    with store_errors():
+        return tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base import provenance
-from trainer.base.files import is_remote
+from trainer.base.files import is_remote, store_errors
 from trainer.base.manifest import Manifest
 from trainer.nn.models.registry import Builder
 
@@ -46,13 +46,14 @@ def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, direct
     archive.add_endpoint("serving_default", endpoint)
     # A store has no directories to rename: there the model is whole when `saved_model.pb`, the last that counts, appears.
     partial = directory if is_remote(directory) else f"{directory}.partial"
-    if tf.io.gfile.exists(partial):
-        tf.io.gfile.rmtree(partial)
-    provenance.write(manifest, partial)
-    archive.write_out(partial, verbose=False)
-    if partial != directory:
-        if tf.io.gfile.exists(directory):
-            tf.io.gfile.rmtree(directory)
-        tf.io.gfile.rename(partial, directory)
-    if not tf.io.gfile.exists(os.path.join(directory, "saved_model.pb")):
-        raise OSError(f"{directory}: the export is not complete")
+    with store_errors():
+        if tf.io.gfile.exists(partial):
+            tf.io.gfile.rmtree(partial)
+        provenance.write(manifest, partial)
+        archive.write_out(partial, verbose=False)
+        if partial != directory:
+            if tf.io.gfile.exists(directory):
+                tf.io.gfile.rmtree(directory)
+            tf.io.gfile.rename(partial, directory)
+        if not tf.io.gfile.exists(os.path.join(directory, "saved_model.pb")):
+            raise OSError(f"{directory}: the export is not complete")

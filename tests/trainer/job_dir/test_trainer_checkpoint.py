@@ -3,6 +3,7 @@ from __future__ import annotations
 import pathlib
 import resource
 import signal
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -122,6 +123,29 @@ def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, mo
     next((tmp_path / "checkpoints").glob("ckpt-10.data-*")).write_bytes(b"")
     with pytest.raises(OSError, match="none of the checkpoints"):
         checkpoints.restore()
+
+
+def test_a_store_that_is_away_ends_the_attempt_and_makes_no_checkpoint_a_damaged_one(
+    tmp_path, monkeypatch, model, state
+):
+    checkpoints = chief(opts(tmp_path), state)
+    saved(checkpoints, model, 10, 20)
+    away = mock.Mock(side_effect=tf.errors.AbortedError(None, None, "All 10 retry attempts failed."))
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.train.Checkpoint, "read", away)
+        with pytest.raises(OSError, match="retry"):
+            checkpoints.restore()
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.io.gfile, "listdir", away)
+        with pytest.raises(OSError, match="retry"):
+            checkpoints.restore()
+        patch.setattr(tf.train.Checkpoint, "write", away)
+        checkpoints.save(30)
+        with pytest.raises(OSError, match="retry"):
+            checkpoints.wait()
+        with pytest.raises(OSError, match="retry"):
+            Scores(str(tmp_path)).add(30, {"loss": 1.0, "accuracy": 0.5}, state)
+    assert checkpoints.restore() == 20
 
 
 def test_a_save_that_fails_leaves_the_checkpoint_before_it(tmp_path, model, state):
