@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from google_cloud_pipeline_components.container.v1.gcp_launcher.utils.json_util import recursive_remove_empty
 from train_golden import CLUSTERS, GOLDEN, environments, text
 
+from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.strategies import resolve
@@ -39,6 +41,15 @@ def test_every_replica_of_every_plan_finds_itself_and_the_same_others_on_each_ba
         assert len(hosts) == len(set(hosts))
         sizes = {role: len(of_role) for role, of_role in addresses.items()}
         assert sizes == (training if sum(training.values()) > 1 else {})
+
+
+@pytest.mark.parametrize("stem", CLUSTERS)
+def test_pools_are_dense_and_survive_the_pipelines_launcher_with_and_without_machines(stem: str):
+    cluster = Cluster.of(resolve(read(CLUSTERS[stem])))
+    named = all(pool.machine for pool in cluster.pools.values())
+    specs = plan_vertex(cluster, "image", [], machines=named)
+    assert len(specs) == len(cluster.pools)
+    assert recursive_remove_empty({"worker_pool_specs": specs}) == {"worker_pool_specs": specs}
 
 
 @pytest.mark.parametrize("case", TF_CONFIGS, ids=[case["what"] for case in TF_CONFIGS])

@@ -25,6 +25,7 @@ evaluator: {machine: n1-standard-4, replicas: 1}
 disk: {type: pd-standard, size_gb: 200}
 scheduling: {strategy: SPOT, timeout: 1h, max_restarts: 3}
 """
+ROOT = Path(__file__).parents[3]
 THEIRS = (Path(__file__).parents[1] / "sources" / "everything.yaml").read_text()
 # By the type that is right.
 WRONG: dict[type, tuple] = {
@@ -97,3 +98,18 @@ def test_an_editor_finds_what_the_reader_refuses_but_for_what_needs_the_tables()
     unseen = {place for content, place in bad_files(OURS) if validator.is_valid(content)}
     # That parameter servers need workers and the other way round is the launcher's to say.
     assert unseen == {"ps", "worker"}
+
+
+def test_published_schema_is_the_one_that_the_reader_makes():
+    """Write it anew with: python -m components.train.cluster.json_schema > clusters/cluster.schema.json"""
+    assert cluster_schema() == json.loads((ROOT / "clusters" / "cluster.schema.json").read_text())
+    Draft7Validator.check_schema(cluster_schema())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_file_is_valid_and_says_when_to_use_it(path: Path):
+    Draft7Validator(cluster_schema()).validate(yaml.safe_load(path.read_text()))
+    Draft7Validator(cluster_schema()).validate(Cluster.load(path).to_dict())
+    schema, comment, *_ = path.read_text().splitlines()
+    assert schema == "# yaml-language-server: $schema=cluster.schema.json"
+    assert comment.startswith("# ")

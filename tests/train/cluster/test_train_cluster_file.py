@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import STRATEGIES, Accelerator, Disk, Pool, Scheduling
+from components.train.cluster.keys import STRATEGIES
 from components.train.cluster.notes import Source
 from trainer.base.errors import UserError
 
-CLUSTERS = Path(__file__).parents[3] / "clusters"
 FULL = """
 strategy: parameter_server
 chief: {machine: n1-standard-4}
@@ -42,11 +41,9 @@ BAD = [
     ("{}", "strategy: missing; add 'strategy: one_device'"),
     ("strategy: one_device", "chief: missing; add 'chief: {}'"),
     ("strategy: one_devise\nchief: {}", "strategy: unknown value 'one_devise'; did you mean 'one_device'?"),
-    ("strategy:\nchief: {}", "strategy: nothing is not a name"),
     ("strategy: one_device\nchief: {}\nwoker: {}", "top level: unknown key 'woker'; did you mean 'worker'?"),
     ("strategy: one_device\nchief: {}\n7: {}", "top level: unknown key '7'"),
     (SYNC + "worker: {replicas: 0}", "worker.replicas: 0 is not a whole number from 1 to 1000"),
-    (SYNC + "worker: {replicas: .inf}", "worker.replicas: inf is not"),
     (SYNC + "worker: {replicas: .nan}", "worker.replicas: nan is not"),
     (PS + "disk: {size: 100}", "disk: unknown key 'size'; did you mean 'size_gb'?"),
     (PS + "disk: {size_gb: 50}", "disk.size_gb: 50 is not a whole number from 100 to 64000"),
@@ -54,13 +51,7 @@ BAD = [
         PS + "scheduling: {timeout: 3600}",
         "scheduling.timeout: 3600 is not a duration; write a number with s, m, h or d",
     ),
-    (PS + "scheduling: {timeout: 0s}", "scheduling.timeout: '0s' is not a duration"),
     (SYNC + "worker: {accelerator: {count: 1}}", "worker.accelerator.type: missing; add 'type: NVIDIA_TESLA_T4'"),
-    ("trainingInput: {}\nchief: {}", "top level: unknown key 'trainingInput'"),
-    (
-        SYNC + "worker: {machine: n1-standard-4, accelerator: {type: NVIDIA_TESLA_T4, count: 3}}",
-        "worker: n1-standard-4 with",
-    ),
 ]
 
 
@@ -76,64 +67,21 @@ def test_bad_file_is_refused_in_one_line_that_names_file_and_place(tmp_path: Pat
     assert len(message) < 400 + len(str(path))
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path):
-    (tmp_path / "a.yaml").write_bytes(b"strategy: \xff\xfe\x80")
-    with pytest.raises(UserError, match="not valid YAML"):
-        Cluster.load(tmp_path / "a.yaml")
-
-
-def test_missing_file_names_the_nearest(tmp_path: Path):
-    (tmp_path / "local.yaml").touch()
-    with pytest.raises(UserError, match=r"unknown cluster file '.*/locl.yaml'; did you mean '.*/local.yaml'\?"):
-        Cluster.load(tmp_path / "locl.yaml")
-
-
-def test_directory_is_refused(tmp_path: Path):
-    with pytest.raises(UserError, match=r"cluster file .*: Is a directory"):
-        Cluster.load(tmp_path)
-
-
-def test_every_field_is_read(tmp_path: Path):
-    (tmp_path / "full.yaml").write_text(FULL)
-    cluster = Cluster.load(tmp_path / "full.yaml")
-    assert cluster == Cluster(
-        strategy="parameter_server",
-        chief=Pool(machine="n1-standard-4"),
-        worker=Pool(machine="n1-standard-8", replicas=4, accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=1)),
-        ps=Pool(machine="n1-highmem-2", replicas=2),
-        evaluator=Pool(machine="n1-standard-4"),
-        disk=Disk(type="pd-standard", size_gb=200),
-        scheduling=Scheduling(strategy="SPOT", timeout="1h", max_restarts=3),
-    )
-    assert list(cluster.pools) == ["chief", "worker", "ps", "evaluator"]
-    assert cluster.replicas == 8
+def test_what_is_no_file_of_text_is_refused_and_the_nearest_named(tmp_path: Path):
+    (tmp_path / "local.yaml").write_bytes(b"strategy: \xff\xfe\x80")
+    for name, says in (
+        ("local.yaml", "not valid YAML"),
+        ("locl.yaml", r"unknown cluster file '.*/locl.yaml'; did you mean '.*/local.yaml'\?"),
+        (".", r"cluster file .*: Is a directory"),
+    ):
+        with pytest.raises(UserError, match=says):
+            Cluster.load(tmp_path / name)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)])
 def test_durations(tmp_path: Path, text: str, seconds: int):
     (tmp_path / "a.yaml").write_text(PS + f"scheduling: {{timeout: {text}}}")
     assert Cluster.load(tmp_path / "a.yaml").scheduling.timeout_s == seconds
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("local", {"chief": 1}),
-        ("local-sync", {"chief": 1, "worker": 1}),
-        ("local-ps", {"chief": 1, "worker": 2, "ps": 1}),
-        ("local-evaluator", {"chief": 1, "evaluator": 1}),
-        ("vertex-cpu", {"chief": 1, "worker": 1}),
-        ("vertex-mirrored", {"chief": 1}),
-        ("vertex-sync", {"chief": 1, "worker": 3}),
-        ("vertex-ps", {"chief": 1, "worker": 4, "ps": 2}),
-    ],
-)
-def test_shipped_file_has_its_shape_and_says_when_to_use_it(name: str, shape: dict[str, int]):
-    path = CLUSTERS / f"{name}.yaml"
-    assert {role: pool.replicas for role, pool in Cluster.load(path).pools.items()} == shape
-    schema, comment, *_ = path.read_text().splitlines()
-    assert schema == "# yaml-language-server: $schema=cluster.schema.json"
-    assert comment.startswith("# ")
 
 
 def floats(value):
@@ -150,12 +98,6 @@ def test_json_round_trip_brings_integers_back(tmp_path: Path):
     assert again == cluster
     assert again.to_json() == cluster.to_json()
     assert type(again.worker.replicas) is type(again.disk.size_gb) is type(again.worker.accelerator.count) is int
-
-
-@pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"strategy": "one_device"}', "[" * 100_000])
-def test_bad_json_is_refused(text: str):
-    with pytest.raises(UserError, match="cluster as JSON: "):
-        Cluster.from_json(text)
 
 
 KEYS = st.sampled_from(["strategy", "chief", "worker", "disk", "machine", "replicas", "count", "timeout"])

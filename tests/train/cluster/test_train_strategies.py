@@ -13,20 +13,6 @@ CLUSTERS = Path(__file__).parents[3] / "clusters"
 SYNC = ["--train-steps", "9", "--sync"]
 
 
-@pytest.mark.parametrize(
-    ("name", "strategy"),
-    [
-        ("BASIC", "one_device"),
-        ("BASIC_GPU", "one_device"),
-        ("complex_model_m_gpu", "mirrored"),
-        ("STANDARD_1", "parameter_server"),
-        (str(Path(__file__).parents[1] / "sources" / "mnist.yaml"), "multi_worker_mirrored"),
-    ],
-)
-def test_pools_imply_the_strategy(name: str, strategy: str):
-    assert Cluster.of(resolve(read(name))).strategy == strategy
-
-
 @pytest.mark.parametrize("name", ["STANDARD_1", str(CLUSTERS / "vertex-ps.yaml")])
 def test_synchronous_parameter_servers_become_all_reduce_and_that_is_said(name: str):
     source = resolve(read(name), SYNC)
