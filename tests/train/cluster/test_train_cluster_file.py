@@ -100,6 +100,12 @@ def test_json_round_trip_brings_integers_back(tmp_path: Path):
     assert type(again.worker.replicas) is type(again.disk.size_gb) is type(again.worker.accelerator.count) is int
 
 
+@pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"strategy": "one_device"}', "[" * 100_000])
+def test_bad_json_is_refused(text: str):
+    with pytest.raises(UserError, match="cluster as JSON: "):
+        Cluster.from_json(text)
+
+
 KEYS = st.sampled_from(["strategy", "chief", "worker", "disk", "machine", "replicas", "count", "timeout"])
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(STRATEGIES),
