@@ -1,7 +1,7 @@
 """`make chaos`: replicas of real jobs are killed, frozen and told to leave at random moments.
 
-    python -m tests.chaos --trials 30 --seed 0        # MNIST if ../shared/data has it, else the digits
-    python -m tests.chaos --trials 1 --seed 17 --keep # one of them again
+    python -m tests.chaos --trials 30 --seed 0 # MNIST if ../shared/data has it, else the digits
+    python -m tests.chaos --trials 1 --seed 17 # one of them again
 
 Every trial must end at the asked step with the accuracy of an undisturbed job, lose no step beyond the last checkpoint,
 leave no process, and have records that tell what happened. Prints a row a trial and the times of recovery: from the
@@ -234,20 +234,12 @@ def blows(seed: int) -> Iterator[tuple[str, Blow]]:
         yield cluster, Blow(victim=victim, number=number, moment=generator.choice(MOMENTS), when=generator.random())
 
 
-@contextlib.contextmanager
-def arena(base: pathlib.Path, dataset: str) -> Iterator[Arena]:
+def arena(base: pathlib.Path, dataset: str) -> Arena:
     """Converts the dataset."""
     data_dir = base / "data"
     with contextlib.redirect_stdout(io.StringIO()):
         convert(Options(dataset=dataset, source=str(MNIST) if dataset == "mnist" else None, output=str(data_dir)))
-    yield Arena(base=base, data_dir=data_dir, steps=1000 if dataset == "mnist" else 300, every=25)
-
-
-def _load_s() -> float:
-    """How long a process needs now to load TensorFlow: about 2 s on a quiet machine."""
-    start = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import tensorflow"], stderr=subprocess.DEVNULL, check=True)
-    return time.monotonic() - start
+    return Arena(base=base, data_dir=data_dir, steps=1000 if dataset == "mnist" else 300, every=25)
 
 
 def main() -> int:
@@ -255,44 +247,37 @@ def main() -> int:
     p = argparse.ArgumentParser(prog="tests.chaos", description=__doc__.splitlines()[0])
     p.add_argument("--trials", type=int, default=30)
     p.add_argument("--seed", type=int, default=0, help="of the first trial; the next ones count up")
-    p.add_argument("--dataset", choices=("mnist", "digits"), default="mnist" if MNIST.exists() else "digits")
-    p.add_argument("--keep", action="store_true", help="keep the jobs of trials that went well too")
     args = p.parse_args()
     base = pathlib.Path(tempfile.mkdtemp(prefix="chaos-"))
+    dataset = "mnist" if MNIST.exists() else "digits"
     times: dict[str, list[float]] = {}
-    loads = [_load_s()]
     failed = 0
-    with arena(base, args.dataset) as ring:
-        calm = {cluster: ring.run(_file(cluster), [], f"calm-{cluster}")[0] for cluster in CLUSTERS}
-        print(f"{args.dataset}, {ring.steps} steps, jobs in {base}; undisturbed accuracy: {calm}", flush=True)
-        print(
-            f"{'trial':>5}  {'job':<5}{'signal':<9}{'to':<10}{'at':<10}{'step':>5}  {'again':<7}{'after s':>8}  accuracy"
-        )
-        for trial, (cluster, blow) in zip(range(args.seed, args.seed + args.trials), blows(args.seed), strict=False):
-            row = f"{trial:>5}  {cluster:<5}{blow.number.name:<9}{blow.victim:<10}{blow.moment:<10}"
-            try:
-                accuracy, (outcome,) = ring.run(_file(cluster), [blow], f"trial-{trial}")
-                assert abs(accuracy - calm[cluster]) <= NOISE[cluster], f"accuracy {accuracy:.4f}"
-            except Exception as error:
-                failed += 1
-                print(f"{row}FAILED: {error}", flush=True)
-                continue
-            again = "all" if len(outcome.restarted) > 1 else "one" if outcome.restarted else "-"
-            after = f"{outcome.recovered_s:.1f}" if outcome.recovered_s is not None else "-"
-            print(f"{row}{outcome.step:>5}  {again:<7}{after:>8}  {accuracy:.4f}", flush=True)
-            if outcome.recovered_s is not None:
-                times.setdefault(f"{cluster} {again} {blow.number.name}", []).append(outcome.recovered_s)
-            if not args.keep:
-                shutil.rmtree(base / f"trial-{trial}")
-    loads.append(_load_s())
-    print("loading TensorFlow took {:.1f} s before and {:.1f} s after the trials; a quiet machine: 2 s".format(*loads))
+    ring = arena(base, dataset)
+    calm = {cluster: ring.run(_file(cluster), [], f"calm-{cluster}")[0] for cluster in CLUSTERS}
+    print(f"{dataset}, {ring.steps} steps, jobs in {base}; undisturbed accuracy: {calm}", flush=True)
+    print(f"{'trial':>5}  {'job':<5}{'signal':<9}{'to':<10}{'at':<10}{'step':>5}  {'again':<7}{'after s':>8}  accuracy")
+    for trial, (cluster, blow) in zip(range(args.seed, args.seed + args.trials), blows(args.seed), strict=False):
+        row = f"{trial:>5}  {cluster:<5}{blow.number.name:<9}{blow.victim:<10}{blow.moment:<10}"
+        try:
+            accuracy, (outcome,) = ring.run(_file(cluster), [blow], f"trial-{trial}")
+            assert abs(accuracy - calm[cluster]) <= NOISE[cluster], f"accuracy {accuracy:.4f}"
+        except Exception as error:
+            failed += 1
+            print(f"{row}FAILED: {error}", flush=True)
+            continue
+        again = "all" if len(outcome.restarted) > 1 else "one" if outcome.restarted else "-"
+        after = f"{outcome.recovered_s:.1f}" if outcome.recovered_s is not None else "-"
+        print(f"{row}{outcome.step:>5}  {again:<7}{after:>8}  {accuracy:.4f}", flush=True)
+        if outcome.recovered_s is not None:
+            times.setdefault(f"{cluster} {again} {blow.number.name}", []).append(outcome.recovered_s)
+        shutil.rmtree(base / f"trial-{trial}")
     for what, seconds in sorted(times.items()):
         print(f"  {what:<22} {statistics.median(seconds):5.1f} s  ({len(seconds)})")
     everything = [second for seconds in times.values() for second in seconds]
     if everything:
         print(f"recovered after {statistics.median(everything):.1f} s (median of {len(everything)})")
     print(f"{args.trials - failed} of {args.trials} trials went well")
-    if not failed and not args.keep:
+    if not failed:
         shutil.rmtree(base)
     return failed
 

@@ -15,8 +15,7 @@ ONE_WORKER = "strategy: parameter_server\nchief: {}\nworker: {}\nps: {}\n"
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> Arena:
-    with arena(tmp_path_factory.mktemp("chaos"), "digits") as ring:
-        yield ring
+    return arena(tmp_path_factory.mktemp("chaos"), "digits")
 
 
 def blow(number: signal.Signals, victim: str, when: float) -> Blow:
