@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,6 +35,16 @@ def test_process_dry_run_prints_the_plan(capsys: pytest.CaptureFixture, tmp_path
     command = [sys.executable, "-m", "trainer.task", *flags, "--strategy", "parameter_server"]
     assert all(replica["command"] == command for replica in plan["replicas"])
     assert plan["replicas"][2]["log"] == "jobs/a/replicas/worker-1.log"
+    env = {
+        name: value
+        for name, value in plan["replicas"][2]["env"].items()
+        if name not in ("TF_CONFIG", "TRAINER_THREADS")
+    }
+    assert env == {
+        "TRAINER_STATUS": str(tmp_path / "jobs/a/replicas/worker-1.status.json"),
+        "TRAINER_POOL_ROLES": "chief,worker,ps",
+        "PYTHONUNBUFFERED": "1",
+    }
     assert len(set(re.findall(r"127\.0\.0\.1:\d+", json.dumps(plan)))) == 4
     assert not list(tmp_path.iterdir())
 
@@ -103,6 +114,14 @@ def test_vertex_refuses_what_the_trainer_would_before_there_is_a_job(
 def test_command_line_tells_a_user_error_in_one_line_with_code_2(refused):
     error = refused(main, "--cluster", "no/such.yaml", "--", "--job-dir", "a")
     assert error.startswith("error: unknown cluster file 'no/such.yaml'")
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_trainer_starts_no_thread_before_it_can_block_sigterm():
+    """A library's thread that does not block it lets the signal end the replica before anything is saved."""
+    code = "import os, sys, trainer.task; sys.exit(len(os.listdir('/proc/self/task')))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 1
 
 
 @pytest.mark.cluster
