@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from engine import check_recovery, docker, step_of_worker, wait_until
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]
-
-
-def docker(*words: str) -> str:
-    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def launch(image: str, *more: str) -> subprocess.Popen:
@@ -37,22 +32,14 @@ def nothing_left(job: Path) -> bool:
     return not containers(job) and not docker("network", "ls", "--quiet", "--filter", label)
 
 
-def wait_until(condition, limit_s: float) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
-
-
 def test_containers_train_together_and_survive_a_kill(image, tmp_path):
     data, job = tmp_path / "digits", tmp_path / "job"
     subprocess.run([sys.executable, "-m", "components.convert", "--output", str(data)], check=True, cwd=ROOT)
     flags = ["--data-dir", str(data), "--job-dir", str(job), "--train-steps", "3000", "--checkpoint-num-steps", "100"]
     launcher = launch(image, "--log-format", "json", "--", *flags)
-    killed, status = False, job / "replicas" / "worker-0.status.json"
+    killed = False
     for _ in launcher.stdout:
-        step = json.loads(status.read_text())["step"] if status.exists() else 0
-        if not killed and step >= 200:
+        if not killed and step_of_worker(job) >= 200:
             (worker,) = (name for name in containers(job) if name.endswith("worker-0"))
             pid = docker("inspect", "--format", "{{.State.Pid}}", worker)
             (child,) = (
@@ -62,13 +49,7 @@ def test_containers_train_together_and_survive_a_kill(image, tmp_path):
             killed = True
     assert launcher.wait() == 0
     assert killed
-    events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
-    (blame,) = [event for event in events if event["event"] == "blame"]
-    assert (blame["replica"], blame["kind"], blame["exit_code"]) == ("worker/0", "preemption", 137)
-    journal = [json.loads(line) for line in (job / "journal-chief-0-1.jsonl").read_text().splitlines()]
-    began = next(event for event in journal if event["event"] != "usage")
-    assert began["event"] == "resume" and began["step"] >= 100
-    assert json.loads((job / "DONE.json").read_text())["step"] == 3000
+    check_recovery(job, saved=100, last=3000)
     assert {path.stat().st_uid for path in job.rglob("*")} == {os.getuid()}
     assert nothing_left(job)
 
@@ -110,9 +91,3 @@ def test_a_container_that_needs_too_much_memory_is_named(image, tmp_path):
     output = launcher.communicate()[0]
     assert launcher.returncode == 137
     assert "was killed: out of memory" in output
-
-
-def test_an_image_that_is_not_here_is_a_user_error(tmp_path):
-    launcher = launch("no-such-image:x", "--command", "true", "--job-dir", str(tmp_path))
-    launcher.communicate()
-    assert launcher.returncode == 2

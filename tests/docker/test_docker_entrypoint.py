@@ -13,15 +13,14 @@ def run(image: str, *command: str) -> subprocess.CompletedProcess:
     return subprocess.run(["docker", "run", "--rm", image, *command], capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("step", ["convert", "train", "evaluate", "register", "cleanup"])
-def test_a_component_runs_by_its_module_name(image, step):
-    done = run(image, f"components.{step}", "--help")
+STEPS = ("convert", "train", "evaluate", "register", "cleanup")
+
+
+@pytest.mark.parametrize("module", [*(f"components.{step}" for step in STEPS), "trainer.task"])
+def test_components_and_the_trainer_run_by_their_modules_names(image, module):
+    done = run(image, module, "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage:")
-
-
-def test_the_trainer_runs_by_its_module_name(image):
-    assert run(image, "trainer.task", "--help").returncode == 0
 
 
 def test_other_commands_run_as_they_are_with_their_exit_code(image):

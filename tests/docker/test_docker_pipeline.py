@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from engine import docker, wait_until
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]
@@ -16,16 +16,13 @@ ROOT = Path(__file__).parents[2]
 
 def engine_state(image: str) -> set[str]:
     """Identifiers of the image's containers, and of all networks."""
-    lists = (["ps", "--all", "--quiet", "--filter", f"ancestor={image}"], ["network", "ls", "--quiet"])
-    return {name for what in lists for name in subprocess.check_output(["docker", *what], text=True).split()}
+    containers = docker("ps", "--all", "--quiet", "--filter", f"ancestor={image}")
+    return {*containers.split(), *docker("network", "ls", "--quiet").split()}
 
 
-def left_after(before: set[str], image: str) -> set[str]:
-    """What there is now that was not there before; the engine removes a container a moment after it exits."""
-    deadline = time.monotonic() + 20
-    while (left := engine_state(image) - before) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return left
+def nothing_more(before: set[str], image: str) -> None:
+    """The engine removes a container a moment after it exits."""
+    wait_until(lambda: engine_state(image) <= before, 20)
 
 
 def command(folder: Path, *flags: str) -> list[str]:
@@ -45,7 +42,7 @@ def accuracy(folder: Path, *flags: str) -> float:
 def test_the_pipeline_in_containers_equals_the_pipeline_in_processes(image, tmp_path):
     before = engine_state(image)
     in_containers = accuracy(tmp_path / "docker", "--runner", "docker", "--image", image)
-    assert not left_after(before, image)
+    nothing_more(before, image)
     assert in_containers >= 0.97
     assert in_containers == pytest.approx(accuracy(tmp_path / "process"), abs=0.01)
 
@@ -56,11 +53,9 @@ def test_a_run_that_is_stopped_while_it_trains_leaves_no_container(image, tmp_pa
         run = subprocess.Popen(
             command(tmp_path, "--runner", "docker", "--image", image), cwd=ROOT, stdout=output, stderr=output
         )
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.rglob("journal-*.jsonl")):
-        assert run.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
-        time.sleep(0.2)
+    wait_until(lambda: run.poll() is not None or list(tmp_path.rglob("journal-*.jsonl")), 120)
+    assert run.poll() is None, (tmp_path / "output").read_text()
     assert engine_state(image) - before
     run.terminate()
     assert run.wait(60) != 0
-    assert not left_after(before, image)
+    nothing_more(before, image)

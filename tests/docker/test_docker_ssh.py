@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from engine import check_recovery, docker, step_of_worker, wait_until
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]
@@ -21,10 +20,6 @@ RUN rm -rf /app/*
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends openssh-server >/dev/null && mkdir -p /run/sshd
 ENTRYPOINT ["/usr/sbin/sshd", "-D"]
 """
-
-
-def docker(*words: str, **options) -> str:
-    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True, **options).stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +74,10 @@ def test_hosts_train_together_and_survive_a_kill_without_shared_storage(hosts, d
     flags += ["--model", "cnn", "--batch-size", "128"]
     with open(tmp_path / "output", "wb") as output:
         launcher = subprocess.Popen(command(hosts, "--sync-dst-dir", "/data", "--", *flags), stdout=output, cwd=ROOT)
-    status = job / "replicas" / "worker-0.status.json"
-    wait_until(lambda: status.exists() and json.loads(status.read_text())["step"] >= 60, 120)
+    wait_until(lambda: step_of_worker(job) >= 60, 120)
     docker("exec", "host-b", "pkill", "-9", "-f", "[t]rainer.task")
     assert launcher.wait(180) == 0, (tmp_path / "output").read_text()
-    events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
-    (blame,) = [event for event in events if event["event"] == "blame"]
-    assert (blame["replica"], blame["kind"]) == ("worker/0", "preemption")
-    journal = [json.loads(line) for line in (job / "journal-chief-0-1.jsonl").read_text().splitlines()]
-    began = next(event for event in journal if event["event"] != "usage")
-    assert began["event"] == "resume" and began["step"] >= 40
-    assert json.loads((job / "DONE.json").read_text())["step"] == 300
+    journal = check_recovery(job, saved=40, last=300)
     (validation,) = [event for event in journal if event["event"] == "evaluation"]
     assert validation["accuracy"] >= 0.95
     assert (job / "model" / "saved_model.pb").exists()
@@ -117,10 +105,3 @@ def test_replicas_on_hosts_die_with_a_killed_launcher(hosts, tmp_path):
     launcher.kill()
     launcher.wait()
     wait_until(lambda: not any("sleep 100" in processes(name) for name in NAMES), 10)
-
-
-def wait_until(condition, limit_s: float) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.2)

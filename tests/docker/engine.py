@@ -1,0 +1,41 @@
+"""The container engine and its jobs, as these tests ask for them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def docker(*words: str, **options: str) -> str:
+    """Output of a command of the engine's client."""
+    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True, **options).stdout.strip()
+
+
+def wait_until(condition: Callable[[], object], limit_s: float) -> None:
+    """Polls until `condition` holds; fails after `limit_s`."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+
+
+def step_of_worker(job: Path) -> int:
+    """What worker/0 tells, 0 before it does."""
+    status = job / "replicas" / "worker-0.status.json"
+    return json.loads(status.read_text())["step"] if status.exists() else 0
+
+
+def check_recovery(job: Path, *, saved: int, last: int) -> list[dict[str, Any]]:
+    """The killed worker/0 was a preemption and all went on from step `saved` or later to `last`; the chief's journal."""
+    events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
+    (blame,) = [event for event in events if event["event"] == "blame"]
+    assert (blame["replica"], blame["kind"]) == ("worker/0", "preemption")
+    journal = [json.loads(line) for line in (job / "journal-chief-0-1.jsonl").read_text().splitlines()]
+    began = next(event for event in journal if event["event"] != "usage")
+    assert began["event"] == "resume" and began["step"] >= saved
+    assert json.loads((job / "DONE.json").read_text())["step"] == last
+    return journal
