@@ -9,8 +9,6 @@ import pytest
 from train_fakes import ONE, PS, SYNC, Bench, wait_until
 
 from components.train.__main__ import main
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import Pool
 from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
@@ -77,23 +75,11 @@ def test_status_of_a_job_that_ended(bench: Bench, capsys: pytest.CaptureFixture,
         main(["--stop", str(bench.path)])
 
 
-def test_restarts_of_the_evaluator_are_not_the_jobs(bench: Bench, capsys: pytest.CaptureFixture):
-    waits = f"while 'spent' not in open({str(bench.path / 'launcher.jsonl')!r}).read(): time.sleep(0.01)"
-    evaluated = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
-    bench.run(bench.plan(evaluated, max_restarts=1, evaluator_0="sys.exit(5)", chief_0=waits))
-    found = status(bench, capsys)
-    assert (found["state"], found["restarts"]) == ("done", {"errors": 0, "preemptions": 0})
-    assert [row["restarts"] for row in found["rows"]] == [0, 1]
-
-
-def test_status_of_a_job_whose_launcher_was_killed(bench: Bench, capsys: pytest.CaptureFixture):
+def test_status_of_no_job_and_of_one_whose_launcher_was_killed(bench: Bench, capsys: pytest.CaptureFixture):
+    for flag in ("--status", "--stop"):
+        with pytest.raises(UserError, match="no job ran here"):
+            main([flag, str(bench.path)])
     launcher = bench.start(bench.plan(SYNC))
     launcher.kill()
     launcher.communicate()
     wait_until(lambda: status(bench, capsys)["state"] == "killed")
-
-
-def test_directory_without_a_job_is_a_user_error(bench: Bench):
-    for flag in ("--status", "--stop"):
-        with pytest.raises(UserError, match="no job ran here"):
-            main([flag, str(bench.path)])

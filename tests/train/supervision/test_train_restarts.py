@@ -11,6 +11,7 @@ from train_fakes import ONE, PS, QUICK, SYNC, Bench, of, waits
 
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
+from components.train.console.job_control import status
 
 pytestmark = pytest.mark.cluster
 
@@ -54,25 +55,18 @@ def test_dead_worker_of_parameter_servers_starts_again_alone_at_its_address(benc
     assert first == second
 
 
-@pytest.mark.parametrize("cluster", [SYNC, PS])
-def test_worker_that_saved_and_left_has_all_start_again_and_costs_no_error(bench: Bench, cluster: Cluster):
-    scripts = {"chief_0": ON_TERM + "if attempt: sys.exit(0)\ntime.sleep(60)"}
-    scripts["worker_0"] = waits(bench, "chief-0") + once("sys.exit(143)")
-    code, _ = bench.run(bench.plan(cluster, max_restarts=1, **scripts))
-    assert code == 0
-    assert len(bench.starts()) == 2 * cluster.replicas
-    (restart,) = bench.events("restart")
-    assert (restart["after"], restart["errors"], restart["preemptions"]) == ("preemption", 0, 1)
-
-
-def test_death_by_a_signal_from_outside_is_a_preemption_and_by_the_programs_fault_an_error(bench: Bench):
-    kills = "if attempt < 2: os.kill(os.getpid(), [signal.SIGKILL, signal.SIGSEGV][attempt])"
-    code, _ = bench.run(bench.plan(ONE, max_restarts=1, chief_0=kills))
+def test_leaving_and_death_by_a_signal_from_outside_are_preemptions_and_by_the_programs_fault_an_error(bench: Bench):
+    dies = "if attempt == 0: sys.exit(143)\n"
+    dies += "if attempt < 3: os.kill(os.getpid(), [signal.SIGKILL, signal.SIGSEGV][attempt - 1])"
+    code, _ = bench.run(bench.plan(ONE, max_restarts=2, chief_0=dies))
     assert code == 0
     assert [(e["ending"], e["kind"]) for e in bench.events("blame")] == [
+        ("exit code 143", "preemption"),
         ("SIGKILL", "preemption"),
         ("SIGSEGV", "error"),
     ]
+    last = bench.events("restart")[-1]
+    assert (last["errors"], last["preemptions"]) == (1, 2)
 
 
 def test_stopped_replica_is_named_killed_and_replaced(bench: Bench):
@@ -152,6 +146,9 @@ def test_evaluator_has_a_budget_of_its_own_and_its_end_does_not_end_the_job(benc
     assert bench.starts() == ["chief/0", *["evaluator/0"] * times, "chief/0"]
     assert [e["errors"] for e in bench.events("restart") if e["replicas"] == ["chief/0"]] == [1]
     assert any("evaluator/0 is not started again: " in line for line in lines)
+    found = status(str(bench.path))
+    assert found["restarts"] == {"errors": 1, "preemptions": 0}
+    assert [row.restarts for row in found["rows"]] == [1, times - 1]
 
 
 def test_descendants_of_a_dead_replica_are_gone_before_it_starts_again(bench: Bench):
