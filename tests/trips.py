@@ -69,22 +69,23 @@ def rows(count: int = 600, seed: int = 0) -> list[dict[str, object]]:
     return made
 
 
-def write(directory: pathlib.Path, table: list[dict[str, object]] | None = None, schema: dict = SCHEMA) -> None:
-    """Makes `rows.csv` and `schema.yaml`."""
+def write(
+    directory: pathlib.Path, table: list[dict[str, object]] | None = None, schema: dict = SCHEMA
+) -> dict[str, str]:
+    """Makes `rows.csv` and `schema.yaml`; returns the options that name them."""
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "rows.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, schema["columns"])
         writer.writeheader()
         writer.writerows(rows() if table is None else table)
     (directory / "schema.yaml").write_text(yaml.safe_dump(schema, sort_keys=False), encoding="utf-8")
+    return {"dataset": "csv", "source": str(directory / "rows.csv"), "schema": str(directory / "schema.yaml")}
 
 
 def make(directory: pathlib.Path, table: list[dict[str, object]] | None = None, schema: dict = SCHEMA) -> pathlib.Path:
     """Makes both, and converts them; returns the dataset's directory."""
-    write(directory, table, schema)
-    source, layout = str(directory / "rows.csv"), str(directory / "schema.yaml")
     with contextlib.redirect_stdout(io.StringIO()):
-        convert(Options(dataset="csv", source=source, schema=layout, output=str(directory / "data"), shards=3))
+        convert(Options(**write(directory, table, schema), output=str(directory / "data"), shards=3))
     return directory / "data"
 
 

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import csv
-import json
 import math
-import pathlib
 
 import numpy as np
 import pytest
+import trips
 from PIL import Image
 
 from components.convert.convert import convert
@@ -32,7 +30,7 @@ SCHEMA = {
 }
 
 
-def trips(count: int) -> list[dict[str, str]]:
+def made(count: int) -> list[dict[str, str]]:
     random = np.random.default_rng(count)
     return [
         {
@@ -46,19 +44,9 @@ def trips(count: int) -> list[dict[str, str]]:
     ]
 
 
-def write(directory: pathlib.Path, rows: list[dict[str, str]]) -> dict[str, str]:
-    """A CSV file and its schema; returns the options that name them."""
-    with open(directory / "rows.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, SCHEMA["columns"])
-        writer.writeheader()
-        writer.writerows(rows)
-    (directory / "schema.yaml").write_text(json.dumps(SCHEMA))
-    return {"dataset": "csv", "source": str(directory / "rows.csv"), "schema": str(directory / "schema.yaml")}
-
-
 def test_the_manifest_says_what_every_split_of_a_table_holds(tmp_path):
-    rows = trips(600)
-    manifest = convert(Options(**write(tmp_path, rows), output=str(tmp_path / "out")))
+    rows = made(600)
+    manifest = convert(Options(**trips.write(tmp_path, rows, SCHEMA), output=str(tmp_path / "out")))
     assert Manifest.load(tmp_path / "out") == manifest
     parts = carve({"train": len(rows)}, validation_fraction=0.1, test_fraction=0.2, seed=0)
     edges = {name: summary.edges for name, summary in manifest.splits["train"].summaries.items()}
@@ -93,7 +81,7 @@ def test_the_manifest_says_what_every_split_of_a_table_holds(tmp_path):
 
 
 def test_pieces_and_processes_do_not_matter(tmp_path, monkeypatch, content):
-    options = write(tmp_path, trips(150))
+    options = trips.write(tmp_path, made(150), SCHEMA)
     convert(Options(**options, output=str(tmp_path / "a"), processes=1))
     for processes, piece in ((1, 1), (2, 17)):
         monkeypatch.setattr(statistics, "BLOCK", piece)
@@ -123,8 +111,8 @@ def test_images_that_are_files_have_sizes(tmp_path):
 
 
 def test_a_column_without_any_value_and_a_constant_one(tmp_path):
-    rows = [{**row, "hour": "", "fare": "2.5", "company": "only"} for row in trips(60)]
-    manifest = convert(Options(**write(tmp_path, rows), output=str(tmp_path / "out"), shards=1))
+    rows = [{**row, "hour": "", "fare": "2.5", "company": "only"} for row in made(60)]
+    manifest = convert(Options(**trips.write(tmp_path, rows, SCHEMA), output=str(tmp_path / "out"), shards=1))
     train, test = manifest.splits["train"], manifest.splits["test"]
     assert train.summaries["hour"].mean is None and train.summaries["hour"].missing == train.examples
     assert (train.summaries["fare"].std, train.summaries["company"].unique) == (0.0, 1)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import pathlib
 from collections.abc import Callable
 
@@ -10,7 +9,6 @@ from PIL import Image
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.sources.registry import source_digest
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -176,35 +174,6 @@ def test_a_folder_that_is_none_of_the_two_layouts_is_told(folder, fails, files, 
     root = folder(files)
     line = fails("--dataset", "images", "--source", root, "--output", root.parent / "out")
     assert message in line and str(root) in line
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ((), "needs --source DIR, with DIR/class/name.png"),
-        (("--source", "nowhere"), "nowhere: no such file or directory"),
-        (("--source", "a", "b"), "takes one path, not 2"),
-        (("--source", ".", "--image-size", "224"), "--image-size: '224' is not HEIGHTxWIDTH"),
-        (("--image-size", "4x4", "--dataset", "digits"), "--image-size 4x4 means nothing to dataset 'digits'"),
-        (("--source", ".", "--encoding", "jpeg"), "invalid choice: 'jpeg'"),
-    ],
-)
-def test_wrong_flags(tmp_path, fails, flags, message):
-    assert message in fails("--dataset", "images", "--output", tmp_path / "out", *flags)
-
-
-def test_the_digest_follows_classes_and_contents(folder, tmp_path):
-    root = folder(many("ab"))
-    digests = {source_digest("images", str(root))}
-    (root / "a" / "0.png").rename(root / "b" / "zero.png")
-    digests.add(source_digest("images", str(root)))
-    (root / "b" / "zero.png").write_bytes((root / "b" / "1.png").read_bytes())
-    digests.add(source_digest("images", str(root)))
-    (root / "notes.txt").write_text("not part of it")
-    digests.add(source_digest("images", str(root)))
-    assert len(digests) == 3
-    os.rename(root, tmp_path / "elsewhere")
-    assert source_digest("images", str(tmp_path / "elsewhere")) in digests
 
 
 def test_an_image_that_is_gone_when_it_is_read_is_told(folder, tmp_path):

@@ -25,14 +25,10 @@ def test_embedded_digits_are_the_original_ones():
         assert hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest() in origin
 
 
-def test_an_idx_set_has_the_classes_that_occur_in_any_split(tmp_path, make_idx):
-    make_idx(tmp_path, classes=300, train=5, test=8)
-    assert find_reader("idx").read(str(tmp_path)).class_names == tuple("01234567")
-    assert find_reader("fashion_mnist").read(str(tmp_path)).class_names[9] == "Ankle boot"
-
-
 def test_splits_that_do_not_fit_name_a_file(tmp_path, make_idx):
     make_idx(tmp_path, classes=11, train=20)
+    make_idx(tmp_path, classes=300, test=15)
+    assert find_reader("idx").read(str(tmp_path)).class_names == tuple(map(str, range(15)))  # of any split
     make_idx(tmp_path, size=(4, 4), test=5)
     with pytest.raises(
         UserError, match=r"train-labels-idx1-ubyte\.gz: record 10 has label 10; mnist has classes 0 to 9"
@@ -40,29 +36,6 @@ def test_splits_that_do_not_fit_name_a_file(tmp_path, make_idx):
         find_reader("mnist").read(str(tmp_path))
     with pytest.raises(UserError, match=r"t10k-images-idx3-ubyte\.gz: images of 4 x 4 pixels; 5 x 4 in train"):
         find_reader("idx").read(str(tmp_path))
-
-
-def test_source_is_needed_where_nothing_is_built_in_and_refused_where_something_is(tmp_path):
-    with pytest.raises(UserError, match=r"'idx' needs --source DIR.*train-.*images-idx3"):
-        find_reader("idx").read(None)
-    with pytest.raises(UserError, match="'digits' is built in; leave out --source"):
-        find_reader("digits").read(str(tmp_path))
-
-
-def test_the_digest_follows_content_and_names_but_not_the_place(tmp_path, make_idx):
-    for name in "abc":
-        make_idx(tmp_path / name, train=20, test=5)
-    (tmp_path / "b" / "notes.txt").write_text("not part of the source")
-    a, b = (source_digest("idx", str(tmp_path / name)) for name in "ab")
-    assert a == b and len(a) == 64
-    labels = tmp_path / "b" / "t10k-labels-idx1-ubyte.gz"
-    labels.write_bytes(gzip.compress(gzip.decompress(labels.read_bytes())[:-1] + b"\x09"))
-    (tmp_path / "c" / "train-images-idx3-ubyte.gz").rename(tmp_path / "c" / "train-images.idx3-ubyte.gz")
-    assert len({a, *(source_digest("idx", str(tmp_path / name)) for name in "bc"), source_digest("digits", None)}) == 4
-    with pytest.raises(UserError, match="missing"):
-        source_digest("mnist", str(tmp_path))
-    with pytest.raises(UserError, match=r"unknown dataset 'mnits'; did you mean 'mnist'.* or tfds:NAME"):
-        source_digest("mnits", None)
 
 
 OPTIONS = {"schema": "x.yaml", "image_size": (4, 5), "encoding": "raw", "download_dir": "d"}

@@ -10,13 +10,10 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
-from collections.abc import Callable
 
-import numpy as np
 import pytest
-from PIL import Image
+from small_sources import SOURCES
 
 from components.convert.__main__ import main
 from components.convert.convert import convert
@@ -26,73 +23,7 @@ from components.convert.writing import output
 from trainer.base.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[3]
-Broken = Callable[[pathlib.Path], object]
-
-
-def cifar(root: pathlib.Path) -> dict[str, pathlib.Path]:
-    root.mkdir()
-    for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
-        (root / name).write_bytes(bytes(range(10)) * 3073)
-    return {"source": root}
-
-
-def archive(root: pathlib.Path) -> dict[str, pathlib.Path]:
-    cifar(root)
-    with tarfile.open(root / "cifar.tar.gz", "w:gz") as tar:
-        tar.add(root / "test_batch.bin")
-    return {"source": root / "cifar.tar.gz"}
-
-
-def images(root: pathlib.Path) -> dict[str, pathlib.Path]:
-    for path in (root / kind / f"{i}.png" for kind in ("lily", "rose") for i in range(4)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((3, 3), 9, np.uint8)).save(path)
-    return {"source": root}
-
-
-def rows(root: pathlib.Path) -> dict[str, pathlib.Path]:
-    root.mkdir()
-    for name in ("a.csv", "b.csv"):
-        (root / name).write_text("a,kind\n" + "1,x\n2,y\n" * 9)
-    (root / "schema.yaml").write_text(
-        "name: t\norigin: t\ncolumns: {a: {type: int}, kind: {type: string}}\n"
-        "label: {column: kind, classes: [x, y]}\nwide: [{column: a, hash_buckets: 9}]\n"
-    )
-    return {"source": root, "schema": root / "schema.yaml"}
-
-
-SOURCES = {  # by dataset, what makes one, and paths in it to break, "" for the source itself
-    "mnist": (None, ("", "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte")),
-    "idx": (None, ("", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte")),
-    "cifar10": (cifar, ("", "data_batch_3.bin")),
-    "cifar10 archive": (archive, ("cifar.tar.gz",)),
-    "images": (images, ("", "lily", "rose/2.png")),
-    "csv": (rows, ("", "b.csv", "schema.yaml")),
-    "tfrecord": (None, ("", "more", "a.tfrecord", "more/b.tfrecord", "_schema.yaml")),
-}
 PLACES = [(dataset, place) for dataset, (_, places) in SOURCES.items() for place in places]
-
-
-@pytest.fixture
-def made(tmp_path, make_idx, write_records):
-    """Makes a source; returns its flags and the path at a place in it."""
-
-    def make(dataset: str, place: str, under: pathlib.Path = tmp_path) -> tuple[dict[str, str], pathlib.Path]:
-        root, (maker, _) = under / "source", SOURCES[dataset]
-        if maker:
-            paths = maker(root)
-        elif dataset == "tfrecord":
-            for name in ("a.tfrecord", "more/b.tfrecord"):
-                write_records(root / name, [{"a": [i], "kind": [b"xy"[i % 2 : i % 2 + 1]]} for i in range(9)])
-            rows(root / "_rows")
-            paths = {"source": root, "schema": (root / "_rows" / "schema.yaml").rename(root / "_schema.yaml")}
-        else:
-            make_idx(root, train=30, test=10, packed=False)
-            paths = {"source": root}
-        flags = {name: str(path) for name, path in paths.items()}
-        return {"dataset": dataset.split()[0], **flags}, root / place
-
-    return make
 
 
 def gone(path: pathlib.Path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import pathlib
 import random
 
 import pytest
 import trips
-import yaml
 
 from components.convert import convert as module
 from components.convert.convert import convert
@@ -23,14 +21,8 @@ def options(request, tmp_path_factory, make_idx) -> Options:
     """A source of several thousand examples."""
     root = tmp_path_factory.mktemp("source")
     if request.param == "csv":
-        with open(root / "rows.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, trips.SCHEMA["columns"])
-            writer.writeheader()
-            writer.writerows(
-                {**row, "company": f"{row['company']}, {'x' * (i % 60)}"} for i, row in enumerate(trips.rows(3000))
-            )
-        (root / "schema.yaml").write_text(yaml.safe_dump({**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}}))
-        kind = {"dataset": "csv", "source": str(root / "rows.csv"), "schema": str(root / "schema.yaml")}
+        rows = [{**row, "company": f"{row['company']}, {'x' * (i % 60)}"} for i, row in enumerate(trips.rows(3000))]
+        kind = trips.write(root, rows, {**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}})
     else:
         make_idx(root / "source", size=(9, 7), packed=request.param == "packed idx", train=3000, test=500)
         kind = {"dataset": "idx", "source": str(root / "source")}

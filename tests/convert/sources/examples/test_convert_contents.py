@@ -18,7 +18,7 @@ from PIL import Image
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.examples import parser
-from components.convert.sources.registry import find_reader, source_digest
+from components.convert.sources.registry import find_reader
 from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError
 
@@ -372,22 +372,3 @@ def test_a_key_that_no_record_has_is_told_though_there_is_a_default(tmp_path, wr
     path = write_records(tmp_path / "x", [row(i) for i in range(5)])
     line = rejected(TABLE.replace("trip/seconds", "trip/second") + "other_columns: ignore\n", path)
     assert "no record for training has unknown feature 'trip/second'; did you mean 'trip/seconds'?" in line
-
-
-def test_the_digest_follows_schema_names_folders_and_contents(tmp_path, write_records, schema):
-    for name in "ab":
-        write_records(tmp_path / name / "train" / "x", [{"pixels": bytes(60), "y": 1}])
-        write_records(tmp_path / name / "test" / "x", [{"pixels": bytes(60), "y": 2}])
-    schema(PIXELS)
-
-    def digest(name: str) -> str:
-        return source_digest("tfrecord", str(tmp_path / name), str(tmp_path / "schema.yaml"))
-
-    first = digest("a")
-    assert first == digest("b")
-    (tmp_path / "b" / "test").rename(tmp_path / "b" / "val")
-    assert digest("b") != first
-    write_records(tmp_path / "a" / "test" / "x", [{"pixels": bytes(60), "y": 0}])
-    second = digest("a")
-    schema(PIXELS + " ")
-    assert len({first, second, digest("a")}) == 3

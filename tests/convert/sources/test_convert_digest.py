@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pathlib
+import shutil
+
+import pytest
+
+from components.convert.sources.registry import source_digest
+
+
+@pytest.mark.parametrize(
+    ("dataset", "place", "renamed"),
+    [
+        ("mnist", "train-labels-idx1-ubyte", "train-labels.idx1-ubyte"),
+        ("cifar10", "data_batch_3.bin", None),
+        ("images", "rose/2.png", "lily/two.png"),
+        ("csv", "b.csv", None),
+        ("tfrecord", "more/b.tfrecord", "more/b_val.tfrecord"),
+    ],
+)
+def test_the_digest_follows_contents_names_folders_and_schema_but_not_the_place(
+    tmp_path, made, dataset, place, renamed
+):
+    flags, path = made(dataset, place)
+    root = pathlib.Path(flags["source"])
+
+    def digest(source: pathlib.Path = root) -> str:
+        return source_digest(dataset, str(source), flags.get("schema"))
+
+    found = [digest()]
+    shutil.copytree(root, tmp_path / "elsewhere")
+    (root / "_notes.txt").write_text("not part of the source")
+    assert digest() == digest(tmp_path / "elsewhere") == found[0] and len(found[0]) == 64
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    found.append(digest())
+    if renamed:
+        path.rename(root / renamed)
+        found.append(digest())
+    if "schema" in flags:
+        with open(flags["schema"], "a") as file:
+            file.write("missing: ['']\n")
+        found.append(digest())
+    assert len({*found}) == len(found)
