@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from components.convert.__main__ import main
+from components.convert.writing import tfrecord
+from trainer.base.manifest import Manifest
 
 
 def _idx_bytes(array: np.ndarray) -> bytes:
@@ -89,6 +91,36 @@ def examples() -> Callable[[bytes], list[dict[str, list[Any]]]]:
         ]
 
     return parse
+
+
+@pytest.fixture(scope="session")
+def held(examples) -> Callable[..., list[dict[str, Any]]]:
+    """The records of a split of a dataset, in order, each of whose features has one value."""
+
+    def read(directory: pathlib.Path, split: str = "train") -> list[dict[str, Any]]:
+        shards = Manifest.load(directory).splits[split].shards
+        records = [record for shard in shards for record in examples((directory / shard.file).read_bytes())]
+        return [{name: value for name, (value,) in record.items()} for record in records]
+
+    return read
+
+
+@pytest.fixture
+def third_fails(monkeypatch) -> Callable[[BaseException], None]:
+    """Has the third shard that is written fail half way."""
+    write, written = tfrecord.write, []
+
+    def fail(error: BaseException) -> None:
+        def third(path: pathlib.Path, *args: Any, **kwargs: Any) -> object:
+            written.append(path)
+            if len(written) == 3:
+                pathlib.Path(path).write_text("half")
+                raise error
+            return write(path, *args, **kwargs)
+
+        monkeypatch.setattr(tfrecord, "write", third)
+
+    return fail
 
 
 def _feature(values: Any):

@@ -147,15 +147,3 @@ def test_image_files_are_shown_in_colour(tmp_path, encoding):
     main([*flags, "--output", str(tmp_path / "out")])
     blue, red = _images(_Parsed((tmp_path / "out" / PAGE).read_text(encoding="utf-8")))
     assert blue[5, 5].tolist() == [0, 0, 255] and red[5, 5].tolist() == [255, 0, 0] and red.shape[0] == 64
-
-
-def test_a_page_that_was_left_unfinished_is_replaced_and_one_of_somebody_else_left_alone(tmp_path, content, fails):
-    main(["--output", str(tmp_path / "clean")])
-    for name in ("left", "other"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / PAGE).write_text("half")
-    (tmp_path / "left" / ".converting").mkdir()
-    main(["--output", str(tmp_path / "left")])
-    assert content(tmp_path / "left") == content(tmp_path / "clean")
-    assert repr(PAGE) in fails("--output", tmp_path / "other")
-    assert (tmp_path / "other" / PAGE).read_text() == "half"

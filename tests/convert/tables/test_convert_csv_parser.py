@@ -162,18 +162,6 @@ def test_what_is_wrong_is_told_in_one_line_with_its_place(tmp_path, content, mes
     assert "\n" not in str(error.value)
 
 
-@given(data=st.data())
-def test_no_bytes_at_all_raise_anything_else(tmp_path_factory, data):
-    content = bytearray(HEADER + b'1,2,x\n1.5,,"a ""b"""\n-2e3,-7,\xc3\xa4\n')
-    for _ in range(data.draw(st.integers(1, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.sampled_from(b'\0\n\r",\xff19.-x '))
-    try:
-        for block in read(tmp_path_factory.mktemp("csv"), bytes(content)):
-            assert np.isfinite(block.columns["f"].to_numpy().astype(np.float32)).all()
-    except UserError as error:
-        assert "t.csv: " in str(error)
-
-
 WORDS = dataclasses.replace(
     SCHEMA, columns={name: Column(name=name, header=name, type="string") for name in "abc"}, missing=()
 )

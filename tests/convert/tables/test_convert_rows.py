@@ -4,7 +4,6 @@ import collections
 import contextlib
 import gzip
 import io
-import pathlib
 
 import numpy as np
 import pytest
@@ -52,25 +51,17 @@ def made(count: int, seed: int = 0) -> list[dict]:
     ]
 
 
-def stored(row: dict, schema: dict = SCHEMA) -> dict[str, list]:
+def stored(row: dict, schema: dict = SCHEMA) -> dict[str, object]:
     """What a row's record holds of its columns."""
     found = {}
     for name, column in schema["columns"].items():
         value = column["default"] if row[name] == "" and "default" in column else CONVERTERS[column["type"]](row[name])
         value = value.encode() if isinstance(value, str) else value
-        found[name] = [float(np.float32(value)) if column["type"] == "float" else value]
+        found[name] = float(np.float32(value)) if column["type"] == "float" else value
     return found
 
 
-def read(directory: pathlib.Path, manifest: Manifest, split: str, examples) -> list[dict]:
-    return [
-        example
-        for shard in manifest.splits[split].shards
-        for example in examples((directory / shard.file).read_bytes())
-    ]
-
-
-def test_manifest_and_records_of_a_table(tmp_path, examples):
+def test_manifest_and_records_of_a_table(tmp_path, held):
     rows = made(400)
     options = trips.write(tmp_path, rows, SCHEMA)
     manifest = quietly(**options, output=str(tmp_path / "out"), shards=3)
@@ -81,8 +72,8 @@ def test_manifest_and_records_of_a_table(tmp_path, examples):
     for split, part in manifest.splits.items():
         chosen = [rows[i] for i in parts[split][1][:]]
         labels = [int(row["tips"] > 0.2 * row["fare"]) for row in chosen]
-        assert read(tmp_path / "out", manifest, split, examples) == [
-            {**stored(row), "label": [label]} for row, label in zip(chosen, labels, strict=True)
+        assert held(tmp_path / "out", split) == [
+            {**stored(row), "label": label} for row, label in zip(chosen, labels, strict=True)
         ]
         assert part.class_histogram == tuple(np.bincount(labels, minlength=2))
         for shard in part.shards:
@@ -111,7 +102,7 @@ def test_what_is_told_of_columns_comes_from_the_training_split_alone(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["label", "kind"])
-def test_a_column_may_be_the_label_by_name_or_by_number(tmp_path, examples, column):
+def test_a_column_may_be_the_label_by_name_or_by_number(tmp_path, held, column):
     schema = {
         **SCHEMA,
         "columns": {column: {"type": {"label": "string", "kind": "int"}[column]}, "x": {"type": "float"}},
@@ -122,14 +113,14 @@ def test_a_column_may_be_the_label_by_name_or_by_number(tmp_path, examples, colu
     rows = [{column: {"label": "bac"[i % 3], "kind": i % 3}[column], "x": i / 4} for i in range(30)]
     options = trips.write(tmp_path, rows, schema)
     manifest = quietly(**options, output=str(tmp_path / "out"), validation_fraction=0, test_fraction=0)
-    own = {} if column == "label" else {"kind": [0]}  # what is named `label` is not stored twice
-    got = read(tmp_path / "out", manifest, "train", examples)
-    assert [example["label"] for example in got] == [[i % 3] for i in range(30)]
-    assert got[0] == {"x": [0.0], "label": [0], **own}
+    own = {} if column == "label" else {"kind": 0}  # what is named `label` is not stored twice
+    got = held(tmp_path / "out")
+    assert [example["label"] for example in got] == [i % 3 for i in range(30)]
+    assert got[0] == {"x": 0.0, "label": 0, **own}
     assert [feature.name for feature in manifest.inputs] == ["x"] and manifest.class_names == ("b", "a", "c")
 
 
-def test_the_filter_leaves_rows_out_whose_labels_need_not_fit(tmp_path, examples, capsys):
+def test_the_filter_leaves_rows_out_whose_labels_need_not_fit(tmp_path, held, capsys):
     schema = {
         **SCHEMA,
         "columns": {**SCHEMA["columns"], "company": {"type": "string", "default": "none"}},
@@ -144,11 +135,11 @@ def test_the_filter_leaves_rows_out_whose_labels_need_not_fit(tmp_path, examples
     }
     rows = made(200)
     options = trips.write(tmp_path, rows, schema)
-    manifest = convert(Options(**options, output=str(tmp_path / "out"), validation_fraction=0, test_fraction=0))
+    convert(Options(**options, output=str(tmp_path / "out"), validation_fraction=0, test_fraction=0))
     kept = [row for row in rows if row["company"] in ("", "Blue") and row["seconds"] != ""]
     assert f"{200 - len(kept)} of 200 rows are left out by the schema's filter" in capsys.readouterr().out
-    got = read(tmp_path / "out", manifest, "train", examples)
-    assert got == [{**stored(row, schema), "label": [int(row["company"] == "")]} for row in kept]
+    got = held(tmp_path / "out")
+    assert got == [{**stored(row, schema), "label": int(row["company"] == "")} for row in kept]
     options = trips.write(tmp_path, rows, {**schema, "filter": {"greater": ["fare", 1e9]}})
     with pytest.raises(UserError, match=r"rows\.csv: the schema's filter leaves no row"):
         find_reader("csv", schema=options["schema"]).read(options["source"])
@@ -204,7 +195,7 @@ def test_a_label_outside_the_classes_and_a_column_without_values_are_told(tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-def test_googles_layout_in_cents(tmp_path, examples):
+def test_googles_layout_in_cents(tmp_path, held):
     header = "tip,trip_miles,trip_seconds,fare,trip_start_month,trip_start_hour,trip_start_day,pickup_community_area,"
     header += "dropoff_community_area,pickup_census_tract,dropoff_census_tract,pickup_latitude,pickup_longitude,"
     header += "dropoff_latitude,dropoff_longitude,payment_type,company"
@@ -214,7 +205,7 @@ def test_googles_layout_in_cents(tmp_path, examples):
     manifest = quietly(
         dataset="taxi_cents", source=source, output=str(tmp_path / "out"), validation_fraction=0, test_fraction=0
     )
-    got = read(tmp_path / "out", manifest, "train", examples)
-    assert [(e["label"], e["tip"], e["fare"]) for e in got] == [([i % 2], [i % 2], [600 + i]) for i in range(30)]
-    assert got[0]["pickup_census_tract"] == [b"17031839100"] and got[0]["pickup_community_area"] == [b""]
+    got = held(tmp_path / "out")
+    assert [(e["label"], e["tip"], e["fare"]) for e in got] == [(i % 2, i % 2, 600 + i) for i in range(30)]
+    assert got[0]["pickup_census_tract"] == b"17031839100" and got[0]["pickup_community_area"] == b""
     assert manifest.feature("fare").unit == "US cents" and "tip" not in {f.name for f in manifest.inputs}

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import io
-import shutil
 import tracemalloc
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert.writing import workers
-from components.convert.writing.column_store import Store, fill
-from trainer.base.errors import UserError
+from components.convert.writing.column_store import Store
 
 dtypes = st.sampled_from(["float32", "int64", "uint8", "bool"])
 
@@ -60,24 +56,3 @@ def test_what_does_not_fit_is_not_held_in_memory(tmp_path):
     finally:
         tracemalloc.stop()
     assert len(found) == 40 * 2**17 and (found[-(2**17) :] == block).all() and whole[3999, 4999] == 7
-
-
-def test_what_fits_nowhere_is_refused_by_its_name(tmp_path):
-    size = shutil.disk_usage(tmp_path).total + 1
-    with pytest.raises(UserError, match=rf"^images\.gz: unpacks to {size:,} bytes, .* bytes free"):
-        Store(budget_bytes=10, directory=tmp_path).empty((size,), "images.gz")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("budget", [0, 10**6])
-def test_a_file_is_mapped_or_read(tmp_path, budget):
-    (tmp_path / "file").write_bytes(bytes(range(100)))
-    found = Store(budget_bytes=budget, directory=tmp_path).map(tmp_path / "file", (9, 10), offset=10)
-    np.testing.assert_array_equal(found, np.arange(10, 100).reshape(9, 10))
-
-
-def test_filling_tells_what_is_missing():
-    array, told = np.zeros((3, 4), np.uint8), []
-    assert fill(array, io.BytesIO(bytes(range(1, 10))), told.append) == 3
-    assert array.ravel().tolist() == [*range(1, 10), 0, 0, 0] and told == [9]
-    assert fill(array, io.BytesIO(bytes(20))) == 0 and not array.any()

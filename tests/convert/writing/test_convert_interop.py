@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import pathlib
-import tarfile
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.sources.cifar import CIFAR10
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import carve
 from components.convert.writing.tfrecord import Field, Layout, write
@@ -65,29 +63,6 @@ def test_tensorflow_reads_every_value_under_every_name(tmp_path_factory, rows, n
     assert parsed["int64"].tolist() == columns["int64"][order].tolist()
     assert parsed["string"].tolist() == [strings[i] for i in order]
     assert parsed["bytes"].tolist() == [columns["bytes"][i].tobytes() for i in order]
-
-
-def images(directory: pathlib.Path, manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels of a split, as TensorFlow reads them."""
-    paths = [directory / shard.file for shard in manifest.splits[split].shards]
-    parsed = parse(paths, {"image": "bytes", "label": "int64"})
-    pixels = tf.io.decode_raw(parsed["image"], tf.uint8).numpy()
-    return pixels.reshape(-1, *manifest.feature("image").shape), parsed["label"]
-
-
-@pytest.mark.slow
-def test_tensorflow_reads_all_of_cifar_10(tmp_path):
-    path = DATA / "cifar10" / "cifar-10-batches-bin.tar.xz"
-    if not path.is_file():
-        pytest.skip("the CIFAR-10 archive is not in ../shared/data/cifar10")
-    manifest = convert(Options(dataset="cifar10", source=str(path), output=str(tmp_path), validation_fraction=0))
-    with tarfile.open(path) as tar:
-        files = {pathlib.Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
-    for split, members in CIFAR10.files_of.items():
-        raw = np.frombuffer(b"".join(files[name] for name in members), np.uint8).reshape(-1, 3073)
-        pixels, labels = images(tmp_path, manifest, split)
-        np.testing.assert_array_equal(labels, raw[:, 0])
-        np.testing.assert_array_equal(pixels.transpose(0, 3, 1, 2).reshape(-1, 3072), raw[:, 1:])
 
 
 def test_the_real_taxi_trips_row_by_row(tmp_path):

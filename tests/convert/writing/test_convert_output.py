@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import psutil
 import pytest
 
@@ -30,7 +29,7 @@ def _stamps(directory: pathlib.Path) -> dict[str, int]:
 def test_done_again_writes_nothing_and_finds_whatever_changed(
     tmp_path, make_idx, idx_bytes, monkeypatch, capsys, fails
 ):
-    generator, source = np.random.default_rng(5), tmp_path / "source"
+    source = tmp_path / "source"
     images, _ = make_idx(source, packed=False, train=40)["train"]
     options = Options(dataset="idx", source=str(source), output=str(tmp_path / "out"))
     made, before = convert(options), _stamps(tmp_path / "out")
@@ -39,12 +38,10 @@ def test_done_again_writes_nothing_and_finds_whatever_changed(
     assert "already there" in capsys.readouterr().out
     line = fails("--output", tmp_path / "out", "--dataset", "digits", "--split-seed", 3)
     assert "dataset=idx" in line and "dataset=digits" in line and "split_seed=0" in line and "split_seed=3" in line
-    for _ in range(5):
-        changed = images.copy()
-        changed[tuple(generator.integers(images.shape))] ^= generator.integers(1, 256, dtype=np.uint8)
-        (source / "train-images-idx3-ubyte").write_bytes(idx_bytes(changed))
-        with pytest.raises(UserError, match=r"holds another dataset .*fingerprint="):
-            convert(options)
+    images[17, 3, 2] ^= 1
+    (source / "train-images-idx3-ubyte").write_bytes(idx_bytes(images))
+    with pytest.raises(UserError, match=r"holds another dataset .*fingerprint="):
+        convert(options)
     assert _stamps(tmp_path / "out") == before
 
 
@@ -61,20 +58,13 @@ def test_a_page_that_was_deleted_is_made_again_and_nothing_else(tmp_path, capsys
     assert changed == {"out", output.PAGE}
 
 
-@pytest.mark.parametrize("damage", [pathlib.Path.unlink, lambda path: path.write_bytes(b"x" + path.read_bytes()[1:])])
-def test_a_damaged_dataset_is_not_called_finished(tmp_path, fails, damage):
-    convert(Options(output=str(tmp_path)))
-    damage(tmp_path / "test-00001-of-00002.tfrecord")
-    assert "test-00001-of-00002.tfrecord is missing or damaged" in fails("--output", tmp_path)
-
-
-@pytest.mark.parametrize("name", ["notes.txt", "train-00000-of-00001.tfrecord", ".hidden"])
+@pytest.mark.parametrize("name", ["notes.txt", "train-00000-of-00001.tfrecord", "dataset.html", ".hidden"])
 def test_files_of_others_are_neither_deleted_nor_joined(tmp_path, fails, name):
     (tmp_path / name).write_text("precious")
     assert repr(name) in fails("--output", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     (tmp_path / ".converting").mkdir()  # even beside leftovers of ours
-    if not name.startswith("train"):
+    if name in ("notes.txt", ".hidden"):
         assert repr(name) in fails("--output", tmp_path)
         assert (tmp_path / name).read_text() == "precious"
 
@@ -89,6 +79,7 @@ def test_leftovers_are_replaced(tmp_path, content):
         "train-00001-of-00009.index",
         "manifest.json.17.tmp",
         "dataset.html.17.tmp",
+        "dataset.html",
     ):
         (left / name).write_text("half")
     convert(Options(output=str(left)))
@@ -98,19 +89,11 @@ def test_leftovers_are_replaced(tmp_path, content):
 @pytest.mark.parametrize(
     ("error", "before"), [(KeyboardInterrupt(), False), (OSError(errno.ENOSPC, "No space left on device"), True)]
 )
-def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, error, before):
+def test_a_failure_while_writing_leaves_nothing(tmp_path, third_fails, error, before):
     out = tmp_path / "new" / "out"
     if before:
         out.mkdir(parents=True)
-    write, written = tfrecord.write, []
-
-    def third_fails(path, *args, **kwargs):
-        written.append(path)
-        if len(written) == 3:
-            raise error
-        return write(path, *args, **kwargs)
-
-    monkeypatch.setattr(tfrecord, "write", third_fails)
+    third_fails(error)
     with pytest.raises((KeyboardInterrupt, UserError)) as told:
         convert(Options(output=str(out)))
     assert str(told.value) in ("", f"cannot write --output {out}: No space left on device")
@@ -193,17 +176,6 @@ def test_being_stopped_leaves_nothing_and_no_process(tmp_path, large, which, cod
     process.send_signal(which)
     assert process.wait(60) == code and not list(tmp_path.iterdir())
     assert not psutil.wait_procs(workers, timeout=20)[1]
-
-
-@pytest.mark.cluster
-def test_a_process_that_is_killed_is_told_in_one_line_and_leaves_nothing(tmp_path, large):
-    flags, _ = large
-    process = _start(flags, tmp_path / "out", 2, stderr=subprocess.PIPE, text=True)
-    _wait_for(tmp_path / "out" / ".converting", 1, process)
-    psutil.Process(process.pid).children()[0].kill()
-    err = process.stderr.read()
-    assert err.startswith("error: a process of the conversion was ended from outside, perhaps for want of mem")
-    assert process.wait() == 2 and err.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
 def _start(flags: tuple[str, ...], out: pathlib.Path, processes: int, **options) -> subprocess.Popen:

@@ -254,30 +254,6 @@ def test_a_damaged_file_and_a_wrong_name_are_told_and_the_digest_is_of_the_files
     assert str(path) in fails(*arguments, "tfds:tiny")
 
 
-@pytest.mark.parametrize("packing", ["", "GZIP", "ZLIB"])
-def test_tensorflows_own_writer_and_parser_agree_with_what_is_between(tmp_path, packing):
-    files = [file(Image.fromarray(PIXELS).resize((40 + i, 30)), ("PNG", "JPEG")[i % 2]) for i in range(12)]
-    for split, part in (("train", files[:9]), ("validation", files[9:])):
-        with tf.io.TFRecordWriter(str(tmp_path / f"images-{split}-00000-of-00001"), packing) as writer:
-            for i, image in enumerate(part):
-                values = {
-                    "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
-                    "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[1 + i % 2])),
-                    "image/object/bbox": tf.train.Feature(float_list=tf.train.FloatList(value=[0.0, 0.5, 1.0])),
-                }
-                writer.write(tf.train.Example(features=tf.train.Features(feature=values)).SerializeToString())
-    schema = tmp_path / "schema.yaml"
-    schema.write_text(
-        "{name: t, origin: t, image: image/encoded, label: image/class/label, classes: [a, b], label_offset: 1}"
-    )
-    paths = tuple(map(str, sorted(tmp_path.glob("images-*"))))
-    common = {"schema": str(schema), "output": str(tmp_path / "out"), "shards": 1, "test_fraction": 0}
-    convert(Options(dataset="tfrecord", source=paths, **common))
-    for split, part in (("train", files[:9]), ("validation", files[9:])):
-        read = parsed(tmp_path / "out", split, IMAGE)
-        assert read == [{"image": image, "label": i % 2} for i, image in enumerate(part)]
-
-
 def test_a_version_that_is_published_has_a_digest_without_network(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))

@@ -96,17 +96,6 @@ def rejected(tmp_path, schema, fails):
     return run
 
 
-@pytest.fixture
-def held(tmp_path, examples):
-    """The values of every record of a split, in order."""
-
-    def read(split: str = "train") -> list[dict[str, Any]]:
-        paths = sorted((tmp_path / "out").glob(f"{split}-*.tfrecord"))
-        return [{key: value for key, (value,) in r.items()} for path in paths for r in examples(path.read_bytes())]
-
-    return read
-
-
 def test_a_table_has_every_value_and_the_defaults_where_there_is_none(tmp_path, write_records, options, held):
     rows = [row(i) for i in range(30)]
     del rows[3]["trip/seconds"]
@@ -115,7 +104,7 @@ def test_a_table_has_every_value_and_the_defaults_where_there_is_none(tmp_path, 
     write_records(tmp_path / "b.tfrecord.gz", rows[11:])
     manifest = convert(options(TABLE, tmp_path / "a.tfrecord", tmp_path / "b.tfrecord.gz"))
     assert (manifest.name, manifest.class_names) == ("trips", ("bad", "good"))
-    assert held() == [
+    assert held(tmp_path / "out") == [
         {
             "fare": i / 4,
             "seconds": -1 if i in (3, 4, 7) else i * 1000 - 5,
@@ -160,7 +149,7 @@ def test_native_splits_of_a_table_keep_their_rows_and_where_these_are_missing(tm
         write_records(tmp_path / "in" / f"trips_{split}-00000-of-00001", rows)
     manifest = convert(options(TABLE, tmp_path / "in"))
     for split, count in (("train", 20), ("validation", 5), ("test", 4)):
-        assert [r["fare"] for r in held(split)] == [(i + count) / 4 for i in range(count)]
+        assert [r["fare"] for r in held(tmp_path / "out", split)] == [(i + count) / 4 for i in range(count)]
         assert manifest.splits[split].summaries["seconds"].missing == 1
 
 
@@ -176,7 +165,7 @@ def test_image_files_keep_their_bytes_and_get_their_classes(tmp_path, write_reco
     write_records(tmp_path / "in" / f"c.tfrecord{end}", records[7:])
     manifest = convert(options(IMAGES, tmp_path / "in"))
     assert manifest.class_names == ("rose", "lily", "tulip") and manifest.feature("image").encoding == "image"
-    assert held() == [{"image": image, "label": i % 3} for i, image in enumerate(images)]
+    assert held(tmp_path / "out") == [{"image": image, "label": i % 3} for i, image in enumerate(images)]
 
 
 def test_a_class_may_be_a_text_and_small_images_become_pixels(tmp_path, write_records, options, held):
@@ -189,7 +178,7 @@ def test_a_class_may_be_a_text_and_small_images_become_pixels(tmp_path, write_re
     path = write_records(tmp_path / "in.tfrecord", records)
     manifest = convert(options(IMAGES, path))
     assert manifest.feature("image").shape == (6, 5, 1) and manifest.arguments["schema"]["label_offset"] == 1
-    assert held() == [{"image": image.tobytes(), "label": i % 3} for i, image in enumerate(images)]
+    assert held(tmp_path / "out") == [{"image": image.tobytes(), "label": i % 3} for i, image in enumerate(images)]
 
 
 @pytest.mark.parametrize("end", ["", ".gz", ".zlib"])
@@ -200,7 +189,7 @@ def test_pixels_are_those_of_the_records_in_any_memory(tmp_path, write_records, 
     )
     manifest = convert(options(PIXELS, path))
     assert (manifest.feature("image").shape, manifest.class_names) == ((4, 5, 3), ("0", "1", "2"))
-    assert held() == [{"image": image.tobytes(), "label": i % 3} for i, image in enumerate(images)]
+    assert held(tmp_path / "out") == [{"image": image.tobytes(), "label": i % 3} for i, image in enumerate(images)]
     reader = find_reader("tfrecord", schema=schema(PIXELS))
     little = reader.read(str(path), Store(budget_bytes=500, directory=tmp_path)).splits["train"]
     np.testing.assert_array_equal(little["image"], images)
@@ -217,7 +206,7 @@ def test_a_record_whose_length_begins_as_a_packed_file_does_is_none(tmp_path, wr
     else:
         raise AssertionError
     convert(options(PIXELS, path))
-    assert [r["label"] for r in held()] == [0, 1]
+    assert [r["label"] for r in held(tmp_path / "out")] == [0, 1]
 
 
 @pytest.mark.parametrize(
