@@ -23,22 +23,25 @@ def head(data: bytes) -> tuple:
     return headers.head(io.BytesIO(data), "place")
 
 
-def test_pixels_are_those_of_the_file():
-    np.testing.assert_array_equal(decode(file(Image.fromarray(PIXELS))), PIXELS)
-    gray = PIXELS[..., 0]
-    np.testing.assert_array_equal(decode(file(Image.fromarray(gray)), 1)[..., 0], gray)
-    np.testing.assert_array_equal(decode(file(Image.fromarray(gray))), np.repeat(gray[..., np.newaxis], 3, axis=2))
+GRAY, BITS = PIXELS[..., 0], PIXELS[..., 0] > 127
+FEW = Image.fromarray(PIXELS).quantize(16)
 
 
-def test_every_kind_of_png_becomes_three_channels_or_one():
-    alpha = np.concatenate([PIXELS, PIXELS[..., :1]], axis=2)
-    np.testing.assert_array_equal(decode(file(Image.fromarray(alpha))), PIXELS)
-    deep = PIXELS[..., 0].astype(np.uint16) * 256 + 255
-    np.testing.assert_array_equal(decode(file(Image.fromarray(deep)), 1)[..., 0], PIXELS[..., 0])
-    few = Image.fromarray(PIXELS).quantize(16)
-    np.testing.assert_array_equal(decode(file(few)), np.asarray(few.convert("RGB")))
-    bits = Image.fromarray(PIXELS[..., 0] > 127)
-    np.testing.assert_array_equal(decode(file(bits), 1)[..., 0], (PIXELS[..., 0] > 127) * 255)
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (Image.fromarray(PIXELS), PIXELS),
+        (Image.fromarray(np.concatenate([PIXELS, PIXELS[..., :1]], axis=2)), PIXELS),
+        (FEW, np.asarray(FEW.convert("RGB"))),
+        (Image.fromarray(GRAY), np.repeat(GRAY[..., np.newaxis], 3, axis=2)),
+        (Image.fromarray(GRAY), GRAY[..., np.newaxis]),
+        (Image.fromarray(GRAY.astype(np.uint16) * 256 + 255), GRAY[..., np.newaxis]),
+        (Image.fromarray(BITS), BITS[..., np.newaxis] * 255),
+    ],
+    ids=["colour", "alpha", "palette", "gray as colour", "gray", "16 bits", "1 bit"],
+)
+def test_every_kind_of_png_becomes_three_channels_or_one(image, expected):
+    np.testing.assert_array_equal(decode(file(image), expected.shape[2]), expected)
 
 
 @pytest.mark.parametrize(("mode", "gray"), [("1", True), ("L", True), ("LA", True), ("P", False), ("RGBA", False)])
@@ -60,11 +63,8 @@ def test_the_central_part_of_the_proportions_is_resized():
     bars[:, 10:30] = 255  # the central square
     np.testing.assert_array_equal(decode(file(Image.fromarray(bars)), size=(8, 8)), np.full((8, 8, 3), 255))
     assert decode(file(Image.fromarray(PIXELS)), size=(64, 48)).shape == (64, 48, 3)
-
-
-@pytest.mark.parametrize("size", [(1, 1000), (1000, 1), (1, 1)])
-def test_no_proportions_leave_nothing(size):
-    assert decode(file(Image.new("RGB", (1, 1))), size=size).shape == (*size, 3)
+    for size in ((1, 1000), (1000, 1), (1, 1)):  # no proportions leave nothing
+        assert decode(file(Image.new("RGB", (1, 1))), size=size).shape == (*size, 3)
 
 
 def test_resizing_gives_the_same_bytes_on_every_machine():

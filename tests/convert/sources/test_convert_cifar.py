@@ -50,16 +50,13 @@ def unpack(directory: pathlib.Path, files: dict[str, bytes]) -> pathlib.Path:
 
 
 def assert_holds(source, reader, files: dict[str, bytes]) -> None:
-    """Every pixel, addressed as the format's description has it."""
+    """Every pixel, addressed as the format's description has it: by channel, then row, then column."""
     for split, names in reader.files_of.items():
         data = b"".join(files[name] for name in names)
         records = np.frombuffer(data, np.uint8).reshape(-1, len(reader.labels) + 3072)
-        images, labels = source.splits[split]["image"], source.splits[split]["label"]
-        np.testing.assert_array_equal(labels, records[:, len(reader.labels) - 1])
-        for channel in range(3):
-            for row in (0, 1, 31):
-                start = len(reader.labels) + 1024 * channel + 32 * row
-                np.testing.assert_array_equal(images[:, row, :, channel], records[:, start : start + 32])
+        pixels = records[:, len(reader.labels) :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        np.testing.assert_array_equal(source.splits[split]["label"], records[:, len(reader.labels) - 1])
+        np.testing.assert_array_equal(source.splits[split]["image"], pixels)
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
@@ -85,21 +82,18 @@ def test_a_directory_may_hold_any_number_of_records(tmp_path, reader, inner):
         (lambda data: data[:-1], r"bytes"),
         (lambda data: b"", r" 0 bytes"),
         (lambda data: b"\x64" + data[1:], r"record 0 has label 100; cifar10+ has labels 0 to (9|19)$"),
-        (lambda data: data[:-3072] + bytes(3072), None),  # pixels may be anything
         (None, r"missing test(_batch)?\.bin"),
     ],
 )
 def test_a_broken_file_is_named(tmp_path, reader, archive, damage, message):
     files = contents(reader)
-    name = list(files)[-1]
-    files = {**files, name: damage(files[name])} if damage else {k: v for k, v in files.items() if k != name}
+    name, data = files.popitem()
+    if damage:
+        files[name] = damage(data)
     path = pack(tmp_path / "a", files) if archive else unpack(tmp_path / "a", files)
-    if message is None:
-        assert_holds(reader.read(str(path)), reader, files)
-    else:
-        with pytest.raises(UserError, match=message) as error:
-            reader.read(str(path))
-        assert str(path) in str(error.value) and name in str(error.value)
+    with pytest.raises(UserError, match=message) as error:
+        reader.read(str(path))
+    assert str(path) in str(error.value) and name in str(error.value)
 
 
 def test_a_directory_with_only_the_archive_names_it(tmp_path, reader):
@@ -116,22 +110,18 @@ def test_the_fine_label_is_the_class(tmp_path):
     assert source.class_names == tuple(sorted(source.class_names)) and len(set(source.class_names)) == 100
 
 
-@pytest.mark.parametrize("where", ["directory", "folder in it", "archive"])
-def test_the_python_version_is_refused_unopened(tmp_path, reader, where):
+@pytest.mark.parametrize("archive", [False, True])
+def test_the_python_version_is_refused_unopened(tmp_path, reader, archive):
     class Bomb:
         def __reduce__(self):
             return pytest.fail, ("a pickle was loaded",)
 
-    name = min(reader.pickled - {"cifar-10-batches-py", "cifar-100-python"})
-    files = {name: pickle.dumps(Bomb())}
-    path = tmp_path / "a"
-    if where == "archive":
-        pack(path, files)
-    else:
-        unpack(path / {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}[reader.name], files)
-        path = path if where == "folder in it" else next(path.iterdir())
-    with pytest.raises(UserError, match=r"Python version, pickles, which are never loaded; get the binary version"):
-        reader.read(str(path))
+    folder = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}[reader.name]
+    files = {min(reader.pickled - {folder}): pickle.dumps(Bomb())}
+    inner = tmp_path / "a" / folder
+    for path in [pack(tmp_path / "a", files)] if archive else [unpack(inner, files), inner.parent]:
+        with pytest.raises(UserError, match="Python version, pickles, which are never loaded; get the binary version"):
+            reader.read(str(path))
 
 
 def test_a_member_twice_is_refused_and_a_link_is_no_file(tmp_path, reader):

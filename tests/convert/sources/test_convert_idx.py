@@ -70,21 +70,15 @@ GOOD = struct.pack(">4B3I", 0, 0, 8, 3, 2, 2, 2) + bytes(8)
         (GOOD + b"\0", "more data than the 8 bytes"),
         (struct.pack(">4B3I", 0, 0, 8, 3, 2, 0, 2), "empty; its dimensions are 2 x 0 x 2"),
         (struct.pack(">4B3I", 0, 0, 8, 3, *[2**32 - 1] * 3) + bytes(8), "cut short"),
+        (gzip.compress(GOOD)[:-9], ""),
+        (gzip.compress(GOOD)[:-5] + b"x" + gzip.compress(GOOD)[-4:], ""),
+        (gzip.compress(GOOD) + b"tail", ""),
     ],
 )
 def test_a_broken_file_is_named(tmp_path, data, message, packed):
     path = tmp_path / "images"
     path.write_bytes(gzip.compress(data) if packed else data)
-    with pytest.raises(UserError, match=message) as error:
-        read_array(path, dimensions=3)
-    assert str(error.value).startswith(f"{path}: ")
-
-
-@pytest.mark.parametrize("damage", [lambda z: z[:-9], lambda z: z[:-5] + b"x" + z[-4:], lambda z: z + b"tail"])
-def test_a_damaged_gzip_stream_is_named(tmp_path, damage):
-    path = tmp_path / "images.gz"
-    path.write_bytes(damage(gzip.compress(GOOD)))
-    with pytest.raises(UserError, match=str(path)):
+    with pytest.raises(UserError, match=f"^{path}: .*{message}"):
         read_array(path, dimensions=3)
 
 

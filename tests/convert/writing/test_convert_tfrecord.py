@@ -60,19 +60,17 @@ def test_protobuf_reads_back_every_record(tmp_path_factory, examples, rows, size
         starts = np.arange(len(rows) + 1) * layout.record_bytes
         assert file.index_crc32c is None
     assert (starts[0], starts[-1]) == (0, len(data))
-    expected = [
-        {"float": [floats[i]], "z": [integers[i]], "label": [columns["label"][i]]}
-        | {"image": [columns["image"][i].tobytes()]}
-        | ({"string a": [a[i]], "b": [b[i]]} if strings else {})
-        for i in order
-    ]
-    assert examples(data) == expected
-    for start, row in zip(starts, expected, strict=False):
-        values = {
-            name: data[start + offset : start + offset + kinds[name][1]] for name, offset in layout.offsets.items()
-        }
-        assert values["image"] == row["image"][0] and np.frombuffer(values["float"], "<f4")[0] == row["float"][0]
-        assert sum((byte & 127) << 7 * k for k, byte in enumerate(values["label"])) == row["label"][0]
+    records = examples(data)
+    assert [record.pop("image") for record in records] == [[columns["image"][i].tobytes()] for i in order]
+    assert [record.pop("label") for record in records] == [[columns["label"][i]] for i in order]
+    texts = [{"string a": [a[i]], "b": [b[i]]} if strings else {} for i in order]
+    numbers = [{"float": [floats[i]], "z": [integers[i]]} for i in order]
+    assert records == [{**text, **number} for text, number in zip(texts, numbers, strict=True)]
+    for start, i in zip(starts, order, strict=False):
+        places = {name: slice(start + at, start + at + kinds[name][1]) for name, at in layout.offsets.items()}
+        assert data[places["image"]] == columns["image"][i].tobytes()
+        assert np.frombuffer(data[places["float"]], "<f4")[0] == floats[i]
+        assert sum((byte & 127) << 7 * k for k, byte in enumerate(data[places["label"]])) == columns["label"][i]
 
 
 def test_a_file_of_several_chunks_holds_every_record_in_order(tmp_path, monkeypatch, examples):
