@@ -1,7 +1,5 @@
 """The replica that scores checkpoints beside training, and the chief's waiting for it."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """A training job from start to export, as one replica sees it."""
 
-from __future__ import annotations
-
 import functools
 import math
 

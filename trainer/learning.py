@@ -1,7 +1,5 @@
 """From the options to what learns: optimizer, learning-rate schedule, decayed weights. The model states the defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import keras

@@ -1,7 +1,5 @@
 """The loop around the steps: when to save, when to evaluate, when to stop."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

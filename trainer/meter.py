@@ -1,7 +1,5 @@
 """Speed and quality of training while it runs: the journal, the status file, TensorBoard, and a line for people."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 

@@ -4,15 +4,13 @@ One command line serves every replica; what differs between replicas comes from 
 A flag is a field of `Options`, and nothing else has to know of it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from trainer.base.command_line import Flags, flag
 from trainer.base.errors import Parser, UserError
@@ -191,7 +189,7 @@ class Options(Flags):
         if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
             raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 
-    def on(self, manifest: Manifest) -> Options:
+    def on(self, manifest: Manifest) -> Self:
         """These with a model for the dataset.
 
         Raises:

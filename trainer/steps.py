@@ -10,8 +10,6 @@ How many steps make a call follows from their speed, so that a call takes about 
 Python to cost nothing, short enough to stop in time.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import time

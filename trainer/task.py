@@ -3,8 +3,6 @@
 Exit codes: 0 done; 143 saved on SIGTERM; 2 a mistake in the arguments; anything else an error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """What a replica that trains does, from its strategy to what it leaves behind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

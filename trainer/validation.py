@@ -4,8 +4,6 @@
 also `auc`); `best/ckpt-<step>` holds the whole state of the best. Selection is never on the test split.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -10,8 +10,6 @@ Options(shards=0)                                # UserError: --shards: '0' is n
 Options(shards=16).as_flags()                    # ["--shards", "16"]
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import types

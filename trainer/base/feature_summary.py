@@ -3,8 +3,6 @@
 manifest.splits["test"].summaries["fare"].mean
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 

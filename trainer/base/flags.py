@@ -5,8 +5,6 @@
 Every number has a largest value too, far beyond use and within what TensorFlow can count: it may end in C++ otherwise.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -4,8 +4,6 @@ A record is the payload's length (8 bytes), the masked CRC-32C of these, the pay
 little-endian (https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import google_crc32c

@@ -4,8 +4,6 @@ if pid := owner_pid(os.environ):
     watch(pid, lambda: os.kill(os.getpid(), signal.SIGKILL))
 """
 
-from __future__ import annotations
-
 import os
 import select
 import threading

@@ -3,8 +3,6 @@
 `root` is where the file system of the control groups begins.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

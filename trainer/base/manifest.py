@@ -9,14 +9,12 @@ count, shape and name from here. This module imports neither TensorFlow nor NumP
 What a model needs to know of a table, it finds here too; the schema that the converter read is not needed any more.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from etils import epath
 
@@ -230,7 +228,7 @@ class Manifest:
         write_text(epath.Path(directory) / FILE, self.dump())
 
     @classmethod
-    def load(cls, directory: str | os.PathLike[str]) -> Manifest:
+    def load(cls, directory: str | os.PathLike[str]) -> Self:
         """Reads `manifest.json` of a dataset directory.
 
         Raises:
@@ -258,7 +256,7 @@ class Manifest:
         return manifest
 
     @classmethod
-    def _parse(cls, raw: Mapping[str, Any]) -> Manifest:
+    def _parse(cls, raw: Mapping[str, Any]) -> Self:
         return cls(
             name=raw["name"],
             origin=raw["origin"],

@@ -3,8 +3,6 @@
 Wherever the model lies by then, whoever scores it can tell whether it may have seen the records. Imports no TensorFlow.
 """
 
-from __future__ import annotations
-
 import json
 
 from etils import epath

@@ -4,8 +4,6 @@
 run over dozens of lines. TF_CPP_MIN_LOG_LEVEL=0 brings back what its runtime has to say.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -3,8 +3,6 @@
 auc(scores, labels == 1)  # the chance that a positive example scores higher than a negative one
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

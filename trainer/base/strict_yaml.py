@@ -1,7 +1,5 @@
 """YAML that says what is wrong in one line, and takes no key twice."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

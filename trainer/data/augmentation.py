@@ -5,8 +5,6 @@ What becomes of an image depends on the job's seed, the global step and the imag
     images = crop_and_flip(images, seed=7, step=step, positions=first + tf.range(count, dtype=tf.int64))
 """
 
-from __future__ import annotations
-
 import math
 
 import tensorflow as tf

@@ -10,8 +10,6 @@ is resident, and in the exported model from what a client sends.
 Everything here is graph operations without state: they run in a worker's input, under any strategy, in a SavedModel.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 

@@ -9,8 +9,6 @@ for columns in batches(manifest, data_dir, "test", batch_size=512):
     columns["image"]     # [512, height, width, channels]
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys

@@ -5,8 +5,6 @@ which a parameter-server strategy places on one server after the other. Only the
 gradients, travel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -7,8 +7,6 @@ TensorFlow's fused batch normalisation, and repeats one dropout mask on every re
     x = Dropout(0.5)(x)  # the train step calls the model inside `step_context.at(...)`
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

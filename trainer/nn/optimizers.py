@@ -1,7 +1,5 @@
 """Adam that leaves the rest of a large table alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

@@ -5,8 +5,6 @@ optimizer = keras.optimizers.SGD(Schedule(0.1, factor))
 optimizer = keras.optimizers.SGD(Schedule(0.1, cosine(64_000), warmup_steps=400))
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -8,8 +8,6 @@ A batch follows from the global step alone. So resuming is seeking, no iterator 
 batch the order of samples does not depend on the number of workers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -5,8 +5,6 @@
 A file that is there was complete and right when it was put there; several processes may copy at once, the first does.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import fcntl

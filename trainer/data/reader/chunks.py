@@ -7,8 +7,6 @@ Which chunks come next follows from the order, so they are fetched before a batc
 system's read-ahead, an object store by several reads at once. No record is ever read alone.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import threading
 

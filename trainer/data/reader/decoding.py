@@ -1,7 +1,5 @@
 """Whole image files (PNG, JPEG, of any size) to pixels of one size, as graph operations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import tensorflow as tf

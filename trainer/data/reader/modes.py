@@ -12,8 +12,6 @@
 Imports no TensorFlow.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

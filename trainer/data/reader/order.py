@@ -12,10 +12,8 @@ Nothing of it is remembered: index ciphers (TensorFlow's RandomIndexShuffle) giv
 step 1,000,000 is as near as step 0. Sizes follow from the manifest alone, never from a machine.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
@@ -54,7 +52,7 @@ class Order:
     window: int = WINDOW_BYTES // CHUNK_BYTES  # most chunks of a window
 
     @classmethod
-    def of(cls, split: Split, seed: int) -> Order:
+    def of(cls, split: Split, seed: int) -> Self:
         """The order of a split as its manifest's sizes ask for."""
         mean_bytes = sum(shard.bytes for shard in split.shards) / split.examples
         return cls(examples=split.examples, seed=seed, chunk=max(1, int(CHUNK_BYTES / mean_bytes)))

@@ -9,8 +9,6 @@ taken, so what was damaged or exchanged on the way never becomes a batch.
 Imports no TensorFlow.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import mmap

@@ -4,8 +4,6 @@ Each has `load()`, the tensors to keep on whichever device gathers, and `gather(
 operations from the indices [N] that the order has at a position to columns by name [N, ...].
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Three 3x3 convolutions of 32, 64 and 64 filters with 2x2 max pooling between the
 parameters on 28x28x1 images and 10 classes.
 """
 
-from __future__ import annotations
-
 import keras
 
 from trainer.base.manifest import Manifest

@@ -5,8 +5,6 @@ half the resolution of the one before; 6n + 2 layers with weights. Shortcuts car
 change, they average-pool and pad the channels with zeros.
 """
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 

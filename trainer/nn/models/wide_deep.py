@@ -4,8 +4,6 @@ The wide part is linear in its categories and numbers; the deep part is a networ
 categories. Their logits are added.
 """
 
-from __future__ import annotations
-
 import functools
 
 import keras
