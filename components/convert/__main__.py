@@ -1,7 +1,5 @@
 """`python -m components.convert`: converts a dataset to TFRecord shards and a manifest."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Sequence

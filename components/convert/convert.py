@@ -5,8 +5,6 @@
 The same source and arguments give the same bytes in every file, on any number of processes and in any memory.
 """
 
-from __future__ import annotations
-
 import pathlib
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What to convert, and how: the flags of the command, and of the pipeline for its step, as a value."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

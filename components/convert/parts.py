@@ -8,8 +8,6 @@ Until they are finished, shards lie in `.parts`. Beside each one lies a note wit
 content: what comes of another source or other arguments is refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

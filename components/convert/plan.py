@@ -7,8 +7,6 @@
 Every shard can be written by itself, in any order and by anyone who has the source.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -4,8 +4,6 @@ source = arrange({"train": (files, labels)}, store, size=None, encoding=None, **
 source.splits["train"]["image"][np.array([0, 7])]     # uint8 [2, height, width, channels], or Strings
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -5,8 +5,6 @@
 Pixels are those of the file: an EXIF orientation is not applied, as TensorFlow does not when it decodes such a file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math

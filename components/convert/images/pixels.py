@@ -1,7 +1,5 @@
 """Image files, and images with their labels, as pixels or as whole files."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping

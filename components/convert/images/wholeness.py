@@ -6,8 +6,6 @@ Decoders differ in how much of a broken file they forgive, and one that forgives
 middle of training: TensorFlow's. Whether the values in these parts make an image, a decoder is to be asked.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import zlib

@@ -10,15 +10,13 @@ All that is kept are counts and exact sums, so the result is a function of the v
 feature are its examples by value or by range of values; one without a value, which has the default, counts too.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import heapq
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -52,7 +50,7 @@ class Numbers:
             above = [len(values), *(int(np.count_nonzero(values >= edge)) for edge in self._edges), 0]
             self._histogram += [more - less for more, less in itertools.pairwise(above)]
 
-    def merge(self, other: Numbers) -> None:
+    def merge(self, other: Self) -> None:
         """Takes in what another one, of the same sample, knows."""
         self._missing += other._missing
         self._sums.merge(other._sums)
@@ -102,7 +100,7 @@ class Pixels(Numbers):
                 known.squares += int(np.einsum("ij,ij->", pixels, pixels))
         super().add((totals / size).astype(np.float32))
 
-    def merge(self, other: Pixels) -> None:
+    def merge(self, other: Self) -> None:
         """Takes in what another one, of the same sample, knows."""
         super().merge(other)
         for mine, theirs in zip(self._channels, other._channels, strict=True):
@@ -134,7 +132,7 @@ class Categories:
         if self._numbers:
             self._numbers.add(values, missing)
 
-    def merge(self, other: Categories) -> None:
+    def merge(self, other: Self) -> None:
         """Takes in what another one, of the same sample, knows."""
         self._missing += other._missing
         self._all &= other._all

@@ -11,8 +11,6 @@ They measure what is there, chance included: in a split of n examples a category
 0.5 / sqrt(n), and a histogram of 22 bins by about 4 / n.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -9,9 +9,8 @@ Floating-point addition depends on the order, and NumPy's order on the processor
 every float32 is one, times the smallest of them.
 """
 
-from __future__ import annotations
-
 import math
+from typing import Self
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class Sums:
         else:
             self._add_integers(values.astype(np.int64, copy=False))
 
-    def merge(self, other: Sums) -> None:
+    def merge(self, other: Self) -> None:
         """Adds the numbers that others have added."""
         self.count += other.count
         self.total += other.total

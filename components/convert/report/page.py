@@ -3,8 +3,6 @@
 page.render(manifest, source, rows, max_drift=0.1)
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ strips(source, rows, image)[0].uri     # data:image/png;base64,...
 table(source, rows, features)[0]       # {"fare": "12.5", "company": None}
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import io

@@ -7,8 +7,6 @@
 The columns are read once for it, a piece at a time, by several processes.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

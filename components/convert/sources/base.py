@@ -1,7 +1,5 @@
 """What a source is, and what reads one."""
 
-from __future__ import annotations
-
 import abc
 import hashlib
 import os

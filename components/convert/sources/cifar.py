@@ -9,8 +9,6 @@ A record is the label (CIFAR-100: the coarse label, then the fine one, which is 
 The pickles of the Python version are never loaded.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Collection, Iterator, Mapping

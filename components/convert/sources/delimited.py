@@ -1,7 +1,5 @@
 """Where the files of a table are, and its schema. What reads them is imported when they are read."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

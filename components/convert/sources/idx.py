@@ -7,8 +7,6 @@ Format: two zero bytes, an element type, the number of dimensions, each dimensio
 the elements (http://yann.lecun.com/exdb/mnist). The header says how many bytes are due, and not one more is unpacked.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import math

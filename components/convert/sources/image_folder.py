@@ -6,8 +6,6 @@ Classes are the folders' names in their order. Images are taken in the order of 
 every part of the result has all classes, and an image stays where it is when others come and go.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os

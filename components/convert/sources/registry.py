@@ -7,8 +7,6 @@ A new kind of source is another `Reader` and an entry in `READERS`: the command,
 then. One that is `OFFERED` is downloaded unless its source is given.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ Arrow reads records fast but tells little of what is wrong with them. So when it
 finite, they are read once more one by one, to say where and what.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import decimal
 import functools
@@ -19,6 +17,7 @@ import pathlib
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +50,7 @@ class Block:
     positions: np.ndarray
     locate: Callable[[int], str]
 
-    def filtered(self, keep: np.ndarray) -> Block:
+    def filtered(self, keep: np.ndarray) -> Self:
         """The rows for which `keep`, bool [N], is true."""
         return dataclasses.replace(self, columns=self.columns.filter(pa.array(keep)), positions=self.positions[keep])
 

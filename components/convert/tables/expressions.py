@@ -8,8 +8,6 @@ Numbers are computed with 64 bits, as the source has them. Where a value is miss
 place; `present` tells them apart.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

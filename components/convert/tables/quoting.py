@@ -9,8 +9,6 @@ written twice. Anything else is refused with its line and column: a reader that 
 for one value, and the rows in between are gone. What is refused here no later reader can misread.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import dataclasses
@@ -18,7 +16,7 @@ import io
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Self
 
 import numpy as np
 
@@ -50,7 +48,7 @@ class Chunk:
                 yield line, cells
             line = self.line + reader.line_num
 
-    def without_first(self) -> Chunk:
+    def without_first(self) -> Self:
         """The records behind the first one."""
         end = _FIRST.match(self.text).end()
         return dataclasses.replace(self, text=self.text[end:], line=self.line + _line_ends(self.text[:end]))

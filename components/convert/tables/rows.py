@@ -7,8 +7,6 @@ Values are stored as the schema says and are not prepared for a model: the manif
 What it tells comes from the training examples alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """What a schema file says of a table, or of images in records, checked. The file itself: `yaml_loader.py`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

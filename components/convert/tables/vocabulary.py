@@ -4,8 +4,6 @@ names = Strings.of([b"Cash", b"Card", b"Cash"])
 values = most_frequent(names, Rows(3), 10, held=1_000_000)     # ["Cash", "Card"]
 """
 
-from __future__ import annotations
-
 import collections
 import heapq
 import zlib

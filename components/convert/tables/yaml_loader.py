@@ -5,8 +5,6 @@
 A fault is told with its place in the file: `deep[0].column: unknown column 'fair'; did you mean 'fare'?`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import pathlib

@@ -8,8 +8,6 @@ Unfinished files lie in `.converting`, which doubles as the mark of our own left
 Shards that several commands write lie in `.parts` until the last one publishes them; these are kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

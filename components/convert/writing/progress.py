@@ -4,8 +4,6 @@ with track("writing", 60_000, "examples") as advance:
     advance(1000)
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

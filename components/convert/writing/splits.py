@@ -8,8 +8,6 @@ Whether an example is chosen depends on the seed and on its position in the sour
 the source grows; and nothing needs to be remembered of each.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping
 

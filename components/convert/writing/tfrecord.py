@@ -11,8 +11,6 @@ are assembled with room for the longest of a chunk; then the bytes that nobody u
 at the same offset in every record, and where each record starts is written to an index beside the file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

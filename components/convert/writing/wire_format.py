@@ -1,7 +1,5 @@
 """Protocol buffers as bytes, without their library (https://protobuf.dev/programming-guides/encoding)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

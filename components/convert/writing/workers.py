@@ -8,8 +8,6 @@ The processes are forked: what `work` refers to is theirs without being sent or 
 the interpreter's lock, checksums do not, so these are slower and nothing else changes.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import functools

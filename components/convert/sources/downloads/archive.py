@@ -6,8 +6,6 @@
 Nothing is unpacked to disk, and of a member's path only the last part is kept. Links and devices are passed over.
 """
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import pathlib

@@ -4,8 +4,6 @@ Sizes and checksums are those that TensorFlow Datasets publishes for the same fi
 file in the commit that its URL names.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 

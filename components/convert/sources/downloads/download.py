@@ -6,8 +6,6 @@ A file gets its name when its checksum is right. What has come before an interru
 attempt, or the next run, asks for the rest only. Proxies are taken from the environment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

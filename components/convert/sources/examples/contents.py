@@ -5,8 +5,6 @@
 Records are taken in the order of the files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from components.convert.images.encodings import arrange

@@ -3,8 +3,6 @@
 source = TfrecordReader(schema=pathlib.Path("flowers.yaml")).read("downloads/flowers", store)
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pathlib

@@ -5,8 +5,6 @@
 A column's header is the key of its feature; `sizes[2]` is the third value of the feature `sizes`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

@@ -6,8 +6,6 @@ pictures.open(0).read()     # the first file
 A `UserError` names the record that has no image or no class of the schema.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ Every record is compared with its checksums. Of a file that is packed with gzip 
 are unpacked.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import io

@@ -6,8 +6,6 @@ Images are read from where they lie in the records, as PNG or JPEG files. Record
 which TFDS has shuffled by a hash of their keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ A number is normalised, a class is one of the categories that it has, a text one
 element of a vector is a column. For anything else, write the table as CSV files and a schema.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """`python -m components.convert.sources.tfds.prepare NAME DATA_DIR [MANUAL_DIR]`: lets TensorFlow Datasets prepare a dataset."""
 
-from __future__ import annotations
-
 import os
 import sys
 
