@@ -1,7 +1,5 @@
 """Trains on a cluster: python -m components.train --cluster FILE [--dry-run] -- <trainer flags>"""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

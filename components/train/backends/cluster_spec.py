@@ -1,7 +1,5 @@
 """What Vertex AI tells each replica of a job about the others, in its environment."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

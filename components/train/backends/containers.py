@@ -5,8 +5,6 @@ nothing else of this machine. Replicas reach each other as `worker-1:2222`; no p
 A container that is paused (SIGSTOP) is found frozen by its silence alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import hashlib

@@ -10,8 +10,6 @@ one that lives, be it that both work on one job in a bucket, whose directory has
 library only: there is one such process for every replica.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ Synopsis:
     plan = job_plan(cluster, program, "process", log_dir="jobs/a/replicas", address=lambda role, i: f"{role}-{i}:2222")
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable

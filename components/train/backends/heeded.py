@@ -1,7 +1,5 @@
 """Which keys of a cluster file a back end ignores, and the line that says so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, get_args
 

@@ -6,8 +6,6 @@ Synopsis:
     if Launcher.from_json(text).fate is Fate.GONE: ...  # what it left may be removed
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import enum
@@ -17,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from typing import Self
 
 import psutil
 
@@ -44,14 +43,14 @@ class Launcher:
     since: float  # When it began its work, in seconds since the epoch.
 
     @classmethod
-    def of(cls, pid: int) -> Launcher:
+    def of(cls, pid: int) -> Self:
         """The process of this machine, or container, with this id; one that never was if there is none."""
         host, boot, pid_namespace = _here()
         times = {"started": _started(pid) or 0.0, "since": time.time()}
         return cls(host=host, boot=boot, pid_namespace=pid_namespace, pid=pid, **times)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Launcher | None:
+    def from_json(cls, text: str | bytes) -> Self | None:
         """As `to_json` wrote it, or None."""
         try:
             return cls(**json.loads(text))

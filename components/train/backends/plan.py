@@ -4,8 +4,6 @@ A back end is a planner that makes a `Plan`; `supervisor.run(plan)` is the same 
 runs it in the foreground: the program itself, `docker run ...`, `ssh host ...`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -6,8 +6,6 @@ Synopsis:
         ...  # start the cluster; the ports are free again when the block, or the process, ends
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import itertools

@@ -6,8 +6,6 @@ Synopsis:
         exit_code = supervisor.run(plan, view)
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """What the replicas of a job run: our trainer, or a program of the user's own."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Divides the processor cores and GPUs of a machine, or of several, among the replicas of a job."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The Vertex plan: a cluster as the `worker_pool_specs` of a `CustomTrainingJobOp`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

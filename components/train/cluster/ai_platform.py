@@ -10,8 +10,6 @@ A key is refused where leaving it out would run another job than was meant, and 
 Source of the keys, their defaults and their rules: the `ml.v1` API.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

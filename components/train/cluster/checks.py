@@ -12,8 +12,6 @@ Synopsis:
     schema(Disk)["properties"]["size_gb"]["minimum"] == 100
 """
 
-from __future__ import annotations
-
 import functools
 import reprlib
 from collections.abc import Iterable

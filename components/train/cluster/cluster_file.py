@@ -7,8 +7,6 @@ Synopsis:
     Cluster.from_json(cluster.to_json()) == cluster
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

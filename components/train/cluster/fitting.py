@@ -5,8 +5,6 @@ Synopsis:
     values, notes = fit({"chief": {"machine": "n1-standard-4"}, "worker": ..., "ps": ...}, "parameter_server")
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ It knows keys, types, ranges and names. Which machine takes which GPUs, and what
 checks.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -8,8 +8,6 @@ Synopsis:
     for role, pool in keys.pools.items(): ...
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Iterable

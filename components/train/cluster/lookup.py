@@ -7,8 +7,6 @@ Synopsis:
     for note in source.notes: print(note)
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -7,15 +7,13 @@ Synopsis:
     substitute("n1-standard-16", "NVIDIA_TESLA_K80", 4) == ("n1-standard-16", "NVIDIA_TESLA_T4", 4)
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import difflib
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from trainer.base.errors import UserError, unknown
 
@@ -50,7 +48,7 @@ class Places(NamedTuple):
     gpus: str
 
     @classmethod
-    def of(cls, role: str) -> Places:
+    def of(cls, role: str) -> Self:
         """Those of a pool in a cluster file."""
         return cls(role, f"{role}.machine", f"{role}.accelerator")
 

@@ -1,7 +1,5 @@
 """What `--cluster` names, in our words, and what is told of it to the person who wrote the file."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import sys

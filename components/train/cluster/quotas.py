@@ -6,8 +6,6 @@ Synopsis:
     for warning in quota_warnings(cluster, "us-central1"): print(warning)
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections import Counter, defaultdict

@@ -6,8 +6,6 @@ Synopsis:
     most_gpus("parameter_server", "worker") == 1
 """
 
-from __future__ import annotations
-
 import math
 
 from components.train.cluster import machines

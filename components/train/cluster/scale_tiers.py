@@ -1,7 +1,5 @@
 """AI Platform's names, of `tables/ai_platform.yaml`: legacy machines, scale tiers, and keys without an effect here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

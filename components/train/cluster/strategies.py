@@ -6,8 +6,6 @@ Synopsis:
     source.values["strategy"] == "multi_worker_mirrored"  # and the parameter servers are gone
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

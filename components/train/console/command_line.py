@@ -6,8 +6,6 @@ Synopsis:
     args.mode == "process"
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from typing import Any

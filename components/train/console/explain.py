@@ -5,8 +5,6 @@ Synopsis:
     explain(source, cluster, specs, region="us-central1")
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter

@@ -4,8 +4,6 @@ It knows only the job's directory: the launcher's lock tells who runs it, the la
 replicas' status files how they are.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time

@@ -10,8 +10,6 @@ Synopsis:
 descriptor non-blocking would do the same to the shell, with which it is shared; hence a thread that waits instead.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import threading

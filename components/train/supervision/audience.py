@@ -1,7 +1,5 @@
 """Who is told of a job while it runs; what it looks like is the matter of whoever implements this."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -5,8 +5,6 @@ longer than its phase can take. One that never does is not judged by them. A pro
 frozen whatever it runs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -10,8 +10,6 @@ killed is over only when its replicas are gone. Who holds it is written in the f
 share the directory read it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -3,8 +3,6 @@
 One JSON object a line, always with `event` and `time` (seconds since the epoch). `FIELDS` has what else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

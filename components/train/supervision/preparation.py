@@ -1,7 +1,5 @@
 """Runs the commands that prepare a job: a network for its containers, code and data for its hosts."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

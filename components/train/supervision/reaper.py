@@ -8,8 +8,6 @@ has not, for what runs elsewhere: containers, processes of other machines; and i
 since TensorFlow leaves files in it when its process is killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

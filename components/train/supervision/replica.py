@@ -1,7 +1,5 @@
 """One replica as a process: started, read, told to stop, cleaned up after."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

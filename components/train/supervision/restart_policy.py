@@ -10,12 +10,11 @@ A death after a signal of ours is never to blame: whoever is told to stop may an
 checkpoints: it starts again alone, has budgets of its own, and its failures never end the job.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import signal
 from collections.abc import Mapping
+from typing import Self
 
 SAVED = 143  # 128 + SIGTERM: saved and yielding.
 FROZEN = 128 + signal.SIGKILL
@@ -85,13 +84,13 @@ class Budget:
         """To wait before the next start: nothing while the job gets on."""
         return min(_LONGEST_BACKOFF_S, _BACKOFF_S * (2**self.fruitless - 1))
 
-    def noted(self, step: int) -> Budget:
+    def noted(self, step: int) -> Self:
         """The same, at this step or a higher one."""
         if self.step is None:
             return dataclasses.replace(self, step=step, before=step)
         return dataclasses.replace(self, step=step) if step > self.step else self
 
-    def charged(self, death: Death, max_restarts: int, *, tells: bool) -> tuple[Budget, str]:
+    def charged(self, death: Death, max_restarts: int, *, tells: bool) -> tuple[Self, str]:
         """The budget after this death, and why nobody can start again, if so."""
         if death.kind is Kind.USER_ERROR:
             return self, "it would fail again"
@@ -124,7 +123,7 @@ class State:
     job: Budget = Budget()  # Budget of all but the evaluator, which has its own.
     evaluator: Budget = Budget()
 
-    def noted(self, name: str, step: int | None) -> State:
+    def noted(self, name: str, step: int | None) -> Self:
         """The same after a replica has told of its step, if it has."""
         owner = _owner(name)
         budget = getattr(self, owner)

@@ -3,8 +3,6 @@
 Everything happens in the callbacks of one selector, in one thread.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Signals as something to wait for beside others."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket

@@ -10,8 +10,6 @@ what is done then, `running_job`. A signal to this process stops every replica; 
 does not outlive the process that `PIPELINE_OWNER_PID` names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """How long the launcher waits for replicas, for what."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -12,8 +12,6 @@ A line is a host as ssh knows it, then what is said of it; `#` begins a comment:
     gpu-box address=192.168.1.20     # where the other hosts reach it, if not by this name
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Sequence

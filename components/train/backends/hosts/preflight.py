@@ -7,8 +7,6 @@ Synopsis:
     facts["node1"].ports  # (23456, 12345)
 """
 
-from __future__ import annotations
-
 import dataclasses
 import platform
 import subprocess

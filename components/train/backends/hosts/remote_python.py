@@ -9,8 +9,6 @@ Program and request travel over standard input: nothing needs to be quoted, and 
 processes. Standard library only.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -9,8 +9,6 @@ REQUEST is JSON, in one argument or several: `host`, `ssh` (command line that ru
 one such process for every replica.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -8,8 +8,6 @@ back from the chief's host whenever the job stops, and go out to all.
 A replica that is stopped (SIGSTOP) is found frozen by its silence alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -10,8 +10,6 @@ of `what`, `from`, `to`, `names`), `job` (`here`, `there`, or null) and `clean` 
 and sends only what has changed; tar elsewhere. Standard library only.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
