@@ -4,8 +4,6 @@ Flags of `convert`, `evaluate` and the trainer are declared in their own `option
 they are given goes on as a list, which is read there with the same declaration.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

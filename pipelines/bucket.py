@@ -1,7 +1,5 @@
 """Sources that lie in a bucket."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ for dataset in forget_damaged(runs_dir):
     print(f"{dataset} was damaged; the next run converts it again")
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """Writes the pipeline's specs: `python pipelines/compile.py --image REF --output-dir build`."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import warnings

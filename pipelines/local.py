@@ -4,8 +4,6 @@ It is a process of its own because kfp.local replaces `print`, keeps no logs and
 `pipelines.run` starts it, keeps its output and reads the progress from it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import pathlib

@@ -3,13 +3,11 @@
 On a terminal the lines are drawn again in place; elsewhere a line is printed when something happened.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import threading
 import time
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -31,7 +29,7 @@ class Progress:
         self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4)
         self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         """Starts to show."""
         if self._console.is_terminal:
             self._live.start()

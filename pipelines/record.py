@@ -1,7 +1,5 @@
 """`run.json`: what a run was asked to do; locked as long as the process that drives it lives."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime
@@ -11,7 +9,7 @@ import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from trainer.base.files import write_text
 
@@ -32,7 +30,7 @@ class RunRecord:
     arguments: Mapping[str, Any]  # Of the pipeline.
 
     @classmethod
-    def load(cls, run_dir: str | os.PathLike[str]) -> RunRecord:
+    def load(cls, run_dir: str | os.PathLike[str]) -> Self:
         """Reads `run.json`."""
         return cls(**json.loads((pathlib.Path(run_dir) / FILE).read_text(encoding="utf-8")))
 

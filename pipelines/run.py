@@ -3,8 +3,6 @@
 Every run has a directory, `runs/<id>`: `summary.json`, `report.html`, `evaluation.json`, `logs/`, `job/`.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """The steps of a run as they go by, read from the output of kfp.local."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import pathlib

@@ -1,7 +1,5 @@
 """`summary.json` of a run, and the page that shows it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pathlib

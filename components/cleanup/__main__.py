@@ -1,7 +1,5 @@
 """Lists, and deletes when asked to, what a run left behind: `python -m components.cleanup --help`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from components.cleanup.cleanup import delete, unneeded

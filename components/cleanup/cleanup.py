@@ -8,8 +8,6 @@ is, or lies behind, a symbolic link:
 After a failure nothing goes by itself: it is the evidence, and what a resume starts from.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """Processes of a run on this machine: the one that drives it, and replicas that outlived their launcher."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

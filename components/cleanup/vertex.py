@@ -1,7 +1,5 @@
 """Cancels the custom jobs that a run left on Vertex AI: they cost money until they end."""
 
-from __future__ import annotations
-
 from google.api_core.exceptions import GoogleAPICallError
 from google.cloud import aiplatform
 from google.cloud.aiplatform_v1 import JobState

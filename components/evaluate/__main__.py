@@ -1,7 +1,5 @@
 """Evaluates a model from the command line: `python -m components.evaluate --help`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ for tables it is the best rule over a single column (1R: Holte 1993, doi:10.1023
 training split: an example gets the class shares of the training examples in the same category of that column.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Evaluates a candidate, and the champion on the same records, and writes what was found."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

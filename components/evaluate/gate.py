@@ -1,7 +1,5 @@
 """Two decisions, kept apart: is the model worth a version, and is it better than the champion?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What to evaluate, and how: the flags of the command, and of the pipeline for its step, as a value."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from trainer.base.command_line import Flags, flag

@@ -1,7 +1,5 @@
 """The evaluation as a page: figures, the decision with its reasons, the ROC curve of two classes, the confusion matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 score_model("jobs/m/model", "data/mnist", "test")["metrics"]["accuracy"]
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Registers an evaluated model from the command line: `python -m components.register --help`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from components.register.open import open_registry

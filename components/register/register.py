@@ -1,7 +1,5 @@
 """Registers an evaluated model, and makes it the champion when it is better."""
 
-from __future__ import annotations
-
 import datetime
 import importlib.metadata
 import json

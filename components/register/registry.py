@@ -8,8 +8,6 @@ version = store.add("mnist", "jobs/m/model", facts)
 store.promote("mnist", version, instead_of=store.alias("mnist", CHAMPION))
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -4,12 +4,11 @@ A model of ours is a Vertex model with our name as its display name; its version
 aliases `champion` and `previous` point at two of them. New versions come from `ModelUploadOp` in the pipeline.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator
+from typing import Self
 
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
@@ -30,7 +29,7 @@ class VertexRegistry:
     location: str
 
     @classmethod
-    def parse(cls, place: str) -> VertexRegistry:
+    def parse(cls, place: str) -> Self:
         """From `vertex://PROJECT/LOCATION`."""
         if not (match := _PLACE.fullmatch(place)):
             raise UserError(
