@@ -1,8 +1,6 @@
 """What all local back ends have in common: the plan of a job, and the variables by which a replica knows its job.
 
-Synopsis:
-
-    plan = job_plan(cluster, program, "process", log_dir="jobs/a/replicas", address=lambda role, i: f"{role}-{i}:2222")
+plan = job_plan(cluster, program, "process", log_dir="jobs/a/replicas", address=lambda role, i: f"{role}-{i}:2222")
 """
 
 import json

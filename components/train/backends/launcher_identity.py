@@ -1,9 +1,7 @@
 """Which process a launcher is, so that others know it again: a process id alone would elsewhere be somebody else's.
 
-Synopsis:
-
-    text = Launcher.of(os.getpid()).to_json()
-    if Launcher.from_json(text).fate is Fate.GONE: ...  # what it left may be removed
+text = Launcher.of(os.getpid()).to_json()
+if Launcher.from_json(text).fate is Fate.GONE: ...  # what it left may be removed
 """
 
 import contextlib

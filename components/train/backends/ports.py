@@ -1,9 +1,7 @@
 """Ports for a local cluster that no other launcher of this user takes at the same time.
 
-Synopsis:
-
-    with reserved(3) as ports:
-        ...  # start the cluster; the ports are free again when the block, or the process, ends
+with reserved(3) as ports:
+    ...  # start the cluster; the ports are free again when the block, or the process, ends
 """
 
 import contextlib

@@ -1,9 +1,7 @@
 """The process back end: one process per replica on this machine.
 
-Synopsis:
-
-    with planned(cluster, trainer_program(cluster, flags)) as plan:
-        exit_code = supervisor.run(plan, view)
+with planned(cluster, trainer_program(cluster, flags)) as plan:
+    exit_code = supervisor.run(plan, view)
 """
 
 import contextlib

@@ -1,7 +1,5 @@
 """AI Platform's `trainingInput`, translated into the content of a cluster file.
 
-Synopsis:
-
     if is_one(document):
         source = translate(document, "config.yaml", "AI Platform trainingInput")
         source.values == {"chief": {"machine": "n1-standard-4"}, "worker": {...}}

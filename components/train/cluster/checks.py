@@ -1,15 +1,13 @@
 """Reads a document with a pydantic model; what is wrong with it is told in one line: place, value, allowed set, repair.
 
-Synopsis:
+class Disk(Model, use_attribute_docstrings=True):
+    \"\"\"Boot disk of each replica.\"\"\"
 
-    class Disk(Model, use_attribute_docstrings=True):
-        \"\"\"Boot disk of each replica.\"\"\"
+    size_gb: number(100, 64_000) = 100
+    \"\"\"Size in GB.\"\"\"
 
-        size_gb: number(100, 64_000) = 100
-        \"\"\"Size in GB.\"\"\"
-
-    read(Disk, {"size_gb": 200}, "disk").size_gb == 200
-    schema(Disk)["properties"]["size_gb"]["minimum"] == 100
+read(Disk, {"size_gb": 200}, "disk").size_gb == 200
+schema(Disk)["properties"]["size_gb"]["minimum"] == 100
 """
 
 import functools

@@ -1,10 +1,8 @@
 """The cluster file: which machines a training job runs on, and how many of each.
 
-Synopsis:
-
-    cluster = Cluster.load("clusters/local-ps.yaml")  # or a file of AI Platform, or "STANDARD_1"
-    for role, pool in cluster.pools.items(): ...
-    Cluster.from_json(cluster.to_json()) == cluster
+cluster = Cluster.load("clusters/local-ps.yaml")  # or a file of AI Platform, or "STANDARD_1"
+for role, pool in cluster.pools.items(): ...
+Cluster.from_json(cluster.to_json()) == cluster
 """
 
 import json

@@ -1,8 +1,6 @@
 """What AI Platform's users asked for and TensorFlow 2 cannot use, replaced by the nearest that it can, with notes.
 
-Synopsis:
-
-    values, notes = fit({"chief": {"machine": "n1-standard-4"}, "worker": ..., "ps": ...}, "parameter_server")
+values, notes = fit({"chief": {"machine": "n1-standard-4"}, "worker": ..., "ps": ...}, "parameter_server")
 """
 
 from collections.abc import Mapping

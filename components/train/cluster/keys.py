@@ -2,8 +2,6 @@
 
 A key that only some back ends heed names them with `By`; the others say that they ignore it.
 
-Synopsis:
-
     keys = read(Keys, {"strategy": "one_device", "chief": {}})
     for role, pool in keys.pools.items(): ...
 """

@@ -1,10 +1,8 @@
 """What `--cluster` names, before it is a cluster: a file of ours, one of AI Platform, or a scale tier.
 
-Synopsis:
-
-    source = read("config.yaml")  # or read("STANDARD_1")
-    source.values  # as our own cluster file would say it
-    for note in source.notes: print(note)
+source = read("config.yaml")  # or read("STANDARD_1")
+source.values  # as our own cluster file would say it
+for note in source.notes: print(note)
 """
 
 import os

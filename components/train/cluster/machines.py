@@ -1,10 +1,8 @@
 """The machines that Vertex AI offers for training, and the GPUs that each takes.
 
-Synopsis:
-
-    offered()["n1-standard-8"].gpus["NVIDIA_TESLA_T4"] == (1, 2, 4)
-    check(Places.of("worker"), "n1-standard-8", "NVIDIA_TESLA_T4", 3)  # refused, with what would do instead
-    substitute("n1-standard-16", "NVIDIA_TESLA_K80", 4) == ("n1-standard-16", "NVIDIA_TESLA_T4", 4)
+offered()["n1-standard-8"].gpus["NVIDIA_TESLA_T4"] == (1, 2, 4)
+check(Places.of("worker"), "n1-standard-8", "NVIDIA_TESLA_T4", 3)  # refused, with what would do instead
+substitute("n1-standard-16", "NVIDIA_TESLA_K80", 4) == ("n1-standard-16", "NVIDIA_TESLA_T4", 4)
 """
 
 import csv

@@ -1,9 +1,7 @@
 """Whether a region offers what a cluster asks for, and whether a new project's quota is enough.
 
-Synopsis:
-
-    check_region(cluster, "us-central1")  # refuses GPUs that the region does not have
-    for warning in quota_warnings(cluster, "us-central1"): print(warning)
+check_region(cluster, "us-central1")  # refuses GPUs that the region does not have
+for warning in quota_warnings(cluster, "us-central1"): print(warning)
 """
 
 import functools

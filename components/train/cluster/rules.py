@@ -1,9 +1,7 @@
 """What the pools of a cluster must keep to, beyond what each key says by itself.
 
-Synopsis:
-
-    check(keys)  # refuses a parameter server where all train together, a GPU that nobody would compute on, ...
-    most_gpus("parameter_server", "worker") == 1
+check(keys)  # refuses a parameter server where all train together, a GPU that nobody would compute on, ...
+most_gpus("parameter_server", "worker") == 1
 """
 
 import math

@@ -1,9 +1,7 @@
 """Which strategy a cluster trains with, where its file leaves it open or a flag asks for another.
 
-Synopsis:
-
-    source = resolve(read("STANDARD_1"), flags=["--sync"])
-    source.values["strategy"] == "multi_worker_mirrored"  # and the parameter servers are gone
+source = resolve(read("STANDARD_1"), flags=["--sync"])
+source.values["strategy"] == "multi_worker_mirrored"  # and the parameter servers are gone
 """
 
 import dataclasses

@@ -1,9 +1,7 @@
 """The flags of `python -m components.train`, each with what heeds it: a back end, or what is done in place of a run.
 
-Synopsis:
-
-    args = parse(["--cluster", "clusters/local.yaml", "--", "--data-dir", "data/digits"])
-    args.mode == "process"
+args = parse(["--cluster", "clusters/local.yaml", "--", "--data-dir", "data/digits"])
+args.mode == "process"
 """
 
 import argparse

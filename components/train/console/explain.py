@@ -1,8 +1,6 @@
 """What a cluster means in full, for people: `python -m components.train --cluster X --explain`.
 
-Synopsis:
-
-    explain(source, cluster, specs, region="us-central1")
+explain(source, cluster, specs, region="us-central1")
 """
 
 import itertools

@@ -1,7 +1,5 @@
 """Text for a reader who may be slow, asleep or gone, none of which makes the writer wait.
 
-Synopsis:
-
     outlet = Outlet(1, lambda lines: f"{lines} lines are missing here\\n")
     outlet.write("step 10\\n")
     outlet.close()  # waits for the reader as long as it reads

@@ -1,11 +1,9 @@
 """What a job shows of itself: lines for people, lines for machines, or a table drawn in place.
 
-Synopsis:
-
-    with view_for("plain") as view:
-        view.lines("worker/1", ["step 10"])
-        view.event(record.add("stop", signal="SIGTERM", again=False))
-        view.rows(rows)  # now and then
+with view_for("plain") as view:
+    view.lines("worker/1", ["step 10"])
+    view.event(record.add("stop", signal="SIGTERM", again=False))
+    view.rows(rows)  # now and then
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """One launcher at a time for a job directory.
 
-Synopsis:
-
     with locked("jobs/a") as descriptor: ...  # a second one is refused
     holder("jobs/a")  # Launcher(pid=4711, ...), or None when there is no launcher
 

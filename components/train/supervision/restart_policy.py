@@ -1,7 +1,5 @@
 """What follows from a replica's death: who is to blame, who starts again, and when it is enough.
 
-Synopsis:
-
     state, order = decide(state, Death(replica="worker/0", exit_code=137))  # order.stop is Stop.ALL
     state, order = decide(state, Gone(replica="chief/0", last=True))  # order.start is ("chief/0", "worker/0")
 

@@ -1,7 +1,5 @@
 """Runs a plan: starts the replicas, watches them, starts them again after a failure, and says what happened.
 
-Synopsis:
-
     with view_for("plain") as view:
         exit_code = run(plan, view)
 

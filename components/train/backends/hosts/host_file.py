@@ -1,7 +1,5 @@
 """The host file of the ssh back end, and which replica goes to which host.
 
-Synopsis:
-
     hosts = read_hosts("hosts.txt")
     where = place(cluster, hosts)  # {("chief", 0): hosts[0], ("worker", 0): hosts[1], ...}
 

@@ -1,10 +1,8 @@
 """Asks all hosts of a job at the same time whether and how it can run there.
 
-Synopsis:
-
-    facts = ask({"node1": ["ssh", "node1", remote_python.on_host()]}, {"node1": {"ports": 2, ...}})
-    check_versions(facts, needs_tensorflow=True)
-    facts["node1"].ports  # (23456, 12345)
+facts = ask({"node1": ["ssh", "node1", remote_python.on_host()]}, {"node1": {"ports": 2, ...}})
+check_versions(facts, needs_tensorflow=True)
+facts["node1"].ports  # (23456, 12345)
 """
 
 import dataclasses

@@ -1,7 +1,5 @@
 """Runs a Python program of ours on a host, over ssh, without a copy of it there.
 
-Synopsis:
-
     process = subprocess.Popen([*ssh_line, on_host()], stdin=subprocess.PIPE)
     process.stdin.write(message(replica_agent, {"command": ["python", "-m", "trainer.task"]}))
 
