@@ -3,8 +3,6 @@
 `--dry-run` prints the exact request and sends nothing; what is not given yet is filled in with a name that says so.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

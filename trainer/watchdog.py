@@ -4,8 +4,6 @@ The launchers here look at status files. Vertex AI looks at nothing: a job that 
 seven days if there is none.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import sys

@@ -4,8 +4,6 @@ Here stands all of the policy: when a checkpoint is due, which are kept, and whi
 copying of the state makes training wait; the files are written in a thread of their own, one save at a time.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import math
 import os

@@ -1,7 +1,5 @@
 """`DONE.json`: the job has reached its step. Imports no TensorFlow."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping

@@ -10,8 +10,6 @@ client has no value it sends the column's `default` of `manifest.json`, as the c
 without a default was never missing, so the model cannot say what its absence means.
 """
 
-from __future__ import annotations
-
 import os
 
 import keras

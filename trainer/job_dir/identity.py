@@ -1,7 +1,5 @@
 """`job.json`: what a job directory is for. Resuming it for something else is refused. Imports no TensorFlow."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import platform

@@ -6,8 +6,6 @@
 step, examples_per_s, cpu, memory`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ store, and Cloud Storage takes about one write a second to an object (its docume
 job directory in a store they are written to a directory of this machine, and a thread copies what has changed.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import tempfile

@@ -5,8 +5,6 @@ from them while training goes on, evaluation and export read their weights. So n
 the strategy, and a job may go on with another number of replicas.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import keras

@@ -5,8 +5,6 @@
 Batch normalisation waits for two such sums a layer, so what counts is how long one takes and not how much it carries.
 """
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 

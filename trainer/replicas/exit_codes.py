@@ -6,8 +6,6 @@ only what looks like a crash of the machine's: its documentation ("Understand th
 there a replica that has saved, or has lost others, ends as one that was aborted.
 """
 
-from __future__ import annotations
-
 import os
 
 DONE = 0

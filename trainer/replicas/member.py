@@ -7,8 +7,6 @@ Three launchers, one answer:
   * a single replica: neither; it is the chief of a cluster of one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

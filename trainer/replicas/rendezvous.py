@@ -9,8 +9,6 @@ replicas meet before it starts, over plain sockets at the leader's address, whic
 last piece from it, and if that one is gone then, the other fails after all the work is done.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

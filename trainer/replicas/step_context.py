@@ -8,8 +8,6 @@ The train step says it, and the layers draw numbers that are a pure function of 
     mask = step_context.uniform(tf.shape(x)) >= 0.5  # in a layer
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import itertools

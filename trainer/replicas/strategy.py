@@ -1,7 +1,5 @@
 """From a role in a cluster to a `tf.distribute` strategy, or to a server that waits to be told."""
 
-from __future__ import annotations
-
 import threading
 import time
 
