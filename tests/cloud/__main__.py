@@ -3,12 +3,8 @@
     python -m tests.cloud -- python pipelines/submit.py --wait --project demo-project --bucket gs://demo ...
     python -m tests.cloud -- bash          # to look around; the cloud's log is in DIR/cloud.log, buckets in DIR/buckets
 
-There is one project, demo-project, and one bucket, demo; a directory beside it is another.
-
-The command runs in network, mount and process namespaces of its own (with a user namespace for who is not root): its
-only network is a loopback device, Google's host names lead to `tests.cloud.server` there with a certificate of ours,
-`/gcs` is the object store's directory, and whatever the command leaves behind dies with it. Where such namespaces
-cannot be had the command is skipped, and the reason told.
+There is one project, demo-project, and one bucket, demo; a directory beside it is another. What the command finds is
+told in docs/CLOUD.md.
 """
 
 from __future__ import annotations
@@ -25,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 
-REGION = "us-central1"
-GOOGLES = ("www", "storage", "oauth2", "cloudresourcemanager", f"{REGION}-aiplatform")
-METADATA = ("metadata.google.internal", "metadata")
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+import psutil
+
+_GOOGLES = ("www", "storage", "oauth2", "cloudresourcemanager", "us-central1-aiplatform")
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
 def main() -> int:
@@ -40,7 +36,7 @@ def main() -> int:
     args = p.parse_args()
     if args.entered:
         return _inside(args.work, args.command)
-    enter = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+    enter = ["unshare", "--mount-proc", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     if os.getuid() != 0:
         enter += ["--user", "--map-root-user"]
     tried = subprocess.run([*enter, "true"], capture_output=True, text=True) if shutil.which("unshare") else None
@@ -55,14 +51,15 @@ def main() -> int:
         (work / "buckets" / "demo").mkdir(parents=True, exist_ok=True)
         again = [sys.executable, "-m", "tests.cloud", "--entered", "--work", str(work), "--", *args.command]
         with subprocess.Popen([*enter, *again]) as child:
-            for number in (signal.SIGTERM, signal.SIGINT):  # the command gets them too, and is waited for
-                signal.signal(number, lambda n, _: child.send_signal(n))
+            # unshare passes no signal on. SIGINT comes from a terminal, which tells the command itself.
+            signal.signal(signal.SIGTERM, lambda n, _: [p.send_signal(n) for p in psutil.Process(child.pid).children()])
+            signal.signal(signal.SIGINT, lambda *_: None)
             return child.wait()
 
 
 def _inside(work: pathlib.Path, command: list[str]) -> int:
     """What the first process of the namespaces does."""
-    os.environ.update(_prepare(work))
+    _prepare(work)
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "HTTPS_PROXY", "HTTP_PROXY"):
         os.environ.pop(name, None)
         os.environ.pop(name.lower(), None)
@@ -73,22 +70,20 @@ def _inside(work: pathlib.Path, command: list[str]) -> int:
         if cloud.stdout.readline() != b"ready\n":
             sys.exit(f"error: the cloud did not start\n{(work / 'cloud.log').read_text()}")
     running = subprocess.Popen(command)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda n, _: running.send_signal(n))
+    signal.signal(signal.SIGTERM, lambda n, _: running.send_signal(n))
+    signal.signal(signal.SIGINT, lambda *_: None)
     while True:  # orphans too become children of the first process; one that is not waited for would look alive
         pid, status = os.wait()
         if pid == running.pid:
             return os.waitstatus_to_exitcode(status) % 256
 
 
-def _prepare(work: pathlib.Path) -> dict[str, str]:
-    """Loopback device, names, certificate and file tree. Returns what the environment has to tell Google's clients."""
+def _prepare(work: pathlib.Path) -> None:
+    """Loopback device, names, certificate, file tree, and what the environment has to tell Google's clients."""
     with socket.socket() as any_socket:
-        request = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, struct.pack("16sh14x", b"lo", 0))
-        flags = struct.unpack("16sh14x", request)[1]
-        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
-    names = [f"{name}.googleapis.com" for name in GOOGLES]
-    (work / "hosts").write_text(f"127.0.0.1 localhost {' '.join([*names, *METADATA])}\n")
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+    names = [f"{name}.googleapis.com" for name in _GOOGLES]
+    (work / "hosts").write_text(f"127.0.0.1 localhost metadata.google.internal metadata {' '.join(names)}\n")
     certificate, key = work / "certificate.pem", work / "key.pem"
     alternatives = ",".join(f"DNS:{name}" for name in names)
     subprocess.run(
@@ -97,16 +92,11 @@ def _prepare(work: pathlib.Path) -> dict[str, str]:
         check=True, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     _change_root(work)
-    return {
-        "LOOPBACK_CLOUD": str(work),
-        # Every client has a way of its own to be told of an authority: curl in TensorFlow, requests, gRPC.
-        "CURL_CA_BUNDLE": str(certificate),
-        "REQUESTS_CA_BUNDLE": str(certificate),
-        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(certificate),
-        "GCE_METADATA_HOST": "127.0.0.1",
-        "GCE_METADATA_IP": "127.0.0.1",
-        "CLOUDSDK_CONFIG": str(work / "no-gcloud"),
-    }
+    # Every client has a way of its own to be told of an authority: curl in TensorFlow, requests, gRPC.
+    for name in ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"):
+        os.environ[name] = str(certificate)
+    os.environ |= {"GCE_METADATA_HOST": "127.0.0.1", "GCE_METADATA_IP": "127.0.0.1"}
+    os.environ |= {"LOOPBACK_CLOUD": str(work), "CLOUDSDK_CONFIG": str(work / "no-gcloud")}
 
 
 def _change_root(work: pathlib.Path) -> None:
@@ -114,17 +104,13 @@ def _change_root(work: pathlib.Path) -> None:
     here, root = os.getcwd(), work / "root"
     root.mkdir(exist_ok=True)
     _mount("-t", "tmpfs", "tmpfs", root)
-    for entry in pathlib.Path("/").iterdir():
-        target = root / entry.name
+    shown = {entry.name: entry for entry in pathlib.Path("/").iterdir()} | {"gcs": work / "buckets"}
+    for name, entry in shown.items():
         if entry.is_symlink():
-            target.symlink_to(os.readlink(entry))
-        elif entry.is_dir() and entry.name not in ("proc", "gcs"):
-            target.mkdir()
-            _mount("--rbind", entry, target)
-    for name in ("proc", "gcs"):
-        (root / name).mkdir()
-    _mount("-t", "proc", "proc", root / "proc")
-    _mount("--bind", work / "buckets", root / "gcs")
+            (root / name).symlink_to(os.readlink(entry))
+        elif entry.is_dir():
+            (root / name).mkdir()
+            _mount("--rbind", entry, root / name)
     _mount("--bind", work / "hosts", root / "etc" / "hosts")
     os.chroot(root)
     os.chdir(here)
