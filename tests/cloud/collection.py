@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import proto
 from google.api_core import exceptions
+from google.cloud import aiplatform_v1 as v1
+from google.protobuf import empty_pb2
 
-if TYPE_CHECKING:
-    from tests.cloud.front import Request
-    from tests.cloud.vertex import Vertex
+from tests.cloud.front import Request
 
+Route = Callable[[str, str, Callable[..., Any]], None]  # `Vertex.route`
 _PAGE = 2  # small, so that every client is seen to ask for the next page
 _TERM = re.compile(r'(?P<field>[\w.]+)="(?P<value>[^"]*)"')
 
@@ -22,17 +23,16 @@ _TERM = re.compile(r'(?P<field>[\w.]+)="(?P<value>[^"]*)"')
 class Collection:
     """All resources of a kind; `items` has them by name, and a test may change them."""
 
-    def __init__(
-        self, vertex: Vertex, noun: str, kind: type[proto.Message], listing: type[proto.Message], created: str
-    ) -> None:
-        """Adds the routes of `noun`, such as `customJobs`; a new one has the state `created`."""
+    def __init__(self, route: Route, kind: type[proto.Message], created: str) -> None:
+        """Adds the routes of a kind, `customJobs` for `CustomJob`; a new one has the state `created`."""
         self.items: dict[str, proto.Message] = {}
-        self._noun, self._kind, self._listing, self._created = noun, kind, listing, created
-        self._ids = itertools.count(1)
-        vertex.route("POST", f"{{parent}}/{noun}", self.create)
-        vertex.route("GET", f"{{parent}}/{noun}", self.list)
-        vertex.route("GET", f"{{parent}}/{noun}/{{id}}", self.get)
-        vertex.route("POST", f"{{parent}}/{noun}/{{id}}:cancel", self.cancel)
+        self._kind, self._created, self._ids = kind, created, itertools.count(1)
+        self._listing = getattr(v1, f"List{kind.__name__}sResponse")
+        self._noun = noun = f"{kind.__name__[0].lower()}{kind.__name__[1:]}s"
+        route("POST", f"{{parent}}/{noun}", self.create)
+        route("GET", f"{{parent}}/{noun}", self.list)
+        route("GET", f"{{parent}}/{noun}/{{id}}", self.get)
+        route("POST", f"{{parent}}/{noun}/{{id}}:cancel", self.cancel)
 
     def create(self, request: Request, parent: str) -> proto.Message:
         """Adds a resource; clients may give its id as a query parameter, `pipelineJobId`."""
@@ -54,11 +54,12 @@ class Collection:
             raise exceptions.NotFound(name)
         return self.items[name]
 
-    def cancel(self, request: Request, parent: str, id: str) -> None:
+    def cancel(self, request: Request, parent: str, id: str) -> empty_pb2.Empty:
         item = self.get(request, parent, id)
         if re.search("SUCCEEDED|FAILED|CANCELLED|EXPIRED", item.state.name):
             raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
         item.state = re.sub("_STATE_.*", "_STATE_CANCELLED", item.state.name)
+        return empty_pb2.Empty()
 
 
 def page(listing: type[proto.Message], field: str, items: Iterable[proto.Message], request: Request) -> proto.Message:

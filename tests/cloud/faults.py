@@ -17,7 +17,7 @@ class Reset(Exception):
     """The connection is to be broken without an answer."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class Fault:
     """One rule."""
 
@@ -27,6 +27,7 @@ class Fault:
     delay_s: float = 0.0  # that is waited before
     share: float = 1.0  # of the requests that match, drawn with a fixed seed
     times: int | None = None  # that it meets at most; None: all
+    met: int = 0
 
 
 class Faults:
@@ -34,7 +35,6 @@ class Faults:
 
     def __init__(self) -> None:
         self._rules: dict[str, list[Fault]] = {}
-        self._met: dict[Fault, int] = {}
         self._random, self._lock = random.Random(0), threading.Lock()
 
     def set(self, name: str, rules: Iterable[Mapping[str, Any]]) -> None:
@@ -54,10 +54,7 @@ class Faults:
                 raise exceptions.from_http_status(rule.status, f"the loopback cloud was asked to fail {rule.match}")
 
     def _hits(self, rule: Fault, request: str) -> bool:
-        count = self._met.get(rule, 0)
-        if not re.search(rule.match, request) or (rule.times is not None and count >= rule.times):
-            return False
-        if rule.share < 1 and self._random.random() >= rule.share:
-            return False
-        self._met[rule] = count + 1
-        return True
+        matches = re.search(rule.match, request) and (rule.times is None or rule.met < rule.times)
+        hits = bool(matches) and self._random.random() < rule.share
+        rule.met += hits
+        return hits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
@@ -20,9 +21,8 @@ def vertex() -> Iterator[Vertex]:
     from tests.cloud.front import Front
     from tests.cloud.vertex import Vertex
 
-    settings = vars(aiplatform.initializer.global_config)
-    before, made = dict(settings), Vertex()
-    with Front(0, made.answer) as front:
+    made = Vertex()
+    with mock.patch.dict(vars(aiplatform.initializer.global_config)), Front(0, made.answer) as front:
         made.url = f"http://127.0.0.1:{front.server_port}"
         aiplatform.init(
             project=made.project,
@@ -33,5 +33,3 @@ def vertex() -> Iterator[Vertex]:
         )
         yield made
         front.shutdown()
-    settings.clear()
-    settings.update(before)

@@ -80,10 +80,9 @@ class _Requests(http.server.BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(content))}.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+        self.wfile.write(content)
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_GET
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":

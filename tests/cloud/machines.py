@@ -22,12 +22,12 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterable
 
+import psutil
 from google.cloud import aiplatform_v1 as v1
 
 POOLS = ("chief", "worker", "ps", "evaluator")  # what TF_CONFIG calls the worker pools, by position
@@ -45,7 +45,7 @@ class Replica:
     host: str
     argv: list[str]
     env: dict[str, str]  # what is added to the environment
-    process: subprocess.Popen | None = None
+    process: psutil.Popen | None = None
     loss: str = ""  # what is happening to its machine: lost, preempted or nothing
 
 
@@ -53,11 +53,12 @@ class Run:
     """A custom job that runs until it has ended; the state of its resource is kept true."""
 
     def __init__(self, job: v1.CustomJob, logs: pathlib.Path) -> None:
-        self.job, self.events, self._logs = job, [], logs
-        self.number = job.name.rpartition("/")[2]
+        self.job, self.number = job, job.name.rpartition("/")[2]
+        self.events: list[str] = []
+        self._logs = logs / f"job-{self.number}"
         self._budget = dict.fromkeys(_MOST, 0)
         self.replicas = {replica.name: replica for replica in self._replicas()}
-        logs.mkdir(parents=True)
+        self._logs.mkdir(parents=True)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def lose(self, name: str) -> None:
@@ -101,7 +102,7 @@ class Run:
     def _start(self, replica: Replica) -> None:
         replica.loss = ""
         with (self._logs / f"{replica.name.replace('/', '-')}.log").open("ab") as log:
-            replica.process = subprocess.Popen(
+            replica.process = psutil.Popen(
                 replica.argv, env={**os.environ, **replica.env}, stdout=log, stderr=log, start_new_session=True
             )
         self._tell(f"{replica.name} started")
@@ -153,13 +154,9 @@ class Run:
         processes = [replica.process for replica in self.replicas.values() if replica.process]
         for process in processes:
             _signal(process, signal.SIGTERM)
-        deadline = time.monotonic() + GRACE_S
-        for process in processes:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                _signal(process, signal.SIGKILL)
-                process.wait()
+        for process in psutil.wait_procs(processes, timeout=GRACE_S)[1]:
+            _signal(process, signal.SIGKILL)
+            process.wait()
         for replica in self.replicas.values():
             replica.process = None
 
@@ -173,7 +170,7 @@ def _free_port() -> int:
         return listener.getsockname()[1]
 
 
-def _signal(process: subprocess.Popen | None, number: int) -> None:
+def _signal(process: psutil.Popen | None, number: int) -> None:
     """Signals a replica and all that it started."""
     if process and process.poll() is None:
         os.killpg(process.pid, number)

@@ -9,17 +9,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from typing import TYPE_CHECKING
 
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
 
-from tests.cloud.collection import now, page
-
-if TYPE_CHECKING:
-    from tests.cloud.front import Request
-    from tests.cloud.vertex import Vertex
+from tests.cloud.collection import Route, now, page
+from tests.cloud.front import Request
 
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
 _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
@@ -28,14 +24,14 @@ _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 class Models:
     """All models of the project."""
 
-    def __init__(self, vertex: Vertex) -> None:
+    def __init__(self, route: Route) -> None:
         self.versions: dict[str, list[v1.Model]] = {}  # By name of the model, oldest first.
         self._ids = itertools.count(1)
-        vertex.route("POST", "{parent}/models:upload", self.upload)
-        vertex.route("GET", "{parent}/models", self.list)
-        vertex.route("GET", "{parent}/models/{id}(?:@{version})?", self.get)
-        vertex.route("GET", "{parent}/models/{id}:listVersions", self.list_versions)
-        vertex.route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", self.merge_aliases)
+        route("POST", "{parent}/models:upload", self.upload)
+        route("GET", "{parent}/models", self.list)
+        route("GET", "{parent}/models/{id}(?:@{version})?", self.get)
+        route("GET", "{parent}/models/{id}:listVersions", self.list_versions)
+        route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", self.merge_aliases)
 
     def upload(self, request: Request, parent: str) -> operations_pb2.Operation:
         """Adds a model, or a version of `parentModel`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import functools
 import os
 import pathlib
 import threading
@@ -30,9 +31,7 @@ class Objects:
         self._aside = root.parent / "uploading"  # nobody lists half an object
         self._aside.mkdir(exist_ok=True)
         self._markers: set[pathlib.Path] = set()
-        self._checksums: dict[pathlib.Path, tuple[str, str]] = {}
         self._written: dict[pathlib.Path, float] = {}
-        self._clock = 0
 
     def path(self, bucket: str, name: str) -> pathlib.Path:
         """File of an object, or directory of a folder marker; the bucket has to be there."""
@@ -51,10 +50,7 @@ class Objects:
                 return None
             stat = path.stat()
             generation, size = str(stat.st_mtime_ns), 0 if path.is_dir() else stat.st_size
-            known, checksum = self._checksums.get(path, ("", ""))
-            if known != f"{generation}-{size}":
-                checksum = base64.b64encode(google_crc32c.Checksum(_data(path)).digest()).decode()
-                self._checksums[path] = (f"{generation}-{size}", checksum)
+            checksum = _crc32c(path, generation, size)
         at = datetime.datetime.fromtimestamp(stat.st_mtime, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         media = f"https://storage.googleapis.com/download/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
         return {
@@ -98,8 +94,7 @@ class Objects:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 temporary = self._aside / uuid.uuid4().hex
                 temporary.write_bytes(data)
-                self._clock = max(time.time_ns(), self._clock + 1)  # two writes never share a generation
-                os.utime(temporary, ns=(self._clock, self._clock))
+                os.utime(temporary, ns=(time.time_ns(),) * 2)  # two writes never share a generation
                 temporary.replace(path)
             return self.get(bucket, name)
 
@@ -119,34 +114,37 @@ class Objects:
     def page(self, bucket: str, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the objects under a prefix, in the order of their names; with a delimiter deeper ones as prefixes."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        items: list[str] = []
+        most, after = int(query.get("maxResults", 1000)), query.get("pageToken", "")
+        items: dict[str, dict[str, Any]] = {}
         prefixes: set[str] = set()
         with self.lock:
-            for name in sorted(self._names(bucket, prefix)):
-                head, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
-                if found:
-                    prefixes.add(f"{prefix}{head}{found}")
-                    if not (name == f"{prefix}{head}{found}" and query.get("includeTrailingDelimiter") == "true"):
-                        continue
-                items.append(name)
-            most, after = int(query.get("maxResults", 1000)), query.get("pageToken", "")
-            left = [name for name in sorted({*items, *prefixes}) if name > after]
-            page = left[:most]
-            found = [self.find(bucket, name) for name in page if name in items]
-        answer = {"kind": "storage#objects", "items": [item for item in found if item]}
-        answer["prefixes"] = [name for name in page if name in prefixes]
-        return answer | ({"nextPageToken": page[-1]} if len(left) > most else {})
+            for item in self._under(bucket, prefix):
+                name = item["name"]
+                end = name.find(delimiter, len(prefix)) if delimiter else -1
+                deeper = name[: end + len(delimiter)] if end >= 0 else ""
+                if deeper:
+                    prefixes.add(deeper)
+                if not deeper or (name == deeper and query.get("includeTrailingDelimiter") == "true"):
+                    items[name] = item
+        left = [name for name in sorted(items.keys() | prefixes) if name > after]
+        answer: dict[str, Any] = {"kind": "storage#objects"}
+        answer["items"] = [items[name] for name in left[:most] if name in items]
+        answer["prefixes"] = [name for name in left[:most] if name in prefixes]
+        return answer | ({"nextPageToken": left[most - 1]} if len(left) > most else {})
 
-    def _names(self, bucket: str, prefix: str) -> Iterator[str]:
+    def _under(self, bucket: str, prefix: str) -> Iterator[dict[str, Any]]:
         base = self.path(bucket, "")
-        start = base / prefix.rpartition("/")[0]
-        for folder, folders, files in os.walk(start):
-            at = pathlib.Path(folder).relative_to(base).as_posix().removeprefix(".")
-            at = f"{at}/" if at else ""
-            marked = pathlib.Path(folder) in self._markers or not (folders or files)
-            for name in [at, *(f"{at}{file}" for file in files)]:
-                if name.startswith(prefix) and name and (name != at or marked):
-                    yield name
+        for folder, _, files in os.walk(base / prefix.rpartition("/")[0]):
+            at = f"{os.path.relpath(folder, base)}/".removeprefix("./")
+            for name in (at, *(f"{at}{file}" for file in files)):
+                if name and name.startswith(prefix) and (item := self.find(bucket, name)):
+                    yield item
+
+
+@functools.lru_cache(10_000)
+def _crc32c(path: pathlib.Path, generation: str, size: int) -> str:
+    """Checksum of the file as long as it is of this generation and size."""
+    return base64.b64encode(google_crc32c.Checksum(_data(path)).digest()).decode()
 
 
 def _data(path: pathlib.Path) -> bytes:

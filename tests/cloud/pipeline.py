@@ -30,6 +30,7 @@ _IMPATIENT = (
     "jobs._POLLING_INTERVAL_IN_SECONDS = 0.5; sys.argv = sys.argv[1:];"
     "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 )
+_STATUS = r'("pipeline_job_resource_name": )"[^"]*"(.*?"state": )"([A-Z]+)"'
 
 
 class _Tasks:
@@ -37,7 +38,7 @@ class _Tasks:
 
     def __init__(self, job: str) -> None:
         self._job, self._cancelled = job, False
-        self._running: subprocess.Popen | None = None
+        self._running: subprocess.Popen | None = None  # what a cancellation ends
 
     def run(self, full_command: list[str], env_vars: dict[str, str] | None = None) -> int:
         """Takes the place of kfp's `run_local_subprocess`. Returns the task's exit code."""
@@ -48,28 +49,19 @@ class _Tasks:
         is_exit_handler = any('"pipeline_job_resource_name"' in part for part in command)
         if self._cancelled and not is_exit_handler:
             return 1
-        status = r'("pipeline_job_resource_name": )"[^"]*"(.*?"state": )"([A-Z]+)"'
-        state = (lambda found: "CANCELLED") if self._cancelled else (lambda found: found[3])
-        filled = lambda found: f'{found[1]}"{self._job}"{found[2]}"{state(found)}"'  # noqa: E731
-        command = [re.sub(status, filled, part, flags=re.DOTALL) for part in command]
-        with subprocess.Popen(
-            command,
-            env={**os.environ, **(env_vars or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            self._running = None if is_exit_handler else process
-            for line in process.stdout:
-                print(line, end="")
-        self._running = None
+        state = "CANCELLED" if self._cancelled else r"\3"
+        told = rf'\1"{self._job}"\2"{state}"'
+        command = [re.sub(_STATUS, told, part, flags=re.DOTALL) for part in command]
+        process = subprocess.Popen(command, env={**os.environ, **(env_vars or {})})
+        self._running = None if is_exit_handler else process
+        process.wait()
         return 1 if self._cancelled and not is_exit_handler else process.returncode
 
     def cancel(self, *_: object) -> None:
         """Tells the running task to stop, and lets no other start."""
         self._cancelled = True
         if self._running:
-            self._running.terminate()
+            self._running.terminate()  # nothing, once it has ended
 
 
 def _filled(value: Any, given: dict[str, Any]) -> Any:

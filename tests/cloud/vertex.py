@@ -16,10 +16,9 @@ import urllib.parse
 from collections.abc import Callable
 from typing import Any
 
-import proto
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
-from google.protobuf import json_format
+from google.protobuf import empty_pb2, json_format
 
 from tests.cloud.collection import Collection
 from tests.cloud.front import Answer, Request
@@ -39,11 +38,9 @@ class Vertex:
     def __init__(self) -> None:
         self._routes: list[tuple[str, re.Pattern[str], Callable[..., Any]]] = []
         self._lock = threading.Lock()
-        self.custom_jobs = Collection(self, "customJobs", v1.CustomJob, v1.ListCustomJobsResponse, "JOB_STATE_PENDING")
-        self.pipeline_jobs = Collection(
-            self, "pipelineJobs", v1.PipelineJob, v1.ListPipelineJobsResponse, "PIPELINE_STATE_RUNNING"
-        )
-        self.models = Models(self)
+        self.custom_jobs = Collection(self.route, v1.CustomJob, "JOB_STATE_PENDING")
+        self.pipeline_jobs = Collection(self.route, v1.PipelineJob, "PIPELINE_STATE_RUNNING")
+        self.models = Models(self.route)
 
     def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
         """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.
@@ -64,7 +61,8 @@ class Vertex:
                     raise exceptions.PermissionDenied(f"Permission denied on {match['parent']}")
                 try:
                     with self._lock:
-                        return Answer(200, _content(handler(request, **match.groupdict())))
+                        message = handler(request, **match.groupdict())
+                        return Answer(200, json_format.MessageToDict(getattr(message, "_pb", message)))
                 except json_format.ParseError as error:
                     raise exceptions.InvalidArgument(str(error)) from error
         raise exceptions.MethodNotImplemented(f"no route {request.method} {path}")
@@ -84,8 +82,8 @@ class LiveVertex(Vertex):
 
     def _create_job(self, request: Request, parent: str) -> v1.CustomJob:
         job = self.custom_jobs.create(request, parent)
-        number = job.name.rpartition("/")[2]
-        self.runs[number] = Run(job, self._logs / f"job-{number}")
+        run = Run(job, self._logs)
+        self.runs[run.number] = run
         return job
 
     def _create_pipeline(self, request: Request, parent: str) -> v1.PipelineJob:
@@ -111,13 +109,8 @@ class LiveVertex(Vertex):
         else:
             job.state = _State.PIPELINE_STATE_SUCCEEDED
 
-    def _cancel_pipeline(self, request: Request, parent: str, id: str) -> None:
+    def _cancel_pipeline(self, request: Request, parent: str, id: str) -> empty_pb2.Empty:
         job = self.pipeline_jobs.get(request, parent, id)
         job.state = _State.PIPELINE_STATE_CANCELLING
         self._pipelines[job.name].terminate()
-
-
-def _content(message: Any) -> dict[str, Any]:
-    if isinstance(message, proto.Message):
-        message = type(message).pb(message)
-    return json_format.MessageToDict(message) if message is not None else {}
+        return empty_pb2.Empty()
