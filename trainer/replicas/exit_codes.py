@@ -8,6 +8,7 @@ there a replica that has saved, or has lost others, ends as one that was aborted
 
 import os
 
+ON_VERTEX = "CLOUD_ML_JOB_ID"  # set by its custom jobs
 DONE = 0
 MISTAKE = 2
 _SAVED = 143  # 128 + SIGTERM
@@ -25,4 +26,4 @@ def failed(*, others: bool) -> int:
 
 
 def _on_vertex() -> bool:
-    return "CLOUD_ML_JOB_ID" in os.environ
+    return ON_VERTEX in os.environ

@@ -18,7 +18,8 @@ from components.train.supervision.health import Vitals
 from components.train.supervision.reaper import MARK, Guard
 from components.train.supervision.signals import ending
 from trainer.base.errors import UserError
-from trainer.replicas.member import POOL_ROLES
+from trainer.replicas.exit_codes import ON_VERTEX
+from trainer.replicas.member import POOL_GPUS, POOL_ROLES
 
 TAIL_LINES = 20
 _CHUNK_BYTES = 65_536
@@ -26,7 +27,7 @@ _CHUNKS_AT_ONCE = 16  # As much as a pipe can hold (1 MiB), and no more, lest on
 # A progress bar ends its lines with a carriage return alone; one at the end of a chunk may be half of CR LF.
 _LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")
 # What a launcher above this one, a Vertex replica say, told this process about itself is not for its replicas.
-_ROLE_VARIABLES = ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES)
+_ROLE_VARIABLES = ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES, POOL_GPUS, ON_VERTEX)
 # Of a death that says nothing else and that nobody would guess.
 _CAUSE = {signal.SIGBUS: " (a file that it had mapped into memory was cut short, or its disk is full)"}
 

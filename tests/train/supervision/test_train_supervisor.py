@@ -203,7 +203,7 @@ def test_without_pidfd_the_same_holds(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_replica_hears_nothing_of_a_job_above_the_launcher(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    for name in ("TF_CONFIG", "CLUSTER_SPEC", "TRAINER_POOL_ROLES"):
+    for name in ("TF_CONFIG", "CLUSTER_SPEC", "TRAINER_POOL_ROLES", "TRAINER_POOL_GPUS", "CLOUD_ML_JOB_ID"):
         monkeypatch.setenv(name, "from above")
     script = "print('from above' in os.environ.values())"
     assert of("chief/0", bench.run(bench.plan(ONE, chief_0=script))[1]) == ["False"]
