@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
-from tests.bench import convert, launch, read, train
+from tests.bench import convert, read, train
 from tests.bench.race import race
 
 BENCHES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
@@ -19,8 +19,6 @@ BENCHES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
     "read": read.plain,
     "read-augmented": read.augmented,
     "read-opening": read.opening,
-    "read-share": read.share,
-    "launch": launch.launcher,
     **train.RACES,
 }
 

@@ -1,6 +1,6 @@
 """Writing TFRecord against the usual ways: a loop over `tf.train.Example`, and the builder of TensorFlow Datasets.
 
-Images are CIFAR-10's if they are at hand, else random ones of that number and size; rows are like those of the taxi trips.
+Images are CIFAR-10's; rows are the taxi trips, twenty times. Both must be at hand in ../shared/data.
 """
 
 from __future__ import annotations
@@ -18,35 +18,37 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
+import yaml
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.sources.cifar import CIFAR10
+from tests.bench import data
 from tests.bench.race import Child
-from tests.bench.scratch import scratch
+from trainer.base.manifest import Manifest
+from trainer.data import records
 
 Contestants = Mapping[str, Callable[[], float]]
 
-EXAMPLES, TESTS, SHAPE = 50_000, 10_000, (32, 32, 3)
-SOURCE = pathlib.Path(__file__).parents[2] / "../shared/data/cifar10/cifar-10-batches-bin.tar.xz"
-ROWS, USUAL_ROWS = 300_000, 15_000
-
-random = np.random.default_rng(0)
+SHAPE = (32, 32, 3)
+USUAL_ROWS = 15_000
+TAXI = pathlib.Path(__file__).parents[2] / "components/convert/tables/schemas/taxi.yaml"
 
 
 def images() -> Contestants:
     """The training images: our writer, and the whole command, which also reads them and 10,000 more for tests."""
-    root = scratch()
+    root = data.scratch()
+    with tarfile.open(data.CIFAR10) as archive:
+        archive.extractall(root, filter="data")
 
     def command() -> float:
         _run("--dataset", "cifar10", "--source", root, output=root / "out")
-        return EXAMPLES + TESTS
+        return 60_000
 
-    saved = _saved(*_images(root), root)
+    saved = _saved(*_images(), root)
     return {
-        "our writer": Child("tests.bench.write", *saved),
+        "our writer": Child("tests.bench.write", "ours", *saved),
         "whole command, 60,000 records": command,
-        "tf.train.Example loop": Child("tests.bench.example_loop", *saved),
+        "tf.train.Example loop": Child("tests.bench.write", "usual", *saved),
     }
 
 
@@ -54,8 +56,8 @@ def builder() -> Contestants:
     """The training images: our writer against TensorFlow Datasets."""
     import tensorflow_datasets as tfds
 
-    root = scratch()
-    pixels, labels = _images(root)
+    root = data.scratch()
+    pixels, labels = _images()
 
     class Made(tfds.core.GeneratorBasedBuilder):
         """Images as the set `cifar10` there has them."""
@@ -71,42 +73,44 @@ def builder() -> Contestants:
             return {"train": self._generate_examples()}
 
         def _generate_examples(self):
-            for i in range(EXAMPLES):
-                yield i, {"image": pixels[i], "label": labels[i]}
+            for i, (image, label) in enumerate(zip(pixels, labels, strict=True)):
+                yield i, {"image": image, "label": label}
 
     def theirs() -> float:
         shutil.rmtree(root / "tfds", ignore_errors=True)
         Made(data_dir=root / "tfds").download_and_prepare()
-        return EXAMPLES
+        return len(labels)
 
     tfds.disable_progress_bar()
-    ours = Child("tests.bench.write", *_saved(pixels, labels, root))
+    ours = Child("tests.bench.write", "ours", *_saved(pixels, labels, root))
     return {"our writer": ours, "TensorFlow Datasets' builder": theirs}
 
 
 def rows() -> Contestants:
     """The taxi's columns from CSV: a conversion, and the command with its start, against a loop that takes fewer rows."""
-    root = scratch()
-    with open(root / "trips.csv", "w", newline="") as file:
-        file.write(_trips())
+    root = data.scratch()
+    header, *lines = data.TAXI.read_text().splitlines(keepends=True)
+    trips = root / "trips.csv"
+    trips.write_text("".join([header, *lines * 20]))
+    kinds = {name: column["type"] for name, column in yaml.safe_load(TAXI.read_text())["columns"].items()}
 
     def usual() -> float:
         (root / "usual").unlink(missing_ok=True)
-        with open(root / "trips.csv", newline="") as file, tf.io.TFRecordWriter(os.fspath(root / "usual")) as writer:
+        with open(trips, newline="") as file, tf.io.TFRecordWriter(os.fspath(root / "usual")) as writer:
             for row, _ in zip(csv.DictReader(file), range(USUAL_ROWS), strict=False):
-                feature = {name: _feature(name, text) for name, text in row.items()}
+                feature = {name: _feature(kinds[name], text) for name, text in row.items()}
                 writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
         return USUAL_ROWS
 
     def command() -> float:
-        _run("--dataset", "taxi", "--source", root / "trips.csv", output=root / "out")
-        return ROWS
+        _run("--dataset", "taxi", "--source", trips, output=root / "out")
+        return 20 * len(lines)
 
     def ours() -> float:
         shutil.rmtree(root / "out", ignore_errors=True)
         with contextlib.redirect_stdout(io.StringIO()):
-            convert(Options(dataset="taxi", source=str(root / "trips.csv"), output=str(root / "out")))
-        return ROWS
+            convert(Options(dataset="taxi", source=str(trips), output=str(root / "out")))
+        return 20 * len(lines)
 
     return {
         "our conversion": ours,
@@ -115,28 +119,15 @@ def rows() -> Contestants:
     }
 
 
-def _images(root: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
-    """Puts the original files into a directory; returns the training images, uint8 [N, 32, 32, 3], and labels [N]."""
-    if SOURCE.exists():
-        with tarfile.open(SOURCE) as archive:
-            for member in archive:
-                if member.name.endswith(".bin"):
-                    (root / os.path.basename(member.name)).write_bytes(archive.extractfile(member).read())
-    else:
-        for names, count in ((CIFAR10.files_of["train"], EXAMPLES // 5), (CIFAR10.files_of["test"], TESTS)):
-            for name in names:
-                records = random.integers(0, 256, (count, 3073), np.uint8)
-                records[:, 0] %= 10
-                records.tofile(root / name)
-    records = np.concatenate([np.fromfile(root / name, np.uint8) for name in CIFAR10.files_of["train"]]).reshape(
-        -1, 3073
-    )
-    pixels = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(pixels), records[:, 0].astype(np.int64)
+def _images() -> tuple[np.ndarray, np.ndarray]:
+    """The training images, uint8 [N, 32, 32, 3], and their labels [N]."""
+    directory = data.dataset("cifar10")
+    columns = records.resident(Manifest.load(directory), directory, "train")
+    return columns["image"].numpy(), columns["label"].numpy().astype(np.int64)
 
 
 def _saved(pixels: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> tuple[str, str, str]:
-    """Arguments of the contestant that writes them."""
+    """Arguments of the contestants that write them."""
     images, classes = os.fspath(root / "images.npy"), os.fspath(root / "labels.npy")
     np.save(images, pixels)
     np.save(classes, labels)
@@ -149,31 +140,9 @@ def _run(*flags: object, output: pathlib.Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-_INTEGERS = {"trip_seconds": 4000, "trip_start_timestamp": 1_500_000_000, "trip_start_month": 12, "trip_start_day": 7}
-_INTEGERS |= {"trip_start_hour": 24, "pickup_community_area": 77, "dropoff_community_area": 77}
-_INTEGERS |= {"pickup_census_tract": 17_031_980_100, "dropoff_census_tract": 17_031_980_100}
-_FLOATS = {"fare": 60, "tips": 9, "trip_miles": 20}
-_FLOATS |= {f"{end}_{axis}": 90 for end in ("pickup", "dropoff") for axis in ("latitude", "longitude")}
-_TEXTS = {
-    "payment_type": ("Cash", "Credit Card", "No Charge"),
-    "company": ("", "Taxi Affiliation Services", "Dispatch Taxi Affiliation", "Blue Ribbon Taxi Association Inc."),
-}
-
-
-def _trips() -> str:
-    """Rows in dollars, with what is sometimes missing in the real ones."""
-    columns = {name: random.integers(0, most, ROWS).astype(str) for name, most in _INTEGERS.items()}
-    columns |= {name: random.integers(0, 100 * most, ROWS) / 100 for name, most in _FLOATS.items()}
-    columns |= {name: random.choice(texts, ROWS) for name, texts in _TEXTS.items()}
-    for name in ("pickup_census_tract", "dropoff_census_tract", "dropoff_community_area"):
-        columns[name] = np.where(random.random(ROWS) < 0.3, "", columns[name])
-    lines = map(",".join, zip(*(column.astype(str).tolist() for column in columns.values()), strict=True))
-    return "\n".join([",".join(columns), *lines])
-
-
-def _feature(name: str, text: str) -> tf.train.Feature:
-    if name in _INTEGERS:
+def _feature(kind: str, text: str) -> tf.train.Feature:
+    if kind == "int":
         return tf.train.Feature(int64_list=tf.train.Int64List(value=[int(text or 0)]))
-    if name in _FLOATS:
+    if kind == "float":
         return tf.train.Feature(float_list=tf.train.FloatList(value=[float(text or 0)]))
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))

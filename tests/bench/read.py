@@ -9,40 +9,23 @@ import functools
 import pathlib
 from collections.abc import Callable, Mapping
 
-import keras
-import numpy as np
 import tensorflow as tf
 
-from components.convert.convert import convert
-from components.convert.options import Options
-from tests.bench.scratch import scratch
+from tests.bench import data
+from tests.bench.usual import example
 from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.modes import budget, choose
-from trainer.nn.models import cnn
 from trainer.replicas.member import Member
-from trainer.steps import SyncSteps, TrainStep
 
 BATCH, STEPS = 128, 150
-_CIFAR10 = pathlib.Path(__file__).parents[2] / "../shared/data/cifar10/cifar-10-batches-bin.tar.xz"
 _AHEAD = tf.data.AUTOTUNE
 
 
-@functools.cache
 def _dataset() -> tuple[Manifest, str]:
-    """CIFAR-10 if it is at hand, else its shape: smooth pictures with a little noise."""
-    directory = scratch()
-    if not _CIFAR10.exists():
-        random = np.random.default_rng(0)
-        for i, count in enumerate([10_000] * 5 + [1_000]):
-            coarse = np.repeat(np.repeat(random.integers(0, 240, (count, 3, 8, 8)), 4, axis=2), 4, axis=3)
-            images = (coarse + random.integers(0, 16, coarse.shape)).astype(np.uint8).reshape(count, -1)
-            rows = np.concatenate([random.integers(0, 10, (count, 1), dtype=np.uint8), images], axis=1)
-            (directory / ("test_batch.bin" if i == 5 else f"data_batch_{i + 1}.bin")).write_bytes(rows.tobytes())
-    source, output = str(_CIFAR10 if _CIFAR10.exists() else directory), str(directory / "converted")
-    convert(Options(dataset="cifar10", source=source, output=output, validation_fraction=0.0))
-    return Manifest.load(output), output
+    directory = data.dataset("cifar10")
+    return Manifest.load(directory), directory
 
 
 def _reader(mode: str, augment: str = "none") -> Reader:
@@ -95,11 +78,7 @@ def _png_file() -> tuple[str, dict]:
     with tf.io.TFRecordWriter(path) as writer:
         for columns in records.batches(manifest, directory, "test", 1000):
             for image, label in zip(columns["image"].numpy(), columns["label"].numpy(), strict=True):
-                feature = {
-                    "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[tf.io.encode_png(image).numpy()])),
-                    "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-                }
-                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+                writer.write(example(tf.io.encode_png(image).numpy(), label))
     return path, {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 
 
@@ -142,26 +121,9 @@ def opening() -> Mapping[str, Callable[[], float]]:
         return 1
 
     def usual() -> float:
-        data = tf.data.TFRecordDataset(path).shuffle(10_000).repeat().batch(BATCH).skip(390)
-        next(iter(data.map(lambda batch: tf.io.parse_example(batch, form))))
+        batches = tf.data.TFRecordDataset(path).shuffle(10_000).repeat().batch(BATCH).skip(390)
+        next(iter(batches.map(lambda batch: tf.io.parse_example(batch, form))))
         return 1
 
     modes = {f"open at step 1,000,000, {mode}": functools.partial(ours, mode) for mode in ("mapped", "streaming")}
     return {**modes, "skip an epoch": usual}
-
-
-def share() -> Mapping[str, Callable[[], float]]:
-    """The reader alone against whole steps of `cnn`: one divided by the ratio is the reader's share."""
-    manifest, _ = _dataset()
-    model, optimizer = cnn.build(manifest), keras.optimizers.Adam(1e-3)
-    optimizer.build(model.trainable_variables)
-    step = TrainStep(model=model, optimizer=optimizer, label="label", global_batch=BATCH, seed=0)
-    loop = SyncSteps(tf.distribute.OneDeviceStrategy("CPU:0"), step, _reader("resident"), True)
-
-    def train() -> float:
-        done = 0
-        while done < STEPS:
-            done += loop.run(done, STEPS, False).steps
-        return STEPS * BATCH
-
-    return {"reader alone, resident": _ours("resident"), "step of cnn": train}

@@ -7,37 +7,24 @@ from __future__ import annotations
 
 import functools
 import os
-import pathlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from components.convert.convert import convert
-from components.convert.options import Options
+from tests.bench import data
 from tests.bench.race import Child
-from tests.bench.scratch import scratch
 from trainer.base.manifest import Manifest
 from trainer.data import records
 
-_DATA = pathlib.Path(__file__).parents[2] / "../shared/data"
-# Where a file of that name is not at hand, the converter downloads it.
-_SOURCES = {"mnist": "mnist", "cifar10": "cifar10/cifar-10-batches-bin.tar.xz", "taxi": "taxi/data.csv"}
 _STEPS = {"cnn": 150, "resnet": 10, "wide_deep": 1500}
 
 
-@functools.cache
-def _dataset(name: str) -> str:
-    source, output = _DATA / _SOURCES[name], str(scratch() / name)
-    convert(Options(dataset=name, source=str(source) if source.exists() else None, output=output))
-    return output
-
-
 def _child(kind: str, model: str, dataset: str, *flags: str) -> Child:
-    return Child(f"tests.bench.{kind}", model, _dataset(dataset), str(_STEPS[model]), *flags)
+    return Child("tests.bench.fit", kind, model, data.dataset(dataset), str(_STEPS[model]), *flags)
 
 
 def _torch(model: str, dataset: str) -> Child:
-    directory = _dataset(dataset)
+    directory = data.dataset(dataset)
     npz = f"{directory}.npz"
     columns = records.resident(Manifest.load(directory), directory, "train")
     np.savez(npz, **{name: column.numpy() for name, column in columns.items()})
@@ -49,7 +36,7 @@ def _keras(model: str, dataset: str, *flags: str) -> Mapping[str, Callable[[], f
     return {
         "ours, float32": _child("ours", model, dataset, *plain),
         "ours, bfloat16": _child("ours", model, dataset, *plain, "--precision", "bfloat16"),
-        "Keras fit, float32": _child("keras_fit", model, dataset, *plain),
+        "Keras fit, float32": _child("keras", model, dataset, *plain),
     }
 
 
@@ -64,7 +51,7 @@ def _one_thread(model: str, dataset: str, *flags: str) -> Mapping[str, Callable[
 def _wide_deep() -> Mapping[str, Callable[[], float]]:
     return {
         "ours": _child("ours", "wide_deep", "taxi"),
-        "Keras fit": _child("keras_fit", "wide_deep", "taxi"),
+        "Keras fit": _child("keras", "wide_deep", "taxi"),
     }
 
 

@@ -1,6 +1,6 @@
-"""A contestant: our writer, all images in eight shards, on all cores as the command does it.
+"""Contestants that write images as TFRecord: ours in eight shards on all cores, as the command does it, or the usual loop.
 
-`python -m tests.bench.write IMAGES.npy LABELS.npy DIRECTORY`
+`python -m tests.bench.write ours|usual IMAGES.npy LABELS.npy DIRECTORY`
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import pathlib
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,11 +19,9 @@ from trainer.base.machine import usable_cores
 _ROUNDS = 5  # a lap: one takes a tenth of a second, of which chance has too large a part
 
 
-def main(images: str, labels: str, directory: str) -> None:
-    """Writes new files, as the command does: to overwrite one makes ext4 flush it before it is closed."""
-    columns, root = {"image": np.load(images), "label": np.load(labels)}, pathlib.Path(directory)
-    pixels = math.prod(columns["image"].shape[1:])
-    image = tfrecord.Field(name="image", kind="bytes", num_bytes=pixels)
+def _ours(images: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callable[[], float]:
+    columns = {"image": images, "label": labels}
+    image = tfrecord.Field(name="image", kind="bytes", num_bytes=math.prod(images.shape[1:]))
     layout = tfrecord.Layout([image, tfrecord.Field(name="label", kind="int64", num_bytes=1)])
 
     def write(rows: np.ndarray, advance: workers.Advance) -> int:
@@ -31,11 +30,21 @@ def main(images: str, labels: str, directory: str) -> None:
         return tfrecord.write(path, layout, columns, rows=[rows]).examples
 
     def lap() -> float:
-        shards, processes = np.array_split(np.arange(len(columns["label"])), 8), usable_cores()
+        shards, processes = np.array_split(np.arange(len(labels)), 8), usable_cores()
         rounds = (workers.run(write, shards, processes=processes, advance=lambda more: None) for _ in range(_ROUNDS))
         return sum(examples for results in rounds for _, examples in results)
 
-    serve(lap)
+    return lap
+
+
+def main(kind: str, images: str, labels: str, directory: str) -> None:
+    """Writes new files in every lap, as the command does: to overwrite one makes ext4 flush it before it is closed."""
+    make = _ours
+    if kind == "usual":
+        from tests.bench import usual  # TensorFlow, whose threads would take our processes away
+
+        make = usual.writer
+    serve(make(np.load(images), np.load(labels), pathlib.Path(directory)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,33 @@
+"""What contestants read, and where they write."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import pathlib
+import shutil
+import tempfile
+
+from components.convert.convert import convert
+from components.convert.options import Options
+
+SHARED = pathlib.Path(__file__).parents[2] / "../shared/data"
+CIFAR10, TAXI = SHARED / "cifar10/cifar-10-batches-bin.tar.xz", SHARED / "taxi/data.csv"
+# Where a file of that name is not at hand, the converter downloads it.
+_SOURCES = {"mnist": SHARED / "mnist", "cifar10": CIFAR10, "taxi": TAXI}
+
+
+def scratch() -> pathlib.Path:
+    """A new directory that ends with the program."""
+    root = pathlib.Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root
+
+
+@functools.cache
+def dataset(name: str) -> str:
+    """A directory with the converted dataset."""
+    source, output = _SOURCES[name], str(scratch() / name)
+    given = str(source) if source.exists() else None
+    convert(Options(dataset=name, source=given, output=output, validation_fraction=0.0))
+    return output

@@ -1,0 +1,99 @@
+"""Contestants on one device: our step loop through our reader, or Keras `fit` with the data in memory.
+
+`python -m tests.bench.fit ours|keras MODEL DATA_DIR STEPS FLAG...`
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from unittest import mock
+
+import keras
+import numpy as np
+
+from tests.bench.serve import serve
+from tests.bench.wide_deep_peer import ordinary_columns, ordinary_model
+from trainer import job, learning, options
+from trainer.base.manifest import Manifest
+from trainer.data import records
+from trainer.data.reader.modes import budget, choose
+from trainer.nn.models import registry, resnet
+from trainer.replicas.member import Member
+from trainer.steps import SyncSteps, TrainStep
+
+
+def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[], float]:
+    """Builds as `trainer.job` does on one device, and trains on from lap to lap."""
+    import tensorflow as tf
+
+    strategy, batch = tf.distribute.OneDeviceStrategy("CPU:0"), opts.global_batch_size(1)
+    with strategy.scope():
+        build = registry.builder(opts.model, manifest, opts.network)
+        model, optimizer = build(), _optimizer(opts, manifest)
+        optimizer.build(model.trainable_variables)
+    step = TrainStep(model=model, optimizer=optimizer, label=manifest.label, global_batch=batch, seed=0)
+    choice = choose(manifest, data_dir=opts.data_dir, budget_bytes=budget(None, 1), wish=opts.reader)
+    place = records.locate(choice, manifest, Member(role="chief", index=0, addresses={}), lambda: None)
+    reader = records.open_reader(place, manifest, global_batch=batch, seed=0, prepare=build.prepare)
+    loop = SyncSteps(strategy, step, reader, True)
+    reached = 0
+
+    def lap() -> float:
+        nonlocal reached
+        until = reached + steps
+        while reached < until:
+            reached += loop.run(reached, until, False).steps
+        return steps * batch
+
+    return lap
+
+
+def _batch_norm(*, decay: float, epsilon: float, synchronized: bool) -> keras.layers.Layer:
+    return keras.layers.BatchNormalization(momentum=decay, epsilon=epsilon)
+
+
+def _keras(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[], float]:
+    """Compiles once, and fits an epoch of `steps` batches a lap, shuffled.
+
+    The network is ours, with Keras' own batch normalisation, as a user of Keras writes it.
+    """
+    batch, optimizer = opts.global_batch_size(1), _optimizer(opts, manifest)
+    columns = records.resident(manifest, opts.data_dir, "train")
+    labels = columns.pop(manifest.label).numpy()
+    if manifest.deep:
+        model = ordinary_model(manifest, hidden_units=(128, 64, 32))
+        columns = ordinary_columns(manifest, columns)
+        optimizer = keras.optimizers.Adam(1e-3)  # ours leaves rows alone that a batch did not ask for
+    else:
+        with mock.patch.object(resnet, "BatchNormalization", _batch_norm):
+            model = registry.builder(opts.model, manifest, opts.network)()
+        columns = {name: column.numpy() for name, column in columns.items()}
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, metrics=["accuracy"])
+    take = np.random.default_rng(0).integers(0, len(labels), batch * steps)
+    columns, labels = {name: column[take] for name, column in columns.items()}, labels[take]
+
+    def lap() -> float:
+        model.fit(columns, labels, batch_size=batch, epochs=1, verbose=0)
+        return steps * batch
+
+    return lap
+
+
+def _optimizer(opts: options.Options, manifest: Manifest) -> keras.optimizers.Optimizer:
+    examples, batch = manifest.split("train").examples, opts.global_batch_size(1)
+    return learning.optimizer(opts, examples=examples, examples_per_step=batch, horizon_steps=1_000_000)
+
+
+def main(kind: str, model: str, data_dir: str, steps: str, *flags: str) -> None:
+    """Makes all that a lap needs, and runs laps."""
+    argv = ["--data-dir", data_dir, "--job-dir", "unused", "--model", model, "--train-steps", "1000000", *flags]
+    opts = options.parse([*argv, "--strategy", "one_device"], {})
+    job.configure(opts)
+    make = {"ours": _ours, "keras": _keras}[kind]
+    serve(make(opts, Manifest.load(data_dir), int(steps)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
