@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,5 +26,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def clients(tmp_path: Path) -> Clients:
+def clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clients:
+    """Stand-ins for `ssh` and `docker`, which this process and all that it starts find."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_DOCKER", str(tmp_path))
     return Clients.install(tmp_path)

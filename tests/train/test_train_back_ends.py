@@ -97,7 +97,6 @@ def test_containers_see_only_the_directories_of_the_job(clients: Clients, capsys
 
 
 def test_no_engine_and_no_image_are_told_in_one_line(clients: Clients, refused, monkeypatch: pytest.MonkeyPatch):
-    use(clients, monkeypatch)
     own = (*clients.flags("docker"), "--command", "true", "--job-dir", str(clients.path / "job"))
     assert "get it with 'docker pull missing'" in refused(main, *own, "--image", "missing")
     (clients.path / "docker").write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1")
@@ -107,8 +106,7 @@ def test_no_engine_and_no_image_are_told_in_one_line(clients: Clients, refused, 
     assert "no such file or directory" in refused(main, *own, "--mount", "/no/such")
 
 
-def test_each_host_that_does_not_answer_is_named(clients: Clients, refused, monkeypatch: pytest.MonkeyPatch):
-    use(clients, monkeypatch)
+def test_each_host_that_does_not_answer_is_named(clients: Clients, refused):
     own = (*clients.flags("ssh"), "--command", "true", "--job-dir", str(clients.path / "job"))
     (clients.path / "hosts").write_text("localhost\ndead-1\n")
     assert "write 'localhost address=ADDRESS'" in refused(main, *own)
@@ -118,8 +116,3 @@ def test_each_host_that_does_not_answer_is_named(clients: Clients, refused, monk
     assert "not an absolute path" in refused(main, *own, "--sync-dst-dir", "data")
     assert "add --hosts FILE" in refused(main, "--cluster", own[1], "--backend", "ssh", *own[-4:])
     assert not (clients.path / "job").exists()
-
-
-def use(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PATH", "FAKE_DOCKER"):
-        monkeypatch.setenv(name, clients.env[name])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shlex
 import subprocess
 import sys
@@ -23,7 +22,7 @@ SYNC = "strategy: multi_worker_mirrored\nchief: {}\nworker: {}\n"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Clients:
-    """Programs `ssh` and `docker` in a directory of their own, first on the path."""
+    """Programs `ssh` and `docker` in a directory of their own."""
 
     path: Path
 
@@ -36,10 +35,6 @@ class Clients:
         (path / "sync.yaml").write_text(SYNC)
         return cls(path=path)
 
-    @property
-    def env(self) -> dict[str, str]:
-        return {**os.environ, "PATH": f"{self.path}:{os.environ['PATH']}", "FAKE_DOCKER": str(self.path)}
-
     def flags(self, backend: str) -> list[str]:
         hosts = ["--hosts", str(self.path / "hosts")] if backend == "ssh" else []
         return ["--cluster", str(self.path / "sync.yaml"), "--backend", backend, *hosts]
@@ -50,7 +45,6 @@ class Clients:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=self.env,
         )
 
     def run(self, backend: str, *more: str) -> tuple[int, str, str]:

@@ -78,8 +78,6 @@ def test_what_heeds_a_flag_reads_it(
     clients: Clients, mode: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ):
     """Each mode with all the flags that it heeds."""
-    for name in ("PATH", "FAKE_DOCKER"):
-        monkeypatch.setenv(name, clients.env[name])
     with open(clients.path / "sync.yaml", "w") as file:
         pool = "{machine: n1-standard-4}"
         file.write(f"strategy: multi_worker_mirrored\nchief: {pool}\nworker: {pool}\n")

@@ -49,40 +49,30 @@ def steps(directory: str) -> list[str]:
     return sorted(path.stem for path in Path(directory, "checkpoints").glob("*.index"))
 
 
-def test_code_goes_out_and_is_removed(request_: dict[str, Any]):
-    Path(request_["job"]["here"]).mkdir()
+def test_code_and_job_go_out_and_the_job_comes_back_without_what_is_the_launchers_or_old(request_: dict[str, Any]):
+    here, there = Path(request_["job"]["here"]), Path(request_["job"]["there"])
+    for step in (100, 200):
+        checkpoint(str(here), step)
+    (here / "launcher.jsonl").write_text("mine")
+    (here / "replicas").mkdir()
+    checkpoint(str(there), 50)
+    (there / "journal-worker-0-0.jsonl").write_text("kept")
     out(request_)
     code = Path(request_["clean"][0])
     assert [str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()] == ["pkg/a b.py"]
+    assert steps(str(there)) == ["ckpt-100", "ckpt-200"]
+    assert sorted(path.name for path in there.iterdir()) == ["checkpoints", "journal-worker-0-0.jsonl"]
+    shutil.rmtree(there / "checkpoints")
+    checkpoint(str(there), 300)
+    (there / "model").mkdir()
+    (there / "model" / "saved_model.pb").write_text("m")
+    back(request_)
+    assert steps(str(here)) == ["ckpt-300"]
+    assert (here / "model" / "saved_model.pb").read_text() == "m"
+    assert (here / "launcher.jsonl").read_text() == "mine"
+    assert not list(here.glob(".incoming*"))
     clean(request_)
     assert not code.exists() and code.parent.exists()
-
-
-def test_job_goes_out_without_what_is_the_launchers_and_without_old_checkpoints(request_: dict[str, Any]):
-    here, there = request_["job"]["here"], request_["job"]["there"]
-    for step in (100, 200):
-        checkpoint(here, step)
-    checkpoint(there, 50)
-    Path(there, "journal-worker-0-0.jsonl").write_text("kept")
-    Path(here, "launcher.lock").write_text("")
-    Path(here, "replicas").mkdir()
-    out(request_)
-    assert steps(there) == ["ckpt-100", "ckpt-200"]
-    assert sorted(path.name for path in Path(there).iterdir()) == ["checkpoints", "journal-worker-0-0.jsonl"]
-
-
-def test_job_comes_back_as_the_chief_has_it_and_the_launchers_files_stay(request_: dict[str, Any]):
-    here, there = request_["job"]["here"], request_["job"]["there"]
-    checkpoint(here, 100)
-    Path(here, "launcher.jsonl").write_text("mine")
-    checkpoint(there, 200)
-    Path(there, "model").mkdir()
-    Path(there, "model", "saved_model.pb").write_text("m")
-    back(request_)
-    assert steps(here) == ["ckpt-200"]
-    assert Path(here, "model", "saved_model.pb").read_text() == "m"
-    assert Path(here, "launcher.jsonl").read_text() == "mine"
-    assert not list(Path(here).glob(".incoming*"))
 
 
 def test_levelling_is_tried_again_until_a_host_is_back(
