@@ -4,7 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
@@ -18,11 +18,9 @@ ROOT = pathlib.Path(__file__).parents[2]
 def command() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a script of the project to its end."""
 
-    def run(script: str, *flags: object, timeout_s: float = 120, **env: str) -> subprocess.CompletedProcess[str]:
-        line: Sequence[str] = [sys.executable, script, *map(str, flags)]
-        return subprocess.run(
-            line, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **env}
-        )
+    def run(script: str, *flags: object, **env: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, script, *map(str, flags)]
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ, **env})
 
     return run
 

@@ -137,19 +137,6 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         arguments("--dataset", "taxi", sources=[f"/data/{'x' * 50}/{number}.csv" for number in range(2000)])
 
 
-def test_a_flag_is_spelled_in_its_own_step_alone():
-    """What the front doors and the steps' signatures name is none of the flags that they hand on."""
-    code = [*(ROOT / "pipelines").glob("*.py"), *(ROOT / "components").glob("*/component.py")]
-    nodes = [node for path in code for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
-    named = {getattr(node, field, None) for node in nodes for field in ("arg", "attr", "id", "value")}
-    parser = argparse.ArgumentParser()
-    add_flags(parser, cluster=DEFAULT_CLUSTER)
-    for name in ("shards", "max_drift", "split_seed", "image_size", "processes", "min_accuracy", "min_auc"):
-        flag = f"--{name.replace('_', '-')}"
-        assert flag in parser.format_help()
-        assert not {name, flag} & named
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

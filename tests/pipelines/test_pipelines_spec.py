@@ -112,11 +112,3 @@ def test_what_is_no_image_is_refused(tmp_path, image):
     with pytest.raises(UserError, match="no image reference"):
         compile_specs(image, str(tmp_path / "build"))
     assert not (tmp_path / "build").exists()
-
-
-def test_a_parent_model_makes_versions_of_one_model(tmp_path):
-    parent = "projects/1/locations/us-central1/models/2"
-    _, path = compile_specs(IMAGE, str(tmp_path), parent_model=parent)
-    spec = yaml.safe_load(pathlib.Path(path).read_text())
-    assert lint(spec) == []
-    assert parent in json.dumps(spec)

@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 from google.cloud import aiplatform
+from lint.specs import lint
 
 from pipelines import submit
 from trainer.base.errors import UserError
@@ -55,8 +56,9 @@ def test_a_second_run_adds_a_version_to_the_model_of_the_first(vertex, in_tmp):
     model = aiplatform.Model.upload(
         display_name="digits", serving_container_image_uri="i", artifact_uri="gs://b/m", sync=True
     )
-    request = json.dumps(submit.request(prepared("--image", IMAGE), ""))
-    assert model.resource_name in request
+    request = submit.request(prepared("--image", IMAGE), "")
+    assert model.resource_name in json.dumps(request)
+    assert lint(request["pipelineJob"]["pipelineSpec"]) == []
 
 
 @pytest.mark.parametrize(
