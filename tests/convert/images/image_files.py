@@ -82,24 +82,18 @@ def segments(data: bytes) -> list[bytes]:
 def damaged(data: bytes, chance: random.Random) -> bytes:
     """The file with one to three of its parts gone, doubled, moved, renamed, cut or changed, and true checksums."""
     png = data.startswith(_SIGNATURE)
-    parts = list(chunks(data) if png else segments(data))
+    parts = chunks(data) if png else [(part[:2], part[2:]) for part in segments(data)]
+    names = [b"ABCD", b"aBCD", b"a1cd", b"IDAT", b"PLTE", b"tRNS", b"IHDR", b"IEND"]
+    if not png:
+        names = [bytes([0xFF, marker]) for marker in (0xC0, 0xC1, 0xC2, 0xC3, 0xC4, 0xC9, 0xDA, 0xDB, 0xFE, 0xD9)]
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
-        i, j = chance.randrange(len(parts)), chance.randrange(len(parts))
-        name, body = parts[i] if png else (parts[i][:2], parts[i][2:])
+        place = chance.randrange(len(parts))
+        name, body = parts.pop(place)
         at = chance.randrange(len(body) + 1)
-        names = [b"ABCD", b"aBCD", b"a1cd", b"IDAT", b"PLTE", b"tRNS", b"IHDR", b"IEND"]
-        if not png:
-            names = [bytes([0xFF, marker]) for marker in (0xC0, 0xC1, 0xC2, 0xC3, 0xC4, 0xC9, 0xDA, 0xDB, 0xFE, 0xD9)]
         flipped = body[:at] + bytes(byte ^ 1 << chance.randrange(8) for byte in body[at : at + 1]) + body[at + 1 :]
-        others = [(name, body[:at]), (name, flipped), (chance.choice(names), body)]
-        change = chance.choice(["double", "drop", "move", "change", "change"])
-        if change == "double":
-            parts.insert(j, parts[i])
-        elif change == "change":
-            other = chance.choice(others)
-            parts[i] = other if png else b"".join(other)
-        elif len(parts) > 1:
-            gone = parts.pop(i)
-            if change == "move":
-                parts.insert(j, gone)
-    return join(parts) if png else b"".join(parts)
+        others = [(name, body), (name, body[:at]), (name, flipped), (chance.choice(names), body)]
+        place = chance.choice([place, chance.randrange(len(parts) + 1)])
+        parts[place:place] = chance.choice([[], 2 * others[:1], *([other] for other in others)])
+        if not parts:
+            break
+    return join(parts) if png else b"".join(name + body for name, body in parts)

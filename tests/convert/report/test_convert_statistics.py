@@ -9,7 +9,6 @@ from PIL import Image
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.report import statistics
 from components.convert.writing.splits import carve
 from trainer.base.feature_summary import Summary
 from trainer.base.manifest import Manifest
@@ -78,15 +77,6 @@ def test_the_manifest_says_what_every_split_of_a_table_holds(tmp_path):
                 **{what: getattr(summary, what) for what in ("missing", "mean", "std", "min", "max")}
             )
     assert manifest.feature("label").statistics is None
-
-
-def test_pieces_and_processes_do_not_matter(tmp_path, monkeypatch, content):
-    options = trips.write(tmp_path, made(150), SCHEMA)
-    convert(Options(**options, output=str(tmp_path / "a"), processes=1))
-    for processes, piece in ((1, 1), (2, 17)):
-        monkeypatch.setattr(statistics, "BLOCK", piece)
-        convert(Options(**options, output=str(tmp_path / "b" / str(piece)), processes=processes))
-        assert content(tmp_path / "a") == content(tmp_path / "b" / str(piece))
 
 
 def test_images_that_are_files_have_sizes(tmp_path):

@@ -165,27 +165,6 @@ def test_what_is_wrong_is_told_in_one_line_with_its_place(tmp_path, content, mes
 WORDS = dataclasses.replace(
     SCHEMA, columns={name: Column(name=name, header=name, type="string") for name in "abc"}, missing=()
 )
-TOKEN = re.compile(r'(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n?|\n|\Z)')
-
-
-def tokenised(text: str) -> tuple[list[tuple[int, list[str]]], int | None]:
-    """The line and the values of each row up to the first fault, and the line of the value that has it."""
-    rows, at = [], 0
-    while at < len(text):
-        cells, start, end = [], at, ","
-        while end == ",":
-            if not (token := TOKEN.match(text, at)):
-                return rows, line_at(text, at)
-            quoted, bare, end = token.groups()
-            cells.append(bare if quoted is None else quoted.replace('""', '"'))
-            at = token.end()
-        if token.span() != (start, start + len(end)):
-            rows.append((line_at(text, start), cells))
-    return rows, None
-
-
-def line_at(text: str, at: int) -> int:
-    return 1 + len(re.findall(r"\r\n?|\n", text[:at]))
 
 
 @settings(max_examples=3 * settings.default.max_examples)
@@ -202,19 +181,13 @@ def test_no_row_is_lost_from_a_damaged_file_without_a_word(tmp_path_factory, row
         start, end = sorted(data.draw(st.integers(0, len(body))) for _ in range(2))
         put = data.draw(st.sampled_from(['"', '""', "", ",", " ", "\n", "\r", body[start:end] + '"']))
         body = body[:start] + put + body[data.draw(st.sampled_from([start, start + 1, end])) :]
-    text = "a,b,c\n" + body
-    rows, fault = tokenised(text)
-    ragged = [line for line, cells in rows if len(cells) != 3]
     try:
-        blocks = read(tmp_path_factory.mktemp("csv"), text, WORDS, block_bytes=block_bytes)
+        blocks = read(tmp_path_factory.mktemp("csv"), "a,b,c\n" + body, WORDS, block_bytes=block_bytes)
     except UserError as error:
-        places = {fault, *ragged[:1]} - {None}
-        assert {int(line) for line in re.findall(r"line (\d+)", str(error))} & places or (
-            "no rows" in str(error) and not places and len(rows) == 1
-        )
+        assert "t.csv: " in str(error) and body != file.getvalue()
     else:
-        got = map(list, zip(*values(*blocks).values(), strict=True))
-        assert not fault and [cells for _, cells in rows[1:]] == list(got)
+        strict = csv.reader(io.StringIO(body, newline=""), strict=True)  # raises what is wrong
+        assert list(map(list, zip(*values(*blocks).values(), strict=True))) == list(filter(None, strict))
 
 
 def test_a_quote_that_a_later_one_seems_to_close_is_found_in_files_of_several_blocks(tmp_path):

@@ -12,6 +12,7 @@ import trips
 from components.convert import convert as module
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.report import statistics
 from components.convert.tables import quoting
 from components.convert.writing import column_store, tfrecord, workers
 
@@ -66,6 +67,7 @@ def test_in_little_memory(tmp_path, monkeypatch, options, expected, content, bud
         return column_store.Store(budget_bytes=budget, directory=directory)
 
     monkeypatch.setattr(module, "Store", store)
+    monkeypatch.setattr(statistics, "BLOCK", 17)
     monkeypatch.setattr(quoting, "BLOCK_BYTES", 4096)
     monkeypatch.setattr(tfrecord, "_CHUNK_BYTES", 1000)
     convert(dataclasses.replace(options, output=str(tmp_path), processes=processes, memory_gb=0.25))

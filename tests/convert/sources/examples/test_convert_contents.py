@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import trips
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -120,37 +121,22 @@ def test_a_table_has_every_value_and_the_defaults_where_there_is_none(tmp_path, 
 
 
 def test_rows_from_records_and_from_csv_make_the_same_files(tmp_path, write_records, content):
-    schema = tmp_path / "schema.yaml"
-    schema.write_text(
-        "{name: t, origin: t, columns: {a: {type: float, default: 0.5}, b: {type: int}, c: {type: string}},"
-        " label: {condition: {greater: [a, 1]}, classes: [x, y]}, filter: {less: [b, 180]},"
-        ' deep: [{column: b, numeric: z_score}, {column: c, vocabulary: 4}], missing: ["", nan]}'
-    )
-    rows = [{"a": float("nan") if i % 9 == 0 else i % 4 / 2, "b": i, "c": f"t{i % 6}".encode()} for i in range(200)]
-    write_records(tmp_path / "rows.tfrecord", rows)
-    lines = [f"{r['a']},{r['b']},{r['c'].decode()}" for r in rows]
-    (tmp_path / "rows.csv").write_text("\n".join(["a,b,c", *lines]))
-    for name, kind in (("rows.tfrecord", "tfrecord"), ("rows.csv", "csv")):
-        convert(Options(dataset=kind, source=str(tmp_path / name), schema=str(schema), output=str(tmp_path / kind)))
-    ours, theirs = (
-        {name: data for name, data in content(tmp_path / kind).items() if "-of-" in name}
-        for kind in ("tfrecord", "csv")
-    )
-    assert ours == theirs and len(ours) > 3
-    schema.write_text(schema.read_text()[:-1] + ', delimiter: ";"}')
-    with pytest.raises(UserError, match="dataset 't' is no CSV files; leave delimiter out of its schema"):
-        find_reader("tfrecord", schema=str(schema)).read(str(tmp_path / "rows.tfrecord"), Store())
-
-
-def test_native_splits_of_a_table_keep_their_rows_and_where_these_are_missing(tmp_path, write_records, options, held):
-    for split, count in (("train", 20), ("valid", 5), ("eval", 4)):
-        rows = [row(i + count) for i in range(count)]
-        del rows[-1]["trip/seconds"]
-        write_records(tmp_path / "in" / f"trips_{split}-00000-of-00001", rows)
-    manifest = convert(options(TABLE, tmp_path / "in"))
-    for split, count in (("train", 20), ("validation", 5), ("test", 4)):
-        assert [r["fare"] for r in held(tmp_path / "out", split)] == [(i + count) / 4 for i in range(count)]
-        assert manifest.splits[split].summaries["seconds"].missing == 1
+    rows = trips.rows(200)
+    given = trips.write(tmp_path, rows, {**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}})
+    records = [{name: value for name, value in row.items() if value != ""} for row in rows]
+    records = [{**row, "company": row.get("company", "").encode(), "tip": row["tip"].encode()} for row in records]
+    write_records(tmp_path / "rows.tfrecord", records)
+    other = {**given, "dataset": "tfrecord", "source": str(tmp_path / "rows.tfrecord")}
+    made = []
+    for flags in (given, other):
+        out = tmp_path / flags["dataset"]
+        convert(Options(**flags, output=str(out)))
+        made.append({name: data for name, data in content(out).items() if "-of-" in name})
+    assert made[0] == made[1] and len(made[0]) > 3
+    with open(given["schema"], "a") as file:
+        file.write("delimiter: ';'\n")
+    with pytest.raises(UserError, match="dataset 'trips' is no CSV files; leave delimiter out of its schema"):
+        find_reader("tfrecord", schema=given["schema"]).read(other["source"], Store())
 
 
 @pytest.mark.parametrize("end", ["", ".gz", ".zlib"])
