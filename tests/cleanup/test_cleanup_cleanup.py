@@ -26,10 +26,6 @@ KEPT = {
 }
 
 
-def paths(run, candidates):
-    return {str(candidate.path.relative_to(run)) for candidate in candidates}
-
-
 GOES = {
     "tmp": (5, "temporary"),
     "job/DONE.json.1.tmp": (5, "temporary"),
@@ -56,13 +52,6 @@ def test_it_lists_and_deletes_when_asked_to_and_keeps_a_journal(make_run, files,
     assert all(line["time"] > 1.7e9 for line in journal)
 
 
-def test_checkpoints_of_an_unfinished_job_stay_for_the_resume(make_run):
-    run = make_run(done=False)
-    found = paths(run, unneeded(str(run)))
-    assert "job/checkpoints" not in found
-    assert "job/checkpoints/half.tmp" in found
-
-
 DRIVE = """
 import pathlib, sys
 from pipelines.record import hold
@@ -70,6 +59,22 @@ hold(pathlib.Path(sys.argv[1]))
 print(flush=True)
 sys.stdin.read()
 """
+
+
+def test_checkpoints_of_an_unfinished_job_stay_for_the_resume(make_run):
+    run = make_run(done=False)
+    found = {candidate.path for candidate in unneeded(str(run))}
+    assert run / "job" / "checkpoints" not in found
+    assert run / "job" / "checkpoints" / "half.tmp" in found
+
+
+def test_a_run_may_be_named_by_a_path_with_dots_or_a_link(make_run, tmp_path, files):
+    run = make_run()
+    (tmp_path / "latest").symlink_to(run)
+    dotted = run / "job" / ".." / ".." / "r1"
+    assert unneeded(str(dotted)) == unneeded(str(tmp_path / "latest")) == unneeded(str(run))
+    delete(str(dotted), unneeded(str(tmp_path / "latest")))
+    assert files(run) == {*KEPT, "cleanup.jsonl"}
 
 
 @pytest.mark.parametrize("user", ["another run", "this run", "the cache"])
@@ -171,13 +176,3 @@ def test_nothing_outside_the_run_can_be_given_to_delete(make_run, tmp_path, file
         with pytest.raises(UserError, match="nothing outside a run is deleted"):
             delete(str(run), [Candidate(path=path, bytes=0, why="")])
     assert files(tmp_path) == before | {"runs/r1/cleanup.jsonl"}
-
-
-def test_a_run_may_be_named_by_a_path_with_dots_or_a_link(make_run, tmp_path, files):
-    run = make_run()
-    shutil.rmtree(run / "artifacts")
-    (tmp_path / "latest").symlink_to(run)
-    dotted = run / "job" / ".." / ".." / "r1"
-    assert unneeded(str(dotted)) == unneeded(str(tmp_path / "latest")) == unneeded(str(run))
-    delete(str(dotted), unneeded(str(tmp_path / "latest")))
-    assert files(run) == {*KEPT, "cleanup.jsonl"}

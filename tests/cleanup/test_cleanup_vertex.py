@@ -8,19 +8,13 @@ from components.cleanup.vertex import cancel_jobs
 
 
 @pytest.fixture
-def client(vertex):
+def job(vertex):
+    """Makes a custom job of a run in a state; returns its resource name."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform_v1 as v1
 
-    return v1.JobServiceClient(
-        transport="rest", credentials=AnonymousCredentials(), client_options={"api_endpoint": vertex.url}
-    )
-
-
-@pytest.fixture
-def job(vertex, client):
-    """Makes a custom job of a run in a state; returns its resource name."""
-    from google.cloud import aiplatform_v1 as v1
+    at = {"api_endpoint": vertex.url}
+    client = v1.JobServiceClient(transport="rest", credentials=AnonymousCredentials(), client_options=at)
 
     def make(run, state):
         pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1}
@@ -74,13 +68,7 @@ def test_the_exit_handler_cancels_whatever_happened(vertex, job, state, capsys):
     status = dsl.PipelineTaskFinalStatus(
         state=state, pipeline_job_resource_name="", pipeline_task_name="", error_code=None, error_message=None
     )
-    cleanup(
-        run_id="r1",
-        run_dir="",
-        job_dir="gs://bucket/runs/r1/job",
-        project=vertex.project,
-        location=vertex.location,
-        status=status,
-    )
+    job_dir, where = "gs://bucket/runs/r1/job", {"project": vertex.project, "location": vertex.location}
+    cleanup(run_id="r1", run_dir="", job_dir=job_dir, status=status, **where)
     assert states(vertex, [name]) == ["CANCELLED"]
     assert name in capsys.readouterr().out

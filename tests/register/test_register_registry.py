@@ -47,30 +47,6 @@ def add(registry, job):
     return run
 
 
-def add_at_once(tmp_path, model, *, times, run=""):
-    """Versions that four processes got which all began at the same moment."""
-    line = [sys.executable, "-c", ADD, str(tmp_path / "registry"), str(model), str(times), run]
-    writers = [subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    for writer in writers:
-        assert writer.stdout.readline() == "ready\n"
-    for writer in writers:
-        writer.stdin.close()
-    got = [line for writer in writers for line in writer.stdout.read().split()]
-    assert [writer.wait() for writer in writers] == [0] * 4
-    for writer in writers:
-        writer.stdout.close()
-    return sorted(got, key=int)
-
-
-def entries(tmp_path):
-    return sorted(path.name for path in (tmp_path / "registry" / "m").iterdir())
-
-
-def test_versions_count_up_and_sort_as_numbers(add, registry):
-    assert add(11) == registry.versions("m") == [str(i) for i in range(1, 12)]
-    assert registry.versions("other") == []
-
-
 def test_a_version_is_laid_out_for_tensorflow_serving_and_loads(registry, make_model, scored, tmp_path):
     import tensorflow as tf
 
@@ -85,24 +61,35 @@ def test_a_version_is_laid_out_for_tensorflow_serving_and_loads(registry, make_m
 
 
 @pytest.mark.cluster
-def test_four_processes_that_add_at_once_get_versions_of_their_own(tmp_path, job, registry):
+@pytest.mark.parametrize(("run", "times", "expected"), [("", 5, range(1, 21)), ("r1", 2, [1] * 8)])
+def test_four_processes_that_add_at_once_get_versions_of_their_own_but_one_for_the_same_run(
+    tmp_path, job, registry, run, times, expected
+):
     model, long_ago = job() / "model", time.time() - 30 * 86_400
     os.utime(model, (long_ago, long_ago))  # an old model is not taken for an abandoned copy
-    got = add_at_once(tmp_path, model, times=5)
-    assert got == registry.versions("m") == [str(i) for i in range(1, 21)]
-    for version in got:
+    line = [sys.executable, "-c", ADD, str(tmp_path / "registry"), str(model), str(times), run]
+    writers = [subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    for writer in writers:
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.stdin.close()
+    got = [int(line) for writer in writers for line in writer.stdout.read().split()]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    for writer in writers:
+        writer.stdout.close()
+    assert sorted(got) == [*expected]
+    versions = [str(version) for version in sorted({*got})]  # as numbers, not as texts
+    assert registry.versions("m") == versions and registry.versions("other") == []
+    for version in versions:
         path = tmp_path / "registry" / "m" / version
         assert json.loads((path / "version.json").read_text())["version"] == version
         assert (path / "variables" / "variables.index").read_text() == "index"
-    assert entries(tmp_path) == sorted([".lock", *got])
+    assert entries(tmp_path) == sorted([".lock", *versions])
+    assert [registry.version_of("m", name) for name in ("r1", "r2")] == ["1" if run else None, None]
 
 
-@pytest.mark.cluster
-def test_four_processes_that_add_for_the_same_run_make_one_version(tmp_path, job, registry):
-    assert add_at_once(tmp_path, job() / "model", times=2, run="r1") == ["1"] * 8
-    assert registry.versions("m") == ["1"]
-    assert registry.version_of("m", "r1") == "1"
-    assert registry.version_of("m", "r2") is None
+def entries(tmp_path):
+    return sorted(path.name for path in (tmp_path / "registry" / "m").iterdir())
 
 
 @pytest.mark.cluster
