@@ -88,17 +88,14 @@ def test_a_disk_that_is_too_small_shows_before_the_first_byte(tmp_path, source, 
 
 def test_where_nothing_is_written_no_room_is_needed(tmp_path, disk):
     options = Options(output=str(tmp_path / "out"), shards=4)
-    with pytest.raises(UserError, match="its disk has 0 free"):
-        write_part(options, "0:2")
-    disk[0] = 10**9
-    write_part(options, "0:2")
-    disk[0] = 0
-    write_part(options, "0:2")
-    with pytest.raises(UserError, match="its disk has 0 free"):
-        write_part(options, "2:4")
-    disk[0] = 10**9
-    write_part(options, "2:4")
-    disk[0] = 0
+    for part in ("0:2", "2:4"):
+        disk[0] = 0
+        with pytest.raises(UserError, match="its disk has 0 free"):
+            write_part(options, part)
+        disk[0] = 10**9
+        write_part(options, part)
+        disk[0] = 0
+        write_part(options, part)
     manifest = finish(options)
     assert convert(options) == finish(options) == manifest
     write_part(options, "0:2")

@@ -48,7 +48,7 @@ def champion(tmp_path):
     return make
 
 
-def test_accuracy_loss_and_confusion_are_those_of_a_hand_computation(scored, make_model, evaluation):
+def test_accuracy_loss_confusion_and_baseline_are_those_of_a_hand_computation(scored, make_model, evaluation):
     found = evaluation(make_model(wrong=30, confidence=CONFIDENCE))
     count = len(scored.labels)
     assert count == scored.manifest.splits["test"].examples == found["metrics"]["examples"] > 300
@@ -59,6 +59,12 @@ def test_accuracy_loss_and_confusion_are_those_of_a_hand_computation(scored, mak
     np.add.at(confusion, (scored.labels, (scored.labels + (np.arange(count) < 30)) % 10), 1)
     assert found["confusion"] == confusion.tolist()
     assert found["class_names"] == list("0123456789")
+    train, test = (np.array(scored.manifest.splits[split].class_histogram) for split in ("train", "test"))
+    majority = train.argmax()
+    assert test[majority] != test.max()  # the baseline is the majority class of training, another one than of test
+    assert found["baseline"]["accuracy"] == pytest.approx(test[majority] / test.sum(), abs=1e-12)
+    loss = -(test * np.log(train / train.sum())).sum() / test.sum()
+    assert found["baseline"]["loss"] == pytest.approx(loss, abs=1e-9)
 
 
 def test_what_lies_in_a_store_is_scored_written_and_registered_as_what_lies_here(
@@ -72,15 +78,6 @@ def test_what_lies_in_a_store_is_scored_written_and_registered_as_what_lies_here
     assert register([*map(str, flags), "--registry", str(tmp_path / "registry"), "--name", "m"]) == 0
     (tmp_path / "registry" / "m" / "1" / "version.json").unlink()
     assert tree_digest(tmp_path / "registry" / "m" / "1") == tree_digest(model)
-
-
-def test_the_baseline_is_the_majority_class_of_training_scored_on_test(scored, make_model, evaluation):
-    train, test = (np.array(scored.manifest.splits[split].class_histogram) for split in ("train", "test"))
-    majority = train.argmax()
-    assert test[majority] != test.max()  # another class than the test split's own majority
-    baseline = evaluation(make_model())["baseline"]
-    assert baseline["accuracy"] == pytest.approx(test[majority] / test.sum(), abs=1e-12)
-    assert baseline["loss"] == pytest.approx(-(test * np.log(train / train.sum())).sum() / test.sum(), abs=1e-9)
 
 
 def test_a_model_that_is_certain_and_wrong_has_a_finite_loss(scored, make_model, evaluation):

@@ -1,43 +1,40 @@
 from __future__ import annotations
 
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+import pytest
 
 from components.evaluate.gate import PROMOTE, REGISTER, REJECT, decide
 
-shares = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5001, 0.75, 0.9, 1.0]) | st.floats(0, 1)
-WHY = "it takes other images"
 
-
-@settings(max_examples=60)
-@given(ours=shares, baseline=shares, least=shares, theirs=st.sampled_from([None, "incomparable"]) | shares)
-@example(ours=0.8, baseline=0.5, least=0.8, theirs=None)  # reaching the threshold is enough
-@example(ours=0.5, baseline=0.5, least=0.4, theirs=None)  # the majority class is as good
-@example(ours=0.8, baseline=0.5, least=0.7, theirs=0.8)  # equal is not better
-@example(ours=0.8, baseline=0.5, least=0.7, theirs=0.0)  # a champion that is never right is a champion
-@example(ours=0.8, baseline=0.5, least=0.7, theirs="incomparable")
-def test_register_and_promote_follow_from_the_comparisons_alone(ours, baseline, least, theirs):
-    champion = {"metrics": {"accuracy": theirs}, "incomparable": ""}
+@pytest.mark.parametrize(
+    ("ours", "least", "theirs", "verdict"),
+    [
+        (0.8, 0.8, None, PROMOTE),  # reaching the threshold is enough
+        (0.7999, 0.8, None, REJECT),
+        (0.5, 0.4, None, REJECT),  # the majority class is as good
+        (0.8, 0.7, 0.8, REGISTER),  # equal is not better
+        (0.8, 0.7, 0.79, PROMOTE),
+        (0.8, 0.9, 0.1, REJECT),
+        (0.8, 0.7, 0.0, PROMOTE),  # a champion that is never right is a champion
+        (0.8, 0.7, "incomparable", REGISTER),
+    ],
+)
+def test_register_and_promote_follow_from_the_comparisons_alone(ours, least, theirs, verdict):
+    champion, why = {"metrics": {"accuracy": theirs}, "incomparable": ""}, "there is no champion to compare with"
     if theirs is None:
-        champion, better, why = None, True, "there is no champion to compare with"
+        champion = None
     elif theirs == "incomparable":
-        champion, better = {"metrics": None, "incomparable": WHY}, False
-        why = f"cannot be compared with the champion: {WHY}"
+        champion = {"metrics": None, "incomparable": "it takes other images"}
+        why = "cannot be compared with the champion: it takes other images"
     else:
-        better = ours > theirs
-        why = f"{'beats' if better else 'does not beat'} the champion, {theirs:.4f}"
+        why = f"{'beats' if ours > theirs else 'does not beat'} the champion, {theirs:.4f}"
+    baseline = {"accuracy": 0.5, "rule": "majority class"}
     decision = decide(
-        {"accuracy": ours},
-        {"accuracy": baseline, "rule": "majority class"},
-        metric="accuracy",
-        thresholds={"accuracy": least},
-        champion=champion,
+        {"accuracy": ours}, baseline, metric="accuracy", thresholds={"accuracy": least}, champion=champion
     )
-    accepted = ours >= least and ours > baseline
-    assert decision["verdict"] == (REJECT if not accepted else PROMOTE if better else REGISTER)
+    assert decision["verdict"] == verdict
     assert decision["reasons"] == [
         f"accuracy {ours:.4f} {'reaches' if ours >= least else 'is below'} the threshold {least:.4f}",
-        f"{'beats' if ours > baseline else 'does not beat'} the majority class, {baseline:.4f}",
+        f"{'beats' if ours > 0.5 else 'does not beat'} the majority class, 0.5000",
         why,
     ]
 

@@ -47,17 +47,13 @@ def add(registry, job):
     return run
 
 
-def test_a_version_is_laid_out_for_tensorflow_serving_and_loads(registry, make_model, scored, tmp_path):
-    import tensorflow as tf
-
-    version = registry.add("m", str(make_model(wrong=1)), {"metrics": {"accuracy": 0.5}})
+def test_a_version_is_laid_out_for_tensorflow_serving(add, registry, tmp_path):
+    (version,) = add(1)
     served = tmp_path / "registry" / "m" / "1"
     assert str(served) == registry.model_dir("m", version)
-    assert {path.name for path in served.iterdir()} >= {"saved_model.pb", "variables", "version.json"}
+    assert {path.name for path in served.iterdir()} == {"saved_model.pb", "variables", "version.json"}
     # TensorFlow Serving takes every directory whose name is a number for a version.
-    assert [p.name for p in served.parent.iterdir() if p.name.isdigit()] == ["1"]
-    answer = tf.saved_model.load(str(served)).signatures["serving_default"](image=tf.constant(scored.images[:3]))
-    assert answer["class_index"].numpy().tolist() == [(scored.labels[0] + 1) % 10, *scored.labels[1:3]]
+    assert [path.name for path in served.parent.iterdir() if path.name.isdigit()] == ["1"]
 
 
 @pytest.mark.cluster
