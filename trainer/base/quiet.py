@@ -43,7 +43,7 @@ def lost_replicas() -> None:
         record.msg, record.args = record.getMessage().split("\n", 1)[0], ()
         return not record.msg.startswith("Remote function on worker")
 
-    def hook(error: sys.UnraisableHookArgs) -> None:
+    def hook(error: "sys.UnraisableHookArgs") -> None:  # a name for type checkers only
         if not error.exc_type.__module__.startswith("tensorflow."):  # of a destructor that cannot reach the replica
             sys.__unraisablehook__(error)
 
