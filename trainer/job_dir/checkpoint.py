@@ -66,9 +66,9 @@ class Checkpoints:
             try:
                 self._state.checkpoint.read(self._path(step)).assert_consumed()
                 return step
-            except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:  # after all that TensorFlow tries
-                raise OSError(first_line(error)) from None
             except Exception as error:  # TensorFlow has many for a damaged file, IndexError among them
+                if "retry attempts failed" in str(error):  # in whichever class, a ValueError too
+                    raise OSError(first_line(error)) from None
                 if step in self.steps():  # else it was deleted while it was read: there is a newer one
                     self._unreadable.add(step)
                     print(f"checkpoint {step} cannot be read and is passed over: {first_line(error)}", flush=True)

@@ -132,7 +132,8 @@ def test_a_store_that_is_away_ends_the_attempt_and_makes_no_checkpoint_a_damaged
     saved(checkpoints, model, 10, 20)
     away = mock.Mock(side_effect=tf.errors.AbortedError(None, None, "All 10 retry attempts failed."))
     with monkeypatch.context() as patch:
-        patch.setattr(tf.train.Checkpoint, "read", away)
+        told = "Unsuccessful TensorSliceReader constructor: ABORTED: All 10 retry attempts failed."
+        patch.setattr(tf.train.Checkpoint, "read", mock.Mock(side_effect=ValueError(told)))
         with pytest.raises(OSError, match="retry"):
             checkpoints.restore()
     with monkeypatch.context() as patch:
