@@ -35,14 +35,6 @@ def test_cleanup_is_done_before_the_replica_starts_again_and_at_the_end(bench: B
     assert notes.read_text().split() == ["run", "clean", "run", "clean"]
 
 
-def test_guard_cleans_up_after_a_launcher_killed_by_sigkill(bench: Bench):
-    notes = bench.path / "notes"
-    launcher = bench.start(with_commands(bench.plan(SYNC), cleanup=note(notes, "clean")))
-    launcher.kill()
-    launcher.communicate()
-    wait_until(lambda: notes.exists() and notes.read_text().split() == ["clean"] * 3, limit_s=5)
-
-
 def test_cleanup_that_fails_or_hangs_is_told_and_tried_again_at_the_end(bench: Bench):
     for name, fails, why in (("fails", "exit 3", "exit code 3"), ("hangs", "sleep 60", "SIGKILL")):
         notes = bench.path / name

@@ -165,17 +165,13 @@ def test_keys_outside_training_input_are_told_where_they_belong(tmp_path: Path):
         read(path)
 
 
-@pytest.mark.parametrize("name", ["STANDARD_1", "standard-1", "Standard_1"])
-def test_tier_is_a_cluster_by_its_name(name: str):
-    assert Cluster.load(name).replicas == 8
-
-
-def test_machine_name_is_a_cluster_of_one():
+def test_tier_or_machine_is_a_cluster_by_its_name_unless_there_is_such_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("STANDARD_1", "standard-1", "Standard_1"):
+        assert Cluster.load(name).replicas == 8
     cluster = Cluster.load("complex_model_m_gpu")
     assert (cluster.strategy, cluster.chief.machine, cluster.chief.gpus) == ("mirrored", "n1-standard-16", 4)
-
-
-def test_a_file_goes_before_a_tier_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     Path("BASIC").write_text("strategy: one_device\nchief: {machine: e2-standard-4}")
     assert Cluster.load("BASIC").chief.machine == "e2-standard-4"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import re
-from pathlib import Path
 
 import pytest
 from train_clients import Clients
@@ -97,12 +96,3 @@ def test_what_heeds_a_flag_reads_it(
     assert __main__.main([*argv, "--", "--more"]) == 0
     names = {flag.removeprefix("--").replace("-", "_") for flag, by in HEEDED_BY.items() if mode in by}
     assert names - {"backend"} <= spies[0]._read
-
-
-@pytest.mark.parametrize("backend", BACK_ENDS)
-def test_flag_without_its_value_is_one_line(backend: str):
-    hosts = ["--hosts", "h"] if backend == "ssh" else ["--image", "i", "--dry-run"] if backend == "vertex" else []
-    cluster = Path(__file__).parents[3] / "clusters" / "local.yaml"
-    argv = ["--cluster", str(cluster), "--backend", backend, *hosts]
-    with pytest.raises(UserError, match="argument --strategy: expected one argument"):
-        __main__.main([*argv, "--", "--data-dir", "d", "--job-dir", "j", "--train-steps", "9", "--strategy"])

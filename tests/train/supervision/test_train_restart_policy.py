@@ -52,7 +52,9 @@ DEATHS = [
     (SYNC, None, STOPPED, ALL, STOPPED),
     (SYNC, None, death("evaluator/0", 1), ALONE, None),
     (SYNC, None, death("evaluator/0", 143), ALONE, None),
+    (PS, None, death("evaluator/0", 137, frozen="silent"), ALONE, None),
     (PS, None, death("worker/0", 1), ALONE, None),
+    (PS, None, death("worker/0", 137, frozen="silent"), ALONE, None),
     (PS, None, death("worker/0", 143), SAVING, death("worker/0", 143)),
     (PS, None, death("chief/0", 1), ALL, death("chief/0", 1)),
     (PS, None, death("ps/0", 137), ALL, death("ps/0", 137)),
@@ -74,29 +76,9 @@ def test_who_is_stopped_by_a_death_and_who_is_to_blame(
 ):
     after, order = decide(state(strategy, blame=before), news)
     assert (order.stop, after.blame) == (stop, blame)
-    assert order.kill == (STOPPED if stop is ALL and blame == STOPPED else None)
+    killed = news if stop is ALONE else blame
+    assert order.kill == (killed if killed and killed.frozen else None)
     assert after.over == (stop is SERVING)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "news", "starts"),
-    [
-        (SYNC, death("worker/0", 1), NAMES),
-        (PS, death("ps/0", 1), NAMES),
-        (PS, death("worker/0", 1), ("worker/0",)),
-        (PS, death("worker/0", 137, frozen="silent"), ("worker/0",)),
-        (SYNC, death("evaluator/0", 1), ("evaluator/0",)),
-        (PS, death("evaluator/0", 137, frozen="silent"), ("evaluator/0",)),
-    ],
-)
-def test_who_starts_again_once_nothing_is_left_of_whom_has_to_go(strategy: str, news: Death, starts: tuple[str, ...]):
-    now, _ = decide(state(strategy), news)
-    if len(starts) > 1:
-        now, order = decide(now, Gone(replica="worker/1", last=False))
-        assert order == Order()
-    now, order = decide(now, Gone(replica=news.replica, last=len(starts) > 1))
-    assert (order.start, order.answered, order.why) == (starts, news, "")
-    assert (now.blame, now.lone) == (None, {})
 
 
 def charged(now: State, news: Death, step: int | None = None) -> tuple[State, Order]:

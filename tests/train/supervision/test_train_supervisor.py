@@ -57,6 +57,8 @@ def test_failure_takes_the_others_down_with_or_against_their_will_and_is_what_is
     why = "no restart after errors is left (max_restarts: 0)"
     assert lines[-21] == f"launcher | worker/1 failed first: exit code 3; {why}; log: {log}; its last lines:"
     assert lines[-20:] == [f"launcher |   line {i}" for i in range(10, 30)]
+    (blame,) = bench.events("blame")
+    assert (blame["log"], blame["tail"]) == (str(log), [f"line {i}" for i in range(10, 30)])
 
 
 def test_death_by_a_file_that_was_cut_short_under_its_map_says_so(bench: Bench):

@@ -91,14 +91,6 @@ def test_levelling_is_tried_again_until_a_host_is_back(
     assert capfd.readouterr().err == "host two: no word of why; trying again for 60 s\n"
 
 
-def test_host_that_stays_away_from_levelling_is_named(request_: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(transfer, "_TRY_S", 0.0)
-    request_["hosts"]["dead"] = [request_["hosts"]["one"][0], "-T", "dead"]
-    Path(request_["job"]["here"]).mkdir()
-    with pytest.raises(OSError, match=r"host dead: ssh: .*; hosts without the newest checkpoints cannot go on"):
-        level(request_)
-
-
 NAMES = st.text("ab1 '\"$`\\\\*?[]-:;&|#~!(){}<>=é@,\n", min_size=1, max_size=8)
 
 
@@ -196,7 +188,7 @@ def test_newest_whole_checkpoint_of_any_host_is_everywhere_afterwards_and_nothin
         files = {name: set(disks.job(name).rglob("ckpt-*")) for name in names}
         if off:
             (disks.path / off / "off").touch()
-            with pytest.raises(OSError, match="host two"):
+            with pytest.raises(OSError, match=r"host two: .*; hosts without the newest checkpoints cannot go on"):
                 level(disks.request)
             assert {name: set(disks.job(name).rglob("ckpt-*")) for name in names} == files
             return
