@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -35,53 +33,14 @@ def test_silence_and_absence_are_judged_by_what_the_program_tells(tmp_path: Path
     found.look(1008.0)
     assert not found.frozen(1015.0, LIMITS, reports=True)
     assert found.frozen(1018.0, LIMITS, reports=True)
+    serving = vitals(tmp_path, phase="serving", step=0)
+    assert serving.frozen(1060.0, Patience(), reports=True) == "no sign of life for 60 s while serving"
     ended = vitals(tmp_path, phase="done", step=0)
     assert not ended.frozen(99_999.0, LIMITS, reports=True)
     (tmp_path / "status.json").unlink()
     absent = vitals(tmp_path)
     assert absent.frozen(1100.0, LIMITS, reports=True) == "not up after 100 s"
     assert not absent.frozen(9999.0, LIMITS, reports=False)
-
-
-SERVER = """
-from trainer.replicas.stop import Stop
-stop = Stop.install()
-from trainer.replicas.member import Member
-from trainer.job_dir.journal import Journal
-from trainer.replicas.strategy import serve
-addresses = {"chief": ["127.0.0.1:10001"], "worker": ["127.0.0.1:10002"], "ps": ["127.0.0.1:10003"]}
-Journal("job", "ps-0", beats=True).status("serving", 0)
-serve(Member(role="ps", index=0, addresses=addresses), stop, "job")
-"""
-
-
-@pytest.mark.cluster
-def test_server_that_waits_to_be_told_gives_signs_of_life_until_it_is_stopped(tmp_path: Path):
-    status = tmp_path / "status.json"
-    with open(tmp_path / "log", "wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-c", SERVER],
-            cwd=tmp_path,
-            env={**os.environ, "TRAINER_STATUS": str(status)},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        found = Vitals(str(status), server.pid, 1000.0)
-        for now in (1010.0, 1050.0):
-            wait_until(lambda now=now: (found.look(now), found.changed == now)[1], limit_s=60)
-        assert found.phase == "serving"
-        server.send_signal(signal.SIGSTOP)
-        wait_until(lambda: found.stopped)
-        found.look(1060.0)
-        last, patient = found.changed, Patience(stopped_s=1000)  # As a launcher that cannot see the process.
-        time.sleep(2.5)
-        found.look(last + 60)
-        assert not found.frozen(last + 59, patient, reports=True)
-        assert found.frozen(last + 60, patient, reports=True) == "no sign of life for 60 s while serving"
-    finally:
-        server.kill()
-        server.wait()
 
 
 TOLD = [
