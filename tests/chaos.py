@@ -137,11 +137,11 @@ class Arena:
         def reached() -> bool:
             match blow.moment:
                 case "start":
-                    return _ups(job, blow.victim) > 0
+                    return any(e["event"] == "up" and e["replica"] == blow.victim for e in last_run(str(job)))
                 case "training":
                     return _step(job) >= 1 + blow.when * 0.8 * self.steps
                 case "saving":
-                    return _step(job) >= blow.when * 0.6 * self.steps and _phase(job) == "saving"
+                    return _step(job) >= blow.when * 0.6 * self.steps and _status(job).get("phase") == "saving"
                 case _:
                     return _step(job) >= self.steps - 1
 
@@ -195,14 +195,6 @@ def _status(job: pathlib.Path) -> dict[str, Any]:
 def _step(job: pathlib.Path) -> int:
     status = _status(job)
     return status["step"] if status.get("phase") not in (None, "starting") else -1
-
-
-def _phase(job: pathlib.Path) -> str:
-    return _status(job).get("phase", "")
-
-
-def _ups(job: pathlib.Path, replica: str) -> int:
-    return sum(event["event"] == "up" and event["replica"] == replica for event in last_run(str(job)))
 
 
 def _wait(condition: Callable[[], bool]) -> None:

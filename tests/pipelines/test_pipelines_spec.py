@@ -11,7 +11,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from lint.specs import lint
 
 from pipelines.compile import compile_specs
-from pipelines.training import BACKENDS, build, step_names
+from pipelines.training import BACKENDS
 from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
@@ -76,11 +76,6 @@ def test_task_graphs_are_equal_but_for_the_two_slots(specs):
         theirs["waits"] = [w for w in theirs["waits"] if w != "importer"]
         assert (mine.pop("key") == theirs.pop("key")) is not slot
         assert mine == theirs
-
-
-def test_the_steps_are_told_in_an_order_in_which_they_run():
-    names = ["convert", "plan", "train", "evaluate", "gate", "register", "promote", "cleanup"]
-    assert step_names(build("local", IMAGE)) == names
 
 
 def test_only_convert_is_cached(specs):

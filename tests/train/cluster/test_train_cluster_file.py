@@ -12,15 +12,6 @@ from components.train.cluster.keys import STRATEGIES
 from components.train.cluster.notes import Source
 from trainer.base.errors import UserError
 
-FULL = """
-strategy: parameter_server
-chief: {machine: n1-standard-4}
-worker: {machine: n1-standard-8, replicas: 4, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
-ps: {machine: n1-highmem-2, replicas: 2}
-evaluator: {machine: n1-standard-4}
-disk: {type: pd-standard, size_gb: 200}
-scheduling: {strategy: SPOT, timeout: 1h, max_restarts: 3}
-"""
 PS = "strategy: parameter_server\nchief: {}\nworker: {}\nps: {}\n"
 SYNC = "strategy: multi_worker_mirrored\nchief: {}\n"
 
@@ -91,9 +82,8 @@ def floats(value):
     return float(value) if isinstance(value, int) else value
 
 
-def test_json_round_trip_brings_integers_back(tmp_path: Path):
-    (tmp_path / "full.yaml").write_text(FULL)
-    cluster = Cluster.load(tmp_path / "full.yaml")
+def test_json_round_trip_brings_integers_back():
+    cluster = Cluster.load(Path(__file__).parents[1] / "sources" / "everything.yaml")
     again = Cluster.from_json(json.dumps(floats(json.loads(cluster.to_json()))))
     assert again == cluster
     assert again.to_json() == cluster.to_json()

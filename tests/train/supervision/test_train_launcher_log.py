@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from components.train.console.job_control import status
 from components.train.supervision.launcher_log import FIELDS, FILE, Record, last_run
-from trainer.base.errors import UserError
 
 REPLICA = {"replica": "chief/0", "log": "chief-0.log", "status": "no status"}
 DOWN = {"replica": "chief/0", "ending": "exit code 7", "exit_code": 7, "seconds": 0.1}
@@ -55,22 +54,11 @@ def write(path: Path, events: list[tuple[str, dict]]) -> None:
     record.close()
 
 
-def test_status_of_a_record_that_was_cut_anywhere_is_told(job: Path, tmp_path: Path):
-    whole = (job / FILE).read_bytes()
-    first = whole.index(b"\n")
-    for end in [0, first - 1, first, *range(first + 1, len(whole), 37), len(whole) - 1, len(whole)]:
-        (tmp_path / FILE).write_bytes(whole[:end])
-        if end < first:
-            with pytest.raises(UserError, match="no job ran here"):
-                status(str(tmp_path))
-        else:
-            assert status(str(tmp_path))["state"] in ("killed", "done")
-
-
 @given(garbage=st.lists(st.tuples(st.integers(0, len(EVENTS)), LINES), max_size=4))
 @example(garbage=[(0, b'{"event": "up", "time": 1, "replica": "chief/0", "attempt": 0, "pid": 1}')])
 @example(garbage=[(len(EVENTS), b'{"event": "end", "time": 1}')])
-def test_lines_that_make_no_sense_are_passed_over(job: Path, garbage: list[tuple[int, bytes]]):
+@example(garbage=[(len(EVENTS), b'{"event": "end", "ti')])
+def test_lines_that_make_no_sense_or_are_torn_are_passed_over(job: Path, garbage: list[tuple[int, bytes]]):
     whole = (job / FILE).read_bytes()
     lines = whole.splitlines()
     for place, line in sorted(garbage, reverse=True, key=lambda each: each[0]):

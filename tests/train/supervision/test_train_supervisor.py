@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -179,16 +178,6 @@ def test_descendants_left_by_a_finished_job_are_killed(bench: Bench):
     code, _ = bench.run(bench.plan(ONE, chief_0=FAMILY.replace("time.sleep(60)", "")))
     assert code == 0
     assert not bench.processes()
-
-
-def test_launcher_and_replicas_die_with_their_owner(bench: Bench):
-    owner = subprocess.Popen(["sleep", "60"])
-    launcher = bench.start(bench.plan(SYNC, chief_0=FAMILY), PIPELINE_OWNER_PID=str(owner.pid))
-    wait_until(lambda: len(bench.processes()) == 3 + 3 + 1)
-    owner.kill()
-    owner.wait()
-    launcher.communicate(timeout=2)
-    wait_until(lambda: not bench.processes(), limit_s=2)
 
 
 def test_replica_that_closes_its_output_costs_no_processor_time(bench: Bench):
