@@ -48,13 +48,8 @@ def test_the_locks_hold_every_declared_dependency_in_a_version_it_allows():
             for pin in lock[canonicalize_name(requirement.name)]:
                 (version,) = (specifier.version for specifier in pin.specifier)
                 assert version in requirement.specifier, f"{name}: {pin} is not {requirement}"
-
-
-def test_developers_get_the_versions_that_the_image_gets():
-    run, dev = map(locked, LOCKS)
-    assert {name: {str(pin) for pin in pins} for name, pins in run.items()} == {
-        name: {str(pin) for pin in dev[name]} for name in run
-    }
+    run, dev = map(locked, LOCKS)  # Developers get the versions that the image gets.
+    assert all(set(map(str, pins)) == set(map(str, dev[name])) for name, pins in run.items())
 
 
 def test_the_image_gets_a_small_context_that_holds_all_it_copies():
@@ -67,10 +62,7 @@ def test_the_image_gets_a_small_context_that_holds_all_it_copies():
     dockerfile = (ROOT / "Dockerfile").read_text()
     for source in re.findall(r"^COPY (\S+) \S+$", dockerfile, re.MULTILINE):
         assert source == "." or ROOT / source in chosen
-
-
-def test_the_dockerfile_needs_no_buildkit_and_names_no_index_or_certificate():
-    dockerfile = (ROOT / "Dockerfile").read_text()
+    # And it needs no BuildKit and names no index or certificate.
     assert not re.search(r"--mount|^# *syntax|index-url|\.crt|://", dockerfile, re.MULTILINE)
 
 

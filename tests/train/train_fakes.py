@@ -84,9 +84,9 @@ class Bench:
             merged.seek(0)
             return code, merged.read().decode().splitlines()
 
-    def start(self, plan: Plan, patience: Patience = QUICK, **env: str) -> subprocess.Popen:
+    def start(self, plan: Plan, patience: Patience = QUICK) -> subprocess.Popen:
         """A launcher in a process of its own, once all its replicas run."""
-        launcher = self.launch(plan, patience, **env)
+        launcher = self.launch(plan, patience)
         wait_until(lambda: len(self.processes()) >= len(plan.replicas))
         return launcher
 

@@ -91,13 +91,6 @@ def test_what_is_gone_is_replaced_by_as_many_gpus_in_no_smaller_a_machine(gpu: s
                 assert (name, successor) == (machine, T4)
 
 
-def test_machine_that_is_gone_is_replaced_by_the_smallest_of_its_kind():
-    assert "n1-highcpu-8" not in offered()
-    assert substitute("n1-highcpu-8", None, 0) == ("n1-standard-8", None, 0)
-    assert substitute("n1-standard-8", None, 0) == ("n1-standard-8", None, 0)  # it is offered
-    assert substitute("n1-standard-8", "NVIDIA_TESLA_V100", 1) == ("n1-standard-8", "NVIDIA_TESLA_V100", 1)
-
-
 def test_gpus_can_be_left_out_of_every_machine():
     for machine in offered().values():
         found = offered()[without_gpus(machine.name)]
