@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import contextlib
-import io
 import math
 import pathlib
 
@@ -9,16 +7,12 @@ import numpy as np
 import pytest
 import trips
 
-from components.convert.convert import convert
-from components.convert.options import Options
 from trainer.base.manifest import Manifest
 
 tf = pytest.importorskip("tensorflow")
 from components.evaluate.baseline import baseline, decisive  # noqa: E402
 from trainer.base import roc  # noqa: E402
 from trainer.data import records  # noqa: E402
-
-TAXI = pathlib.Path(__file__).parents[3] / "shared" / "data" / "taxi" / "data.csv"
 
 
 def columns(data: pathlib.Path, split: str) -> dict[str, list]:
@@ -74,13 +68,3 @@ def test_a_text_never_seen_in_training_has_the_chances_of_all(tmp_path):
     histogram = Manifest.load(data).split("train").class_histogram
     shares = [count / sum(histogram) for count in histogram]
     assert found["loss"] == pytest.approx(-np.mean([math.log(shares[y]) for y in columns(data, "test")["label"]]))
-
-
-def test_taxis_best_column_is_how_it_was_paid(tmp_path):
-    if not TAXI.exists():
-        pytest.skip(f"needs {TAXI}")
-    with contextlib.redirect_stdout(io.StringIO()):
-        convert(Options(dataset="taxi", source=str(TAXI), output=str(tmp_path / "taxi")))
-    found = baseline(Manifest.load(tmp_path / "taxi"), str(tmp_path / "taxi"), "test")
-    assert found["rule"] == "best single column, payment_type"
-    assert found["auc"] == pytest.approx(0.93, abs=0.005)

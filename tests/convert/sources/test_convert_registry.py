@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import hashlib
 
 import numpy as np
 import pytest
 
-from components.convert.sources import registry
-from components.convert.sources.base import Reader
 from components.convert.sources.downloads.catalog import OFFERED
-from components.convert.sources.registry import READERS, find_reader, source_digest
+from components.convert.sources.registry import READERS, find_reader
 from trainer.base.errors import UserError
 
 
@@ -54,30 +51,3 @@ def test_a_reader_is_given_the_options_that_it_takes_and_no_others(dataset, opti
         shown = "--image-size 4x5" if option == "image_size" else f"--{option.replace('_', '-')} {OPTIONS[option]}"
         with pytest.raises(UserError, match=f"{shown} means nothing to dataset '{dataset}'; .* use --dataset [a-z]+"):
             find_reader(dataset, **{option: OPTIONS[option]})
-
-
-class Plain(Reader):
-    name = "plain"
-
-    def files(self, source):
-        return self.paths(source, "FILE...")
-
-    def read(self, source, store):
-        raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class Sized(Plain):
-    takes = frozenset({"image_size"})
-    image_size: tuple[int, int] | None = None
-
-
-def test_a_reader_may_be_any_class_and_one_with_options_a_dataclass(monkeypatch, tmp_path):
-    monkeypatch.setattr(registry, "READERS", {"plain": Plain(), "sized": Sized()})
-    assert find_reader("sized", image_size=(4, 5)).image_size == (4, 5)
-    with pytest.raises(UserError, match=r"--image-size 4x5 means nothing to dataset 'plain'.* use --dataset sized"):
-        find_reader("plain", image_size=(4, 5))
-    (tmp_path / "a").write_text("")
-    assert find_reader("plain").files([str(tmp_path / "a")]) == [tmp_path / "a"]
-    with pytest.raises(UserError, match="b: no such file or directory; dataset 'plain' needs --source FILE"):
-        source_digest("plain", [str(tmp_path / "a"), str(tmp_path / "b")])
