@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+import trips
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,12 +157,7 @@ def test_parts_may_be_written_together_but_not_beside_a_whole_conversion(options
 
 
 def test_a_table_in_parts_is_the_same_with_its_indexes(tmp_path, content):
-    (tmp_path / "rows.csv").write_text("a,kind\n" + "".join(f"{i},{'xyz'[i % 3]}\n" for i in range(200)))
-    (tmp_path / "schema.yaml").write_text(
-        "name: t\norigin: t\ncolumns: {a: {type: float}, kind: {type: string}}\n"
-        "label: {column: kind, classes: [x, y, z]}\ndeep: [{column: a, numeric: z_score}]\n"
-    )
-    flags = {"dataset": "csv", "source": str(tmp_path / "rows.csv"), "schema": str(tmp_path / "schema.yaml")}
+    flags = trips.write(tmp_path, trips.rows(200))
     convert(Options(**flags, output=str(tmp_path / "whole"), shards=4))
     parts = Options(**flags, output=str(tmp_path / "parts"), shards=4)
     write(parts, "2:4", "0:2")

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -17,15 +18,6 @@ from components.convert.options import Options
 from components.convert.parts import finish, write_part
 from components.convert.writing import output
 from trainer.base.errors import UserError
-
-
-def table(root: pathlib.Path, texts: list[str]) -> dict[str, str]:
-    (root / "rows.csv").write_text("a,b,kind\n" + "".join(f'{i},"{t}",{"xy"[i % 2]}\n' for i, t in enumerate(texts)))
-    (root / "schema.yaml").write_text(
-        "name: t\norigin: t\ncolumns: {a: {type: int}, b: {type: string, default: ''}, kind: {type: string}}\n"
-        "label: {column: kind, classes: [x, y]}\nwide: [{column: b, hash_buckets: 9}]\n"
-    )
-    return {"dataset": "csv", "source": str(root / "rows.csv"), "schema": str(root / "schema.yaml")}
 
 
 def images(root: pathlib.Path, encoding: str) -> dict[str, str]:
@@ -42,7 +34,7 @@ def source(request, tmp_path_factory) -> dict[str, str]:
     root = tmp_path_factory.mktemp("source")
     makers = {
         "digits": lambda: {"dataset": "digits"},
-        "table": lambda: table(root, ["x" * (i * i % 300) for i in range(200)]),
+        "table": lambda: trips.write(root, trips.rows(200)),
         "raw": lambda: images(root, "raw"),
         "source": lambda: images(root, "source"),
     }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+import trips
 
 from components.convert.convert import convert
 from components.convert.options import Options
@@ -24,14 +25,7 @@ records = pytest.importorskip("trainer.data.records")
 @pytest.fixture(scope="module", params=["images", "rows with an index"])
 def dataset(request, tmp_path_factory) -> pathlib.Path:
     root = tmp_path_factory.mktemp("dataset")
-    kind = {}
-    if request.param != "images":
-        (root / "rows.csv").write_text("a,kind\n" + "".join(f"{i},{'xyz'[i % 3] * (1 + i % 5)}\n" for i in range(300)))
-        (root / "schema.yaml").write_text(
-            "name: t\norigin: t\ncolumns: {a: {type: float}, kind: {type: string}}\n"
-            "label: {condition: {greater: [a, 9]}, classes: [x, y]}\ndeep: [{column: kind, vocabulary: 9}]\n"
-        )
-        kind = {"dataset": "csv", "source": str(root / "rows.csv"), "schema": str(root / "schema.yaml")}
+    kind = {} if request.param == "images" else trips.write(root, trips.rows(300))
     convert(Options(**kind, output=str(root / "out"), shards=5))
     return root / "out"
 
