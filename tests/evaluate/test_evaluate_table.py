@@ -78,9 +78,6 @@ def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model,
     first, *_, last = page.split('<polyline class="line" points="')[1].split('"')[0].split()
     assert (first, last) == ("0.0,200.0", "200.0,0.0")
     assert f"auc {found['metrics']['auc']:.4f}" in capsys.readouterr().out
-
-
-def test_a_model_worse_than_the_best_column_is_rejected(model, data, tmp_path):
     worse = evaluate(model(-0.5), data, tmp_path)["decision"]
     assert worse["verdict"] == "reject"
     assert worse["reasons"][1].startswith("does not beat the best single column, company, 0.")

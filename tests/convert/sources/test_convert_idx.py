@@ -117,10 +117,3 @@ def test_what_unpacks_to_more_than_the_disk_holds_is_refused(tmp_path):
     _sparse(path, 2**34)
     with pytest.raises(UserError, match=rf"{path}: unpacks to {2**43:,} bytes, .* bytes free"):
         read_array(path, dimensions=3, store=Store(budget_bytes=10**6, directory=tmp_path))
-
-
-def test_as_many_labels_as_images(tmp_path, make_idx):
-    make_idx(tmp_path, train=20, test=5)
-    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes((tmp_path / "t10k-labels-idx1-ubyte.gz").read_bytes())
-    with pytest.raises(UserError, match=r"train-labels-idx1-ubyte.gz: 5 labels for the 20 images of train-images"):
-        find_reader("mnist").read(str(tmp_path))
