@@ -13,7 +13,7 @@ from components.convert.sources.registry import source_digest
     [
         ("mnist", "train-labels-idx1-ubyte", "train-labels.idx1-ubyte"),
         ("cifar10", "data_batch_3.bin", None),
-        ("images", "rose/2.png", "lily/two.png"),
+        ("images", "lily/3.png", "rose/-.png"),
         ("csv", "b.csv", None),
         ("tfrecord", "more/b.tfrecord", "more/b_val.tfrecord"),
     ],
