@@ -9,9 +9,7 @@ store.promote("mnist", version, instead_of=store.alias("mnist", CHAMPION))
 """
 
 import contextlib
-import fcntl
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -24,6 +22,7 @@ from etils import epath
 
 from trainer.base.errors import UserError, reading, unknown
 from trainer.base.files import copy_tree, store_errors, write_text
+from trainer.base.locks import locked
 
 CHAMPION, PREVIOUS = "champion", "previous"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -78,7 +77,7 @@ class Registry:
             with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=model) as partial:
                 copy = pathlib.Path(partial) / "model"
                 copy_tree(model_dir, copy)
-                with _locked(model):
+                with locked(model / ".lock"):
                     if facts.get("run") and (own := self.version_of(name, facts["run"])):
                         return own
                     taken = [*self.versions(name), *self._aliases(name).values()]
@@ -99,7 +98,7 @@ class Registry:
 
         A model was compared with one champion; if another was promoted since, nothing is known.
         """
-        with self._writing(), _locked(self._model(name)):
+        with self._writing(), locked(self._model(name) / ".lock"):
             if self._aliases(name).get(CHAMPION) != instead_of:
                 return False
             self._point(name, {CHAMPION: version, PREVIOUS: instead_of})
@@ -109,7 +108,7 @@ class Registry:
         """Makes the previous champion the champion again, and the champion the previous one. Returns its version."""
         if not self.alias(name, PREVIOUS):
             raise UserError(f"model {name!r} in {self._root} has no previous champion to go back to")
-        with self._writing(), _locked(self._model(name)):
+        with self._writing(), locked(self._model(name) / ".lock"):
             aliases = self._aliases(name)
             self._point(name, {CHAMPION: aliases[PREVIOUS], PREVIOUS: aliases[CHAMPION]})
             return aliases[PREVIOUS]
@@ -134,17 +133,6 @@ class Registry:
             yield
         except OSError as error:
             raise UserError(f"cannot write to the registry {self._root}: {error}") from error
-
-
-@contextlib.contextmanager
-def _locked(model: pathlib.Path) -> Iterator[None]:
-    """Keeps other writers out; a lock of the kernel's ends with its process, however that ends."""
-    descriptor = os.open(model / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _sweep(model: pathlib.Path) -> None:

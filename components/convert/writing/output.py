@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from trainer.base.errors import UserError, readable
 from trainer.base.files import crc32c_of
+from trainer.base.locks import locked
 from trainer.base.manifest import FILE, Manifest
 
 PARTS = ".parts"
@@ -40,11 +41,17 @@ def claim(output: pathlib.Path, *, shared: bool = False) -> Iterator[None]:
     A failure removes what was made. Want of memory, and what the operating system refuses, are user errors.
     """
     made: list[pathlib.Path] = []
+    deadline = time.monotonic() + _LOCK_WAIT_S
+
+    def refuse() -> None:
+        if time.monotonic() > deadline:
+            raise UserError(f"another conversion is writing to --output {output}; wait for it to end")
+
     try:
         with writable(output):
             made += [path for path in (output, *output.parents) if not path.exists()]
             output.mkdir(parents=True, exist_ok=True)
-            with _locked(output, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+            with locked(output, refuse, kind=fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
                 yield
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -71,25 +78,6 @@ def require_room(output: pathlib.Path, num_bytes: int, *, files: int) -> None:
     due = num_bytes + files * _BLOCK_BYTES + _BESIDE_BYTES
     if files and due > (free := shutil.disk_usage(output).free):
         raise UserError(f"--output {output}: needs {due:,} bytes, and its disk has {free:,} free")
-
-
-@contextlib.contextmanager
-def _locked(directory: pathlib.Path, kind: int) -> Iterator[None]:
-    descriptor, deadline = os.open(directory, os.O_RDONLY), time.monotonic() + _LOCK_WAIT_S
-    try:
-        while True:
-            try:
-                # A lock of the kernel's ends with its processes, however they end.
-                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    message = f"another conversion is writing to --output {directory}; wait for it to end"
-                    raise UserError(message) from None
-                time.sleep(0.05)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def finished(output: pathlib.Path, *, parts: bool = False) -> Manifest | None:

@@ -6,19 +6,17 @@ A file that is there was complete and right when it was put there; several proce
 """
 
 import concurrent.futures
-import contextlib
-import fcntl
 import os
 import pathlib
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 
 import google_crc32c
 from etils import epath
 
 from trainer.base.errors import UserError
+from trainer.base.locks import locked
 from trainer.base.manifest import Manifest
 from trainer.data.reader.shards import damaged, readable
 
@@ -26,7 +24,6 @@ from trainer.data.reader.shards import damaged, readable
 DEFAULT_DIR = os.path.join(tempfile.gettempdir(), "dataset-cache")
 _AT_ONCE = 4
 _PIECE_BYTES = 8 << 20
-_POLL_S = 0.5
 _SPARE = 1.02  # of the disk's free bytes for what is copied
 
 
@@ -52,7 +49,8 @@ def localize(manifest: Manifest, data_dir: str, cache_dir: str, progress: Callab
     files = manifest.split("train").checksums
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with _only_one(directory, progress), concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        lock = locked(directory / ".lock", lambda: progress(0), every_s=0.5)
+        with lock, concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
             missing = [name for name in files if not (directory / name).exists()]
             if missing and not has_room(manifest, cache_dir):
                 raise UserError(f"--cache-dir {cache_dir}: no room for the train split; choose another disk")
@@ -69,20 +67,6 @@ def localize(manifest: Manifest, data_dir: str, cache_dir: str, progress: Callab
             f"{data_dir} cannot be copied to --cache-dir {cache_dir} ({error}); mend it, or choose another"
         ) from None
     return os.fspath(directory)
-
-
-@contextlib.contextmanager
-def _only_one(directory: pathlib.Path, progress: Callable[[int], object]) -> Iterator[None]:
-    with open(directory / ".lock", "w") as file:
-        while True:
-            try:
-                # A lock of the kernel's ends with its process, however that ends.
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                progress(0)
-                time.sleep(_POLL_S)
-        yield
 
 
 def _copy(source: epath.Path, target: pathlib.Path, crc32c: str) -> Iterator[int]:

@@ -6,11 +6,9 @@ A file gets its name when its checksum is right. What has come before an interru
 attempt, or the next run, asks for the rest only. Proxies are taken from the environment.
 """
 
-import contextlib
-import fcntl
-import os
+import functools
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 import requests
@@ -21,6 +19,7 @@ from components.convert.sources.downloads.catalog import RemoteFile
 from components.convert.writing import progress
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of
+from trainer.base.locks import locked
 
 _CHUNK_BYTES = 1 << 16
 _CONNECT_S, _READ_S = 3.0, 30.0  # to wait for a connection, to each address of a host, and for the next bytes
@@ -49,27 +48,14 @@ def fetch(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathlib.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with _locked(directory):
+        tell = functools.cache(lambda: print(f"waiting for another download to {directory}", flush=True))
+        with locked(directory, tell):
             for file in files:
                 if not _intact(directory / file.name, file):
                     _download(file, directory / file.name)
     except OSError as error:
         raise UserError(f"cannot write to --download-dir {directory}: {error.strerror or error}") from None
     return [directory / file.name for file in files]
-
-
-@contextlib.contextmanager
-def _locked(directory: pathlib.Path) -> Iterator[None]:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another download to {directory}", flush=True)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _intact(path: pathlib.Path, file: RemoteFile) -> bool:
