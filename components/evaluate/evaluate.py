@@ -9,7 +9,7 @@ from components.evaluate import gate, report
 from components.evaluate.baseline import baseline, decisive
 from components.evaluate.options import Options
 from components.evaluate.score import score_model
-from components.register.open import open_registry
+from components.register.register import open_registry
 from components.register.registry import CHAMPION
 from trainer.base.errors import UserError
 from trainer.base.files import tree_digest, write_text

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from components.register.open import open_registry
-from components.register.register import load_evaluation, promote, register
+from components.register.register import load_evaluation, open_registry, promote, register
 from trainer.base.errors import Parser, run_cli
 
 

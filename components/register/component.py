@@ -18,10 +18,9 @@ def promote(registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Art
     import pathlib
 
     from components.register import register as step
-    from components.register.open import open_registry
 
     content = json.loads(pathlib.Path(evaluation.path).read_text(encoding="utf-8"))
-    version = open_registry(registry).version_of(name, run_id)
+    version = step.open_registry(registry).version_of(name, run_id)
     outcome = step.promote(evaluation=content, registry=registry, name=name, version=version)
     print(outcome)
     return outcome

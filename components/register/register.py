@@ -7,17 +7,28 @@ import os
 import pathlib
 import subprocess
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from components.register.open import open_registry
 from components.register.registry import CHAMPION, Registry
 from trainer.base.errors import UserError, reading
 from trainer.base.files import store_errors, tree_digest
 
+if TYPE_CHECKING:
+    from components.register.vertex import VertexRegistry
+
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
 _NOT_OF_A_VERSION = frozenset({"model_dir", "confusion", "roc", "thresholds", "champion"})
+
+
+def open_registry(place: str) -> "Registry | VertexRegistry":
+    """The registry at a place: a directory, or `vertex://PROJECT/LOCATION`."""
+    if place.startswith("vertex://"):
+        from components.register.vertex import VertexRegistry  # imports Google's client, 2 s
+
+        return VertexRegistry.parse(place)
+    return Registry(place)
 
 
 def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:

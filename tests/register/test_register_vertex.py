@@ -6,8 +6,7 @@ import pytest
 
 from components.evaluate.__main__ import main as evaluate
 from components.register.__main__ import main
-from components.register.open import open_registry
-from components.register.register import promote
+from components.register.register import open_registry, promote
 from components.register.registry import CHAMPION, PREVIOUS
 from trainer.base.errors import UserError
 
