@@ -52,10 +52,10 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
 
 def await_evaluator(scores: Scores, step: int, journal: Journal, timeout_s: float) -> None:
     """Waits until the evaluator has scored the last checkpoint: on Vertex AI the job ends with the chief."""
-    deadline = time.monotonic() + timeout_s
+    deadline, every_s = time.monotonic() + timeout_s, _POLL_IN_STORE_S / 4 if is_remote(scores.job_dir) else _POLL_S
     while scores.latest_step < step:
         if time.monotonic() > deadline:
             print(f"the evaluator has not scored step {step} within {timeout_s:.0f} s; going on without", flush=True)
             return
         journal.status("waiting", step)
-        time.sleep(_POLL_S)
+        time.sleep(every_s)

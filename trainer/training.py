@@ -110,13 +110,15 @@ class Training:
             raise UserError(
                 f"--batch-size {batch} leaves some of {replicas} replicas without an example; use {replicas} or more"
             )
-        if (before := identity.settle(opts.job_dir, "batch_size", batch, write=self._chief)) != batch:
+        # A job that is asked for more steps later keeps the schedule that it began with.
+        now = {"batch_size": batch, "horizon_steps": opts.horizon_steps or last_step}
+        settled = identity.settle(opts.job_dir, now, write=self._chief)
+        if (before := settled["batch_size"]) != batch:
             raise UserError(
                 f"--per-replica-batch-size {opts.per_replica_batch_size} on {replicas} replicas makes {batch} examples a "
                 f"step, and this job began with {before}; use as many replicas as then, or another --job-dir"
             )
-        # A job that is asked for more steps later keeps the schedule that it began with.
-        horizon = identity.settle(opts.job_dir, "horizon_steps", opts.horizon_steps or last_step, write=self._chief)
+        horizon = settled["horizon_steps"]
         return Extent(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
 
     def _restore(self) -> int:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from etils import epath
 
 from trainer.base.errors import reading
-from trainer.base.files import read_text, store_errors, write_text
+from trainer.base.files import read_json, store_errors, write_text
 from trainer.base.manifest import Manifest
 from trainer.base.roc import auc
 from trainer.data import records
@@ -110,18 +110,17 @@ def _rank(score: Mapping[str, Any]) -> tuple[float, float]:
 
 
 class Scores:
-    """The evaluations of a job."""
+    """The evaluations of the job in `job_dir`."""
 
     def __init__(self, job_dir: str) -> None:
-        self._job_dir = job_dir
+        self.job_dir = job_dir
 
     def load(self) -> dict[str, dict[str, Any]]:
         """`latest` and `best`; empty before the first."""
-        path = epath.Path(self._job_dir) / FILE
+        path = epath.Path(self.job_dir) / FILE
         with reading(path):
-            if (text := read_text(path)) is None:
+            if (scores := read_json(path)) is None:
                 return {}
-            scores = json.loads(text)
             return {which: {**scores[which], "step": int(scores[which]["step"])} for which in ("latest", "best")}
 
     @property
@@ -138,7 +137,7 @@ class Scores:
             with store_errors():
                 state.checkpoint.write(self._best(step))
         write_text(
-            epath.Path(self._job_dir) / FILE,
+            epath.Path(self.job_dir) / FILE,
             json.dumps({"latest": latest, "best": latest if better else best}, indent=1) + "\n",
         )
         if better and best and best["step"] != step:
@@ -157,4 +156,4 @@ class Scores:
         return state.step
 
     def _best(self, step: int) -> str:
-        return os.path.join(self._job_dir, "best", f"ckpt-{step}")
+        return os.path.join(self.job_dir, "best", f"ckpt-{step}")

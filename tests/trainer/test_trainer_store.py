@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import tempfile
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbered import dataset, picture
 
+from trainer.base import files
 from trainer.base.errors import UserError
 from trainer.base.files import copy_tree, crc32c_of, digest_of, tree_digest, write_text
 from trainer.base.manifest import Manifest
@@ -134,8 +136,8 @@ def test_a_place_in_a_store_that_cannot_be_used_is_told_in_one_line(store):
 def test_a_job_directory_in_a_store_keeps_what_is_told(store):
     identity.claim(str(store / "job"), {"seed": 1})
     identity.check(str(store / "job"), {"seed": 1})
-    assert identity.settle(str(store / "job"), "horizon_steps", 7, write=True) == 7
-    assert identity.settle(str(store / "job"), "horizon_steps", 8, write=True) == 7
+    assert identity.settle(str(store / "job"), {"horizon_steps": 7}, write=True) == {"horizon_steps": 7}
+    assert identity.settle(str(store / "job"), {"horizon_steps": 8}, write=True) == {"horizon_steps": 7}
     for step in (7, 9):
         journal = Journal(str(store / "job"), "chief-0")
         journal.event("step", step)
@@ -149,3 +151,15 @@ def test_a_job_directory_in_a_store_keeps_what_is_told(store):
     with pytest.raises(UnicodeEncodeError):
         write_text(store / "job" / identity.FILE, "new \ud800")
     identity.check(str(store / "job"), {"seed": 1})  # which is as it was
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_read_again(store, monkeypatch):
+    whole, pieces = json.dumps({"a": "b" * 100}), [40, 0, 60]
+    (store / "a.json").write_text(whole)
+    read = type(store).read_text
+    monkeypatch.setattr(files, "_BETWEEN_READINGS_S", 0.01)
+    monkeypatch.setattr(type(store), "read_text", lambda path: read(path)[: pieces.pop() if pieces else None])
+    assert files.read_json(store / "a.json") == json.loads(whole) and not pieces
+    monkeypatch.setattr(type(store), "read_text", lambda path: "{")
+    with pytest.raises(ValueError, match="Expecting"):
+        files.read_json(store / "a.json")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import sys
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 from etils import epath
@@ -21,6 +23,7 @@ if TYPE_CHECKING:  # the library would start threads, and replicas first have to
     import numpy as np
 
 _PIECE_BYTES = 1 << 20
+_READINGS, _BETWEEN_READINGS_S = 5, 0.3
 
 
 def is_remote(path: epath.PathLike) -> bool:
@@ -39,6 +42,29 @@ def read_text(path: epath.PathLike) -> str | None:
             return epath.Path(path).read_text()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def read_json(path: epath.PathLike) -> Any:
+    """What a JSON file says, or None if there is none.
+
+    TensorFlow asks a store for an object's size and then for its content, so that one which is replaced in between comes
+    as a piece of the new one; what makes no sense is therefore read again.
+
+    Raises:
+      OSError: If it cannot be read.
+      ValueError: If it is no JSON.
+    """
+    for left in reversed(range(_READINGS)):
+        if (text := read_text(path)) is None:
+            return None
+        try:
+            if (content := json.loads(text)) is None:
+                raise ValueError("it says nothing")
+            return content
+        except ValueError:
+            if not left or not is_remote(path):
+                raise
+            time.sleep(_BETWEEN_READINGS_S)
 
 
 def write_text(path: epath.PathLike, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from etils import epath
 
 from trainer.base.errors import reading
-from trainer.base.files import read_text, write_text
+from trainer.base.files import read_json, write_text
 
 FILE = "DONE.json"
 
@@ -42,5 +42,5 @@ def load(job_dir: str) -> Done | None:
     """
     path = epath.Path(job_dir) / FILE
     with reading(path):
-        text = read_text(path)
-        return Done(**json.loads(text)) if text is not None else None
+        record = read_json(path)
+        return Done(**record) if record is not None else None

@@ -25,7 +25,7 @@ from trainer.nn.models.registry import Builder
 def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
     """Writes the model with its preprocessing inside; what was in the directory is replaced when that is complete.
 
-    It is built anew, outside any strategy, so nothing of that is saved.
+    In a store it is deleted before. The model is built anew, outside any strategy, so nothing of that is saved.
     """
     served = build()
     served.set_weights(weights)

@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from trainer.base.errors import UserError, reading
-from trainer.base.files import store_errors, write_text
+from trainer.base.files import read_json, write_text
 
 FILE = "job.json"
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
@@ -22,10 +22,10 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
       UserError: Listing every difference.
     """
     path = epath.Path(job_dir) / FILE
-    with reading(path), store_errors():
-        if not path.exists():
+    with reading(path):
+        if (content := read_json(path)) is None:
             return
-        before = dict(json.loads(path.read_text())["identity"])
+        before = dict(content["identity"])
     identity = json.loads(json.dumps(dict(identity)))
     keys = sorted(before.keys() | identity.keys())
     differences = [f"{k}: {before.get(k)!r} -> {identity.get(k)!r}" for k in keys if before.get(k) != identity.get(k)]
@@ -50,14 +50,14 @@ def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
             write_text(path, content + "\n")
 
 
-def settle(job_dir: str, name: str, value: Any, *, write: bool) -> Any:
-    """A value that follows from the first start and holds for all: what was written then, or `value` from now on."""
+def settle(job_dir: str, values: Mapping[str, Any], *, write: bool) -> dict[str, Any]:
+    """Values that follow from the first start and hold for all: what was written then, or these from now on."""
     path = epath.Path(job_dir) / FILE
-    with reading(path), store_errors():
-        content = dict(json.loads(path.read_text()))
-    if name not in content and write:
-        write_text(path, json.dumps({**content, name: value}, indent=1, sort_keys=True) + "\n")
-    return content.get(name, value)
+    with reading(path):
+        content = dict(read_json(path))
+    if write and not values.keys() <= content.keys():
+        write_text(path, json.dumps({**values, **content}, indent=1, sort_keys=True) + "\n")
+    return {name: content.get(name, value) for name, value in values.items()}
 
 
 def _version(package: str) -> str | None:

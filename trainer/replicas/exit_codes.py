@@ -9,8 +9,6 @@ there a replica that has saved, or has lost others, ends as one that was aborted
 import os
 
 ON_VERTEX = "CLOUD_ML_JOB_ID"  # set by its custom jobs
-DONE = 0
-MISTAKE = 2
 _SAVED = 143  # 128 + SIGTERM
 _ABORTED = 134  # 128 + SIGABRT
 

@@ -53,9 +53,9 @@ def test_what_a_job_directory_is_for_is_fixed_at_its_first_start_and_its_end_is_
     job = str(tmp_path / "job")
     identity.check(job, {"seed": 1})  # a new one is for anything
     identity.claim(job, {"seed": 0, "model": "cnn", "fingerprint": "a"})
-    assert identity.settle(job, "horizon_steps", 7, write=False) == 7
-    assert identity.settle(job, "horizon_steps", 8, write=True) == 8
-    assert identity.settle(job, "horizon_steps", 9, write=True) == 8
+    assert identity.settle(job, {"horizon_steps": 7}, write=False) == {"horizon_steps": 7}
+    assert identity.settle(job, {"horizon_steps": 8}, write=True) == {"horizon_steps": 8}
+    assert identity.settle(job, {"horizon_steps": 9}, write=True) == {"horizon_steps": 8}
     identity.check(job, {"seed": 0, "model": "cnn", "fingerprint": "a"})
     with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
         identity.check(job, {"seed": 1, "model": "cnn", "fingerprint": "b"})
