@@ -55,6 +55,7 @@ def test_names_every_missing_file_and_only_an_idx_set_may_lack_a_test_split(tmp_
 
 
 GOOD = struct.pack(">4B3I", 0, 0, 8, 3, 2, 2, 2) + bytes(8)
+PACKED = gzip.compress(GOOD, mtime=0)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -70,9 +71,9 @@ GOOD = struct.pack(">4B3I", 0, 0, 8, 3, 2, 2, 2) + bytes(8)
         (GOOD + b"\0", "more data than the 8 bytes"),
         (struct.pack(">4B3I", 0, 0, 8, 3, 2, 0, 2), "empty; its dimensions are 2 x 0 x 2"),
         (struct.pack(">4B3I", 0, 0, 8, 3, *[2**32 - 1] * 3) + bytes(8), "cut short"),
-        (gzip.compress(GOOD)[:-9], ""),
-        (gzip.compress(GOOD)[:-5] + b"x" + gzip.compress(GOOD)[-4:], ""),
-        (gzip.compress(GOOD) + b"tail", ""),
+        (PACKED[:-9], ""),
+        (PACKED[:-5] + b"x" + PACKED[-4:], ""),
+        (PACKED + b"tail", ""),
     ],
 )
 def test_a_broken_file_is_named(tmp_path, data, message, packed):
