@@ -31,7 +31,12 @@ def main() -> None:
     args = p.parse_args()
     for name in args.names or BENCHES:
         print(f"{name}:", flush=True)
-        if contestants := BENCHES[name]():
+        try:
+            contestants = BENCHES[name]()
+        except FileNotFoundError as error:
+            print(f"  skipped: {error.filename} is not there")
+            continue
+        if contestants:
             race(contestants, args.repeats)
 
 
