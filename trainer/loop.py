@@ -47,7 +47,7 @@ class Loop:
             if self.validator and self.steps.idle and not ends and every and step % every == 0:
                 self._evaluate(step)
             if ends or (self.steps.idle and self.checkpoints.due(step)):
-                self.checkpoints.save(step)
+                self.checkpoints.save(step, last=ends)
         self.checkpoints.wait()
         # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
         scored = not self.validator or first_step == step == self.validator.scores.latest_step

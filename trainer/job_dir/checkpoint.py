@@ -13,7 +13,7 @@ import time
 import tensorflow as tf
 
 from trainer.base.errors import first_line
-from trainer.base.files import store_errors, write_text
+from trainer.base.files import is_remote, store_errors, write_text
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
 from trainer.options import Options
@@ -86,10 +86,14 @@ class Checkpoints:
             raise OSError(f"none of the checkpoints in {self._directory} can be read")
         return 0
 
-    def save(self, step: int) -> None:
-        """Copies the state now and writes it in the background, after the save before."""
+    def save(self, step: int, *, last: bool = True) -> None:
+        """Copies the state now and writes it in the background, after the save before.
+
+        While a store has yet to take that, one that is not the `last` is passed over: training waits for no store.
+        """
         self._saved_at = time.monotonic()
-        if not self._journal:
+        busy = self._under_way and not self._under_way[2].done()
+        if not self._journal or (busy and not last and is_remote(self._directory)):
             return
         self._journal.status("saving", step)
         start = time.perf_counter()

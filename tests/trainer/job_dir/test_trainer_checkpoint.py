@@ -3,6 +3,7 @@ from __future__ import annotations
 import pathlib
 import resource
 import signal
+import threading
 from unittest import mock
 
 import numpy as np
@@ -115,6 +116,20 @@ def test_tensorflow_itself_finds_the_newest_wherever_the_job_directory_is(
     object.__setattr__(given, "job_dir", str(job_dir))  # which the flag would refuse: of stores it knows gs:// alone
     saved(chief(given, state), model, 10, 20)
     assert tf.train.latest_checkpoint(f"{job_dir}/checkpoints") == f"{job_dir}/checkpoints/ckpt-20"
+
+
+def test_training_waits_for_no_store_but_with_its_last_checkpoint(tmp_path, monkeypatch, store, model, state):
+    given, slow = opts(tmp_path), threading.Event()
+    object.__setattr__(given, "job_dir", str(store / "job"))
+    checkpoints = chief(given, state)
+    write = checkpoints._write
+    monkeypatch.setattr(checkpoints, "_write", lambda step: slow.wait(60) and write(step))
+    checkpoints.save(10, last=False)
+    checkpoints.save(20, last=False)
+    threading.Timer(0.2, slow.set).start()
+    checkpoints.save(30)
+    checkpoints.wait()
+    assert checkpoints.steps() == [10, 30]
 
 
 def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, model, state):
