@@ -116,9 +116,10 @@ class Run:
         deadline = time.monotonic() + timeout_s
         while self.job.state == _State.JOB_STATE_RUNNING:
             time.sleep(0.1)
-            ended = [r for r in self.replicas.values() if r.process and r.process.poll() is not None]
-            for replica in ended:
-                code, replica.process = replica.process.returncode, None
+            for replica in self.replicas.values():  # the end of one may have started others again
+                if replica.process is None or (code := replica.process.poll()) is None:
+                    continue
+                replica.process = None
                 self._tell(f"{replica.name} ended with {code}")
                 self._judge(replica, code % 256 if code >= 0 else 128 - code)
             if time.monotonic() > deadline:
