@@ -19,6 +19,7 @@ import pytest
 import requests
 import tensorflow as tf
 
+_LIMIT_S = 900.0  # of a run; a quiet machine takes one to three minutes
 _IMAGE = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
 
 
@@ -58,7 +59,7 @@ class Cloud:
 
     def finish(self, process: subprocess.Popen, code: int = 0) -> Submitted:
         """Waits for submit.py, which has to end with `code`."""
-        printed, _ = process.communicate()
+        printed, _ = process.communicate(timeout=_LIMIT_S)
         assert process.returncode == code, printed
         run_id = re.search(r"submitted (\S+):", printed)[1]
         return Submitted(
