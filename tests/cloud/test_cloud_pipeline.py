@@ -138,7 +138,7 @@ def test_a_store_that_fails_now_and_then_is_asked_again(cloud):
 
 @pytest.mark.parametrize("how", ["cancelled", "launcher_killed"])
 def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cloud, how):
-    process, job, job_dir = cloud.train(SERVERS, "--train-steps", 100_000)
+    process, job, job_dir = cloud.train(SERVERS + "scheduling: {max_restarts: 0}", "--train-steps", 100_000)
     if how == "cancelled":
         aiplatform.PipelineJob.get(job["display_name"]).cancel()
     else:
