@@ -183,4 +183,5 @@ def test_training_on_parameter_servers_goes_on_when_a_machine_is_taken(cloud, re
     run = cloud.finish(process)
 
     assert run.step() >= 1500
-    assert sum(f"{replica} started" in event for event in run.custom_jobs[0]["events"]) == 2
+    # Without ps or chief the others cannot go on, and the whole job starts once more.
+    assert 2 <= sum(f"{replica} started" in event for event in run.custom_jobs[0]["events"]) <= 3
