@@ -8,6 +8,7 @@ import datetime
 import json
 import os
 import re
+import secrets
 import sys
 import time
 from collections.abc import Mapping
@@ -96,7 +97,8 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
 
         parent_model = VertexRegistry.parse(registry).resource_name(arguments["name"]) or ""
     digest = bucket_digest(args.source) if args.source else cache_key(args.dataset, (), args.schema)
-    run_id = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    # Two may be submitted in one second.
+    run_id = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     root, labels = f"{args.bucket}/runs", {"run": run_id}
     timeout_s = cluster.scheduling.timeout_s
     return {
