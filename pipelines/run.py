@@ -23,6 +23,7 @@ from pipelines.progress import Progress
 from pipelines.record import RunRecord, hold, new_run_dir
 from pipelines.steps import CACHED, FAILED, Steps
 from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.files import is_remote
 from trainer.base.flags import job_directory
 from trainer.base.lifeline import OWNER_PID, watch
 
@@ -86,7 +87,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
         raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
     cluster = Cluster.load(args.cluster, args.trainer_flags)
     # A URL stays one, and is refused.
-    sources = [source if "://" in source else str(pathlib.Path(source).resolve()) for source in args.source]
+    sources = [source if is_remote(source) else str(pathlib.Path(source).resolve()) for source in args.source]
     arguments = pipeline_arguments(args, cluster, sources)
     key = cache_key(args.dataset, args.source, args.schema)
     registry = pathlib.Path(args.registry).resolve()

@@ -49,7 +49,7 @@ def main() -> int:
     if args.dry_run:
         print(json.dumps(request(job, args.service_account), indent=2))
         return 0
-    max_restarts = Cluster.load(args.cluster, args.trainer_flags).scheduling.max_restarts
+    max_restarts = Cluster.from_json(job["parameter_values"]["cluster"]).scheduling.max_restarts
     return _submit(job, args.service_account, args.wait, max_restarts)
 
 

@@ -17,6 +17,7 @@ from trainer.replicas.stop import Stop
 from trainer.validation import SPLIT, Scores, Validator
 
 _POLL_S, _POLL_IN_STORE_S = 0.5, 10.0
+_AWAIT_IN_STORE_S = 2.5  # of the chief, whose machines have nothing else left to do
 
 
 def has_evaluator() -> bool:
@@ -52,7 +53,8 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
 
 def await_evaluator(scores: Scores, step: int, journal: Journal, timeout_s: float) -> None:
     """Waits until the evaluator has scored the last checkpoint: on Vertex AI the job ends with the chief."""
-    deadline, every_s = time.monotonic() + timeout_s, _POLL_IN_STORE_S / 4 if is_remote(scores.job_dir) else _POLL_S
+    deadline = time.monotonic() + timeout_s
+    every_s = _AWAIT_IN_STORE_S if is_remote(scores.job_dir) else _POLL_S
     while scores.latest_step < step:
         if time.monotonic() > deadline:
             print(f"the evaluator has not scored step {step} within {timeout_s:.0f} s; going on without", flush=True)

@@ -27,9 +27,9 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"
     journal = Journal(opts.job_dir, member.name, beats=not leads)
-    if leads:
-        watchdog.watch(journal)
     stop.last = functools.partial(journal.outbox.send, wait=True)
+    if leads:
+        watchdog.watch(journal, stop)
     try:
         return _run(opts, member, manifest, stop, journal)
     finally:  # in whichever way

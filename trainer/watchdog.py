@@ -12,23 +12,24 @@ import time
 
 from trainer.job_dir.journal import STATUS, Journal
 from trainer.replicas import exit_codes
+from trainer.replicas.stop import Stop
 
 # Evaluating, caching data and saving show signs of life meanwhile; what would compile for longer than this is not known.
 _SILENT_S = 1800.0
 
 
-def watch(journal: Journal, *, silent_s: float = _SILENT_S) -> None:
+def watch(journal: Journal, stop: Stop, *, silent_s: float = _SILENT_S) -> None:
     """Has a thread end this replica, on whom the others depend, after `silent_s` without a sign of life in its journal.
 
     What each of its threads is doing then is in its log. Where a launcher watches, it does nothing.
     """
     if STATUS not in os.environ:
-        threading.Thread(target=_watch, args=(journal, silent_s), name="watchdog", daemon=True).start()
+        threading.Thread(target=_watch, args=(journal, stop, silent_s), name="watchdog", daemon=True).start()
 
 
-def _watch(journal: Journal, silent_s: float) -> None:
+def _watch(journal: Journal, stop: Stop, silent_s: float) -> None:
     while journal.silence_s < silent_s:
         time.sleep(min(silent_s / 10, 10.0))
     print(f"no sign of life for {silent_s:.0f} s; this is what each thread does:", file=sys.stderr, flush=True)
     faulthandler.dump_traceback(all_threads=True)
-    os._exit(exit_codes.failed(others=True))
+    stop.end(exit_codes.failed(others=True))

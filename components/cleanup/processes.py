@@ -9,6 +9,7 @@ import pathlib
 import psutil
 
 from trainer.base.errors import UserError
+from trainer.base.files import is_remote
 
 _TERMINATE_S = 5.0
 
@@ -52,7 +53,7 @@ def _trains(process: psutil.Process, job_dir: str) -> bool:
 
 
 def _where(directory: str, cwd: str) -> str:
-    return directory.rstrip("/") if "://" in directory else os.path.realpath(os.path.join(cwd, directory))
+    return directory.rstrip("/") if is_remote(directory) else os.path.realpath(os.path.join(cwd, directory))
 
 
 def _pid_namespace(pid: int | str) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from etils import epath
 
 from trainer.base.errors import UserError, reading, unknown
-from trainer.base.files import copy_tree, store_errors, write_text
+from trainer.base.files import copy_tree, is_remote, store_errors, write_text
 from trainer.base.locks import locked
 
 CHAMPION, PREVIOUS = "champion", "previous"
@@ -44,7 +44,7 @@ class Registry:
 
     def __init__(self, root: str) -> None:
         """The registry at `root`; it need not exist yet."""
-        if "://" in root:
+        if is_remote(root):
             raise UserError(f"--registry {root}: a registry is a local directory")
         self._root = pathlib.Path(root)
 

@@ -11,8 +11,9 @@ PROGRAM = """
 import sys, time
 from trainer.job_dir.journal import Journal
 from trainer import watchdog
+from trainer.replicas.stop import Stop
 journal = Journal(sys.argv[1], "chief-0")
-watchdog.watch(journal, silent_s=1.0)
+watchdog.watch(journal, Stop.install(), silent_s=1.0)
 for _ in range(15):
     journal.status("training", 1)
     time.sleep(0.1)

@@ -8,7 +8,7 @@ import json
 from etils import epath
 
 from trainer.base.errors import UserError, reading
-from trainer.base.files import store_errors, write_text
+from trainer.base.files import read_json, write_text
 from trainer.base.manifest import Manifest
 
 _FILE = "assets.extra/dataset.json"
@@ -32,10 +32,10 @@ def check_unseen(manifest: Manifest, split: str, model_dir: str) -> None:
       UserError: If its training split was drawn otherwise than this dataset's.
     """
     path = epath.Path(model_dir) / _FILE
-    with reading(path), store_errors():
-        if not path.exists():
+    with reading(path):
+        if (facts := read_json(path)) is None:
             return
-        trained = json.loads(path.read_text())["arguments"]
+        trained = facts["arguments"]
         drawn = [(name, trained.get(name), manifest.arguments.get(name)) for name in _DRAWN_BY[split]]
     if differences := [f"{name} {theirs} and not {ours}" for name, theirs, ours in drawn if theirs != ours]:
         raise UserError(

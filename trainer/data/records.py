@@ -28,7 +28,7 @@ from trainer.data.reader.batches import Reader
 from trainer.data.reader.chunks import Chunks
 from trainer.data.reader.modes import Choice
 from trainer.data.reader.order import CHUNK_BYTES, Order
-from trainer.data.reader.shards import Mapping, Shards, damaged, is_remote, readable, take
+from trainer.data.reader.shards import Mapping, Shards, damaged, in_bucket, readable, take
 from trainer.data.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
 from trainer.replicas.member import Member
 
@@ -134,7 +134,7 @@ def encoded_images(manifest: Manifest) -> dict[str, tuple[int, ...]]:
 
 def _chunks(place: Choice, manifest: Manifest, order: Order) -> Chunks:
     shards = Shards(manifest, place.data_dir, "train")
-    if not is_remote(place.data_dir):
+    if not in_bucket(place.data_dir):
         return Chunks(shards, order, fetch=Mapping(shards.paths))
     ahead = int(place.budget_bytes / CHUNK_BYTES) - order.window
     if ahead < 1:

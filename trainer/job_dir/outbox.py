@@ -9,7 +9,6 @@ import os
 import pathlib
 import tempfile
 import threading
-import time
 
 from etils import epath
 
@@ -25,9 +24,7 @@ class Outbox:
     def __init__(self, job_dir: str) -> None:
         self._job_dir, self._directory = epath.Path(job_dir), job_dir
         self._sent: dict[pathlib.Path, int] = {}
-        self._wanted, self._changed = threading.Event(), threading.Condition()
-        self._asked = self._answered = 0
-        self._failed = ""
+        self._wanted, self._lock = threading.Event(), threading.Lock()
         self._copies = is_remote(job_dir)
         if self._copies:
             self._directory = tempfile.mkdtemp(prefix="job-")
@@ -41,31 +38,27 @@ class Outbox:
 
     def send(self, *, wait: bool = False) -> None:
         """Has everything so far copied; waits for it, a limited time, only if asked to: this replica is about to end."""
-        if not self._copies:
-            return
-        deadline = time.monotonic() + _LAST_S
-        with self._changed:
-            self._asked += 1
-            asked = self._asked
+        if wait and self._copies:
+            last = threading.Thread(target=lambda: print(self._failure(), end="", flush=True), daemon=True)
+            last.start()
+            last.join(_LAST_S)
+        else:
             self._wanted.set()
-            while wait and self._answered < asked and (left := deadline - time.monotonic()) > 0:
-                self._changed.wait(left)
-            if wait and self._failed:
-                print(self._failed, flush=True)
 
     def _run(self) -> None:
         while True:
             self._wanted.wait(_EVERY_S)
             self._wanted.clear()
-            asked = self._asked
-            failed = ""
+            self._failure()  # of a store that fails for longer than its client tries: again next time
+
+    def _failure(self) -> str:
+        """Copies, and returns a line that says what failed, if it did."""
+        with self._lock:
             try:
                 self._copy()
-            except OSError as error:  # of a store that fails for longer than its client tries; again next time
-                failed = f"{self._job_dir}: journal and events could not be copied there for now: {error}"
-            with self._changed:
-                self._answered, self._failed = asked, failed
-                self._changed.notify_all()
+            except OSError as error:
+                return f"{self._job_dir}: journal and events could not be copied there for now: {error}\n"
+        return ""
 
     def _copy(self) -> None:
         root = pathlib.Path(self._directory)

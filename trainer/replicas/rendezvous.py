@@ -163,9 +163,8 @@ def _others(me: Member) -> dict[str, str]:
 
 def listens(address: str) -> bool:
     """Whether a server answers at `host:port`: a replica's ends with its process."""
-    host, port = address.rsplit(":", 1)
     try:
-        socket.create_connection((host, int(port)), timeout=1).close()
+        _connected(address).close()
     except OSError:
         return False
     return True
@@ -173,9 +172,13 @@ def listens(address: str) -> bool:
 
 def begins_anew(address: str) -> bool:
     """Whether a leader at `host:port` waits for replicas to come; one that is stopped says nothing for now."""
-    host, port = address.rsplit(":", 1)
     try:
-        with socket.create_connection((host, int(port)), timeout=1) as connection:
+        with _connected(address) as connection:
             return connection.recv(1) == _GREETING
     except OSError:
         return False
+
+
+def _connected(address: str) -> socket.socket:
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=1)

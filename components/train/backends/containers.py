@@ -24,6 +24,7 @@ from components.train.backends.program import Program
 from components.train.backends.resources import divide
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
+from trainer.base.files import is_remote
 from trainer.base.machine import usable_cores
 
 __doc__ = f"{__doc__}\n{ignored_by('docker')}"
@@ -44,7 +45,7 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
     image, mounts = args.image or DEFAULT_IMAGE, _mounts(args, program, log_dir)
     division = divide(cluster, cores=usable_cores(), gpus=usable_gpus())
     rootless = not args.dry_run and _check_engine(image)
-    in_bucket = "://" in program.job_dir
+    in_bucket = is_remote(program.job_dir)
     place = program.job_dir if in_bucket else os.path.realpath(program.job_dir)
     # Of one launcher of the job at this place: another's is another.
     network = f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}-{secrets.token_hex(4)}"
@@ -103,7 +104,7 @@ def _mounts(args: argparse.Namespace, program: Program, log_dir: str) -> dict[st
     given += [("--code", program.code, False), ("", program.job_dir, True), ("", log_dir, True)]
     found: dict[str, bool] = {}
     for flag, path, writable in given:
-        if not path or "://" in path:
+        if not path or is_remote(path):
             continue
         if flag and not os.path.exists(path):
             raise UserError(f"{flag} {path}: no such file or directory on this machine; containers see it at this path")

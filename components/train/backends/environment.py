@@ -13,6 +13,7 @@ from components.train.backends.plan import STATUS, Plan, Replica
 from components.train.backends.program import Program
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
+from trainer.base.files import is_remote
 from trainer.replicas.member import POOL_ROLES
 
 _VARIABLE_BYTES = 131_072 - len("TF_CONFIG=") - 1  # Of one string of an environment, with the zero at its end.
@@ -100,7 +101,7 @@ def log_place(program: Program, log_dir: str | None) -> str:
     Raises:
       UserError: If one of them cannot be, or the job directory is remote and there is no `log_dir`.
     """
-    remote = "://" in program.job_dir
+    remote = is_remote(program.job_dir)
     if not log_dir and remote:
         raise UserError(
             f"replicas write their logs to this machine, and --job-dir is {program.job_dir}; add --log-dir DIR"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategies import named
 from trainer.base.errors import UserError
+from trainer.base.files import is_remote
 
 # The names are those of `trainer.job_dir.journal`, whose import would take as long as the rest of the launcher's.
 STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"
@@ -82,7 +83,7 @@ class Plan:
     @property
     def records_dir(self) -> str:
         """Of the launcher's own lock and journal: the job directory if it is on this machine, else that of the logs."""
-        return self.log_dir if "://" in self.job_dir else self.job_dir
+        return self.log_dir if is_remote(self.job_dir) else self.job_dir
 
     @property
     def facts(self) -> dict[str, object]:

@@ -19,7 +19,7 @@ from trainer.base.errors import UserError
 from trainer.base.machine import available_bytes, gpu_free_bytes
 from trainer.base.manifest import Manifest
 from trainer.data.reader import cache
-from trainer.data.reader.shards import is_remote
+from trainer.data.reader.shards import in_bucket
 
 BUDGET_SHARE = 0.5  # of the memory that is available, for all training replicas of a machine together
 _LOADING = 3  # times the files' bytes that loading a split takes at its worst: files, records, columns
@@ -76,7 +76,7 @@ def choose(
       UserError: If there is no way.
     """
     size = sum(shard.bytes for shard in manifest.split("train").shards)
-    remote, fixed = is_remote(data_dir), manifest.record_bytes is not None
+    remote, fixed = in_bucket(data_dir), manifest.record_bytes is not None
     if any(feature.encoding == "image" for feature in manifest.features):
         gpu_bytes = math.inf  # files of images are decoded on the host
     if remote or cache_dir:

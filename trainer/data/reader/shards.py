@@ -23,7 +23,7 @@ import numpy as np
 from etils import epath
 
 from trainer.base.errors import UserError
-from trainer.base.files import crc32c, store_errors
+from trainer.base.files import crc32c, is_remote, store_errors
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from trainer.base.manifest import HEAD_BYTES, Manifest, Shard
 
@@ -33,9 +33,9 @@ Fetch = Callable[[int, int, int], np.ndarray]
 _TRIES, _FIRST_WAIT_S = 4, 0.5
 
 
-def is_remote(data_dir: str) -> bool:
+def in_bucket(data_dir: str) -> bool:
     """Whether a directory is an object store's, or one that looks like a local one (Vertex AI mounts buckets there)."""
-    return "://" in data_dir or data_dir.startswith("/gcs/")
+    return is_remote(data_dir) or data_dir.startswith("/gcs/")
 
 
 def damaged(
@@ -92,7 +92,7 @@ class Shards:
         self._offsets = [self._where(shard, epath.Path(data_dir)) for shard in self._shards]
         self._known: set[int] = set()
         self._identifying = [threading.Lock() for _ in self._shards]
-        if is_remote(data_dir):
+        if in_bucket(data_dir):
             return
         for path, shard in zip(self.paths, self._shards, strict=True):
             with readable(path):

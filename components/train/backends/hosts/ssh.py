@@ -34,6 +34,7 @@ from components.train.backends.program import Program
 from components.train.backends.resources import Division, Part, divide_all
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
+from trainer.base.files import is_remote
 from trainer.job_dir import done, identity
 
 __doc__ = f"{__doc__}\n{ignored_by('ssh')}"
@@ -136,7 +137,7 @@ def plan_hosts(args: argparse.Namespace, cluster: Cluster, program: Program) -> 
 
 def _local(path: str | None) -> str | None:
     """Absolute, or None if it is on no disk."""
-    return None if not path or "://" in path else os.path.abspath(path)
+    return None if not path or is_remote(path) else os.path.abspath(path)
 
 
 def _ask(
