@@ -249,8 +249,14 @@ def parser() -> Parser:
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
-    """Options from a command line; `--train_steps` is understood as `--train-steps`, as older programs wrote it."""
+    """Options from a command line; `--train_steps` is understood as `--train-steps`, as older programs wrote it.
+
+    Where there is no `--job-dir`, a custom job of Vertex AI has the directory of its `baseOutputDirectory`, or of its trial.
+    """
     argv = [re.sub(r"^--[\w-]+", lambda m: m[0].replace("_", "-"), a) for a in argv]
+    # With AIP_CHECKPOINT_DIR, .../checkpoints, and AIP_TENSORBOARD_LOG_DIR, .../logs, it names what a job directory has.
+    if base := re.fullmatch(r"(.+)/model/?", environ.get("AIP_MODEL_DIR", "")):
+        argv = ["--job-dir", base[1], *argv]
     values = vars(parser().parse_args(argv))
     values["threads"] = values["threads"] or variable("TRAINER_THREADS", at_least(0, _MOST_THREADS), environ)
     if values["model"]:

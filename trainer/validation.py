@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
+from trainer import tuning
 from trainer.base.errors import reading
 from trainer.base.files import read_json, store_errors, write_text
 from trainer.base.manifest import Manifest
@@ -57,6 +58,7 @@ class Validator:
                 tf.summary.scalar(name, value)
         self._writer.flush()
         best = self.scores.add(step, score, state)
+        tuning.report(score, step)
         self._journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
         values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
         print(f"step {step}  validation {values}", flush=True)

@@ -162,8 +162,10 @@ def scalars(directory: pathlib.Path) -> dict[str, dict[int, float]]:
     return {name: {e.step: float(make_ndarray(e.tensor_proto)) for e in events.Tensors(name)} for name in names}
 
 
-def test_tensorboard_shows_what_the_journal_has_and_checkpoints_are_made_by_time_too(make):
+def test_tensorboard_and_a_study_are_told_what_the_journal_has_and_checkpoints_are_made_by_time_too(make):
     alone = make()
+    study = alone.directory.parent / "hypertune" / "output.metrics"
+    alone.environ = {"CLOUD_ML_HP_METRIC_FILE": str(study), "CLOUD_ML_TRIAL_ID": "7"}
     flags = ["--train-steps", 900, "--eval-every-steps", 150, "--schedule", "linear", "--learning-rate", 0.002]
     output = alone.run("chief", flags=[*flags, "--checkpoint-secs", 0.5, "--checkpoint-num-steps", 400])
     assert re.search(r"step 900/900 +loss \d\.\d+ +accuracy \d\.\d+ +[\d]+ examples/s", output)
@@ -186,6 +188,11 @@ def test_tensorboard_shows_what_the_journal_has_and_checkpoints_are_made_by_time
     assert train["learning_rate"] == pytest.approx({step: 0.002 * (1 - step / 900) for step in windows}, abs=1e-8)
     for name in ("loss", "accuracy"):
         assert validation[name] == pytest.approx({e["step"]: e[name] for e in by_event["evaluation"]}, rel=1e-5)
+        reports = [report for report in map(json.loads, study.read_text().splitlines()) if name in report]
+        assert {int(r["global_step"]): float(r[name]) for r in reports} == {
+            e["step"]: e[name] for e in by_event["evaluation"]
+        }
+        assert {r["trial"] for r in reports} == {"7"}
 
 
 def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume_with_checkpoints_by_time_too(make):

@@ -31,6 +31,17 @@ def test_underscores_are_understood_in_flags_and_left_in_values():
     assert (parsed.data_dir, parsed.job_dir, parsed.train_steps) == ("a_b", "c_d", 3)
 
 
+def test_a_custom_jobs_output_directory_is_the_job_directory_and_the_flag_wins():
+    vertex = {
+        f"AIP_{what}_DIR": f"gs://b/study/7/{name}/"
+        for what, name in (("MODEL", "model"), ("CHECKPOINT", "checkpoints"))
+    }
+    assert parse(["--data-dir", "d", "--train-steps", "3"], vertex).job_dir == "gs://b/study/7"
+    assert options(**vertex).job_dir == "j"
+    with pytest.raises(UserError, match="--job-dir"):
+        parse(["--data-dir", "d", "--train-steps", "3"], {})
+
+
 def test_the_launcher_gives_threads_and_the_flag_wins():
     assert options(TRAINER_THREADS="2").threads == 2
     assert options("--threads", "3", TRAINER_THREADS="2").threads == 3

@@ -58,6 +58,7 @@ class Job:
         self.data, self.directory = data, directory
         self._replicas: dict[str, multiprocessing.process.BaseProcess] = {}
         self._ports = contextlib.ExitStack()
+        self.environ: dict[str, str] = {}  # of every replica
         self.beside: tuple[str, ...] = ()  # roles that run already, as the launcher tells those that it starts
 
     def start(self, *roles: str, flags: Sequence[object]) -> None:
@@ -75,6 +76,7 @@ class Job:
             name = f"{role}-{counts[role]}"
             counts[role] += 1
             environ = {
+                **self.environ,
                 "TF_CONFIG": json.dumps({"cluster": addresses, "task": task}),
                 POOL_ROLES: ",".join(dict.fromkeys((*roles, *self.beside))),
                 "TRAINER_STATUS": str(self.directory / f"{name}.status"),
