@@ -7,7 +7,6 @@ from typing import NoReturn
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.parts import finish, write_part
 from trainer.base.errors import Parser, run_cli
 
 
@@ -18,24 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "bytes. Done again, it changes nothing; it never overwrites anything else.",
     )
     Options.add_flags(parser)
-    parts = parser.add_mutually_exclusive_group()
-    parts.add_argument(
-        "--shard-range",
-        metavar="START:STOP",
-        help="write only these of the training shards, counted from 0, and shards of the other splits in proportion; "
-        "commands with the same arguments and other ranges may do so at the same time, on other machines too",
-    )
-    parts.add_argument(
-        "--finish", action="store_true", help="check the shards that --shard-range wrote and write the manifest"
-    )
-    args = parser.parse_args(argv)
-    options = Options.of(args)
-    if args.shard_range is not None:
-        write_part(options, args.shard_range)
-    elif args.finish:
-        finish(options)
-    else:
-        convert(options)
+    convert(Options.of(parser.parse_args(argv)))
     return 0
 
 

@@ -7,7 +7,6 @@ The same source and arguments give the same bytes in every file, on any number o
 
 import pathlib
 import time
-from collections.abc import Callable, Sequence
 
 from components.convert.options import Options
 from components.convert.plan import Plan, Planned
@@ -38,7 +37,9 @@ def convert(options: Options) -> Manifest:
         if existing:
             output.refuse_other(directory, existing.arguments, options.arguments)
         plan = read(options)
-        described = describe(plan, options)
+        processes = options.processes or min(usable_cores(), 1 + plan.num_bytes // _PROCESS_BYTES)
+        described = plan.describe(processes=processes)
+        drift.require(described, options.max_drift)
         if existing:
             # What was written is compared with its checksums, and what is known of every feature with the source.
             written = {pathlib.Path(s.file).stem: s for split in existing.splits.values() for s in split.shards}
@@ -49,25 +50,22 @@ def convert(options: Options) -> Manifest:
             output.tidy(directory)
             outcome = "was already there, nothing is changed"
             if not (directory / output.PAGE).exists():
-                write_page(plan, manifest, options, directory)
+                _write_page(plan, manifest, options, directory)
                 outcome = f"was already there, without {output.PAGE}, which is made again"
         else:
 
             def build(place: pathlib.Path) -> Manifest:
-                output.require_room(directory, plan.num_bytes(plan.shards), files=2 * len(plan.shards))
-
-                def write(shard: Planned, advance: workers.Advance) -> Shard:
-                    return plan.write(shard, place, advance=advance)
-
-                written = work(plan, write, plan.shards, options)
-                for split in plan.splits:
-                    tell_written(split, [shard for shard in plan.shards if shard.split == split])
+                output.require_room(directory, plan.num_bytes, files=2 * len(plan.shards))
+                written = _write(plan, place, processes)
                 manifest = plan.manifest(written, described)
-                write_page(plan, manifest, options, place)
+                for name, split in manifest.splits.items():
+                    count = len(split.shards)
+                    print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
+                _write_page(plan, manifest, options, place)
                 return manifest
 
             manifest, outcome = output.build(directory, build), "is ready"
-    tell(directory, manifest, time.perf_counter() - started, outcome)
+    _tell(directory, manifest, time.perf_counter() - started, outcome)
     return manifest
 
 
@@ -80,14 +78,7 @@ def read(options: Options) -> Plan:
     return Plan(source, options)
 
 
-def describe(plan: Plan, options: Options) -> dict[str, drift.Described]:
-    """What the splits say of every feature; one further from the training split than the options allow is refused."""
-    described = plan.describe(processes=_processes(plan, plan.shards, options))
-    drift.require(described, options.max_drift)
-    return described
-
-
-def write_page(plan: Plan, manifest: Manifest, options: Options, directory: pathlib.Path) -> None:
+def _write_page(plan: Plan, manifest: Manifest, options: Options, directory: pathlib.Path) -> None:
     """Writes the page of the dataset into the directory, whole or not at all."""
     from components.convert.report import page  # what it needs is slow to import
 
@@ -95,26 +86,18 @@ def write_page(plan: Plan, manifest: Manifest, options: Options, directory: path
     write_text(directory / output.PAGE, text)
 
 
-def work(
-    plan: Plan, do: Callable[[Planned, workers.Advance], Shard], shards: Sequence[Planned], options: Options
-) -> dict[str, Shard]:
-    """Does something that writes, with several shards at once; returns by name what was written."""
-    with track("writing", sum(shard.stop - shard.start for shard in shards), "examples") as advance:
-        done = workers.run(do, shards, processes=_processes(plan, shards, options), advance=advance)
-        return {shards[i].name: written for i, written in done}
+def _write(plan: Plan, place: pathlib.Path, processes: int) -> dict[str, Shard]:
+    """Writes all shards, several at once; returns by name what was written."""
+
+    def write(shard: Planned, advance: workers.Advance) -> Shard:
+        return plan.write(shard, place, advance=advance)
+
+    with track("writing", sum(shard.stop - shard.start for shard in plan.shards), "examples") as advance:
+        done = workers.run(write, plan.shards, processes=processes, advance=advance)
+        return {plan.shards[i].name: written for i, written in done}
 
 
-def _processes(plan: Plan, shards: Sequence[Planned], options: Options) -> int:
-    return options.processes or min(usable_cores(), 1 + plan.num_bytes(shards) // _PROCESS_BYTES)
-
-
-def tell_written(what: str, shards: Sequence[Planned]) -> None:
-    """Prints how many examples and shards there are."""
-    examples = sum(shard.stop - shard.start for shard in shards)
-    print(f"{what}: {examples:,} examples in {len(shards)} shard{'s' * (len(shards) != 1)}", flush=True)
-
-
-def tell(directory: pathlib.Path, manifest: Manifest, seconds: float, outcome: str) -> None:
+def _tell(directory: pathlib.Path, manifest: Manifest, seconds: float, outcome: str) -> None:
     """Prints what the directory holds now."""
     examples = sum(split.examples for split in manifest.splits.values())
     shards = [shard for split in manifest.splits.values() for shard in split.shards]

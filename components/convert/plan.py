@@ -4,14 +4,14 @@
     written = {shard.name: plan.write(shard, directory) for shard in plan.shards}
     plan.manifest(written, plan.describe(processes=2)).save(directory)
 
-Every shard can be written by itself, in any order and by anyone who has the source.
+Every shard can be written by itself, in any order.
 """
 
 import dataclasses
 import functools
 import itertools
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -62,24 +62,17 @@ class Plan:
             if len(rows)
             for shard in _cut(split, len(rows), max(1, round(options.shards * len(rows) / training)))
         )
-        self.splits = tuple(self._parts)
-
-    def num_bytes(self, shards: Iterable[Planned]) -> int:
-        """What the files of some shards have together, to the byte, before they are written."""
-        return sum(self._num_bytes[shard] for shard in shards)
 
     @functools.cached_property
-    def _num_bytes(self) -> dict[Planned, int]:
-        found = {}
-        for shard in self.shards:
-            native, rows = self._parts[shard.split]
-            texts = [self.source.splits[native][name].lengths for name in self._layout.strings]
-            found[shard] = (shard.stop - shard.start) * self._layout.least_bytes
-            if texts:
-                found[shard] += 8 * (shard.stop - shard.start + 1)  # of the index
-                found[shard] += sum(
-                    int(t[block].sum()) for block in rows.blocks(shard.start, shard.stop) for t in texts
-                )
+    def num_bytes(self) -> int:
+        """What the files of all shards have together, to the byte, before they are written."""
+        examples = sum(len(rows) for _, rows in self._parts.values())
+        found = examples * self._layout.least_bytes
+        if self._layout.strings:
+            found += 8 * (examples + len(self.shards))  # of the indexes
+            for native, rows in self._parts.values():
+                texts = [self.source.splits[native][name].lengths for name in self._layout.strings]
+                found += sum(int(t[block].sum()) for block in rows.blocks() for t in texts)
         return found
 
     def write(

@@ -12,7 +12,6 @@ def locked(
     path: str | os.PathLike[str],
     waiting: Callable[[], object] = lambda: None,
     *,
-    kind: int = fcntl.LOCK_EX,
     every_s: float = 0.05,
 ) -> Iterator[None]:
     """Holds a lock on a directory, or on a file, which is made where there is none.
@@ -23,7 +22,7 @@ def locked(
     try:
         while True:
             try:
-                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 waiting()

@@ -5,11 +5,9 @@
             build(output, write_shards)
 
 Unfinished files lie in `.converting`, which doubles as the mark of our own leftovers: without it nothing is deleted.
-Shards that several commands write lie in `.parts` until the last one publishes them; these are kept.
 """
 
 import contextlib
-import fcntl
 import os
 import pathlib
 import re
@@ -22,12 +20,11 @@ from trainer.base.files import crc32c_of
 from trainer.base.locks import locked
 from trainer.base.manifest import FILE, Manifest
 
-PARTS = ".parts"
 PAGE = "dataset.html"
 _WORK = ".converting"
 _OURS = re.compile(
     rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|index)|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}(\.\d+\.tmp)?"
-    r"|\.converting|\.parts"
+    r"|\.converting"
 )
 _BLOCK_BYTES = 1 << 12  # of a disk; the last one of a file is not full
 _BESIDE_BYTES = 1 << 19  # for the manifest and the page, about
@@ -35,8 +32,8 @@ _LOCK_WAIT_S = 2.0  # the processes of a conversion that was killed end a moment
 
 
 @contextlib.contextmanager
-def claim(output: pathlib.Path, *, shared: bool = False) -> Iterator[None]:
-    """Makes the directory and keeps others from converting into it, but for those that share it all.
+def claim(output: pathlib.Path) -> Iterator[None]:
+    """Makes the directory and keeps others from converting into it.
 
     A failure removes what was made. Want of memory, and what the operating system refuses, are user errors.
     """
@@ -51,7 +48,7 @@ def claim(output: pathlib.Path, *, shared: bool = False) -> Iterator[None]:
         with writable(output):
             made += [path for path in (output, *output.parents) if not path.exists()]
             output.mkdir(parents=True, exist_ok=True)
-            with locked(output, refuse, kind=fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+            with locked(output, refuse):
                 yield
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -76,26 +73,21 @@ def writable(output: pathlib.Path | None) -> Iterator[None]:
 def require_room(output: pathlib.Path, num_bytes: int, *, files: int) -> None:
     """Refuses to begin if the bytes and files to be written, of shards and indexes, are more than the disk has free."""
     due = num_bytes + files * _BLOCK_BYTES + _BESIDE_BYTES
-    if files and due > (free := shutil.disk_usage(output).free):
+    if due > (free := shutil.disk_usage(output).free):
         raise UserError(f"--output {output}: needs {due:,} bytes, and its disk has {free:,} free")
 
 
-def finished(output: pathlib.Path, *, parts: bool = False) -> Manifest | None:
+def finished(output: pathlib.Path) -> Manifest | None:
     """The manifest of the dataset there; None if there is nothing, or an unfinished conversion of ours.
 
-    Anything else is refused, and so is a conversion in parts unless `parts` says that it may be one.
+    Anything else is refused.
     """
     names = {path.name for path in output.iterdir()}
     if FILE in names:
         return Manifest.load(output)
-    ours = names & {_WORK, PARTS}
-    if foreign := sorted(name for name in names if not ours or not _OURS.fullmatch(name)):
+    if foreign := sorted(name for name in names if _WORK not in names or not _OURS.fullmatch(name)):
         raise UserError(
             f"--output {output} holds {foreign[0]!r}, which is not ours; choose an empty or a new directory"
-        )
-    if PARTS in names and not parts:
-        raise UserError(
-            f"--output {output} holds shards that --shard-range wrote; write the others, then --finish, or delete it"
         )
     return None
 
@@ -114,20 +106,17 @@ def refuse_other(output: pathlib.Path, held: Mapping[str, object], wanted: Mappi
 def verify(output: pathlib.Path, manifest: Manifest) -> None:
     """Refuses a dataset of which a file is missing, or is not what its checksum in the manifest says."""
     for name, crc32c in _files(manifest):
-        if not intact(output / name, crc32c):
-            raise UserError(f"{output / name} is missing or damaged; delete the directory and convert again")
+        path = output / name
+        with readable(path):
+            intact = path.is_file() and crc32c_of(path) == crc32c
+        if not intact:
+            raise UserError(f"{path} is missing or damaged; delete the directory and convert again")
 
 
 def _files(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Names and CRC-32C of the shards and their indexes."""
     for split in manifest.splits.values():
         yield from split.checksums.items()
-
-
-def intact(path: pathlib.Path, crc32c: str) -> bool:
-    """Whether the file is there and has that CRC-32C."""
-    with readable(path):
-        return path.is_file() and crc32c_of(path) == crc32c
 
 
 def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Manifest:
@@ -140,27 +129,16 @@ def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Ma
         discard(output)
         work.mkdir()
         manifest = write(work)
-        publish(work, output, manifest)
+        for name in (*(name for name, _ in _files(manifest)), PAGE):
+            with open(work / name, "rb") as file:
+                os.fsync(file.fileno())  # a name is given to what is on the disk
+            (work / name).replace(output / name)
+        manifest.save(output)
+        tidy(output)
     except BaseException:
         discard(output)
         raise
     return manifest
-
-
-def publish(work: pathlib.Path, output: pathlib.Path, manifest: Manifest) -> None:
-    """Moves the manifest's files and the page, if in `work`, in the same file system, to `output`; the manifest is last."""
-    for name in (*(name for name, _ in _files(manifest)), PAGE):
-        if (path := work / name).exists():  # it may have been moved before a kill
-            settle(path, output / name)
-    manifest.save(output)
-    tidy(output)
-
-
-def settle(path: pathlib.Path, name: pathlib.Path) -> None:
-    """Gives a file its name once its content is on the disk."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-    path.replace(name)
 
 
 def copy(finished: pathlib.Path, destination: pathlib.Path) -> None:
@@ -180,8 +158,7 @@ def copy(finished: pathlib.Path, destination: pathlib.Path) -> None:
 
 def tidy(output: pathlib.Path) -> None:
     """Deletes what a finished dataset does not need any more."""
-    for name in (_WORK, PARTS):
-        shutil.rmtree(output / name, ignore_errors=True)
+    shutil.rmtree(output / _WORK, ignore_errors=True)
     for name in (FILE, PAGE):
         for path in output.glob(f"{name}.*.tmp"):
             path.unlink()

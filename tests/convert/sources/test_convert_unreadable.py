@@ -15,7 +15,6 @@ import tempfile
 import pytest
 from small_sources import SOURCES
 
-from components.convert.__main__ import main
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import source_digest
@@ -134,12 +133,3 @@ def test_a_shard_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatc
     monkeypatch.setattr(output, "crc32c_of", denied)
     with pytest.raises(UserError, match=r"00000-of-0000\d.tfrecord: cannot be read \(Permission denied\)"):
         convert(Options(output=str(tmp_path)))
-
-
-def test_a_note_of_a_shard_that_may_not_be_read_is_named(tmp_path, fails):
-    flags = ("--output", tmp_path / "out", "--shards", 2)
-    assert main([*map(str, flags), "--shard-range", "0:2"]) == 0
-    note = tmp_path / "out" / ".parts" / "train-00000-of-00002.json"
-    loop(note)
-    line = fails(*flags, "--finish")
-    assert f"{note}: cannot be read (Too many levels of symbolic links)" in line

@@ -13,7 +13,6 @@ import pytest
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.parts import finish
 from components.convert.writing import output, tfrecord
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
@@ -45,14 +44,13 @@ def test_done_again_writes_nothing_and_finds_whatever_changed(
     assert _stamps(tmp_path / "out") == before
 
 
-@pytest.mark.parametrize("finishing", [False, True])
-def test_a_page_that_was_deleted_is_made_again_and_nothing_else(tmp_path, capsys, finishing):
+def test_a_page_that_was_deleted_is_made_again_and_nothing_else(tmp_path, capsys):
     options = Options(output=str(tmp_path / "out"))
     convert(options)
     page = tmp_path / "out" / output.PAGE
     before, text = _stamps(tmp_path / "out"), page.read_text()
     page.unlink()
-    finish(options) if finishing else convert(options)
+    convert(options)
     assert page.read_text() == text and "dataset.html, which is made again" in capsys.readouterr().out
     changed = {name for name, stamp in _stamps(tmp_path / "out").items() if before[name] != stamp}
     assert changed == {"out", output.PAGE}
@@ -67,6 +65,12 @@ def test_files_of_others_are_neither_deleted_nor_joined(tmp_path, fails, name):
     if name in ("notes.txt", ".hidden"):
         assert repr(name) in fails("--output", tmp_path)
         assert (tmp_path / name).read_text() == "precious"
+
+
+def test_a_second_conversion_into_a_directory_is_refused(tmp_path, fails, monkeypatch):
+    monkeypatch.setattr(output, "_LOCK_WAIT_S", 0.1)
+    with output.claim(tmp_path / "out"):
+        assert "another conversion is writing to" in fails("--output", tmp_path / "out")
 
 
 def test_leftovers_are_replaced(tmp_path, content):
