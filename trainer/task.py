@@ -26,6 +26,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     # First of all: whatever imports TensorFlow later, its threads inherit the mask.
     signal = stop.Stop.install()
     quiet.open_streams()
+    try:
+        return _main(argv, signal)
+    except BrokenPipeError:
+        raise
+    except ConnectionError as error:  # of a store that fails before there is anything to lose
+        print(f"error: {error}", file=sys.stderr)
+        return exit_codes.failed(others=True)
+
+
+def _main(argv: Sequence[str] | None, signal: stop.Stop) -> int:
     opts = options.parse(sys.argv[1:] if argv is None else argv)
     me = member.from_environment(os.environ)
     if opts.sync:

@@ -153,7 +153,7 @@ class Scores:
           UserError: If it is damaged or gone.
         """
         best = self._best(self.load()["best"]["step"])
-        with reading(best, "the same command with --export last exports the last state"):
+        with reading(best, "the same command with --export last exports the last state"), store_errors():
             state.checkpoint.read(best).assert_consumed()
         return state.step
 

@@ -79,6 +79,21 @@ def test_a_bucket_that_cannot_be_reached_is_told_in_one_line(flags, flag):
     assert "gs://no-such-bucket-of-ours/d/" in said and "resolve host" in said
 
 
+def test_a_store_that_still_fails_after_minutes_is_no_mistake_of_the_users(flags):
+    program = (
+        "import sys, tensorflow as tf; from trainer import task; from trainer.base import errors, files, manifest\n"
+        "def fails(path):\n"
+        "    with files.store_errors(): raise tf.errors.AbortedError(None, None, 'All 10 retry attempts failed')\n"
+        "manifest.Manifest.load = fails\n"
+        "errors.run_cli(lambda: task.main(sys.argv[1:]))"
+    )
+    for vertex, code in (({}, 1), ({"CLOUD_ML_JOB_ID": "7"}, 134)):  # which is tried again there
+        command, environ = [sys.executable, "-c", program, *flags], {**os.environ, **vertex}
+        result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environ)
+        said = result.stderr.splitlines()[-1]  # after what TensorFlow says when a program imports it
+        assert (result.returncode, said) == (code, "error: All 10 retry attempts failed")
+
+
 @given(
     st.text(st.sampled_from("ab[]!-*?\\ {}é"), min_size=1, max_size=6).filter(lambda name: name != "--")
 )  # argparse's

@@ -28,10 +28,11 @@ def reading(path: object, repair: str = "put the right one back, or delete it") 
 
     Raises:
       UserError: In place of whatever reading and parsing raise; file systems that are far away have errors of their own.
+      ConnectionError: If a store fails, which is nobody's mistake.
     """
     try:
         yield
-    except UserError:
+    except (UserError, ConnectionError):
         raise
     except Exception as error:
         raise UserError(f"{path} cannot be used ({type(error).__name__}: {first_line(error)}); {repair}") from None
@@ -84,7 +85,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def run_cli(main: Callable[[], int]) -> NoReturn:
-    """Runs `main` and exits with its code; a `UserError` becomes one line on stderr and exit code 2."""
+    """Runs `main` and exits with its code; a `UserError` becomes one line on stderr and exit code 2, a failing store 1."""
     escape_output()
     try:
         sys.exit(main())
@@ -96,3 +97,6 @@ def run_cli(main: Callable[[], int]) -> NoReturn:
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except ConnectionError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -94,7 +94,8 @@ def store_errors() -> Iterator[None]:
     Raises:
       FileNotFoundError: If it is not there.
       EOFError: If it ends before the place that was asked for.
-      OSError: If the store refuses or fails.
+      ConnectionError: If the store still fails after the library has tried again, ten times over some minutes.
+      OSError: If the store refuses.
     """
     try:
         yield
@@ -107,6 +108,8 @@ def store_errors() -> Iterator[None]:
             raise FileNotFoundError(errno.ENOENT, message) from None
         if isinstance(error, library.errors.OutOfRangeError):
             raise EOFError(message) from None
+        if isinstance(error, (library.errors.UnavailableError, library.errors.AbortedError)):
+            raise ConnectionError(message) from None
         raise OSError(errno.EIO, message) from None
 
 
