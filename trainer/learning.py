@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import keras
-import tensorflow as tf
 
 from trainer.base.errors import UserError
 from trainer.nn import schedules
@@ -62,10 +61,3 @@ def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Vari
     # Keras calls them kernel, depthwise_kernel, pointwise_kernel, recurrent_kernel, and of an adapter lora_kernel_a.
     everything = opts.weight_decay_on == "all"
     return rate, [w for w in model.trainable_variables if everything or "kernel" in w.name.split("_")]
-
-
-def loss_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Summed cross-entropy and number of examples classified right, of logits [N, classes] and int64 labels [N]."""
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    hits = tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32)
-    return tf.reduce_sum(losses), tf.reduce_sum(hits)

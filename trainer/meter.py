@@ -22,6 +22,7 @@ class Extent:
     examples: int  # of the training split
     last_step: int
     horizon: int  # the step at which a falling learning rate is 0
+    metrics: tuple[str, ...]  # of the task
 
 
 class Meter:
@@ -35,7 +36,7 @@ class Meter:
         # Since the last line: a window may be a single step, whose loss says little.
         self._since: list[Window] = []
         self._line_at = 0.0
-        self._line = {"loss": float("nan"), "accuracy": float("nan")}
+        self._line = dict.fromkeys(("loss", *extent.metrics), float("nan"))
         self._summary = tf.summary.create_file_writer(journal.outbox.path("logs", "train")) if chief else None
 
     @property
@@ -60,8 +61,9 @@ class Meter:
             self._tell(step, speed)
 
     def _means(self, windows: list[Window]) -> dict[str, float]:
-        steps, correct = sum(w.steps for w in windows), sum(w.correct for w in windows)
-        return {"loss": sum(w.loss for w in windows) / steps, "accuracy": correct / (steps * self._extent.batch)}
+        steps = sum(w.steps for w in windows)
+        sums = map(sum, zip(*(w.sums for w in windows), strict=True))
+        return {name: value / steps for name, value in zip(self._line, sums, strict=True)}
 
     def _scalars(self, step: int, values: dict[str, float]) -> None:
         rate = float(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
@@ -75,12 +77,9 @@ class Meter:
         self._line_at = time.monotonic()
         if self._chief:
             self._summary.flush()
-            print(
-                f"step {step}/{self._extent.last_step}  loss {self._line['loss']:.4f}  "
-                f"accuracy {self._line['accuracy']:.4f}  {speed:.0f} examples/s",
-                flush=True,
-            )
+            values = "  ".join(f"{name} {value:.4f}" for name, value in self._line.items())
+            print(f"step {step}/{self._extent.last_step}  {values}  {speed:.0f} examples/s", flush=True)
 
     def final(self) -> dict[str, float]:
-        """Loss and accuracy of the last line, and examples per second of the attempt, for `DONE.json`."""
+        """Loss and metrics of the last line, and examples per second of the attempt, for `DONE.json`."""
         return {**self._line, "examples_per_s": round(self.examples_per_s, 1)}

@@ -22,7 +22,7 @@ import tensorflow as tf
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns
-from trainer.learning import loss_and_hits
+from trainer.nn.tasks.classification import Classification
 from trainer.replicas import step_context
 
 _CALL_S = 0.5
@@ -35,11 +35,15 @@ class Window:
     """What some steps did."""
 
     steps: int
-    loss: float  # summed over the steps, each the mean over its batch
-    correct: float  # examples classified right
+    sums: tuple[float, ...]  # over the steps: the loss and the task's metrics, each the mean over its batch
     seconds: float
     warm: bool  # whether this was ordinary training; the first call also traces and compiles
     stop: bool  # whether any replica was told to stop; all of them see it at the same step
+
+    @property
+    def loss(self) -> float:
+        """Summed over the steps."""
+        return self.sums[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,7 @@ class TrainStep:
 
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
+    task: Classification
     label: str
     global_batch: int  # examples over all replicas: the loss is divided by it, the gradients are summed
     seed: int  # of dropout
@@ -57,20 +62,25 @@ class TrainStep:
     def __call__(self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
         """Runs in a replica context, on the examples `first` to `first + count` of the global batch.
 
-        Returns [loss, correct]: this replica's share of the sums.
+        Returns this replica's share of the loss and of the task's metrics, [values]: over the replicas they add up to the
+        means over the global batch.
         """
         features = dict(batch)
         labels = features.pop(self.label)
         with tf.GradientTape() as tape, step_context.at(seed=self.seed, step=step, first=first):
-            logits = self.model(features, training=True)
-            loss, correct = loss_and_hits(logits, labels)
-            loss = objective = loss / self.global_batch
+            values = self.task.sums(self.model(features, training=True), labels) / self.global_batch
+            objective = values[0]
             if self.weight_decay:
                 penalty = self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
                 objective += penalty * tf.cast(count, tf.float32) / self.global_batch  # once over all replicas
         weights = self.model.trainable_variables
         self.optimizer.apply(tape.gradient(objective, weights), weights)
-        return tf.stack([loss, correct])
+        return values
+
+    @property
+    def values(self) -> int:
+        """How many a step returns."""
+        return 1 + len(self.task.metrics)
 
 
 class SyncSteps:
@@ -103,7 +113,7 @@ class SyncSteps:
         start = time.perf_counter()
         try:
             arguments = (self._source, tf.constant(step, tf.int64), tf.constant(steps), wish)
-            loss, correct, stops, proposal = self._function(*arguments).numpy()
+            *sums, stops, proposal = self._function(*arguments).numpy().tolist()
         except tf.errors.OpError:
             if failure := self._reader.failure():
                 raise failure from None
@@ -114,10 +124,8 @@ class SyncSteps:
         # The first call compiles, so its time says little; 0.1 s a step lets the next calls find out.
         self._step_s = seconds / steps if warm else 0.1
         # All processes must make calls of one length, and each sees another clock: they take the chief's.
-        self._steps_a_call = max(1, round(float(proposal)))
-        return Window(
-            steps=steps, loss=float(loss), correct=float(correct), seconds=seconds, warm=warm, stop=bool(stops > 0)
-        )
+        self._steps_a_call = max(1, round(proposal))
+        return Window(steps=steps, sums=tuple(sums), seconds=seconds, warm=warm, stop=stops > 0)
 
     def _proposal(self) -> float:
         return min(4.0 * self._steps_a_call, _CALL_S / (self._step_s or _CALL_S)) if self._chief else 0.0
@@ -141,7 +149,7 @@ class SyncSteps:
         return self._strategy.experimental_distribute_values_from_function(copy)
 
     def _call(self, source, step: tf.Tensor, steps: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
-        totals = tf.zeros([2])
+        totals = tf.zeros([self._step.values])
         for i in tf.range(steps):
             held = next(source) if self._reader.ahead else source
             results = self._strategy.run(self._replica, args=(held, step + tf.cast(i, tf.int64)))
@@ -201,7 +209,7 @@ class AsyncSteps:
             self._under_way.append((steps, self._coordinator.schedule(self._function, args=arguments)))
             self._scheduled += steps
         steps, result = self._under_way.popleft()
-        loss, correct = result.fetch()
+        sums = tuple(result.fetch().tolist())
         now = time.perf_counter()
         seconds, self._last_s = now - self._last_s, now
         self._fetched += 1
@@ -209,11 +217,11 @@ class AsyncSteps:
         if warm:
             rate = steps / seconds / self._workers
             self._steps_a_call = max(1, min(4 * self._steps_a_call, round(_CALL_S * rate)))
-        return Window(steps=steps, loss=float(loss), correct=float(correct), seconds=seconds, warm=warm, stop=stop)
+        return Window(steps=steps, sums=sums, seconds=seconds, warm=warm, stop=stop)
 
     def _call(self, source, step: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
         held = next(source)
-        totals = tf.zeros([2])
+        totals = tf.zeros([self._step.values])
         for i in tf.range(steps):
             totals += self._strategy.run(self._one, args=(held, step + tf.cast(i, tf.int64)))
         return totals

@@ -21,6 +21,7 @@ from trainer.job_dir.state import State
 from trainer.loop import Loop
 from trainer.meter import Extent, Meter
 from trainer.nn.models import registry
+from trainer.nn.tasks.classification import Classification
 from trainer.options import Options
 from trainer.replicas import exit_codes, rendezvous, strategy
 from trainer.replicas.member import Member
@@ -37,6 +38,7 @@ class Training:
     ) -> None:
         self._opts, self._member, self._manifest, self._place = opts, member, manifest, place
         self._journal, self._stop, self._mark = journal, stop, StopMark(opts.job_dir)
+        self._task = Classification(manifest.class_names)
         self._asynchronous, self._chief = opts.strategy == "parameter_server", member.is_chief
         judged = manifest.splits[SPLIT].examples > 0
         self._evaluator = judged and has_evaluator()
@@ -96,12 +98,15 @@ class Training:
             steps=self._steps(distribution, state),
             state=state,
             checkpoints=self._checkpoints,
-            validator=Validator(self._build, self._manifest, opts, self._journal) if self._validates else None,
+            validator=self._validator() if self._validates else None,
             meter=Meter(opts, extent, self._journal, optimizer, self._chief),
             wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
         )
         if self._chief:
             self._announce(model.count_params())
+
+    def _validator(self) -> Validator:
+        return Validator(self._build, self._task, self._manifest, self._opts, self._journal)
 
     def _find_extent(self, replicas: int) -> Extent:
         opts, examples = self._opts, self._manifest.split("train").examples
@@ -119,7 +124,14 @@ class Training:
                 f"step, and this job began with {before}; use as many replicas as then, or another --job-dir"
             )
         horizon = settled["horizon_steps"]
-        return Extent(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
+        return Extent(
+            replicas=replicas,
+            batch=batch,
+            examples=examples,
+            last_step=last_step,
+            horizon=horizon,
+            metrics=self._task.metrics,
+        )
 
     def _restore(self) -> int:
         first_step, opts = self._checkpoints.restore(), self._opts
@@ -143,6 +155,7 @@ class Training:
         step = TrainStep(
             model=state.model,
             optimizer=state.optimizer,
+            task=self._task,
             label=self._manifest.label,
             global_batch=batch,
             seed=opts.seed,
@@ -202,7 +215,8 @@ class Training:
         return True
 
     def _export(self, reached: int) -> None:
-        opts, journal, loop, scores = self._opts, self._journal, self._loop, Scores(self._opts.job_dir)
+        opts, journal, loop = self._opts, self._journal, self._loop
+        scores = Scores(opts.job_dir, self._task)
         if self._evaluator:
             await_evaluator(scores, reached, journal, opts.evaluator_timeout_s)
         exported = reached
@@ -213,7 +227,7 @@ class Training:
             if opts.export == "best":
                 print(f"--export best: nothing was scored yet; the state of step {reached} is exported", flush=True)
         journal.status("exporting", reached)
-        export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"))
+        export(loop.state.weights(), self._build, self._task, self._manifest, os.path.join(opts.job_dir, "model"))
         journal.event("export", reached, exported_step=exported)
         # An attempt that only had to export has not seen a step.
         final = loop.meter.final() if reached > self._first_step else last(opts.job_dir, self._member.name, "step")

@@ -1,14 +1,13 @@
 """Evaluation on the validation split, by the chief or by a replica of its own, and what is remembered of it.
 
-`validation.json` in the job directory holds the latest and the best evaluation (`step`, `loss`, `accuracy`, of two classes
-also `auc`); `best/ckpt-<step>` holds the whole state of the best. Selection is never on the test split.
+`validation.json` in the job directory holds the latest and the best evaluation (`step` and the task's score); `best/ckpt-<step>` holds the whole state of the best. Selection is never on the test split.
 """
 
 import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -20,13 +19,12 @@ from trainer import tuning
 from trainer.base.errors import reading
 from trainer.base.files import read_json, store_errors, write_text
 from trainer.base.manifest import Manifest
-from trainer.base.roc import auc
 from trainer.data import records
 from trainer.job_dir.checkpoint import remove
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
-from trainer.learning import loss_and_hits
 from trainer.nn.models.registry import Builder
+from trainer.nn.tasks.classification import Classification
 from trainer.options import Options
 
 SPLIT = "validation"
@@ -37,8 +35,10 @@ _KEPT_BYTES = 256 << 20
 class Validator:
     """Scores states on the validation split, in a model of its own outside any strategy."""
 
-    def __init__(self, build: Builder, manifest: Manifest, opts: Options, journal: Journal) -> None:
-        self.scores = Scores(opts.job_dir)
+    def __init__(
+        self, build: Builder, task: Classification, manifest: Manifest, opts: Options, journal: Journal
+    ) -> None:
+        self.scores, self._task = Scores(opts.job_dir, task), task
         self._build, self._manifest, self._opts, self._journal = build, manifest, opts, journal
         self._writer: tf.summary.SummaryWriter | None = None
         self._kept: list[records.Columns] | None = None
@@ -65,28 +65,20 @@ class Validator:
         return True
 
     def _score(self, weights: list[np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
-        """Mean `loss` and `accuracy` over the split, and `auc` if there are two classes.
-
-        None when `interrupted` says that there is no time for it.
-        """
+        """The task's score of the split; None when `interrupted` says that there is no time for it."""
         self._model = self._model or self._build()  # not before: a start must not wait for it
         self._model.set_weights(weights)
-        sums, margins, truths = np.zeros(2), [], []
+        sums, evidence = 0.0, []
         for batch in self._batches():
             self._journal.alive()
             if interrupted():
                 return None
             features = dict(batch)
             labels = features.pop(self._manifest.label)
-            part, margin = self._function(features, labels)
-            sums += part.numpy()
-            margins.append(margin.numpy())
-            truths.append(labels.numpy())
-        loss, accuracy = (sums / self._manifest.split(SPLIT).examples).tolist()
-        score = {"loss": loss, "accuracy": accuracy}
-        if self._model.output_shape[-1] == 2:
-            score["auc"] = auc(np.concatenate(margins), np.concatenate(truths) == 1)
-        return {name: value for name, value in score.items() if value is not None}
+            part, *found = self._function(features, labels)
+            sums = sums + part.numpy().astype(np.float64)
+            evidence.append(tuple(found))
+        return self._task.score((sums / self._manifest.split(SPLIT).examples).tolist(), evidence)
 
     def _batches(self) -> Iterable[records.Columns]:
         """The split as the model takes it; kept, if that is small."""
@@ -100,22 +92,17 @@ class Validator:
         self._kept = list(batches)
         return self._kept
 
-    def _sums(self, features: records.Columns, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Summed loss and hits, and by how much the last class leads the first, [N]."""
-        logits = self._model(features, training=False)
-        return tf.stack(loss_and_hits(logits, labels)), logits[:, -1] - logits[:, 0]
-
-
-def _rank(score: Mapping[str, Any]) -> tuple[float, float]:
-    """What makes one score better than another: of two classes the AUC, which no threshold decides; else accuracy."""
-    return score.get("auc", score["accuracy"]), -score["loss"]
+    def _sums(self, features: records.Columns, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The task's sums of a batch, and its evidence."""
+        outputs = self._model(features, training=False)
+        return self._task.sums(outputs, labels), *self._task.evidence(outputs, labels)
 
 
 class Scores:
     """The evaluations of the job in `job_dir`."""
 
-    def __init__(self, job_dir: str) -> None:
-        self.job_dir = job_dir
+    def __init__(self, job_dir: str, task: Classification) -> None:
+        self.job_dir, self._task = job_dir, task
 
     def load(self) -> dict[str, dict[str, Any]]:
         """`latest` and `best`; empty before the first."""
@@ -134,7 +121,7 @@ class Scores:
         """Writes down the score of `state`, and keeps the state if it is the best yet. Returns whether it is."""
         known, latest = self.load(), {"step": step, **score}
         best = known.get("best")
-        better = best is None or _rank(score) > _rank(best)
+        better = best is None or self._task.rank(score) > self._task.rank(best)
         if better:
             with store_errors():
                 state.checkpoint.write(self._best(step))

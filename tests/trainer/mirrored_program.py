@@ -21,6 +21,7 @@ from trainer.data.reader.order import Order
 from trainer.data.reader.storage import Columns, Resident
 from trainer.nn.embedding import Embedding
 from trainer.nn.optimizers import Adam
+from trainer.nn.tasks.classification import Classification
 from trainer.steps import SyncSteps, TrainStep
 
 EXAMPLES, BATCH, STEPS = 500, 16, 6
@@ -54,7 +55,8 @@ def train(strategy: tf.distribute.Strategy) -> list[str]:
         model, optimizer = network(), Adam(0.01)
         optimizer.build(model.trainable_variables)
     reader = Reader(storage=Resident(columns), order=Order(examples=EXAMPLES, seed=0, chunk=100), global_batch=BATCH)
-    step = TrainStep(model=model, optimizer=optimizer, label="label", global_batch=BATCH, seed=0)
+    task = Classification(("a", "b", "c"))
+    step = TrainStep(model=model, optimizer=optimizer, task=task, label="label", global_batch=BATCH, seed=0)
     context.context().enable_run_metadata()
     done, steps = 0, SyncSteps(strategy, step, reader, chief=True)
     while done < STEPS:

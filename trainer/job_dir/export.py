@@ -20,21 +20,19 @@ from trainer.base import provenance
 from trainer.base.files import is_remote, store_errors
 from trainer.base.manifest import Manifest
 from trainer.nn.models.registry import Builder
+from trainer.nn.tasks.classification import Classification
 
 
-def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
+def export(weights: list[np.ndarray], build: Builder, task: Classification, manifest: Manifest, directory: str) -> None:
     """Writes the model with its preprocessing inside; what was in the directory is replaced when that is complete.
 
     In a store it is deleted before. The model is built anew, outside any strategy, so nothing of that is saved.
     """
     served = build()
     served.set_weights(weights)
-    names = tf.constant(manifest.class_names)
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        probabilities = tf.nn.softmax(served(build.prepare(features), training=False))
-        index = tf.argmax(probabilities, axis=1)
-        return {"probabilities": probabilities, "class_index": index, "class_name": tf.gather(names, index)}
+        return task.answer(served(build.prepare(features), training=False))
 
     inputs = {f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
     archive = keras.export.ExportArchive()

@@ -19,7 +19,10 @@ from trainer.base.errors import UserError  # noqa: E402
 from trainer.job_dir.checkpoint import Checkpoints  # noqa: E402
 from trainer.job_dir.journal import Journal  # noqa: E402
 from trainer.job_dir.state import State  # noqa: E402
+from trainer.nn.tasks.classification import Classification  # noqa: E402
 from trainer.validation import Scores  # noqa: E402
+
+TASK = Classification(("no", "yes"))
 
 
 @pytest.fixture
@@ -160,7 +163,7 @@ def test_a_store_that_is_away_ends_the_attempt_and_makes_no_checkpoint_a_damaged
         with pytest.raises(OSError, match="retry"):
             checkpoints.wait()
         with pytest.raises(OSError, match="retry"):
-            Scores(str(tmp_path)).add(30, {"loss": 1.0, "accuracy": 0.5}, state)
+            Scores(str(tmp_path), TASK).add(30, {"loss": 1.0, "accuracy": 0.5}, state)
     assert checkpoints.restore() == 20
 
 
@@ -189,7 +192,7 @@ def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_direc
 ):
     neighbour, own = (chief(opts(tmp_path / each, 1), state) for each in ("ab", name))
     saved(neighbour, model, 10)
-    for best in ((own_scores := Scores(str(tmp_path / name))), Scores(str(tmp_path / "ab"))):
+    for best in ((own_scores := Scores(str(tmp_path / name), TASK)), Scores(str(tmp_path / "ab"), TASK)):
         best.add(10, {"loss": 1.0, "accuracy": 0.5}, state)
     saved(own, model, 10, 20)
     own_scores.add(20, {"loss": 1.0, "accuracy": 0.6}, state)
@@ -204,11 +207,11 @@ def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_direc
 def test_scores_that_are_none_are_told_with_their_file(tmp_path, content):
     (tmp_path / "validation.json").write_text(content)
     with pytest.raises(UserError, match=r"validation\.json cannot be used"):
-        Scores(str(tmp_path)).load()
+        Scores(str(tmp_path), TASK).load()
 
 
 def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, state):
-    scores = Scores(str(tmp_path))
+    scores = Scores(str(tmp_path), TASK)
     assert scores.load() == {}
     results = []
     for step, accuracy, loss in ((1, 0.5, 1.0), (2, 0.7, 0.9), (3, 0.7, 0.9), (4, 0.6, 0.1)):
