@@ -1,7 +1,9 @@
 """Finds in a compiled spec what would not run the same here and on Vertex AI: `python -m tests.lint.specs [SPEC...]`.
 
 Without arguments it compiles both specs and looks at them. Each rule is a trap that was fallen into: kfp.local 2.17
-or the Google components 2.22 accept the spec and then do something else.
+or the Google components 2.22 accept the spec and then do something else. What they do only at run time (a parameter
+that is NaN, a text with a quote that a condition looks at) no spec shows; what the compiler refuses needs no rule.
+A spec whose file's name ends with `-local.yaml` runs here only, any other also on Vertex AI.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import pathlib
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import yaml
@@ -18,76 +20,167 @@ import yaml
 from pipelines.compile import compile_specs
 
 _IMAGE = "python-lint@sha256:" + "0" * 64
-# Only Vertex resolves these; kfp.local ends in an IndexError.
-_VERTEX_ONLY = re.compile(
-    r"\{\{\$\.pipeline_(job_resource_name|job_create_time_utc|job_schedule_time_utc|google_cloud_project_id"
-    r"|google_cloud_location|persistent_resource_id|encryption_key_name)\}\}"
+_MAX_TEXT = 100_000  # bytes; inputs and source travel as arguments of a command, of which Linux takes 128 KiB
+# All that kfp.local fills in.
+_FILLED = re.compile(r"(inputs|outputs|outputMetadataUri|pipeline_((job|task)_(name|uuid)|root))\b(?!.*json_escape)")
+# What a condition may hold. kfp.local turns && and the like into Python's words inside texts too.
+_CONDITION = re.compile(
+    r"inputs\.parameter_values\['[^']*'\]|'(?:(?!&&|\|\||!\s*\()[^'\\])*'|\b(?:true|false|int|double)\b"
+    r"|-?\b\d[\d.e+-]*|&&|\|\||[=!<>]=?|[()\s]"
 )
+_GOOGLE = "google_cloud_pipeline_components.container."
+_LIGHTWEIGHT = "program_path=$(mktemp"  # how kfp starts a component that is a function
+_LAUNCHERS = {
+    "model.delete_model": "deletes all versions of the model; delete the version with a step of our own",
+    "vertex_notification_email": "fails everywhere but on Vertex AI; let a step of our own tell it",
+    "dataflow.": "runs a file in Google's image, which lacks this project; use DataflowFlexTemplateJobOp",
+}
 
 
-def lint(spec: dict[str, Any]) -> list[str]:
-    """What is wrong with a pipeline spec, a line each."""
-    components = spec.get("components", {})
+def lint(spec: dict[str, Any], backend: str = "vertex") -> list[str]:
+    """What is wrong with a pipeline spec for a back end, `local` or `vertex`, a line each."""
+    components, executors = spec.get("components", {}), spec["deploymentSpec"]["executors"]
     dags = {"root": spec["root"], **{name: c for name, c in components.items() if "dag" in c}}
     tasks = {name for dag in dags.values() for name in dag["dag"]["tasks"]}
-    found = []
+    found = [f"root: {problem}" for problem in _inputs(spec["root"].get("inputDefinitions", {}))]
     for dag_name, dag in dags.items():
+        found.extend(f"{dag_name}: {problem}" for problem in _one_of(dag["dag"].get("outputs", {})))
         for name, task in dag["dag"]["tasks"].items():
-            for problem in (*_conditions(task, tasks), *_placeholders(task, components[task["componentRef"]["name"]])):
-                found.append(f"{dag_name}/{name}: {problem}")
-    for name, executor in spec["deploymentSpec"]["executors"].items():
-        found.extend(f"{name}: {problem}" for problem in _executor(executor))
+            component = components[task["componentRef"]["name"]]
+            container = executors.get(component.get("executorLabel"), {}).get("container", {})
+            problems = (*_condition(task, tasks), *_given(task, component), *_launched(task, _command(container)))
+            found.extend(f"{dag_name}/{name}: {problem}" for problem in problems)
+    for name, executor in executors.items():
+        found.extend(f"{name}: {problem}" for problem in _executor(executor, backend))
     return found
 
 
-def _conditions(task: dict[str, Any], tasks: set[str]) -> Iterator[str]:
+def _inputs(definitions: dict[str, Any]) -> Iterator[str]:
+    for name in definitions.get("artifacts", {}):
+        yield f"kfp.local gives no artifact {name!r} to a pipeline; give its URI, and import it in the pipeline"
+    for name, definition in definitions.get("parameters", {}).items():
+        yield from _constant(name, definition.get("defaultValue"))
+
+
+def _one_of(outputs: dict[str, Any]) -> Iterator[str]:
+    for output in outputs.get("artifacts", {}).values():
+        if len(output.get("artifactSelectors", [])) > 1:
+            yield "OneOf over artifacts ends in a ValueError here; choose within a step that has both"
+    for output in outputs.get("parameters", {}).values():
+        for selector in output.get("valueFromOneof", {}).get("parameterSelectors", []):
+            if not (key := selector["outputParameterKey"]).endswith("-Output"):
+                yield f"OneOf over the named output {key!r} is not resolved here; use steps with one return value"
+
+
+def _condition(task: dict[str, Any], tasks: set[str]) -> Iterator[str]:
     condition = task.get("triggerPolicy", {}).get("condition", "")
     for channel in re.findall(r"pipelinechannel--([\w-]+)", condition):
         if any(channel.startswith(f"{name}-") for name in tasks) and not channel.endswith("-Output"):
             yield f"condition on the named output {channel!r} is silently false here; use a step with one return value"
-    for value in re.findall(r"[!=]= '(.*)'", condition):
-        if "'" in value:
-            yield f"condition on a value with a quote, {value!r}, is silently false here"
+        if "-subvar-" in channel:
+            yield f"condition on {channel!r}, a part of a loop's item, is silently false here; loop over that part"
+    if _CONDITION.sub("", condition):
+        yield f"condition on a value with a quote, a backslash, &&, || or !( is silently false here: {condition}; use a word"
 
 
-def _placeholders(task: dict[str, Any], component: dict[str, Any]) -> Iterator[str]:
+def _given(task: dict[str, Any], component: dict[str, Any]) -> Iterator[str]:
     given = task.get("inputs", {}).get("parameters", {})
-    yield from (f"placeholder {p} is not resolved here" for p in _vertex_only(given))
     for name, value in given.items():
-        constant = value.get("runtimeValue", {}).get("constant")
-        if isinstance(constant, dict | list) and "{{$." in str(constant):
-            yield f"{name!r} holds a parameter within a {type(constant).__name__}, not filled in here; pass it whole"
-    if "executorLabel" not in component:
-        return
-    for name, definition in component.get("inputDefinitions", {}).get("parameters", {}).items():
-        if name not in given and _vertex_only(definition.get("defaultValue")):
-            yield f"{name!r} defaults to a placeholder that is not resolved here; pass it"
+        yield from _constant(name, value.get("runtimeValue", {}).get("constant"))
+    if "executorLabel" in component:
+        for name, definition in component.get("inputDefinitions", {}).get("parameters", {}).items():
+            if name not in given:
+                yield from (f"{p} (by default; pass another)" for p in _constant(name, definition.get("defaultValue")))
 
 
-def _executor(executor: dict[str, Any]) -> Iterator[str]:
+def _constant(name: str, value: Any) -> Iterator[str]:
+    yield from (f"{name!r}: {problem}" for problem in _text(str(value)))
+    if isinstance(value, dict | list):
+        parts = list(_parts(value))
+        if any("{{$." in str(part) for part in parts):
+            yield f"{name!r} holds a parameter within a {type(value).__name__}, not filled in here; pass it whole"
+        for part in parts:
+            if isinstance(part, int | float) and not isinstance(part, bool) and float(part).is_integer():
+                yield f"{name!r} holds {part:.0f} within a {type(value).__name__}, a float here; pass it whole, or as text"
+
+
+def _text(text: str) -> Iterator[str]:
+    for placeholder in re.findall(r"\{\{\$\.(.*?)\}\}", text):
+        if not _FILLED.match(placeholder):
+            yield f"placeholder {placeholder} is not filled in here; pass what it stands for as a parameter"
+    if len(text.encode()) > _MAX_TEXT:
+        yield f"{len(text.encode())} bytes do not fit into a command; write them to an artifact"
+
+
+def _launched(task: dict[str, Any], command: str) -> Iterator[str]:
+    """What Google's launchers make of a task."""
+    given = task.get("inputs", {}).get("parameters", {})
+    constants = {name: value.get("runtimeValue", {}).get("constant") for name, value in given.items()}
+    if _GOOGLE in command:
+        for name, value in constants.items():
+            if isinstance(value, dict | list) and any(not part and part is not None for part in _parts(value)):
+                yield f"{name!r} holds something empty, which the launcher takes out (pools shift); leave it out"
+    if f"{_GOOGLE}v1.custom_job" in command:
+        if "retryPolicy" in task:
+            yield "set_retry has the launcher look at the job that has failed once more; submit the run again"
+        if "max_wait_duration" in given and constants.get("strategy") != "FLEX_START":
+            yield "max_wait_duration is dropped unless strategy is FLEX_START; leave it out"
+        if "restart_job_on_worker_restart" not in given:
+            yield "a lost machine's replica starts again alone, the others wait; pass restart_job_on_worker_restart"
+
+
+def _executor(executor: dict[str, Any], backend: str) -> Iterator[str]:
     if importer := executor.get("importer"):
         if "{{channel" in str(importer.get("artifactUri")):
             yield "an importer's URI made of parameters is not expanded; give it a task's output"
+        if backend == "local" and str(importer["typeSchema"].get("schemaTitle")).startswith("google."):
+            yield "an importer's class of Google's is a plain Artifact here; import it for Vertex AI only"
         return
     container = executor["container"]
-    command = " ".join([*container.get("command", []), *container.get("args", [])])
+    command, image = _command(container), container["image"]
+    for part in (*container.get("command", []), *container.get("args", [])):
+        yield from _text(part)
     if "pip install" in command:
-        yield "installs packages when it starts; put them into the image"
-    if "json_escape" in command:
-        yield "placeholder json_escape is not resolved here"
-    if "google-cloud-pipeline-components" not in container["image"] and "kfp.dsl.executor_main" not in command:
-        yield "is a container component; kfp's SubprocessRunner runs none"
+        yield "installs packages when it starts; put them into the image, and pass install_kfp_package=False"
+    if "{{" in image + str(container.get("resources")):
+        yield "an image or resources that are known when it runs may be refused or ignored; give them when compiling"
+    elif _GOOGLE not in command and backend == "vertex" and "@sha256:" not in image:
+        yield f"image {image} can be moved under a running schedule; give it by digest"
+    if _LIGHTWEIGHT not in command and (_GOOGLE not in command or backend == "local"):
+        yield "is a container component; kfp's SubprocessRunner runs functions only, so make it one without target_image"
+    for launcher, instead in _LAUNCHERS.items():
+        if f"{_GOOGLE}v1.{launcher}" in command:
+            yield instead
 
 
-def _vertex_only(value: Any) -> list[str]:
-    return [m[0] for m in _VERTEX_ONLY.finditer(str(value))]
+def _command(container: dict[str, Any]) -> str:
+    return " ".join([*container.get("command", []), *container.get("args", [])])
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """All that is inside a list or dictionary, at any depth."""
+    inside: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in inside:
+        yield part
+        yield from _parts(part)
+
+
+def lint_file(path: pathlib.Path) -> list[str]:
+    """What is wrong with a compiled file, a line each."""
+    spec, *platform = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    found = lint(spec, "local" if path.stem.endswith("-local") else "vertex")
+    if platform:
+        found.append(
+            "a part for one platform (a workspace, Kubernetes) cannot be submitted; write to an artifact instead"
+        )
+    return [f"{path.name}: {problem}" for problem in found]
 
 
 def main(paths: list[str]) -> int:
     """Prints what is wrong; returns 1 if anything is."""
     with tempfile.TemporaryDirectory() as directory:
         specs = [pathlib.Path(p) for p in paths] or compile_specs(_IMAGE, directory)
-        found = [f"{path.name}: {p}" for path in specs for p in lint(yaml.safe_load(path.read_text(encoding="utf-8")))]
+        found = [problem for path in specs for problem in lint_file(path)]
     print("\n".join(found), end="\n" if found else "")
     return bool(found)
 
