@@ -13,8 +13,8 @@ def locked(
     waiting: Callable[[], object] = lambda: None,
     *,
     every_s: float = 0.05,
-) -> Iterator[None]:
-    """Holds a lock on a directory, or on a file, which is made where there is none.
+) -> Iterator[int]:
+    """Holds a lock on a directory, or on a file, which is made where there is none; yields its descriptor.
 
     While others hold it, `waiting` is called every so often, and may raise.
     """
@@ -27,6 +27,6 @@ def locked(
             except BlockingIOError:
                 waiting()
                 time.sleep(every_s)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
