@@ -24,6 +24,7 @@ from trainer.base.files import store_errors, write_text
 
 FILE = "manifest.json"
 FORMAT_VERSION = 1
+CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
 HEAD_BYTES = 1 << 16  # of a shard: few to read, and enough to tell it from others
 
 
@@ -35,14 +36,16 @@ class Feature:
       name: Its key in the `tf.train.Example`.
       dtype: Name of the decoded values' type: `uint8` images are stored as raw bytes or encoded, `int64` as integers,
         `float32` as floats, `string` as bytes.
-      shape: Shape of one value, without the batch: `(height, width, channels)` of an image, `()` of anything else.
+      shape: Shape of one value, without the batch: `(height, width, channels)` of an image, `(k,)` of a label with k
+        targets, `()` of anything else.
       encoding: None: the value is stored as it is. `image`: the value is a whole PNG or JPEG file of any size; `shape`
         is what a model gets, after decoding to that many channels and cropping and resizing to that height and width.
-      value_range: Smallest and largest value that an image or a label can hold; models scale by it. None of a column.
+      value_range: Smallest and largest value that an image or a label can hold; models scale by it. None of a column
+        and of a label of regression.
       offset: Bytes from the start of a record (length header included) to the value; None of a string and of an encoded
         image.
       num_bytes: Bytes that the value takes there; None of the same. Integers are varints of that fixed width, 10 if any
-        is negative; floats are little-endian.
+        is negative; floats are little-endian; of a vector all values together, each as wide as the others.
       unit: Of a column's values, in words.
       default: What stands in for a missing value; None of a column that is never missing.
       statistics: Of a column: `missing`, `mean`, `std`, `min` and `max` of the training split.
@@ -126,11 +129,14 @@ class Split:
     """One split.
 
     Attributes:
-      class_histogram: Examples of each class, in the order of the class names.
-      summaries: By feature, what its examples say; None if nobody has looked at them.
-      drift: By feature and for the label, how far it is from the training split, from 0 to 1: of numbers the
-        Jensen-Shannon divergence of the histograms, of categories and labels the largest difference of a share. None of
-        the training split itself and where there are no examples; what has very many categories is left out.
+      class_histogram: Examples of each class, in the order of the class names; of `multi_label` examples of each label,
+        in the order of the targets; empty of `regression`.
+      summaries: By feature, what its examples say; of regression also by `label.TARGET`. None if nobody has looked at
+        them.
+      drift: By feature and for the label (or `label.TARGET`), how far it is from the training split, from 0 to 1: of
+        numbers the Jensen-Shannon divergence of the histograms, of categories and labels the largest difference of a
+        share. None of the training split itself and where there are no examples; what has very many categories is left
+        out.
     """
 
     examples: int
@@ -154,7 +160,10 @@ class Manifest:
       origin: Where the source comes from, in words.
       features: In the order of their names. A table has all columns of its schema, even those that no model takes.
       label: Name of the feature to predict.
-      class_names: In the order of the label's values.
+      task: What the label is. `classification`: one of the classes, int64 `()`. `regression`: a number for each target,
+        float32 `()` of one and `(k,)` of several. `multi_label`: 1 where a target applies and 0 where not, int64 `(k,)`.
+      class_names: In the order of the label's values; empty but of classification.
+      targets: Names of what the label's values are, in their order; empty of classification.
       record_bytes: Length of every record with its framing (16 bytes more than the serialised Example); None if they
         differ, as those with strings or encoded images do. What has an offset lies at it all the same.
       splits: By name: `train`, `validation`, `test`.
@@ -173,6 +182,8 @@ class Manifest:
     arguments: Mapping[str, Any]
     wide: tuple[Encoding, ...] = ()
     deep: tuple[Encoding, ...] = ()
+    task: str = CLASSIFICATION
+    targets: tuple[str, ...] = ()
 
     @property
     def is_table(self) -> bool:
@@ -217,6 +228,8 @@ class Manifest:
 
     def _content(self) -> dict[str, Any]:
         fields = dataclasses.asdict(self, dict_factory=lambda items: {k: v for k, v in items if v is not None})
+        if self.task == CLASSIFICATION:  # which is what a manifest means that says nothing of it
+            del fields["task"], fields["targets"]
         return {"format_version": FORMAT_VERSION, **fields}
 
     def dump(self) -> str:
@@ -268,6 +281,8 @@ class Manifest:
             arguments=raw["arguments"],
             wide=tuple(Encoding(**_tuples(encoding)) for encoding in raw["wide"]),
             deep=tuple(Encoding(**_tuples(encoding)) for encoding in raw["deep"]),
+            task=raw.get("task", CLASSIFICATION),
+            targets=tuple(raw.get("targets", ())),
         )
 
 

@@ -10,6 +10,7 @@ for columns in batches(manifest, data_dir, "test", batch_size=512):
 """
 
 import dataclasses
+import math
 import os
 import sys
 import threading
@@ -207,9 +208,10 @@ def _decode(raw: tf.Tensor, feature: Feature) -> tf.Tensor:
     """Values [N, *shape] of one feature from its bytes [N, num_bytes]."""
     if feature.dtype == "uint8":
         return tf.reshape(raw, [-1, *feature.shape])
+    width = feature.num_bytes // math.prod(feature.shape)
+    raw = tf.reshape(raw, [-1, *feature.shape, width])
     if feature.dtype == "float32":
         return tf.bitcast(raw, tf.float32)
     # A varint of fixed width: seven bits a byte, the lowest first.
     digits = tf.cast(tf.bitwise.bitwise_and(raw, 127), tf.int64)
-    shifts = 7 * tf.range(feature.num_bytes, dtype=tf.int64)
-    return tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=1)
+    return tf.reduce_sum(tf.bitwise.left_shift(digits, 7 * tf.range(width, dtype=tf.int64)), axis=-1)

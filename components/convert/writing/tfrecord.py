@@ -12,6 +12,7 @@ at the same offset in every record, and where each record starts is written to a
 """
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Literal, Protocol
@@ -45,10 +46,11 @@ _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Field:
-    """One value of every record, by its key in the Example.
+    """One value of every record, or a vector of them, by its key in the Example.
 
-    The kind is `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for one 32-bit number; `int64` for one integer
-    as a varint of `num_bytes`, which are 10 for a negative one; `string` for `Strings` of at most `num_bytes`.
+    The kind is `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for 32-bit numbers, [N] or [N, k], and `int64`
+    for integers as varints of one width, 10 if any is negative, which take `num_bytes` together; `string` for `Strings` of
+    at most `num_bytes`.
     """
 
     name: str
@@ -111,7 +113,7 @@ class Layout:
                     room[..., channel] = values[..., channel]
                 continue
             if field.kind == "int64":
-                values = varints(values, field.num_bytes)
+                values = varints(values, field.num_bytes // math.prod(values.shape[1:]))
             elif field.kind == "float":
                 values = np.ascontiguousarray(values, "<f4").view(np.uint8)
             room[:] = values.reshape(count, field.num_bytes)

@@ -28,9 +28,10 @@ from trainer.base.manifest import HEAD_BYTES
     ),
     size=st.integers(1, 20_000) | st.sampled_from([1, 110, 127, 128, 16_383, 16_384]),
     label_bytes=st.integers(1, 9),
+    width=st.integers(1, 40),
     strings=st.booleans(),
 )
-def test_protobuf_reads_back_every_record(tmp_path_factory, examples, rows, size, label_bytes, strings):
+def test_protobuf_reads_back_every_record(tmp_path_factory, examples, rows, size, label_bytes, width, strings):
     floats, integers, a, b = zip(*rows, strict=True)
     random = np.random.default_rng(size)
     columns = {  # given out of order: the record is in the order of the names, and strings come last
@@ -38,12 +39,19 @@ def test_protobuf_reads_back_every_record(tmp_path_factory, examples, rows, size
         "label": random.integers(0, 2 ** (7 * label_bytes) - 1, len(rows), np.int64, endpoint=True),
         "float": np.array(floats, np.float32),
         "image": random.integers(0, 256, (len(rows), size), np.uint8),
+        "numbers": random.standard_normal((len(rows), width)).astype(np.float32),
+        "switches": random.integers(0, 2 ** (7 * label_bytes) - 1, (len(rows), width), np.int64, endpoint=True),
         **({"string a": Strings.of(a), "b": Strings.of(b)} if strings else {}),
     }
     kinds = {"z": ("int64", 10), "label": ("int64", label_bytes), "float": ("float", 4), "image": ("bytes", size)}
+    kinds |= {"numbers": ("float", 4 * width), "switches": ("int64", label_bytes * width)}
     kinds |= {"string a": ("string", max(map(len, a))), "b": ("string", max(map(len, b)))} if strings else {}
     layout = Layout([Field(name=name, kind=kind, num_bytes=num_bytes) for name, (kind, num_bytes) in kinds.items()])
-    assert list(layout.offsets) == sorted(layout.offsets, key=layout.offsets.get) == ["float", "image", "label", "z"]
+    assert (
+        list(layout.offsets)
+        == sorted(layout.offsets, key=layout.offsets.get)
+        == sorted(kinds.keys() - {"string a", "b"})
+    )
     path = tmp_path_factory.mktemp("records") / "file"
     index = path.with_suffix(".index") if strings else None
     order = random.permutation(len(rows))
@@ -62,6 +70,9 @@ def test_protobuf_reads_back_every_record(tmp_path_factory, examples, rows, size
     assert (starts[0], starts[-1]) == (0, len(data))
     texts = [{"string a": [a[i]], "b": [b[i]]} if strings else {} for i in order]
     assert [{name: record[name] for name in text} for record, text in zip(examples(data), texts, strict=True)] == texts
+    for record, i in zip(examples(data), order, strict=True):
+        assert record["switches"] == columns["switches"][i].tolist() and record["z"] == [integers[i]]
+        assert np.array_equal(record["numbers"], columns["numbers"][i])
     for start, i in zip(starts, order, strict=False):
         places = {name: slice(start + at, start + at + kinds[name][1]) for name, at in layout.offsets.items()}
         assert data[places["image"]] == columns["image"][i].tobytes()

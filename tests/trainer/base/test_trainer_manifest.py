@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from trainer.base.errors import UserError
 from trainer.base.feature_summary import Summary
-from trainer.base.manifest import FILE, Encoding, Feature, Manifest, Shard, Split
+from trainer.base.manifest import FILE, MULTI_LABEL, REGRESSION, Encoding, Feature, Manifest, Shard, Split
 
 
 def test_what_was_saved_is_loaded(digits, tmp_path):
@@ -62,6 +63,14 @@ def test_a_table_keeps_all_that_a_model_needs(tmp_path):
     assert Manifest.load(tmp_path) == TABLE
     assert [feature.name for feature in TABLE.inputs] == ["company", "seconds"]
     assert [encoding.categories for encoding in (*TABLE.wide, *TABLE.deep)] == [3, 10_000, None, 3, 1, 100]
+
+
+def test_the_task_is_kept_and_classification_goes_without_saying(tmp_path):
+    assert not {"task", "targets"} & json.loads(TABLE.dump()).keys()
+    targets = dataclasses.replace(TABLE, task=MULTI_LABEL, class_names=(), targets=("wet", "windy"))
+    targets.save(tmp_path)
+    assert Manifest.load(tmp_path) == targets
+    assert len({targets.fingerprint, TABLE.fingerprint, dataclasses.replace(targets, task=REGRESSION).fingerprint}) == 3
 
 
 def test_a_model_of_images_takes_the_image(digits):
