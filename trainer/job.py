@@ -1,6 +1,5 @@
 """A training job from start to export, as one replica sees it."""
 
-import functools
 import math
 
 import keras
@@ -26,8 +25,10 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     configure(opts)
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"
-    journal = Journal(opts.job_dir, member.name, beats=not leads)
-    stop.last = functools.partial(journal.outbox.send, wait=True)
+    # Of all the others together a store is sent one journal a minute, however many they are.
+    others = max(1, sum(map(len, member.addresses.values())) - 1)
+    journal = Journal(opts.job_dir, member.name, beats=not leads, send_every_s=60.0 * (1 if leads else others))
+    stop.last = journal.outbox.send
     if leads:
         watchdog.watch(journal, stop)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import tempfile
+import time
 
 import memory_store
 import numpy as np
@@ -22,6 +23,7 @@ from trainer.data.reader import shards as shards_module
 from trainer.data.reader.cache import localize
 from trainer.data.reader.shards import Shards
 from trainer.job_dir import done, identity
+from trainer.job_dir import journal as journal_module
 from trainer.job_dir.journal import Journal, last
 from trainer.replicas.stop import StopMark
 
@@ -120,12 +122,11 @@ def test_a_store_that_fails_is_asked_again(data, monkeypatch):
 
 
 def test_a_place_in_a_store_that_cannot_be_used_is_told_in_one_line(store):
-    (store / "file").write_text("")
     for path in ("manifest.json", identity.FILE, done.FILE):
         (store / path).mkdir()
     for use in (
         lambda: Manifest.load(store),
-        lambda: identity.claim(str(store / "file"), {}),
+        lambda: identity.claim(str(store), {}),
         lambda: identity.check(str(store), {}),
         lambda: done.load(str(store)),
     ):
@@ -141,7 +142,7 @@ def test_a_job_directory_in_a_store_keeps_what_is_told(store):
     for step in (7, 9):
         journal = Journal(str(store / "job"), "chief-0")
         journal.event("step", step)
-        journal.outbox.send(wait=True)
+        journal.outbox.send()
         assert last(str(store / "job"), "chief-0", "step")["step"] == step
     mark = StopMark(str(store / "job"))
     mark.set("worker 1")
@@ -153,13 +154,35 @@ def test_a_job_directory_in_a_store_keeps_what_is_told(store):
     identity.check(str(store / "job"), {"seed": 1})  # which is as it was
 
 
-def test_an_object_that_is_replaced_while_it_is_read_is_read_again(store, monkeypatch):
-    whole, pieces = json.dumps({"a": "b" * 100}), [40, 0, 60]
+def test_the_journal_of_a_job_in_a_store_counts_what_is_asked_of_it(store, monkeypatch, tmp_path):
+    monkeypatch.setattr(journal_module, "_BEAT_S", 0.02)
+    journal = Journal(str(store / "job"), "chief-0")
+    path = pathlib.Path(journal.outbox.path("journal-chief-0-0.jsonl"))
+
+    def asked() -> int:
+        lines, deadline = path.read_text().split("\n")[:-1], time.monotonic() + 30
+        while len(now := path.read_text().split("\n")[:-1]) < len(lines) + 2:
+            assert time.monotonic() < deadline
+        return json.loads(now[-1])["store_operations"]
+
+    before = asked()
+    for _ in range(5):
+        done.load(str(store / "job"))
+    assert asked() == before + 5
+    Journal(str(tmp_path), "chief-0")
+    deadline = time.monotonic() + 30
+    while not (text := (tmp_path / "journal-chief-0-0.jsonl").read_text()):
+        assert time.monotonic() < deadline
+    assert "store_operations" not in text
+
+
+def test_a_small_file_of_a_store_is_read_whole_without_asking_for_its_size(store, monkeypatch):
+    # Its size may be that of what it was: an object that is replaced in between would come as a piece.
+    whole = json.dumps({"a": "b" * 100})
     (store / "a.json").write_text(whole)
-    read = type(store).read_text
-    monkeypatch.setattr(files, "_BETWEEN_READINGS_S", 0.01)
-    monkeypatch.setattr(type(store), "read_text", lambda path: read(path)[: pieces.pop() if pieces else None])
-    assert files.read_json(store / "a.json") == json.loads(whole) and not pieces
-    monkeypatch.setattr(type(store), "read_text", lambda path: "{")
-    with pytest.raises(ValueError, match="Expecting"):
-        files.read_json(store / "a.json")
+    monkeypatch.setattr(tf.io.gfile.GFile, "size", lambda self: 40)
+    assert files.read_json(store / "a.json") == json.loads(whole)
+    assert files.read_text(store / "no.json") is None
+    long = "c" * (5 << 19)
+    (store / "long").write_text(long)
+    assert files.read_text(store / "long") == long

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the library would start threads, and replicas first have to
     import numpy as np
 
 _PIECE_BYTES = 1 << 20
-_READINGS, _BETWEEN_READINGS_S = 5, 0.3
+_count, _counting = 0, threading.Lock()
 
 
 def is_remote(path: epath.PathLike) -> bool:
@@ -34,12 +34,15 @@ def is_remote(path: epath.PathLike) -> bool:
 def read_text(path: epath.PathLike) -> str | None:
     """The content of a small file, or None if there is no such file: one request where it is in a store.
 
+    TensorFlow, if asked for all of an object, asks for its size before, and whether it is a directory if it is not there;
+    of one that is replaced in between it gives a piece. So it is asked for pieces; it fetches up to 64 MiB at once.
+
     Raises:
       OSError: If it cannot be read.
     """
     try:
-        with store_errors():
-            return epath.Path(path).read_text()
+        with store_errors(), epath.Path(path).open("rb") as file:
+            return b"".join(iter(lambda: file.read(_PIECE_BYTES), b"")).decode()
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -47,24 +50,21 @@ def read_text(path: epath.PathLike) -> str | None:
 def read_json(path: epath.PathLike) -> Any:
     """What a JSON file says, or None if there is none.
 
-    TensorFlow asks a store for an object's size and then for its content, so that one which is replaced in between comes
-    as a piece of the new one; what makes no sense is therefore read again.
-
     Raises:
       OSError: If it cannot be read.
       ValueError: If it is no JSON.
     """
-    for left in reversed(range(_READINGS)):
-        if (text := read_text(path)) is None:
-            return None
-        try:
-            if (content := json.loads(text)) is None:
-                raise ValueError("it says nothing")
-            return content
-        except ValueError:
-            if not left or not is_remote(path):
-                raise
-            time.sleep(_BETWEEN_READINGS_S)
+    if (text := read_text(path)) is None:
+        return None
+    if (content := json.loads(text)) is None:
+        raise ValueError("it says nothing")
+    return content
+
+
+def make_directory(path: epath.PathLike) -> None:
+    """Makes a directory and those above it, if they are not there; a store needs none."""
+    if not is_remote(path):
+        os.makedirs(path, exist_ok=True)
 
 
 def write_text(path: epath.PathLike, text: str) -> None:
@@ -89,7 +89,7 @@ def write_text(path: epath.PathLike, text: str) -> None:
 
 @contextlib.contextmanager
 def store_errors() -> Iterator[None]:
-    """Around what is done with a path that may be in an object store.
+    """Around what is done with a path that may be in an object store; `operations` counts it.
 
     Raises:
       FileNotFoundError: If it is not there.
@@ -97,6 +97,9 @@ def store_errors() -> Iterator[None]:
       ConnectionError: If the store still fails after the library has tried again, ten times over some minutes.
       OSError: If the store refuses.
     """
+    global _count
+    with _counting:
+        _count += 1
     try:
         yield
     except Exception as error:
@@ -111,6 +114,14 @@ def store_errors() -> Iterator[None]:
         if isinstance(error, (library.errors.UnavailableError, library.errors.AbortedError)):
             raise ConnectionError(message) from None
         raise OSError(errno.EIO, message) from None
+
+
+def operations() -> int:
+    """How often this process has used `store_errors` so far: for reading a file (one request), writing one (two), a tree.
+
+    What TensorFlow asks of a store by itself, to save and to restore checkpoints, is not in it.
+    """
+    return _count
 
 
 def digest_of(path: os.PathLike[str]) -> str:

@@ -13,7 +13,7 @@ import time
 import tensorflow as tf
 
 from trainer.base.errors import first_line
-from trainer.base.files import is_remote, store_errors, write_text
+from trainer.base.files import is_remote, make_directory, store_errors, write_text
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
 from trainer.options import Options
@@ -119,11 +119,10 @@ class Checkpoints:
             raise OSError(f"checkpoint {step} could not be saved: {first_line(error)}") from None
         waited_s += time.perf_counter() - start
         self._journal.event("checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4))
-        self._journal.outbox.send()
 
     def _write(self, step: int) -> float:
         start = time.perf_counter()
-        tf.io.gfile.makedirs(self._directory)
+        make_directory(self._directory)
         self._state.checkpoint.write(self._path(step))
         old = [s for s in self.steps() if s <= step][: -self._opts.keep_checkpoints]
         kept = [f"ckpt-{s}" for s in self.steps() if s not in old]

@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from trainer.base.errors import UserError, reading
-from trainer.base.files import read_json, write_text
+from trainer.base.files import make_directory, read_json, read_text, write_text
 
 FILE = "job.json"
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
@@ -45,8 +45,8 @@ def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
     versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
     content = json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True)
     with reading(f"--job-dir {job_dir}", "use another"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
+        make_directory(job_dir)
+        if read_text(path) is None:
             write_text(path, content + "\n")
 
 

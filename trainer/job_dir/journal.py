@@ -1,9 +1,9 @@
 """What one replica did and is doing: the journal keeps it, the status file shows it.
 
 `journal-<role>-<index>-<attempt>.jsonl` in the job directory has one JSON object a line, always with `event`, `step`
-(integer) and `time` (seconds since the epoch); every two seconds a line `usage` tells `cpu`, the seconds used so far, and
-`memory`, the resident bytes. The status file named by TRAINER_STATUS is rewritten in place for the launcher: `time, phase,
-step, examples_per_s, cpu, memory`.
+(integer) and `time` (seconds since the epoch); every two seconds a line `usage` tells `cpu`, the seconds used so far,
+`memory`, the resident bytes, and for a job directory in a store `store_operations` (`files.operations`). The status file
+named by TRAINER_STATUS is rewritten in place for the launcher: `time, phase, step, examples_per_s, cpu, memory`.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 from etils import epath
 
-from trainer.base.files import write_text
+from trainer.base.files import is_remote, make_directory, operations, write_text
 from trainer.base.flags import at_least, variable
 from trainer.job_dir.outbox import Outbox
 
@@ -46,18 +46,17 @@ class Journal:
       outbox: Where it writes, and other files that grow can be.
     """
 
-    def __init__(self, job_dir: str, name: str, *, beats: bool = False) -> None:
-        """Begins the journal.
+    def __init__(self, job_dir: str, name: str, *, beats: bool = False, send_every_s: float = 60.0) -> None:
+        """Begins the journal, which is sent to a store that often.
 
         With `beats` it shows its status every two seconds of itself: for a replica whose main thread waits for others in
         C++, for as long as they take. That its process runs is all that this says.
         """
         attempt = variable(ATTEMPT, at_least(0))
-        directory = epath.Path(job_dir)
-        directory.mkdir(parents=True, exist_ok=True)
-        while (path := directory / f"journal-{name}-{attempt}.jsonl").exists():
+        make_directory(job_dir)
+        while (path := epath.Path(job_dir) / f"journal-{name}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
-        self.outbox = Outbox(job_dir)
+        self.outbox, self._remote = Outbox(job_dir, send_every_s), is_remote(job_dir)
         own = pathlib.Path(self.outbox.path(path.name))
         self._file = own.open("x", encoding="utf-8", buffering=1)
         self._status, self._shown_at = os.environ.get(STATUS), time.monotonic()
@@ -101,7 +100,8 @@ class Journal:
     def _beat(self) -> None:
         while True:
             time.sleep(_BEAT_S)
+            asked = {"store_operations": operations()} if self._remote else {}
             with contextlib.suppress(OSError):  # a full disk, for now
-                self.event("usage", self._state["step"], **self._usage())
+                self.event("usage", self._state["step"], **self._usage(), **asked)
                 if self._beats:
                     self.alive()

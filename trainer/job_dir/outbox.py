@@ -9,26 +9,26 @@ import os
 import pathlib
 import tempfile
 import threading
+import time
 
 from etils import epath
 
 from trainer.base.files import is_remote, store_errors
 
-_EVERY_S = 60.0
 _LAST_S = 20.0
 
 
 class Outbox:
     """Where one replica writes what grows."""
 
-    def __init__(self, job_dir: str) -> None:
+    def __init__(self, job_dir: str, every_s: float) -> None:
         self._job_dir, self._directory = epath.Path(job_dir), job_dir
         self._sent: dict[pathlib.Path, int] = {}
-        self._wanted, self._lock = threading.Event(), threading.Lock()
+        self._lock = threading.Lock()
         self._copies = is_remote(job_dir)
         if self._copies:
             self._directory = tempfile.mkdtemp(prefix="job-")
-            threading.Thread(target=self._run, name="outbox", daemon=True).start()
+            threading.Thread(target=self._run, args=(every_s,), name="outbox", daemon=True).start()
 
     def path(self, *names: str) -> str:
         """Where to write the file or directory of these names below the job directory."""
@@ -36,19 +36,16 @@ class Outbox:
         epath.Path(path).parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def send(self, *, wait: bool = False) -> None:
-        """Has everything so far copied; waits for it, a limited time, only if asked to: this replica is about to end."""
-        if wait and self._copies:
+    def send(self) -> None:
+        """Has everything so far copied, and waits for it a limited time: this replica is about to end."""
+        if self._copies:
             last = threading.Thread(target=lambda: print(self._failure(), end="", flush=True), daemon=True)
             last.start()
             last.join(_LAST_S)
-        else:
-            self._wanted.set()
 
-    def _run(self) -> None:
+    def _run(self, every_s: float) -> None:
         while True:
-            self._wanted.wait(_EVERY_S)
-            self._wanted.clear()
+            time.sleep(every_s)
             self._failure()  # of a store that fails for longer than its client tries: again next time
 
     def _failure(self) -> str:

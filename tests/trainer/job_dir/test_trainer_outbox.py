@@ -17,24 +17,35 @@ from trainer.replicas.stop import Stop
 
 
 def test_files_of_a_store_are_copied_when_they_are_asked_for_and_only_if_they_have_grown(store):
-    box = Outbox(str(store / "job"))
+    box = Outbox(str(store / "job"), 60)
     ours = pathlib.Path(box.path("logs", "train", "events"))
     ours.write_bytes(b"one")
     copy = store / "job" / "logs" / "train" / "events"
     assert not copy.exists()
 
-    box.send(wait=True)
+    box.send()
     assert copy.read_bytes() == b"one"
     copy.unlink()
-    box.send(wait=True)
+    box.send()
     assert not copy.exists()
     ours.write_bytes(b"one, two")
-    box.send(wait=True)
+    box.send()
     assert copy.read_bytes() == b"one, two"
 
 
+def test_files_of_a_store_are_copied_now_and_then(store):
+    box = Outbox(str(store / "job"), 0.05)
+    ours, copy = pathlib.Path(box.path("journal.jsonl")), store / "job" / "journal.jsonl"
+    for text in ("one", "one, two"):
+        ours.write_text(text)
+        deadline = time.monotonic() + 30
+        while not (copy.exists() and copy.read_text() == text):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 def test_a_store_that_fails_is_told_of_and_gets_the_files_later(store, monkeypatch, capsys):
-    box = Outbox(str(store / "job"))
+    box = Outbox(str(store / "job"), 60)
     pathlib.Path(box.path("journal.jsonl")).write_text("{}\n")
 
     def refuse(*_: object) -> None:
@@ -42,23 +53,23 @@ def test_a_store_that_fails_is_told_of_and_gets_the_files_later(store, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(backend._TfBackend, "open", refuse)
-        box.send(wait=True)
+        box.send()
     assert capsys.readouterr().out.startswith(f"{store / 'job'}: journal and events could not be copied")
-    box.send(wait=True)
+    box.send()
     assert (store / "job" / "journal.jsonl").read_text() == "{}\n" and not capsys.readouterr().out
 
 
 def test_who_ends_waits_for_a_store_only_so_long(store, monkeypatch):
     monkeypatch.setattr(outbox, "_LAST_S", 0.1)
-    box = Outbox(str(store / "job"))
+    box = Outbox(str(store / "job"), 60)
     monkeypatch.setattr(box, "_copy", lambda: time.sleep(30))
-    box.send(wait=True)
+    box.send()
 
 
 def test_in_a_directory_files_are_where_they_belong_at_once(tmp_path):
-    box = Outbox(str(tmp_path / "job"))
+    box = Outbox(str(tmp_path / "job"), 60)
     assert box.path("logs", "train") == str(tmp_path / "job" / "logs" / "train")
-    box.send(wait=True)
+    box.send()
 
 
 @pytest.mark.parametrize("how", ["done", "error", "at once"])
