@@ -73,6 +73,11 @@ def container():
     return dsl.ContainerSpec(image=IMAGE, command=["true"])
 
 
+@dsl.container_component
+def located():
+    return dsl.ContainerSpec(image=IMAGE, command=["echo"], args=["{{$.pipeline_google_cloud_location}}"])
+
+
 taste, taste_things, taste_data = step(eat), step(eat_things), step(eat_data)
 
 
@@ -181,6 +186,11 @@ def placeholder_of_googles():
 @trap("json_escape[1] is not filled in here")
 def json_escape():
     create_custom_training_job_from_component(word)(**RESTARTS)
+
+
+@trap("placeholder pipeline_google_cloud_location is not filled in here")
+def placeholder_in_a_command():
+    located()
 
 
 @trap("a part for one platform")
