@@ -82,9 +82,7 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
       UserError: If anything is missing or wrong, or the image is not given by digest.
     """
-    for flag, (form, meaning, example) in _NEEDED.items():
-        if not re.fullmatch(form, getattr(args, flag) or ""):
-            raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}, such as {example}")
+    check_place(args)
     cluster = Cluster.load(args.cluster, args.trainer_flags)
     arguments = pipeline_arguments(args, cluster, [mounted(source) for source in args.source])
     registry = f"vertex://{args.project}/{args.location}"
@@ -126,6 +124,17 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
         "project": args.project,
         "location": args.location,
     }
+
+
+def check_place(args: argparse.Namespace) -> None:
+    """Checks the flags that say where, and with what, something is to run: project, location, bucket and image.
+
+    Raises:
+      UserError: If one is missing or of another form.
+    """
+    for flag, (form, meaning, example) in _NEEDED.items():
+        if not re.fullmatch(form, getattr(args, flag) or ""):
+            raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}, such as {example}")
 
 
 def request(job: Mapping[str, Any], service_account: str) -> dict[str, Any]:
