@@ -7,7 +7,7 @@ ARGS ?=
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-slow test-docker run-cloud test-cloud chaos lint format compile image bench lock clean clean-all
+.PHONY: help setup run check test test-slow test-docker run-cloud test-cloud prove-cloud chaos lint format compile image bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -45,7 +45,10 @@ run-cloud: setup  ## the whole product on a Vertex AI that is this machine (ARGS
 		--bucket gs://demo --image us-docker.pkg.dev/demo-project/training/image@sha256:$$(printf '0%.0s' $$(seq 64)) $(ARGS)
 
 test-cloud: setup  ## the cloud's paths, on a Vertex AI that is this machine (ARGS='-m cloud_ci' for the shortest)
-	@$(PY) -m tests.cloud --work build/cloud -- $(PY) -m pytest -q -m cloud $(ARGS) tests/cloud
+	@$(PY) -m tests.cloud --work build/cloud -- $(PY) -m pytest -q -m cloud $(ARGS) tests/cloud tests/prove_cloud
+
+prove-cloud: setup  ## show on the real Vertex AI what only it can, for under a dollar (ARGS='--help')
+	@$(PY) -m tests.prove_cloud $(ARGS)
 
 chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
 	@$(PY) -m tests.chaos $(ARGS)
