@@ -9,6 +9,8 @@ from unittest import mock
 
 from etils.epath import backend, gpath, register
 
+# TensorFlow has no file system for it, so whatever is asked fails: for who asks it is a store that is away.
+AWAY = "s3://bucket/away"
 _open = backend._TfBackend.open
 
 

@@ -151,4 +151,8 @@ def remove(path: str) -> None:
 
 def _listed(directory: str) -> list[str]:
     with store_errors():
-        return tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
+        try:
+            tf.io.gfile.stat(directory)  # which alone tells a store that fails from a directory that is not there
+        except tf.errors.NotFoundError:
+            return []
+        return tf.io.gfile.listdir(directory)

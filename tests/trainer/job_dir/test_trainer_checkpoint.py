@@ -6,6 +6,7 @@ import signal
 import threading
 from unittest import mock
 
+import memory_store
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,7 @@ import tensorflow as tf  # noqa: E402
 
 from trainer import options  # noqa: E402
 from trainer.base.errors import UserError  # noqa: E402
-from trainer.job_dir.checkpoint import Checkpoints  # noqa: E402
+from trainer.job_dir.checkpoint import Checkpoints, remove  # noqa: E402
 from trainer.job_dir.journal import Journal  # noqa: E402
 from trainer.job_dir.state import State  # noqa: E402
 from trainer.nn.tasks.classification import Classification  # noqa: E402
@@ -121,18 +122,22 @@ def test_tensorflow_itself_finds_the_newest_wherever_the_job_directory_is(
     assert tf.train.latest_checkpoint(f"{job_dir}/checkpoints") == f"{job_dir}/checkpoints/ckpt-20"
 
 
-def test_training_waits_for_no_store_but_with_its_last_checkpoint(tmp_path, monkeypatch, store, model, state):
+@pytest.mark.parametrize(("place", "kept"), [("store", [10, 30]), ("directory", [10, 20, 30])])
+def test_training_waits_for_no_store_but_with_its_last_checkpoint(
+    tmp_path, monkeypatch, store, model, state, place, kept
+):
     given, slow = opts(tmp_path), threading.Event()
-    object.__setattr__(given, "job_dir", str(store / "job"))
+    if place == "store":
+        object.__setattr__(given, "job_dir", str(store / "job"))
     checkpoints = chief(given, state)
     write = checkpoints._write
     monkeypatch.setattr(checkpoints, "_write", lambda step: slow.wait(60) and write(step))
     checkpoints.save(10, last=False)
-    checkpoints.save(20, last=False)
     threading.Timer(0.2, slow.set).start()
+    checkpoints.save(20, last=False)
     checkpoints.save(30)
     checkpoints.wait()
-    assert checkpoints.steps() == [10, 30]
+    assert checkpoints.steps() == kept
 
 
 def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, model, state):
@@ -165,6 +170,15 @@ def test_a_store_that_is_away_ends_the_attempt_and_makes_no_checkpoint_a_damaged
         with pytest.raises(OSError, match="retry"):
             Scores(str(tmp_path), TASK).add(30, {"loss": 1.0, "accuracy": 0.5}, state)
     assert checkpoints.restore() == 20
+
+
+def test_a_store_that_does_not_answer_is_no_empty_one(tmp_path, state):
+    given = opts(tmp_path)
+    object.__setattr__(given, "job_dir", memory_store.AWAY)
+    with pytest.raises(OSError, match="not implemented"):
+        Checkpoints(given, state).restore()
+    with pytest.raises(OSError, match="not implemented"):
+        remove(f"{memory_store.AWAY}/checkpoints/ckpt-10")
 
 
 def test_a_save_that_fails_leaves_the_checkpoint_before_it(tmp_path, model, state):
