@@ -4,7 +4,6 @@ import pytest
 from kfp import dsl
 
 from components.cleanup.component import cleanup
-from components.cleanup.vertex import cancel_jobs
 
 
 @pytest.fixture
@@ -26,11 +25,18 @@ def job(vertex):
     return make
 
 
+@pytest.fixture
+def cancel_jobs(vertex):
+    from components.cleanup.vertex import cancel_jobs  # 3 s
+
+    return cancel_jobs
+
+
 def states(vertex, names):
     return [vertex.custom_jobs.items[name].state.name.removeprefix("JOB_STATE_") for name in names]
 
 
-def test_the_live_jobs_of_the_run_are_cancelled_and_no_others(vertex, job):
+def test_the_live_jobs_of_the_run_are_cancelled_and_no_others(vertex, job, cancel_jobs):
     live = [job("r1", state) for state in ("QUEUED", "PENDING", "RUNNING", "PAUSED", "UPDATING")]
     ended = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "CANCELLING")
     past = [job("r1", state) for state in ended]
@@ -42,7 +48,7 @@ def test_the_live_jobs_of_the_run_are_cancelled_and_no_others(vertex, job):
     assert cancel_jobs(vertex.project, vertex.location, "r1") == []
 
 
-def test_a_job_that_cannot_be_cancelled_does_not_save_the_others(vertex, job):
+def test_a_job_that_cannot_be_cancelled_does_not_save_the_others(vertex, job, cancel_jobs):
     from google.api_core import exceptions
 
     names = [job("r1", "RUNNING") for _ in range(4)]

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from components.convert.__main__ import main
@@ -16,8 +17,6 @@ from components.convert.sources.registry import READERS
 from components.convert.tables import expressions, yaml_loader
 from pipelines.cache import cache_key
 from trainer.base.manifest import Manifest
-
-tf = pytest.importorskip("tensorflow")
 
 ROOT = pathlib.Path(__file__).parents[2]
 SIZES = {"train": 60, "test": 7}

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import trips
 
+from components.evaluate.baseline import baseline, decisive
+from trainer.base import roc
 from trainer.base.manifest import Manifest
-
-tf = pytest.importorskip("tensorflow")
-from components.evaluate.baseline import baseline, decisive  # noqa: E402
-from trainer.base import roc  # noqa: E402
-from trainer.data import records  # noqa: E402
+from trainer.data import records
 
 
 def columns(data: pathlib.Path, split: str) -> dict[str, list]:

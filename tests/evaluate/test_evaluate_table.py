@@ -8,16 +8,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import trips
 from kfp import dsl
 
 from components.evaluate import component
 from components.evaluate.__main__ import main
+from trainer.base import roc
 from trainer.base.manifest import Manifest
-
-tf = pytest.importorskip("tensorflow")
-from trainer.base import roc  # noqa: E402
-from trainer.data import records  # noqa: E402
+from trainer.data import records
 
 BEST = {"Blue": 3.0, "Green": 0.0}
 

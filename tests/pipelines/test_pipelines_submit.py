@@ -6,7 +6,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from google.cloud import aiplatform
 from lint.specs import lint
 
 from pipelines import submit
@@ -25,12 +24,19 @@ def in_tmp(tmp_path, monkeypatch):
 _compile = submit.compile_specs
 
 
+@pytest.fixture
+def aiplatform(vertex):
+    from google.cloud import aiplatform  # 3 s
+
+    return aiplatform
+
+
 def prepared(*flags: str) -> dict[str, Any]:
     args = submit._parser().parse_args(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
     return submit.prepare(args)
 
 
-def test_what_is_sent_is_what_the_dry_run_shows(vertex, in_tmp, monkeypatch):
+def test_what_is_sent_is_what_the_dry_run_shows(aiplatform, in_tmp, monkeypatch):
     # It would ask Google whether the bucket is there, for minutes.
     monkeypatch.setattr(
         "google.cloud.aiplatform.utils.gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist",
@@ -51,7 +57,7 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, in_tmp, monkeypatch):
     assert shown["pipelineJob"]["serviceAccount"] == "a@b.c"
 
 
-def test_a_second_run_adds_a_version_to_the_model_of_the_first(vertex, in_tmp):
+def test_a_second_run_adds_a_version_to_the_model_of_the_first(aiplatform, in_tmp):
     assert "parentModel" not in json.dumps(submit.request(prepared("--image", IMAGE), ""))
     model = aiplatform.Model.upload(
         display_name="digits", serving_container_image_uri="i", artifact_uri="gs://b/m", sync=True
@@ -76,7 +82,7 @@ def test_a_second_run_adds_a_version_to_the_model_of_the_first(vertex, in_tmp):
         (["--image", IMAGE, "--", "--strategy", "parameter_server"], "the cluster file says"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_sent(vertex, in_tmp, flags, message):
+def test_what_cannot_work_is_refused_before_anything_is_sent(aiplatform, in_tmp, flags, message):
     with pytest.raises(UserError, match=message):
         prepared(*flags)
     assert aiplatform.PipelineJob.list() == []

@@ -17,9 +17,8 @@ from components.convert.options import Options
 from components.convert.writing import output
 from trainer.base.errors import UserError
 from trainer.base.manifest import FILE, Manifest
+from trainer.data import records
 from trainer.data.reader.shards import Mapping, Shards, take
-
-records = pytest.importorskip("trainer.data.records")
 
 
 @pytest.fixture(scope="module", params=["images", "rows with an index"])

@@ -11,6 +11,8 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
 from PIL import Image
 
 from components.convert.convert import convert
@@ -19,9 +21,6 @@ from components.convert.options import Options
 from components.convert.sources.registry import source_digest
 
 pytestmark = pytest.mark.cluster
-
-tf = pytest.importorskip("tensorflow")
-tfds = pytest.importorskip("tensorflow_datasets")
 
 ROOT = pathlib.Path(__file__).parents[3]
 MNIST = ROOT.parent / "shared" / "data" / "mnist"

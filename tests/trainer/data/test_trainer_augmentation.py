@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-tf = pytest.importorskip("tensorflow")
-
-from trainer.data import augmentation  # noqa: E402
-from trainer.data.augmentation import crop_and_flip  # noqa: E402
-from trainer.replicas import step_context  # noqa: E402
+from trainer.data import augmentation
+from trainer.data.augmentation import crop_and_flip
+from trainer.replicas import step_context
 
 
 def draws(images: np.ndarray, changed: np.ndarray, pad: int) -> list[tuple[int, int, bool]]:

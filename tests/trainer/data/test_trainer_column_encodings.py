@@ -4,15 +4,13 @@ import bisect
 import dataclasses
 
 import numpy as np
-import pytest
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.base.feature_summary import Summary
 from trainer.base.manifest import Encoding, Feature, Manifest
-
-tf = pytest.importorskip("tensorflow")
-from trainer.data import column_encodings, records  # noqa: E402
+from trainer.data import column_encodings, records
 
 words = st.sampled_from(["", "a", "b", "ab", "Łódź", "a_X_b"])
 int64 = st.integers(-(2**63), 2**63 - 1)

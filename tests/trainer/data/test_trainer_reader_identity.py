@@ -9,19 +9,18 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.base.errors import UserError
 from trainer.base.manifest import HEAD_BYTES, Manifest
+from trainer.data import records
+from trainer.data.reader.chunks import Chunks
+from trainer.data.reader.modes import choose
+from trainer.data.reader.order import Order
+from trainer.data.reader.shards import Shards
 from trainer.replicas.member import Member
-
-tf = pytest.importorskip("tensorflow")
-from trainer.data import records  # noqa: E402
-from trainer.data.reader.chunks import Chunks  # noqa: E402
-from trainer.data.reader.modes import choose  # noqa: E402
-from trainer.data.reader.order import Order  # noqa: E402
-from trainer.data.reader.shards import Shards  # noqa: E402
 
 ALONE = Member(role="chief", index=0, addresses={})
 COPIED = {"wish": "mapped", "cache_dir": "cache"}

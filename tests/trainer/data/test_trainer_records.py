@@ -11,9 +11,7 @@ from numbered import dataset, picture
 from components.convert.sources.registry import find_reader
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
-
-tf = pytest.importorskip("tensorflow")
-from trainer.data import records  # noqa: E402
+from trainer.data import records
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ import pytest
 import trips
 
 from trainer.base.manifest import Manifest
-
-pytest.importorskip("tensorflow")
 from trainer.data import records
 
 NUMBERS = {

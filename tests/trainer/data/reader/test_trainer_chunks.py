@@ -5,21 +5,20 @@ import threading
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbered import dataset, picture
 
 from trainer.base.errors import UserError
 from trainer.base.manifest import HEAD_BYTES, Manifest
-
-tf = pytest.importorskip("tensorflow")
-from trainer.data import records  # noqa: E402
-from trainer.data.reader.batches import Reader  # noqa: E402
-from trainer.data.reader.chunks import Chunks  # noqa: E402
-from trainer.data.reader.modes import choose  # noqa: E402
-from trainer.data.reader.order import Order  # noqa: E402
-from trainer.data.reader.shards import Mapping, Shards  # noqa: E402
-from trainer.data.reader.storage import Chunked, MappedTensors, Resident  # noqa: E402
+from trainer.data import records
+from trainer.data.reader.batches import Reader
+from trainer.data.reader.chunks import Chunks
+from trainer.data.reader.modes import choose
+from trainer.data.reader.order import Order
+from trainer.data.reader.shards import Mapping, Shards
+from trainer.data.reader.storage import Chunked, MappedTensors, Resident
 
 EXAMPLES, FILES = 120, 24
 SMALL = Order(examples=EXAMPLES, seed=5, chunk=7, window=4)  # five windows an epoch

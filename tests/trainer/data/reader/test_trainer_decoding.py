@@ -4,12 +4,12 @@ import io
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from numbered import picture
 from PIL import Image, ImageOps
 
-tf = pytest.importorskip("tensorflow")
-from trainer.data import augmentation  # noqa: E402
-from trainer.data.reader import decoding  # noqa: E402
+from trainer.data import augmentation
+from trainer.data.reader import decoding
 
 SIZES = [(40, 60), (61, 40), (24, 32), (25, 30), (7, 90)]
 FILES = [picture(h, w, kind, seed=h) for h, w in SIZES for kind in ("PNG", "JPEG")]

@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.base.manifest import Shard, Split
-
-tf = pytest.importorskip("tensorflow")
-from trainer.data.reader.order import CHUNK_BYTES, WINDOW_BYTES, Order, share  # noqa: E402
+from trainer.data.reader.order import CHUNK_BYTES, WINDOW_BYTES, Order, share
 
 ORDERS = st.builds(
     Order,
