@@ -21,7 +21,7 @@ from components.convert.sources.base import Source
 from components.convert.writing import splits, tfrecord
 from trainer.base.errors import UserError
 from trainer.base.feature_summary import Summary
-from trainer.base.manifest import Encoding, Feature, Manifest, Shard, Split
+from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding, Feature, Manifest, Shard, Split
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,9 @@ class Plan:
             name=source.name,
             origin=source.origin,
             label="label",
+            task=source.task,
             class_names=source.class_names,
+            targets=source.targets,
             record_bytes=layout.record_bytes,
             features=tuple(
                 dataclasses.replace(
@@ -140,9 +142,14 @@ class Plan:
         return not feature.shape and feature.name != "label"
 
     def _class_histogram(self, native: str, rows: splits.Rows) -> tuple[int, ...]:
-        labels, classes = self.source.splits[native]["label"], len(self.source.class_names)
-        counts = sum((np.bincount(labels[block], minlength=classes) for block in rows.blocks()), np.zeros(classes, int))
-        return tuple(counts.tolist())
+        """Examples of each class, or of each of several labels."""
+        labels, task = self.source.splits[native]["label"], self.source.task
+        if task == REGRESSION:
+            return ()
+        size = len(self.source.class_names or self.source.targets)
+        parts = (labels[block] for block in rows.blocks())
+        counted = (part.sum(axis=0) if task == MULTI_LABEL else np.bincount(part, minlength=size) for part in parts)
+        return tuple(sum(counted, np.zeros(size, int)).tolist())
 
 
 def _statistics(summary: Summary) -> Summary:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -38,11 +39,10 @@ def test_the_documented_way_to_read_reads_images(tmp_path, monkeypatch, given):
 
 def test_the_documented_schema_converts_and_the_documented_way_reads_the_table(tmp_path, monkeypatch):
     (tmp_path / "trips.yaml").write_text(blocks("yaml"))
-    header = "fare,tips,trip_seconds,company,payment_type,trip_start_hour,trip_miles"
     rows = [
         f"{i},{i / 10 * (i % 4)},{i if i % 5 else 'NA'},{'Blue' if i % 3 else ''},Cash,{i % 24},1.5" for i in range(50)
     ]
-    (tmp_path / "trips.csv").write_text("\n".join([header, *rows]))
+    (tmp_path / "trips.csv").write_text("\n".join([HEADER, *rows]))
     monkeypatch.chdir(tmp_path)
     convert(Options(dataset="csv", schema="trips.yaml", source="trips.csv", output="data/flowers"))
     found = documented("python")
@@ -51,10 +51,46 @@ def test_the_documented_schema_converts_and_the_documented_way_reads_the_table(t
     assert (tips == found["labels"].numpy()).mean() > 0.9
 
 
+HEADER = "fare,tips,trip_seconds,company,payment_type,trip_start_hour,trip_miles"
+
+
+def test_the_documented_targets_convert_and_the_documented_way_reads_them(tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "DATASETS.md").read_text()
+    (schema,) = re.findall(r"```\n(name: tips\n.*?)```", text, re.DOTALL)
+    (others,) = re.findall(r"```\n(label: .*?)```", text, re.DOTALL)
+    rows = [f"{i},{i / 10 if i % 9 else ''},{i},Blue,Cash,{i % 24},{i / 3}" for i in range(50)]
+    (tmp_path / "trips.csv").write_text("\n".join([HEADER, *rows]))
+    monkeypatch.chdir(tmp_path)
+    shapes = []
+    for i, label in enumerate(["label: {regression: tips}", *others.splitlines()]):
+        (tmp_path / "tips.yaml").write_text(schema.replace("label: {regression: tips}", label))
+        options = Options(dataset="csv", schema="tips.yaml", source="trips.csv", output="data/flowers")
+        assert convert(options).task == ("multi_label" if "multi" in label else "regression")
+        found = documented("python")
+        fares, labels = found["batch"]["fare"].numpy(), found["labels"].numpy()
+        shapes.append(labels.shape[1:])
+        first = [fares / 10, fares / 10, fares + fares / 10, fares > 0][i]
+        assert np.allclose(labels.reshape(len(fares), -1)[:, 0], first)
+        shutil.rmtree("data")
+    assert shapes == [(), (2,), (2,), (2,)]
+
+
 def test_the_documentation_names_every_dataset_and_every_key_of_a_schema(tmp_path):
     text = (ROOT / "docs" / "DATASETS.md").read_text()
     assert all(f"`{name}`" in text for name in READERS)
-    keys = ("name", "origin", "label.classes", "label.condition", "label.column", "filter", "deep", "wide", "missing")
+    keys = (
+        "name",
+        "origin",
+        "label.classes",
+        "label.condition",
+        "label.column",
+        "label.regression",
+        "label.multi_label",
+        "filter",
+        "deep",
+        "wide",
+        "missing",
+    )
     assert all(f"`{key}`" in text for key in (*keys, "other_columns"))
     assert all(f"`{key}`" in text for key in ("image", "label", "classes", "label_offset", "shape"))
     assert all(f"`columns.NAME.{key}`" in text for key in ("type", "header", "default", "unit"))

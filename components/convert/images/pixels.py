@@ -9,7 +9,7 @@ import numpy as np
 
 from components.convert.writing.tfrecord import Field, Layout
 from components.convert.writing.wire_format import varint_bytes
-from trainer.base.manifest import Feature
+from trainer.base.manifest import CLASSIFICATION, Feature
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class ImageSource:
 
     Attributes:
       splits: Each has the columns `image`, uint8 [N, height, width, channels] of one shape or whole files, and `label`,
-        integers [N].
+        integers [N] of classification.
       value_range: Smallest and largest value that a pixel can have.
       shape: Height, width and channels that a model gets of whole files; None of pixels, which have theirs.
     """
@@ -41,7 +41,9 @@ class ImageSource:
     name: str
     origin: str
     splits: Mapping[str, Mapping[str, Any]]
-    class_names: tuple[str, ...]
+    class_names: tuple[str, ...] = ()
+    task: str = CLASSIFICATION
+    targets: tuple[str, ...] = ()
     value_range: tuple[float, float] = (0.0, 255.0)
     shape: tuple[int, int, int] | None = None
     arguments: Mapping[str, object] = dataclasses.field(default_factory=dict)

@@ -13,7 +13,7 @@ from components.convert.report import drift, samples
 from components.convert.sources.base import Source
 from components.convert.writing.splits import Rows
 from components.evaluate.report import render_page, templates
-from trainer.base.manifest import Manifest, Split
+from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
 
 _CLASSES = 100  # that are listed
 _HEIGHT, _BIN = 60, 10  # of a chart, in its own units
@@ -29,12 +29,20 @@ def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) 
         name for name, s in training.items() if not s.histogram or s.unique is not None or s.in_vocabulary is not None
     ]
     missing = {name for split in splits.values() for name, summary in split.summaries.items() if summary.missing}
-    image = next((feature for feature in manifest.features if feature.shape), None)
+    image = next((feature for feature in manifest.features if feature.dtype == "uint8"), None)
+    names = manifest.class_names or manifest.targets
+    kind = {MULTI_LABEL: "label", REGRESSION: "target"}.get(manifest.task, "class")
     body = _TEMPLATES.get_template("dataset.html").render(
         m=manifest,
         splits=splits,
-        most_classes=_CLASSES,
-        top_class=max(n / split.examples for split in splits.values() for n in split.class_histogram[:_CLASSES]) or 1,
+        kind=kind,
+        kinds="classes" if kind == "class" else kind + "s" * (len(names) > 1),
+        names=names,
+        counted=[*enumerate(names[:_CLASSES])] if manifest.task != REGRESSION else [],
+        top_class=max(
+            (n / split.examples for split in splits.values() for n in split.class_histogram[:_CLASSES]), default=0
+        )
+        or 1,
         strips=samples.strips(source, rows, image) if image else [],
         sample_rows=[] if image else samples.table(source, rows, manifest.features),
         charts={name: _chart(name, splits) for name in numbers},
@@ -43,7 +51,7 @@ def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) 
         shares={name: _shares(name, splits) for name in categories},
         missing=[feature for feature in manifest.features if feature.name in missing],
         units={name: _unit(name, manifest) for name in training},
-        drifts=_drifts(splits, categories),
+        drifts=_drifts(splits, set(training) - set(categories)),
         max_drift=max_drift,
         notable=drift.NOTABLE,
         arguments={
@@ -60,6 +68,8 @@ def _unit(name: str, manifest: Manifest) -> str:
     known = {feature.name: feature for feature in manifest.features}
     if name in known:
         return "mean pixel value of an image" if known[name].shape else known[name].unit or ""
+    if (target := name.removeprefix(f"{manifest.label}.")) != name:
+        return (known[target].unit or "") if target in known else ""
     return "bytes of the file" if name.endswith(".bytes") else "pixels"
 
 
@@ -99,12 +109,12 @@ def _shares(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
     return {"rows": rows, "top": max((share or 0 for _, by_split in rows for share in by_split.values()), default=1)}
 
 
-def _drifts(splits: Mapping[str, Split], categories: Collection[str]) -> list[dict[str, Any]]:
+def _drifts(splits: Mapping[str, Split], numbers: Collection[str]) -> list[dict[str, Any]]:
     """Distances from the training split by feature, the largest first."""
     rows: dict[str, dict[str, Any]] = {}
     for split, part in splits.items():
         for name, distance in (part.drift or {}).items():
-            measure = "L-infinity" if name in (*categories, "label") else "Jensen-Shannon"
+            measure = "Jensen-Shannon" if name in numbers else "L-infinity"
             row = rows.setdefault(name, {"name": name, "measure": measure, "distances": {}})
             row["distances"][split] = distance
     return sorted(rows.values(), key=lambda row: (-max(row["distances"].values()), row["name"]))

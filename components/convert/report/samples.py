@@ -7,6 +7,7 @@ table(source, rows, features)[0]       # {"fare": "12.5", "company": None}
 import base64
 import dataclasses
 import io
+import itertools
 import math
 
 import numpy as np
@@ -17,7 +18,7 @@ from components.convert.report.accumulators import cut
 from components.convert.sources.base import Source
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import Rows
-from trainer.base.manifest import Feature
+from trainer.base.manifest import MULTI_LABEL, REGRESSION, Feature
 
 _ROWS, _LONGEST = 8, 40  # of a table, and characters of a value
 _MOST_PIXEL_BYTES, _MOST_IMAGES, _MOST_OF_A_CLASS = 160_000, 100, 10
@@ -26,24 +27,29 @@ _SIDE, _GAP = 64, 1  # pixels of a larger image, once shrunk, and between images
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Strip:
-    """Images of a class side by side, as one PNG in a data URI; `width` and `height` in pixels."""
+    """Images, of a class if there are any, side by side as one PNG in a data URI; `width` and `height` in pixels."""
 
-    class_name: str
+    name: str
     uri: str
     width: int
     height: int
 
 
 def strips(source: Source, rows: Rows, image: Feature) -> list[Strip]:
-    """The first training images of each class, `rows` being those of the split `train`."""
+    """The first training images, of each class or label if there are any, `rows` being those of the split `train`."""
     side = min(_SIDE, image.shape[0]), min(_SIDE, image.shape[1])
     most = min(_MOST_IMAGES, max(10, _MOST_PIXEL_BYTES // (math.prod(side) * image.shape[2])))
-    names = source.class_names[:most]
-    each = min(_MOST_OF_A_CLASS, most // len(names))
     columns, block = source.splits["train"], next(rows.blocks())
     labels, found = columns["label"][block], []
-    for label, name in enumerate(names):
-        chosen = block[np.flatnonzero(labels == label)[:each]]
+    if source.task == REGRESSION:
+        named = {"; ".join(_said(source, labels[:_MOST_OF_A_CLASS])): np.ones(len(block), bool)}
+    elif source.task == MULTI_LABEL:
+        named = {name: labels[:, i] == 1 for i, name in enumerate(source.targets[:most])}
+    else:
+        named = {name: labels == i for i, name in enumerate(source.class_names[:most])}
+    each = min(_MOST_OF_A_CLASS, most // len(named))
+    for name, of_it in named.items():
+        chosen = block[np.flatnonzero(of_it)[:each]]
         if len(chosen):
             found.append(_strip(name, _pictures(columns[image.name][chosen], image, side)))
     return found
@@ -53,13 +59,21 @@ def table(source: Source, rows: Rows, features: tuple[Feature, ...]) -> list[dic
     """The first training examples, each a text by column, or None where it is missing."""
     first, shown = rows[:_ROWS], {}
     for feature in features:
-        values = source.splits["train"][feature.name][first].tolist()
-        if feature.name == "label":
-            values = [source.class_names[value] for value in values]
+        values = source.splits["train"][feature.name][first]
+        values = _said(source, values) if feature.name == "label" else values.tolist()
         missing = getattr(source, "missing", {}).get("train", {}).get(feature.name)
         absent = [False] * len(values) if missing is None else missing[first]
         shown[feature.name] = [None if no else _text(value) for value, no in zip(values, absent, strict=True)]
     return [{name: texts[i] for name, texts in shown.items()} for i in range(len(first))]
+
+
+def _said(source: Source, labels: np.ndarray) -> list[str]:
+    """Labels, [N] or [N, k], in words: the class, the numbers, or the names of those that apply."""
+    if source.task == REGRESSION:
+        return [", ".join(map(_text, row)) for row in labels.reshape(len(labels), -1).tolist()]
+    if source.task == MULTI_LABEL:
+        return [", ".join(itertools.compress(source.targets, row)) or "none" for row in labels.tolist()]
+    return [source.class_names[label] for label in labels.tolist()]
 
 
 def _text(value: bytes | float | int | str) -> str:
@@ -89,4 +103,4 @@ def _strip(name: str, pictures: list[Image.Image]) -> Strip:
     file = io.BytesIO()
     strip.save(file, "PNG", optimize=True)
     uri = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-    return Strip(class_name=name, uri=uri, width=strip.width, height=strip.height)
+    return Strip(name=name, uri=uri, width=strip.width, height=strip.height)

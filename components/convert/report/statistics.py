@@ -56,7 +56,7 @@ def describe(
       encodings: The manifest's `deep` and `wide`, if any.
       processes: How many read at once.
     """
-    quantities = _quantities(features, encodings)
+    quantities = _quantities(features, encodings, source.targets)
 
     def read(name: str, native: str, rows: np.ndarray) -> tuple[Any, np.ndarray | None]:
         column = quantities[name].column
@@ -96,7 +96,7 @@ def describe(
 
 def _described(tallies: Mapping[str, Tally], training: Mapping[str, Tally] | None, examples: int) -> Described:
     """What is known of a split; `training` is None if it is the training split."""
-    summaries = {name: tally.summary() for name, tally in tallies.items() if name != _LABEL}
+    summaries = {name: tally.summary() for name, tally in tallies.items() if not _counted(name, tally)}
     if training is None:
         return Described(examples=examples, summaries=summaries)
     distances = {name: drift.distance(training[name], tally) for name, tally in tallies.items()}
@@ -107,7 +107,14 @@ def _described(tallies: Mapping[str, Tally], training: Mapping[str, Tally] | Non
     )
 
 
-def _quantities(features: tuple[Feature, ...], encodings: Mapping[str, tuple[Encoding, ...]]) -> dict[str, _Quantity]:
+def _counted(name: str, tally: Tally) -> bool:
+    """Whether the examples of each value are in the class histogram already."""
+    return name.split(".")[0] == _LABEL and isinstance(tally, Categories)
+
+
+def _quantities(
+    features: tuple[Feature, ...], encodings: Mapping[str, tuple[Encoding, ...]], targets: tuple[str, ...]
+) -> dict[str, _Quantity]:
     """By the name of the summary."""
     single = [e for part in encodings.values() for e in part if e.kind in ("vocabulary", "hash")]
     vocabularies = {e.columns[0]: e.vocabulary for e in sorted(single, key=lambda e: len(e.vocabulary or ()))}
@@ -118,6 +125,11 @@ def _quantities(features: tuple[Feature, ...], encodings: Mapping[str, tuple[Enc
             found[f"{name}.height"] = _Quantity(column=name, read=lambda column, rows: column.sizes[rows, 0])
             found[f"{name}.width"] = _Quantity(column=name, read=lambda column, rows: column.sizes[rows, 1])
             found[f"{name}.bytes"] = _Quantity(column=name, read=lambda column, rows: column.lengths[rows])
+        elif name == _LABEL and targets:
+            like = Numbers if feature.dtype == "float32" else Categories
+            for i, target in enumerate(targets):
+                read = functools.partial(_target, i=i)
+                found[f"{name}.{target}"] = _Quantity(column=name, read=read, like=like)
         elif feature.shape:
             found[name] = _Quantity(column=name, like=Pixels)
         elif feature.dtype == "string" or name in (_LABEL, *vocabularies):
@@ -126,6 +138,11 @@ def _quantities(features: tuple[Feature, ...], encodings: Mapping[str, tuple[Enc
         else:
             found[name] = _Quantity(column=name)
     return found
+
+
+def _target(column: np.ndarray, rows: np.ndarray, i: int) -> np.ndarray:
+    """One of the label's values [N] at the rows, of a label [N] or [N, k]."""
+    return column.reshape(len(column), -1)[rows, i]
 
 
 def _sample(rows: Rows, most: int) -> np.ndarray:

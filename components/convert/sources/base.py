@@ -23,7 +23,9 @@ class Source(Protocol):
     Attributes:
       name: Of the dataset.
       origin: Where it comes from, in words.
-      class_names: In the order of the labels, which all lie in `range(len(class_names))`.
+      task: As a manifest has it, like the next two.
+      class_names: In the order of the labels, which all lie in `range(len(class_names))`; empty but of classification.
+      targets: Names of the label's values, in their order; empty of classification.
       splits: The native splits, `train` and whatever else there is of `validation` and `test`, each with its columns by
         name, in the source's order; `label` is among them.
       arguments: What decides the content beside the options.
@@ -31,7 +33,9 @@ class Source(Protocol):
 
     name: str
     origin: str
+    task: str
     class_names: tuple[str, ...]
+    targets: tuple[str, ...]
     splits: Mapping[str, Mapping[str, Column]]
     arguments: Mapping[str, Any]
 

@@ -145,7 +145,7 @@ def _parse(
 
 
 def _fits(values: pa.Array, column: Column) -> bool:
-    if values.null_count and column.default is None:
+    if values.null_count and column.required:
         return False
     # False of NaN too, which compares with nothing; of missing values nothing is said.
     return column.type != "float" or pc.all(pc.less_equal(pc.abs(values), _FLOAT32_MAX)).as_py() is not False
@@ -183,7 +183,7 @@ def _explain(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[s
 
 def _fault(text: str, column: Column, missing: Sequence[str]) -> str | None:
     if text in missing:
-        return "is missing, and the schema has no default for it" if column.default is None else None
+        return "is missing, and the schema has no default for it" if column.required else None
     if any("\udc80" <= character <= "\udcff" for character in text):
         return f"{text.encode('utf-8', 'surrogateescape')[:40]!r} is not UTF-8"
     fits = {

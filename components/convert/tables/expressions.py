@@ -49,9 +49,9 @@ class Expression:
     evaluate: Callable[[Columns, Columns], Any]
 
 
-def parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
-    """The condition over columns of those types that a node of YAML writes down; a fault is told with its place."""
-    expression = _expect("condition", _parse(node, types, place), place)
+def parse(node: Any, types: Mapping[str, str], place: str, wanted: str = "condition") -> Expression:
+    """The condition or `number` over columns of those types that YAML writes down; a fault is told with its place."""
+    expression = _expect(wanted, _parse(node, types, place), place)
     if not expression.columns:
         raise UserError(f"{place}: says nothing of any column")
     return expression

@@ -8,16 +8,16 @@ What it tells comes from the training examples alone.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from components.convert.tables import vocabulary
 from components.convert.tables.csv_parser import Block
-from components.convert.tables.expressions import Expression
-from components.convert.tables.schema import LABEL, Column, Input, Schema
+from components.convert.tables.labels import Labels, evaluate, missing, values
+from components.convert.tables.schema import LABEL, Input, Schema
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.column_store import MEMORY, Store
 from components.convert.writing.splits import Rows
@@ -38,7 +38,9 @@ class TableSource:
 
     name: str
     origin: str
+    task: str
     class_names: tuple[str, ...]
+    targets: tuple[str, ...]
     arguments: Mapping[str, object]
     schema: Schema
     splits: Mapping[str, Mapping[str, np.ndarray | Strings]]
@@ -48,25 +50,26 @@ class TableSource:
     def layout(self) -> Layout:
         """How a record is laid out: every column, and the label."""
         fields = []
-        for name, values in self.splits["train"].items():
+        for name, column in self.splits["train"].items():
             parts = [columns[name] for columns in self.splits.values()]
-            if isinstance(values, Strings):
+            if isinstance(column, Strings):
                 longest = max(int(part.lengths.max()) for part in parts)
                 field = Field(name=name, kind="string", num_bytes=longest)
-            elif values.dtype == np.float32:
-                field = Field(name=name, kind="float", num_bytes=4)
+            elif column.dtype == np.float32:
+                field = Field(name=name, kind="float", num_bytes=4 * math.prod(column.shape[1:]))
             else:
                 largest = max(int(part.max()) for part in parts)
                 num_bytes = 10 if any(part.min() < 0 for part in parts) else varint_bytes(largest)
-                field = Field(name=name, kind="int64", num_bytes=num_bytes)
+                field = Field(name=name, kind="int64", num_bytes=num_bytes * math.prod(column.shape[1:]))
             fields.append(field)
         return Layout(fields)
 
     def features(self) -> tuple[Feature, ...]:
         """The manifest's, without statistics."""
-        label = Feature(name=LABEL, dtype="int64", value_range=(0.0, len(self.class_names) - 1.0))
+        label = self.schema.label
+        predicted = Feature(name=LABEL, dtype=label.dtype, shape=label.shape, value_range=label.value_range)
         columns = [Feature(name=c.name, dtype=c.dtype, unit=c.unit, default=c.default) for c in self.schema.stored]
-        return tuple(sorted([label, *columns], key=lambda feature: feature.name))
+        return tuple(sorted([predicted, *columns], key=lambda feature: feature.name))
 
     def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
         """The manifest's `deep` and `wide`, with the vocabularies of the training rows.
@@ -107,7 +110,9 @@ def read(splits: Mapping[str, Iterable[Block]], schema: Schema, store: Store = M
     return TableSource(
         name=schema.name,
         origin=schema.origin,
+        task=schema.label.task,
         class_names=schema.label.classes,
+        targets=tuple(schema.label.targets),
         arguments={"schema": schema.content},
         schema=schema,
         splits={split: columns for split, (columns, _) in parts.items()},
@@ -120,55 +125,24 @@ def _part(
     blocks: Iterable[Block], schema: Schema, store: Store
 ) -> tuple[dict[str, np.ndarray | Strings], dict[str, np.ndarray]]:
     """The columns of a split, and where they are missing."""
-    labels, rows, kept = store.column(np.int64), 0, 0
+    labels, rows, kept = Labels(schema, store), 0, 0
     columns = {c.name: store.texts() if c.type == "string" else store.column(c.dtype) for c in schema.stored}
-    missing = {c.name: store.column(bool) for c in schema.stored if c.default is not None}
+    defaults = {c.name: store.column(bool) for c in schema.stored if c.default is not None}
     for block in blocks:
         rows += len(block.positions)
         if schema.filter:
-            block = block.filtered(_evaluate(schema.filter, block, schema))
+            block = block.filtered(evaluate(schema.filter, block, schema))
         kept += len(block.positions)
-        labels.append(_labels(block, schema))
+        if not labels.append(block):
+            continue
         for name, column in columns.items():
-            values = _values(block, schema.columns[name])
-            column.append(Strings.of_arrow(values) if pa.types.is_large_string(values.type) else values.to_numpy())
-        for name, column in missing.items():
-            column.append(_missing(block, name))
+            found = values(block, schema.columns[name])
+            column.append(Strings.of_arrow(found) if pa.types.is_large_string(found.type) else found.to_numpy())
+        for name, column in defaults.items():
+            column.append(missing(block, name))
     if schema.filter:
         print(f"{rows - kept:,} of {rows:,} rows are left out by the schema's filter", flush=True)
         if not kept:
             raise UserError(f"{block.path}: the schema's filter leaves no row")
     held = {LABEL: labels.finish(), **{name: column.finish() for name, column in columns.items()}}
-    return held, {name: column.finish() for name, column in missing.items()}
-
-
-def _labels(block: Block, schema: Schema) -> np.ndarray:
-    """The class of each row, int64 [N]."""
-    label = schema.label
-    if label.condition:
-        return _evaluate(label.condition, block, schema).astype(np.int64)
-    given, known = _values(block, schema.columns[label.column]), f"0 to {len(label.classes) - 1}"
-    classes = given
-    if schema.columns[label.column].type == "string":
-        known = ", ".join(label.classes)
-        classes = pc.index_in(given, pa.array(label.classes, given.type)).fill_null(-1)
-    classes = classes.to_numpy().astype(np.int64)
-    if (wrong := (classes < 0) | (classes >= len(label.classes))).any():
-        row = int(wrong.argmax())
-        raise block.error(row, f"{label.column}: {str(given[row])!r} is no class (known: {known})")
-    return classes
-
-
-def _evaluate(expression: Expression, block: Block, schema: Schema) -> np.ndarray:
-    values = {n: _values(block, schema.columns[n]).to_numpy(zero_copy_only=False) for n in expression.columns}
-    return expression.evaluate(values, {name: _missing(block, name) for name in expression.columns})
-
-
-def _values(block: Block, column: Column) -> pa.Array:
-    """With the default where one is missing."""
-    values = block.columns[column.name]
-    return values if column.default is None else values.fill_null(column.default)
-
-
-def _missing(block: Block, name: str) -> np.ndarray:
-    return block.columns[name].is_null().to_numpy(zero_copy_only=False)
+    return held, {name: column.finish() for name, column in defaults.items()}

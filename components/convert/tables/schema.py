@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.convert.tables.expressions import Expression
-from trainer.base.manifest import Encoding
+from trainer.base.manifest import CLASSIFICATION, REGRESSION, Encoding
 
 LABEL = "label"
 DELIMITERS = (",", ";", "\t", "|")
@@ -25,6 +25,14 @@ class Column:
     type: str
     default: float | int | str | None = None
     unit: str | None = None
+    predicted: bool = (
+        False  # a target follows from it: rows where it is missing are counted, unless the filter drops them
+    )
+
+    @property
+    def required(self) -> bool:
+        """Whether a missing value is an error at once."""
+        return self.default is None and not self.predicted
 
     @property
     def dtype(self) -> str:
@@ -34,11 +42,41 @@ class Column:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Label:
-    """What is to be predicted: a condition, or the column that has it; and the names of its values."""
+    """What is to be predicted, by the task that a manifest says.
 
-    classes: tuple[str, ...]
+    Of classification: a condition, or the column that has it; and the names of its values. Else the targets by name,
+    numbers of regression, conditions or columns of 0 and 1 of `multi_label`; those given are columns as they are.
+    """
+
+    task: str = CLASSIFICATION
+    classes: tuple[str, ...] = ()
     column: str | None = None
     condition: Expression | None = None
+    targets: Mapping[str, Expression] = dataclasses.field(default_factory=dict)
+    given: frozenset[str] = frozenset()
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The columns that targets follow from."""
+        return frozenset().union(*(expression.columns for expression in self.targets.values()))
+
+    @property
+    def dtype(self) -> str:
+        """Of the stored values."""
+        return "float32" if self.task == REGRESSION else "int64"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the value of one row."""
+        single = self.task == CLASSIFICATION or (self.task == REGRESSION and len(self.targets) == 1)
+        return () if single else (len(self.targets),)
+
+    @property
+    def value_range(self) -> tuple[float, float] | None:
+        """Smallest and largest value that it can have; None of any number."""
+        if self.task == REGRESSION:
+            return None
+        return 0.0, (len(self.classes) - 1.0 if self.task == CLASSIFICATION else 1.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@
 A fault is told with its place in the file: `deep[0].column: unknown column 'fair'; did you mean 'fare'?`.
 """
 
+import dataclasses
 import itertools
 import math
 import pathlib
@@ -17,7 +18,7 @@ import numpy as np
 from components.convert.tables import expressions
 from components.convert.tables.schema import DELIMITERS, LABEL, Column, ImageSchema, Input, Label, Schema
 from trainer.base.errors import UserError, unknown
-from trainer.base.manifest import Encoding
+from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding
 from trainer.base.strict_yaml import parse
 
 _OF_IMAGES = frozenset({"image", "classes", "label_offset", "shape"})
@@ -59,7 +60,8 @@ def _schema(data: Any) -> Schema:
         raise UserError(f"columns: {min(twice)!r} is the header of more than one")
     types = {name: column.type for name, column in columns.items()}
     label = _label(data[LABEL], columns, types)
-    if LABEL in columns and label.column != LABEL:
+    columns = {name: dataclasses.replace(c, predicted=name in label.sources) for name, c in columns.items()}
+    if LABEL in columns and label.column != LABEL and (label.shape or LABEL not in label.given):
         raise UserError(f"columns.{LABEL}: what is predicted has that name; give the column another one, and a header")
     deep, wide = (
         tuple(_input(value, columns, f"{part}[{i}]") for i, value in enumerate(_list(data.get(part, []), part)))
@@ -137,7 +139,12 @@ def _column(name: Any, value: Any) -> Column:
 
 
 def _label(value: Any, columns: Mapping[str, Column], types: Mapping[str, str]) -> Label:
-    value = _mapping(value, LABEL, required={"classes"}, optional={"column", "condition"})
+    for task in (REGRESSION, MULTI_LABEL):
+        if isinstance(value, Mapping) and task in value:
+            nodes = _mapping(value, LABEL, required={task})[task]
+            return _targets(task, nodes, columns, types)
+    optional = {"column", "condition", REGRESSION, MULTI_LABEL}
+    value = _mapping(value, LABEL, required={"classes"}, optional=optional)
     classes = _classes(value["classes"], f"{LABEL}.classes")
     if ("column" in value) == ("condition" in value):
         raise UserError(f"{LABEL}: needs either column or condition")
@@ -150,6 +157,33 @@ def _label(value: Any, columns: Mapping[str, Column], types: Mapping[str, str]) 
     if column.type == "float":
         raise UserError(f"{LABEL}.column: {column.name} is a float; a label is a string or an int")
     return Label(classes=classes, column=column.name)
+
+
+def _targets(task: str, value: Any, columns: Mapping[str, Column], types: Mapping[str, str]) -> Label:
+    """The targets that are written as a column, a list of columns, or a mapping of names to what they are."""
+    place, nodes, targets, given = f"{LABEL}.{task}", value, {}, set()
+    if isinstance(value, str | list):
+        names = [value] if isinstance(value, str) else value
+        nodes = {_known(name, columns, place).name: name for name in names}
+        if len(nodes) < len(names):
+            raise UserError(f"{place}: {names!r} are not different columns")
+    if not isinstance(nodes, Mapping) or not nodes:
+        raise UserError(f"{place}: {value!r} is no column, no list of them and no mapping of names to what they are")
+    if task == MULTI_LABEL and len(nodes) == 1:
+        raise UserError(f"{place}: is one label, and so two classes; write a condition and classes")
+    for name, node in nodes.items():
+        where = f"{place}.{_text(name, place)}"
+        column = columns.get(node) if isinstance(node, str) else None
+        wanted = "number" if task == REGRESSION or isinstance(node, str) else "condition"
+        targets[name] = expressions.parse(node, types, where, wanted)
+        if column is None:
+            continue
+        if task == MULTI_LABEL and column.type != "int":
+            raise UserError(f"{where}: {node} is a {column.type}; needed is an int of 0 and 1, or a condition")
+        if column.default is not None:
+            raise UserError(f"{where}: nothing can stand in for what is predicted; take the default of {node} out")
+        given.add(node)
+    return Label(task=task, targets=targets, given=frozenset(given))
 
 
 def _classes(value: Any, place: str) -> tuple[str, ...]:
@@ -200,11 +234,14 @@ def _refuse_leak(label: Label, inputs: set[str]) -> None:
     """A model that is given all that decides the label learns nothing."""
     if not inputs:
         raise UserError("neither deep nor wide says what a model takes")
-    if label.column in inputs:
-        raise UserError(f"{LABEL}.column: {label.column} is what is predicted, and an input too; take it out of there")
-    if label.condition and label.condition.columns <= inputs:
-        names = ", ".join(sorted(label.condition.columns))
-        raise UserError(f"{LABEL}.condition: follows from the inputs {names}; take one of them out of deep and wide")
+    for key, column in (("column", label.column), *((label.task, name) for name in sorted(label.given))):
+        if column in inputs:
+            raise UserError(f"{LABEL}.{key}: {column} is what is predicted, and an input too; take it out of there")
+    conditions = {f"{label.task}.{name}": expression for name, expression in label.targets.items()}
+    for key, expression in {**conditions, "condition": label.condition}.items():
+        if expression and expression.columns <= inputs:
+            names = ", ".join(sorted(expression.columns))
+            raise UserError(f"{LABEL}.{key}: follows from the inputs {names}; take one of them out of deep and wide")
 
 
 def _known(name: Any, columns: Mapping[str, Column], place: str) -> Column:

@@ -107,6 +107,36 @@ def test_nothing_but_a_training_split(converted):
     assert "100.0 %" in page.text and "empty" in page.text
 
 
+@pytest.mark.parametrize("task", ["regression", "multi_label"])
+def test_targets_are_shown_as_numbers_and_labels_by_their_shares(tmp_path, task):
+    targets = {
+        "regression": {"fare": "fare", "twice": {"times": [2, "fare"]}},
+        "multi_label": {"cheap": {"less": ["fare", 2]}, "odd": "odd", EVIL: {"less": ["fare", 0]}},
+    }[task]
+    schema = {
+        "name": "trips",
+        "origin": "made up",
+        "columns": {"fare": {"type": "float", "unit": "USD"}, "odd": {"type": "int"}, "hour": {"type": "int"}},
+        "label": {task: targets},
+        "wide": [{"column": "hour", "vocabulary": 24}],
+    }
+    given = trips.write(tmp_path, [{"fare": i / 2, "odd": i % 2, "hour": i % 24} for i in range(200)], schema)
+    out = tmp_path / "out"
+    main([*(f"--{name}={value}" for name, value in given.items()), "--output", str(out), "--shards", "1"])
+    page = _Parsed((out / PAGE).read_text(encoding="utf-8"))
+    assert "script" not in page.tags and "Classes" not in page.text
+    train = Manifest.load(out).splits["train"]
+    if task == "regression":
+        assert "2 targets" in page.text and "label.fare USD" in page.text and "label.twice" in page.text
+        assert f"train {train.summaries['label.twice'].mean:.4g}" in page.text and "Jensen-Shannon" in page.text
+        assert "Labels" not in page.text and re.search(r"label\.twice Jensen-Shannon", page.text)
+    else:
+        assert "3 labels" in page.text and "Labels Examples of each label" in page.text
+        for name, count in zip(targets, train.class_histogram, strict=True):
+            assert f"{name} {count} " in page.text and re.search(rf"label\.{re.escape(name)} L-infinity", page.text)
+        assert train.class_histogram[2] == 0 and "cheap, odd" in page.text and "none" in page.text
+
+
 def _images(page: _Parsed) -> list[np.ndarray]:
     return [np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1])))) for uri in page.addresses]
 

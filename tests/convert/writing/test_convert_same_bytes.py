@@ -17,11 +17,15 @@ from components.convert.tables import quoting
 from components.convert.writing import column_store, tfrecord, workers
 
 
-@pytest.fixture(scope="module", params=["idx", "packed idx", "csv"])
+@pytest.fixture(scope="module", params=["idx", "packed idx", "csv", "targets"])
 def options(request, tmp_path_factory, make_idx) -> Options:
     """A source of several thousand examples."""
     root = tmp_path_factory.mktemp("source")
-    if request.param == "csv":
+    if request.param == "targets":
+        targets = {"same": "same", "sum": {"plus": ["same", "seconds"]}, "when": "when"}
+        schema = {**trips.SCHEMA, "label": {"regression": targets}, "deep": trips.SCHEMA["deep"][:1], "wide": []}
+        kind = trips.write(root, trips.rows(3000), schema)
+    elif request.param == "csv":
         rows = [{**row, "company": f"{row['company']}, {'x' * (i % 60)}"} for i, row in enumerate(trips.rows(3000))]
         kind = trips.write(root, rows, {**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}})
     else:

@@ -52,7 +52,7 @@ def _column(group: Sequence[Record], column: Column, marks: Sequence[str]) -> pa
     marked = _as_values(marks, column)
     nan = any(mark != mark for mark in marked)
     values = [None if value in marked or (nan and value != value) else value for value in given]
-    if column.default is None and None in values:
+    if column.required and None in values:
         row = values.index(None)
         if given[row] is None:
             raise group[row].lacks(key)

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import trips
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from trainer.base.errors import UserError
+from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest
+
+SCHEMA = {
+    "name": "weather",
+    "origin": "made up",
+    "columns": {
+        "day": {"type": "int"},
+        "rain": {"type": "float", "unit": "mm"},
+        "wind": {"type": "float", "default": 0.0},
+        "flood": {"type": "int"},
+    },
+    "deep": [{"column": "day", "numeric": "z_score"}],
+}
+ROWS = [{"day": i, "rain": i / 10, "wind": i % 7, "flood": int(i % 5 == 0)} for i in range(90)]
+
+
+def read(tmp_path, label, rows=ROWS, **changes) -> Manifest:
+    given = trips.write(tmp_path, rows, {**SCHEMA, "label": label, **changes})
+    fractions = {"validation_fraction": 0, "test_fraction": 0.3}
+    return convert(Options(**given, output=str(tmp_path / "out"), shards=2, **fractions))
+
+
+def labels(tmp_path, manifest: Manifest, examples, split: str = "train") -> dict[int, list]:
+    """The label of each day, as the official library parses it."""
+    files = [tmp_path / "out" / shard.file for shard in manifest.splits[split].shards]
+    return {record["day"][0]: record["label"] for file in files for record in examples(file.read_bytes())}
+
+
+@pytest.mark.parametrize("written", ["rain", ["rain"], {"rain": "rain"}])
+def test_one_target_is_a_number_of_32_bits(tmp_path, examples, written):
+    manifest = read(tmp_path, {"regression": written})
+    assert Manifest.load(tmp_path / "out") == manifest
+    assert (manifest.task, manifest.targets, manifest.class_names) == (REGRESSION, ("rain",), ())
+    label = manifest.feature("label")
+    assert (label.dtype, label.shape, label.num_bytes, label.value_range) == ("float32", (), 4, None)
+    assert [feature.name for feature in manifest.inputs] == ["day"]
+    found = {split: labels(tmp_path, manifest, examples, split) for split in ("train", "test")}
+    assert {**found["train"], **found["test"]} == {i: [np.float32(i / 10)] for i in range(90)}
+    train, test = (manifest.splits[split] for split in ("train", "test"))
+    assert train.class_histogram == test.class_histogram == ()
+    for split, part in (("train", train), ("test", test)):
+        numbers = [value for (value,) in found[split].values()]
+        summary = part.summaries["label.rain"]
+        assert summary.mean == pytest.approx(np.mean(numbers)) and summary.max == max(numbers)
+    assert 0 < test.drift["label.rain"] < 1 and test.drift["label.rain"] == test.drift["rain"]
+
+
+def test_several_targets_may_be_computed(tmp_path, examples):
+    sums = {"rain": "rain", "worst": {"plus": ["rain", {"times": [2, "wind"]}]}}
+    manifest = read(tmp_path, {"regression": sums})
+    assert (manifest.targets, manifest.feature("label").shape) == (("rain", "worst"), (2,))
+    assert manifest.feature("label").num_bytes == 8
+    for day, label in labels(tmp_path, manifest, examples).items():
+        assert label == [np.float32(day / 10), np.float32(day / 10 + 2 * (day % 7))]
+    assert manifest.splits["train"].summaries.keys() >= {"label.rain", "label.worst"}
+
+
+def test_several_labels_are_conditions_or_columns_of_0_and_1(tmp_path, examples):
+    conditions = {"wet": {"greater": ["rain", 3]}, "windy": {"greater": ["wind", 4]}, "flooded": "flood"}
+    manifest = read(tmp_path, {"multi_label": conditions})
+    assert (manifest.task, manifest.targets) == (MULTI_LABEL, ("wet", "windy", "flooded"))
+    label = manifest.feature("label")
+    assert (label.dtype, label.shape, label.num_bytes, label.value_range) == ("int64", (3,), 3, (0.0, 1.0))
+    shares = {}
+    for split, part in manifest.splits.items():
+        found = labels(tmp_path, manifest, examples, split) if part.examples else {}
+        assert found == {i: [int(i > 30), int(i % 7 > 4), int(i % 5 == 0)] for i in found}
+        assert part.class_histogram == tuple(sum(column) for column in zip([0, 0, 0], *found.values(), strict=True))
+        shares[split] = [count / max(part.examples, 1) for count in part.class_histogram]
+        assert not any(name.startswith("label") for name in part.summaries)
+    for i, name in enumerate(manifest.targets):
+        drift = manifest.splits["test"].drift[f"label.{name}"]
+        assert drift == pytest.approx(abs(shares["train"][i] - shares["test"][i]), abs=1e-6)
+
+
+def without(column: str, *days: int, rows=ROWS) -> list[dict]:
+    return [{**row, column: "" if row["day"] in days else row[column]} for row in rows]
+
+
+NO_RAIN = without("rain", 40, 41, 50)
+TWO = {"rain": "rain", "wind": {"times": [2, "wind"]}, "flood": "flood"}
+
+
+@pytest.mark.parametrize(
+    ("label", "rows", "message"),
+    [
+        (
+            {"regression": "rain"},
+            NO_RAIN,
+            "line 42: rain is missing.* 3 of 90 are such; .*'filter: {present: rain}'",
+        ),
+        (
+            {"regression": TWO},
+            without("flood", 50, 60, rows=NO_RAIN),
+            r"line 42: rain is missing.* 4 of 90 are such; .*'filter: {all: \[{present: flood}, {present: rain}\]}'",
+        ),
+        (
+            {"multi_label": {"wet": {"less": ["wind", 3]}, "flood": "flood"}},
+            without("flood", 5, 60),
+            "line 7: flood is missing.* 2 of 90 are such; .*'filter: {present: flood}'",
+        ),
+    ],
+)
+def test_rows_without_a_target_are_counted(tmp_path, label, rows, message):
+    with pytest.raises(UserError, match=rf"rows\.csv: {message}"):
+        read(tmp_path, label, rows)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_filter_leaves_rows_without_a_target_out(tmp_path, examples):
+    manifest = read(tmp_path, {"regression": "rain"}, NO_RAIN, filter={"present": "rain"})
+    assert sum(split.examples for split in manifest.splits.values()) == 87
+    assert {40, 41, 50}.isdisjoint(labels(tmp_path, manifest, examples))
+
+
+def test_what_is_missing_compares_with_nothing_in_a_filter(tmp_path):
+    manifest = read(tmp_path, {"regression": ["rain", "flood"]}, NO_RAIN, filter={"greater": ["rain", 1]})
+    assert sum(split.examples for split in manifest.splits.values()) == 79 - 3
+
+
+@pytest.mark.parametrize(
+    ("label", "change", "message"),
+    [
+        ({"regression": "rain"}, {"rain": "nan"}, r"line 5: rain: 'nan' is no finite 32-bit number"),
+        ({"regression": "rain"}, {"rain": "-1e39"}, r"line 5: rain: '-1e39' is no finite 32-bit number"),
+        (
+            {"regression": {"square": {"times": ["rain", "rain"]}}},
+            {"rain": "3e20"},
+            r"line 5: square: 9e\+40 is no finite 32-bit number",
+        ),
+        (
+            {"multi_label": {"wet": {"less": ["rain", 3]}, "flood": "flood"}},
+            {"flood": 2},
+            "line 5: flood: 2 is neither",
+        ),
+    ],
+)
+def test_what_is_no_number_or_no_label_is_refused_with_its_row(tmp_path, label, change, message):
+    with pytest.raises(UserError, match=rf"rows\.csv: {message}"):
+        read(tmp_path, label, [{**row, **(change if row["day"] == 3 else {})} for row in ROWS])
+
+
+def test_large_whole_numbers_are_rounded_and_told(tmp_path, capsys, examples):
+    rows = [{**row, "flood": 2**24 + row["day"]} for row in ROWS]
+    manifest = read(tmp_path, {"regression": ["flood", "rain"]}, rows)
+    assert "45 targets of 90 rows are larger than 16,777,216 and rounded" in capsys.readouterr().out
+    for day, (flood, _) in labels(tmp_path, manifest, examples).items():
+        assert flood == np.float32(2**24 + day)
+    read(tmp_path / "small", {"regression": ["flood", "rain"]})
+    assert "rounded" not in capsys.readouterr().out
+
+
+def test_a_target_called_label_is_not_stored_twice(tmp_path, examples):
+    columns = {"day": {"type": "int"}, "label": {"type": "float", "header": "rain"}}
+    schema = {**SCHEMA, "columns": columns, "other_columns": "ignore", "label": {"regression": "label"}}
+    given = trips.write(tmp_path, ROWS, {**SCHEMA, "label": {"regression": "rain"}})
+    (tmp_path / "schema.yaml").write_text(json.dumps(schema))
+    manifest = convert(Options(**given, output=str(tmp_path / "out"), validation_fraction=0, test_fraction=0))
+    assert [feature.name for feature in manifest.features] == ["day", "label"]
+    assert labels(tmp_path, manifest, examples) == {i: [np.float32(i / 10)] for i in range(90)}
