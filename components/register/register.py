@@ -13,7 +13,7 @@ from etils import epath
 
 from components.register.registry import CHAMPION, Registry
 from trainer.base.errors import UserError, reading
-from trainer.base.files import store_errors, tree_digest
+from trainer.base.files import tree_digest
 
 if TYPE_CHECKING:
     from components.register.vertex import VertexRegistry
@@ -37,7 +37,7 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
     Raises:
       UserError: If it is missing, no evaluation, or of another model.
     """
-    with reading(path, "make it with components.evaluate"), store_errors():
+    with reading(path, "make it with components.evaluate"):
         evaluation = json.loads(epath.Path(path).read_text())
         digest, *_ = (evaluation[key] for key in ("model_digest", "metrics", "champion", "decision"))
     if not epath.Path(model_dir).is_dir():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import memory_store
 import pytest
 
 from components.register.registry import CHAMPION, PREVIOUS, Registry
@@ -117,6 +118,8 @@ def test_nothing_is_left_of_a_version_that_could_not_be_added(tmp_path, registry
     assert entries(tmp_path) == []
     with pytest.raises(UserError, match="no SavedModel here"):
         registry.add("n", str(directory), {})
+    with pytest.raises(UserError, match=r"cannot write to the registry .*not implemented"):
+        registry.add("n", memory_store.AWAY, {})
     assert not (tmp_path / "registry" / "n").exists()
 
 

@@ -6,6 +6,7 @@ import json
 import pathlib
 import tempfile
 import time
+from unittest import mock
 
 import memory_store
 import numpy as np
@@ -17,7 +18,7 @@ from numbered import dataset, picture
 
 from trainer.base import files
 from trainer.base.errors import UserError
-from trainer.base.files import copy_tree, crc32c_of, digest_of, tree_digest, write_text
+from trainer.base.files import copy_tree, crc32c_of, digest_of, read_text, tree_digest, write_text
 from trainer.base.manifest import Manifest
 from trainer.data.reader import shards as shards_module
 from trainer.data.reader.cache import localize
@@ -25,9 +26,11 @@ from trainer.data.reader.shards import Shards
 from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
 from trainer.job_dir.journal import Journal, last
+from trainer.nn.tasks.classification import Classification
 from trainer.replicas.stop import StopMark
 
 tf = pytest.importorskip("tensorflow")
+from trainer import evaluator, validation  # noqa: E402
 from trainer.data import records  # noqa: E402
 
 READS = {
@@ -66,6 +69,39 @@ def test_a_tree_in_a_store_has_the_digests_that_it_has_here(files):
         for name in files:
             for checksum in (digest_of, crc32c_of):
                 assert checksum(there / name) == checksum(here / name)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        read_text,
+        digest_of,
+        crc32c_of,
+        lambda path: write_text(path, "a"),
+        lambda path: copy_tree(pathlib.Path(__file__).parent / "nn", path),
+    ],
+    ids=["read", "SHA-256", "CRC-32C", "write", "copy"],
+)
+def test_a_store_that_does_not_answer_is_an_error_of_the_system(use):
+    with pytest.raises(OSError, match="not implemented"):
+        use(epath.Path(memory_store.AWAY))
+
+
+@pytest.mark.parametrize(
+    ("error", "usual"),
+    [("NotFoundError", FileNotFoundError), ("OutOfRangeError", EOFError), ("UnavailableError", OSError)],
+)
+def test_errors_of_tensorflow_become_the_usual_ones_and_others_stay(error, usual):
+    with pytest.raises(usual, match="what it says"), files.store_errors():
+        raise getattr(tf.errors, error)(None, None, "what it says")
+    with pytest.raises(ZeroDivisionError), files.store_errors():
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("use", [digest_of, crc32c_of, tree_digest, lambda path: copy_tree(path, path.parent / "copy")])
+def test_what_is_not_in_a_store_is_told_as_what_is_not_here(store, use):
+    with pytest.raises(FileNotFoundError):
+        use(store / "none")
 
 
 def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
@@ -152,6 +188,20 @@ def test_a_job_directory_in_a_store_keeps_what_is_told(store):
     with pytest.raises(UnicodeEncodeError):
         write_text(store / "job" / identity.FILE, "new \ud800")
     identity.check(str(store / "job"), {"seed": 1})  # which is as it was
+
+
+def test_the_chief_asks_a_store_seldom_for_the_evaluators_scores(store, monkeypatch):
+    slept = []
+
+    def scored(seconds: float) -> None:
+        slept.append(seconds)
+        write_text(store / validation.FILE, json.dumps({key: {"step": 7} for key in ("latest", "best")}))
+
+    monkeypatch.setattr(evaluator, "time", mock.Mock(monotonic=lambda: 0.0, sleep=scored))
+    evaluator.await_evaluator(
+        validation.Scores(str(store), Classification(("no", "yes"))), 7, mock.Mock(), timeout_s=1.0
+    )
+    assert len(slept) == 1 and slept[0] > 2
 
 
 def test_the_journal_of_a_job_in_a_store_counts_what_is_asked_of_it(store, monkeypatch, tmp_path):

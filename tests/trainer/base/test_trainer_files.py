@@ -6,12 +6,14 @@ import sys
 import time
 from unittest import mock
 
+import memory_store
 import pytest
+from etils import epath
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.base.errors import UserError
-from trainer.base.files import tree_digest, write_text
+from trainer.base.files import read_json, read_text, tree_digest, write_text
 from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
 from trainer.job_dir.done import Done
@@ -29,6 +31,14 @@ def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
         write_text(path, "new \ud800")  # no such character in UTF-8
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_there_is_not_there_and_what_is_wrong_here_is_read_once(tmp_path, monkeypatch):
+    write_text(tmp_path / "a.json", "{")
+    assert read_text(tmp_path / "a.json" / "b") is None
+    monkeypatch.setattr(time, "sleep", mock.Mock(side_effect=AssertionError("nobody replaces a file piece by piece")))
+    with pytest.raises(ValueError, match="Expecting"):
+        read_json(tmp_path / "a.json")
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c/d", "c/e"]), st.binary(max_size=8), min_size=1))
@@ -173,3 +183,29 @@ def test_the_mark_of_a_store_is_seen_by_a_thread_and_not_asked_for_by_who_looks(
     deadline = time.monotonic() + 30
     while not mark.is_set():
         assert time.monotonic() < deadline
+
+
+def test_a_mark_in_a_store_that_is_away_is_looked_for_again_and_who_leaves_is_not_heard(store, monkeypatch):
+    monkeypatch.setattr(stop, "_LOOK_IN_STORE_S", 0.05)
+    mark = StopMark(str(store))
+    mark.clear()  # without anybody having asked
+    there, mark._path = mark._path, epath.Path(memory_store.AWAY) / "STOP"
+    mark.set("worker-0")
+    with pytest.raises(OSError, match="not implemented"):
+        mark.clear()
+    mark.watch()
+    time.sleep(0.2)
+    assert not mark.is_set()
+    mark._path = there
+    mark.set("worker-0")
+    deadline = time.monotonic() + 30
+    while not mark.is_set():
+        assert time.monotonic() < deadline
+    assert StopMark(str(store)).look_s == 0.05
+
+
+def test_a_mark_in_a_directory_is_looked_for_by_who_asks_and_at_once(tmp_path):
+    mark = StopMark(str(tmp_path))
+    mark.watch()
+    mark.set("worker-0")
+    assert mark.is_set() and mark.look_s < 1
