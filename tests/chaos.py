@@ -8,8 +8,6 @@ leave no process, and have records that tell what happened. Prints a row a trial
 signal to the first step after it.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

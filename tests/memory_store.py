@@ -1,7 +1,5 @@
 """TensorFlow's file system in memory, reached by epath exactly as `gs://` is: the same back end and the same files."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import IO

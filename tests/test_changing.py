@@ -1,7 +1,5 @@
 """The changes of docs/CHANGING.md, made for real in a copy of the tree: each touches two files of code at most."""
 
-from __future__ import annotations
-
 import collections
 import json
 import os

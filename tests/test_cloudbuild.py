@@ -1,7 +1,5 @@
 """The shell of cloudbuild.yaml's steps that needs no container engine (tests/docker runs the rest)."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

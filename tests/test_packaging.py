@@ -1,7 +1,5 @@
 """The locks, the image's context, and the rules of the house that a machine can check."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """Every command of ours in the README does what it says there."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """A made-up table that has every kind of column and encoding, as a CSV file with its schema, and converted."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -4,8 +4,6 @@ On shared machines absolute rates drift by a factor of two, so every pair is rep
 the ratios is what counts. `python -m tests.bench convert` runs one of them; `--repeats N` changes how often.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping
 

@@ -3,8 +3,6 @@
 Images are CIFAR-10's; rows are the taxi trips, twenty times. Both must be at hand in ../shared/data.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

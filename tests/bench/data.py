@@ -1,7 +1,5 @@
 """What contestants read, and where they write."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import pathlib

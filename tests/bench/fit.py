@@ -3,8 +3,6 @@
 `python -m tests.bench.fit ours|keras MODEL DATA_DIR STEPS FLAG...`
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from unittest import mock

@@ -6,8 +6,6 @@ the median of the ratios of neighbouring laps. Beside wall time stands processor
     race({"ours": ours, "the usual way": usual}, repeats=5)
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -3,8 +3,6 @@
 The usual ways are at their best: records in the order of the file, a shuffle buffer of 10,000, parallel maps, prefetching.
 """
 
-from __future__ import annotations
-
 import functools
 import pathlib
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The other end of `race.Child`; no package but Python's own, since it runs in other environments too."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The same networks and optimizers as ours. Needs PyTorch and NumPy alone, so that it may run in an environment of its own.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

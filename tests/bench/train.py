@@ -3,8 +3,6 @@
 PyTorch is none of the project's dependencies. The races against it want a Python that has it: TORCH_PYTHON=PATH.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The usual loop over `tf.train.Example`, all images in one file."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ The columns are normalised, looked up and hashed beforehand, so that training al
 preprocessing layers inside the model, `fit` would do that again for every batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import keras

@@ -3,8 +3,6 @@
 `python -m tests.bench.write ours|usual IMAGES.npy LABELS.npy DIRECTORY`
 """
 
-from __future__ import annotations
-
 import math
 import pathlib
 import sys

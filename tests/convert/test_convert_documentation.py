@@ -1,7 +1,5 @@
 """What docs/DATASETS.md shows works as it stands there."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import shutil

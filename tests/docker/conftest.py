@@ -1,7 +1,5 @@
 """The image under test; nothing here runs without a container engine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """The container engine and its jobs, as these tests ask for them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

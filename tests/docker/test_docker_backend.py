@@ -1,7 +1,5 @@
 """The docker back end: real containers, real training."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The push and compile steps of cloudbuild.yaml, run against a real registry on this machine."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """What `docker run IMAGE ...` runs."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

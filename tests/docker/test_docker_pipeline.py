@@ -1,7 +1,5 @@
 """The whole pipeline, each step in a container of its own, gives what it gives without containers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

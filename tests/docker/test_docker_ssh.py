@@ -1,7 +1,5 @@
 """The ssh back end, with two containers as hosts that share no disk: real sshd, real training."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

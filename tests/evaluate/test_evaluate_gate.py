@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from components.evaluate.gate import PROMOTE, REGISTER, REJECT, decide

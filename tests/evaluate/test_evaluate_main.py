@@ -1,7 +1,5 @@
 """Bad input: one line, exit code 2, and nothing is written."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """A table with two classes is judged by the area under the ROC curve."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from collections.abc import Callable

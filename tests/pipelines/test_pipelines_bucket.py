@@ -1,7 +1,5 @@
 """Sources in a bucket, listed by Google's own client from an object store on this machine."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """The whole pipeline, as a person runs it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

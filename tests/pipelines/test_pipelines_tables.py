@@ -1,7 +1,5 @@
 """A table of one's own goes through the pipeline with its schema."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

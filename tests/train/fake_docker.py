@@ -1,7 +1,5 @@
 """Stands in for `docker` where there is no engine: a container is a process of this machine that outlives its client."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The back ends as the command line has them, with stand-ins for `ssh` and `docker`."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

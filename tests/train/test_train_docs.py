@@ -1,7 +1,5 @@
 """docs/CLUSTERS.md and docs/RUNNING.md say what is so."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

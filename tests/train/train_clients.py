@@ -1,12 +1,11 @@
 """Stand-ins for the clients of other back ends: what they are to run elsewhere runs here, apart from the launcher."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Self
 
 import psutil
 
@@ -27,7 +26,7 @@ class Clients:
     path: Path
 
     @classmethod
-    def install(cls, path: Path) -> Clients:
+    def install(cls, path: Path) -> Self:
         for name, text in (("ssh", _SSH), ("docker", _docker())):
             (path / name).write_text(text)
             (path / name).chmod(0o755)

@@ -1,7 +1,5 @@
 """Tiny replicas without TensorFlow, and what runs them."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -3,8 +3,6 @@
 Review the difference that it makes with `git diff tests/train/golden` before it is committed.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PNG and JPEG files of every kind, and the parts that they are made of."""
 
-from __future__ import annotations
-
 import io
 import random
 import re

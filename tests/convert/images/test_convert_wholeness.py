@@ -1,7 +1,5 @@
 """A file that passes here is one that TensorFlow's decoder takes, which has the last word in training."""
 
-from __future__ import annotations
-
 import random
 import struct
 

@@ -1,7 +1,5 @@
 """A small source of every kind."""
 
-from __future__ import annotations
-
 import pathlib
 import tarfile
 

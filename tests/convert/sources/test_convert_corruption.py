@@ -1,7 +1,5 @@
 """Whatever happens to a file of a dataset, nobody reads it without a word."""
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import random

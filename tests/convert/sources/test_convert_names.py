@@ -1,7 +1,5 @@
 """A name that is no text, as old archives have them, is a name all the same; only a class has to be told in words."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """What cannot be read is told as that, with its path: the output is not to blame."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gzip

@@ -1,7 +1,5 @@
 """Whoever reads TFRecord reads ours: TensorFlow's own dataset and parser."""
 
-from __future__ import annotations
-
 import csv
 import pathlib
 

@@ -1,7 +1,5 @@
 """A source larger than memory converts in a fixed budget. The limit is the kernel's, on what a process may write to."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Processes, memory and the order of tasks decide how fast a conversion is, and nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import random

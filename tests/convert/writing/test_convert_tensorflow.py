@@ -1,7 +1,5 @@
 """What TensorFlow and TensorFlow Datasets make of the same files; together, for importing them takes seconds."""
 
-from __future__ import annotations
-
 import io
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Replicas that run elsewhere: their `cleanup` whatever happens, and what their clients tell late."""
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 import sys

@@ -1,7 +1,5 @@
 """What stands beside each container, with a stand-in for the engine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

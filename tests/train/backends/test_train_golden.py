@@ -1,7 +1,5 @@
 """Every shipped cluster file and every configuration of the documents that this project follows, planned in full."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every key of the cluster file times every back end: it changes what runs, or the back end says that it ignores it."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

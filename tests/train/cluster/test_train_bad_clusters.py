@@ -1,7 +1,5 @@
 """Good cluster files with one mistake each: every key with values that it cannot have, misspelt, and left out."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

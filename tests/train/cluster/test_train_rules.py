@@ -1,7 +1,5 @@
 """What passes validation keeps to the rules; what AI Platform took becomes something that does."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every flag times everything that could heed it: it is read there, or refused."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import re

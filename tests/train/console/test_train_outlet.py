@@ -1,7 +1,5 @@
 """A reader of the launcher's output that is slow, asleep or gone: the job does not wait for it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty

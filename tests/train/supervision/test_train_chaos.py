@@ -1,7 +1,5 @@
 """The failure contract with the real trainer; `make chaos` does the same at random and more often."""
 
-from __future__ import annotations
-
 import pathlib
 import signal
 

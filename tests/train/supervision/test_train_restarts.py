@@ -1,7 +1,5 @@
 """The failure contract, with replicas of five lines: who starts again after what, and when it is enough."""
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 import time

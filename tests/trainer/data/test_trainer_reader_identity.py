@@ -1,7 +1,5 @@
 """Two whole files of equal size in each other's place are found in every way of reading, without reading all of them."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """A split of several windows, larger than the memory that training may take for it."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """Training through each way of reading: the same bits, the same stop at a damaged file. Real processes."""
 
-from __future__ import annotations
-
 import pytest
 from numbered import dataset, picture
 

@@ -1,7 +1,5 @@
 """TFRecord files of others: every value is there afterwards, and what cannot be read is told."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import pathlib

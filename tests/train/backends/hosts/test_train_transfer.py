@@ -1,7 +1,5 @@
 """Copies to hosts and back, with a stand-in for ssh and the real tar, and rsync where it is installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
