@@ -99,21 +99,6 @@ def test_an_evaluation_that_knows_another_champion_or_none_is_stale(champion, re
     assert current(place) == "2"
 
 
-def test_a_promotion_that_another_one_overtook_is_refused(champion, registered, place, monkeypatch):
-    second, _ = registered("second", 0.95)
-    third, evaluation = registered("third", 0.93, champion=champion)
-    compare = Registry.promote
-
-    def overtaken(self, *arguments, **named):
-        assert compare(self, "m", second, instead_of="1")  # between our comparison and our promotion
-        return compare(self, *arguments, **named)
-
-    monkeypatch.setattr(Registry, "promote", overtaken)
-    told = promote(evaluation=evaluation, registry=place, name="m", version=third)
-    assert "the champion was 1 when the model was evaluated, and is 2 now" in told
-    assert current(place) == "2"
-
-
 def test_the_command_registers_promotes_and_goes_back(evaluated, place, capsys):
     for name, accuracy, champion in (("a", 0.8, None), ("b", 0.9, scored("1", accuracy=0.8))):
         directory, _ = evaluated(name, accuracy, champion=champion)

@@ -29,14 +29,6 @@ def test_a_three_line_program_of_the_users_own_runs(clients: Clients, backend: s
     assert not re.search(r"cleanup after it failed|lost", out)
 
 
-def test_exit_code_and_last_words_of_the_first_failure_come_back(clients: Clients):
-    fails = THREE_LINES + "import time\nif task['type'] == 'chief': time.sleep(60)\nsys.exit('no luck')"
-    code, out, _ = clients.run("ssh", "--max-restarts", "0", *clients.program(fails))
-    assert code == 1
-    assert "worker/0 failed first: exit code 1" in out
-    assert "launcher |   no luck" in out
-
-
 @pytest.mark.parametrize("backend", ELSEWHERE)
 @pytest.mark.parametrize("guard_too", [False, True])
 def test_nothing_outlives_a_launcher_killed_by_sigkill(clients: Clients, backend: str, guard_too: bool):

@@ -2,6 +2,7 @@ import collections
 import contextlib
 import gzip
 import io
+import pathlib
 
 import numpy as np
 import pytest
@@ -191,6 +192,17 @@ def test_a_label_outside_the_classes_and_a_column_without_values_are_told(tmp_pa
     with pytest.raises(UserError, match=message):
         quietly(**trips.write(tmp_path, rows, schema), output=str(tmp_path / "out"), shards=1)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_real_taxi_trips(tmp_path):
+    taxi = pathlib.Path(__file__).parents[4] / "shared" / "data" / "taxi" / "data.csv"
+    if not taxi.is_file():
+        pytest.skip("the taxi trips are not in ../shared/data/taxi")
+    manifest = quietly(dataset="taxi", source=str(taxi), output=str(tmp_path / "out"))
+    counts = np.sum([split.class_histogram for split in manifest.splits.values()], axis=0)
+    assert counts.sum() == 15_002 and round(100 * counts[1] / 15_002, 2) == 22.49
+    assert manifest.deep[3].vocabulary[:3] == ("Cash", "Credit Card", "No Charge")
+    assert [f.name for f in manifest.inputs] == ["company", "fare", "payment_type", "trip_miles", "trip_seconds"]
 
 
 def test_googles_layout_in_cents(tmp_path, held):

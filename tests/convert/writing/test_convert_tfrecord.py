@@ -78,6 +78,14 @@ def test_protobuf_reads_back_every_record(tmp_path_factory, examples, rows, size
         assert sum((byte & 127) << 7 * k for k, byte in enumerate(data[places["label"]])) == columns["label"][i]
 
 
+@given(name=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=140))
+def test_a_field_may_have_any_name(tmp_path_factory, examples, name):
+    path, columns = tmp_path_factory.mktemp("names") / "file", {name: Strings.of([b"abc"]), f"{name}2": np.array([5])}
+    fields = [Field(name=name, kind="string", num_bytes=3), Field(name=f"{name}2", kind="int64", num_bytes=1)]
+    write(path, Layout(fields), columns, rows=[np.arange(1)])
+    assert examples(path.read_bytes()) == [{name: [b"abc"], f"{name}2": [5]}]
+
+
 def test_a_file_of_several_chunks_holds_every_record_in_order(tmp_path, monkeypatch, examples):
     monkeypatch.setattr(tfrecord, "_CHUNK_BYTES", 1000)
     labels = np.arange(5000)

@@ -36,48 +36,6 @@ def test_death_of_one_that_all_need_starts_all_again(bench: Bench, cluster: Clus
     assert (restart["errors"], restart["preemptions"]) == (1, 0)
 
 
-def test_dead_worker_of_parameter_servers_starts_again_alone_at_its_address(bench: Bench):
-    shows = "print(os.environ['TF_CONFIG'], flush=True)\n"
-    plan = bench.plan(
-        PS,
-        max_restarts=1,
-        worker_0=shows + once("sys.exit(7)"),
-        chief_0=f"while open({str(bench.path / 'logs/worker-0.log')!r}).read().count('task') < 2: time.sleep(0.01)",
-    )
-    (bench.path / "logs").mkdir()
-    (bench.path / "logs/worker-0.log").touch()
-    code, lines = bench.run(plan)
-    assert code == 0
-    assert bench.starts() == ["chief/0", "worker/0", "ps/0", "worker/0"]
-    first, second = of("worker/0", lines)
-    assert first == second
-
-
-def test_leaving_and_death_by_a_signal_from_outside_are_preemptions_and_by_the_programs_fault_an_error(bench: Bench):
-    dies = "if attempt == 0: sys.exit(143)\n"
-    dies += "if attempt < 3: os.kill(os.getpid(), [signal.SIGKILL, signal.SIGSEGV][attempt - 1])"
-    code, _ = bench.run(bench.plan(ONE, max_restarts=2, chief_0=dies))
-    assert code == 0
-    assert [(e["ending"], e["kind"]) for e in bench.events("blame")] == [
-        ("exit code 143", "preemption"),
-        ("SIGKILL", "preemption"),
-        ("SIGSEGV", "error"),
-    ]
-    last = bench.events("restart")[-1]
-    assert (last["errors"], last["preemptions"]) == (1, 2)
-
-
-def test_stopped_replica_is_named_killed_and_replaced(bench: Bench):
-    patience = dataclasses.replace(QUICK, stopped_s=0.2)
-    freezes = once("os.kill(os.getpid(), signal.SIGSTOP)")
-    plan = bench.plan(SYNC, max_restarts=1, chief_0="if attempt: sys.exit(0)\ntime.sleep(60)", worker_1=freezes)
-    code, lines = bench.run(plan, patience)
-    assert code == 0
-    assert "worker/1 is frozen (stopped for 0 s); killing it" in of("launcher", lines)
-    (blame,) = bench.events("blame")
-    assert (blame["replica"], blame["kind"]) == ("worker/1", "error")
-
-
 def test_peer_that_gives_up_on_a_stopped_replica_is_not_to_blame(bench: Bench):
     gives_up = waits(bench, "worker-0") + "time.sleep(0.1)\nif attempt: sys.exit(0)\nsys.exit(1)"
     freezes = once("print('.', flush=True); os.kill(os.getpid(), signal.SIGSTOP)")
@@ -122,18 +80,6 @@ def test_chief_that_is_done_before_the_time_limit_has_succeeded_though_the_evalu
     code, _ = bench.run(dataclasses.replace(plan, timeout_s=1), patience)
     assert code == 0
     assert [(e["replica"], e["exit_code"]) for e in bench.events("down")] == [("chief/0", 0), ("evaluator/0", 143)]
-
-
-ANSWERS = "signal.signal(signal.SIGTERM, lambda *_: os._exit(130)); print('ready', flush=True)\ntime.sleep(60)"
-
-
-def test_replica_that_answers_our_sigterm_like_one_preempted_is_not_to_blame(bench: Bench):
-    scripts = {"chief_0": waits(bench, "worker-0") + "sys.exit(1)", "worker_0": ANSWERS}
-    code, lines = bench.run(bench.plan(SYNC, **scripts), dataclasses.replace(QUICK, failure_s=10))
-    assert code == 1
-    assert ["chief/0 failed first: exit code 1" in line for line in lines].count(True) == 2  # Blamed, and at the end.
-    (blame,) = bench.events("blame")
-    assert (blame["replica"], blame["kind"]) == ("chief/0", "error")
 
 
 @pytest.mark.parametrize(("fails", "times"), [("sys.exit(5)", 3), ("sys.exit(2)", 1)])

@@ -73,15 +73,13 @@ def test_image_files_are_the_same_bytes_in_every_way(files):
         assert batches[0] == batches[1] == batches[2]
 
 
-def test_batches_made_ahead_are_those_of_the_steps_for_any_number_of_replicas(numbered):
+def test_batches_made_ahead_are_those_of_the_steps_for_all_replicas_in_turn(numbered):
     _, _, streamed, _ = storages(numbered, SMALL)
     reader = Reader(storage=streamed, order=SMALL, global_batch=12, ahead=True)
     wanted = np.concatenate([SMALL(step, global_batch=12, first=0, count=12) for step in (8, 9)])
-    for replicas in (1, 3):
-        context = tf.distribute.InputContext(num_input_pipelines=1, num_replicas_in_sync=replicas)
-        dataset = reader.dataset(first_step=8, context=context)
-        seen = np.concatenate([batch["label"].numpy() for batch in dataset.take(2 * replicas)])
-        assert np.array_equal(seen, wanted)
+    context = tf.distribute.InputContext(num_input_pipelines=1, num_replicas_in_sync=3)
+    seen = np.concatenate([batch["label"].numpy() for batch in reader.dataset(8, context).take(6)])
+    assert np.array_equal(seen, wanted)
 
 
 def test_each_chunk_is_read_once_an_epoch_in_one_piece_of_each_file_and_few_are_held(numbered):
@@ -130,34 +128,6 @@ def test_a_damaged_record_is_named_when_it_is_taken_and_only_then(kind, request,
         chunks.take(np.delete(indices, position)[: examples - 1], 0)
         with pytest.raises(UserError, match=rf"{path.name} is damaged: record {bad_row} "):
             chunks.take(indices, 0)
-
-
-def test_a_damaged_file_is_told_through_tensorflows_threads(numbered, tmp_path):
-    shutil.copytree(numbered, tmp_path / "data")
-    path = sorted((tmp_path / "data").glob("train-*"))[2]
-    content = bytearray(path.read_bytes())
-    content[-20] ^= 1
-    path.write_bytes(content)
-    _, _, streamed, _ = storages(tmp_path / "data", SMALL)
-    reader = Reader(storage=streamed, order=SMALL, global_batch=10, ahead=True)
-    context = tf.distribute.InputContext()
-    with pytest.raises(tf.errors.OpError):
-        for _ in reader.dataset(0, context).take(12):
-            pass
-    assert path.name in str(reader.failure())
-
-
-@pytest.mark.parametrize("change", ["truncated", "missing", "index"])
-def test_what_is_not_the_manifests_is_refused_when_it_is_opened(files, tmp_path, change):
-    shutil.copytree(files, tmp_path / "data")
-    shard = Manifest.load(tmp_path / "data").split("train").shards[1]
-    path = tmp_path / "data" / (shard.index if change == "index" else shard.file)
-    if change == "missing":
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(UserError, match=path.name):
-        Shards(Manifest.load(tmp_path / "data"), str(tmp_path / "data"), "train")
 
 
 def test_streaming_from_afar_needs_room_for_its_window(numbered):

@@ -4,25 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numbered import picture
-from PIL import Image, ImageOps
+from PIL import Image
 
 from trainer.data import augmentation
 from trainer.data.reader import decoding
 
 SIZES = [(40, 60), (61, 40), (24, 32), (25, 30), (7, 90)]
 FILES = [picture(h, w, kind, seed=h) for h, w in SIZES for kind in ("PNG", "JPEG")]
-
-
-def test_in_evaluation_the_largest_central_part_of_the_proportions_is_resized():
-    files = FILES[:-2]  # of a very small one the part's whole pixels differ too much from its proportions
-    decoded = decoding.decode(tf.constant(files), (24, 32, 3)).numpy()
-    assert decoded.dtype == np.uint8
-    for pixels, file in zip(decoded, files, strict=True):
-        whole = Image.open(io.BytesIO(file)).convert("RGB")
-        expected = np.asarray(ImageOps.fit(whole, (32, 24), Image.Resampling.BILINEAR)).astype(int)
-        # Where the part does not lie on whole pixels, Pillow and we differ by a part of one, and the corners are bright.
-        assert np.abs(pixels - expected).mean() < 8
-        assert np.abs(pixels[::-1] - expected).mean() > 20
 
 
 def test_an_image_of_the_right_size_is_kept_to_the_pixel():
