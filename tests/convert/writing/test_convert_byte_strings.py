@@ -2,18 +2,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.convert.writing.byte_strings import Strings
-
-
-@given(values=st.lists(st.binary(max_size=12), max_size=20), data=st.data())
-def test_rows_are_the_values_at_their_places(values, data):
-    rows = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=30)) if values else []
-    taken = Strings.of(values)[np.array(rows, np.int64)]
-    assert taken.tolist() == [values[row] for row in rows] and len(taken) == len(rows)
-    assert taken[np.arange(len(rows))[::-1]].tolist() == taken.tolist()[::-1]
 
 
 @pytest.mark.parametrize("length", [3, 3_000_000])

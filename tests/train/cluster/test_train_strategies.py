@@ -11,33 +11,30 @@ CLUSTERS = Path(__file__).parents[3] / "clusters"
 SYNC = ["--train-steps", "9", "--sync"]
 
 
-@pytest.mark.parametrize("name", ["STANDARD_1", str(CLUSTERS / "vertex-ps.yaml")])
-def test_synchronous_parameter_servers_become_all_reduce_and_that_is_said(name: str):
-    source = resolve(read(name), SYNC)
+TOGETHER = "multi_worker_mirrored"
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "strategy", "becomes", "by"),
+    [
+        ("STANDARD_1", SYNC, None, TOGETHER, "--sync"),
+        ("vertex-ps", SYNC, None, TOGETHER, "--sync"),
+        ("local-sync", SYNC, None, TOGETHER, None),  # which is synchronous anyway
+        ("STANDARD_1", ["--strategy", TOGETHER], None, TOGETHER, "--strategy"),
+        ("STANDARD_1", [f"--strategy={TOGETHER}"], None, TOGETHER, "--strategy"),
+        ("local-ps", [], TOGETHER, TOGETHER, "--strategy"),
+        ("local", [], "mirrored", "mirrored", None),
+    ],
+)
+def test_flags_decide_and_that_parameter_servers_go_is_said(
+    name: str, flags: list[str], strategy: str | None, becomes: str, by: str | None
+):
+    source = resolve(read(CLUSTERS / f"{name}.yaml" if name.islower() else name), flags, strategy)
     cluster = Cluster.of(source)
-    assert (cluster.strategy, list(cluster.pools)) == ("multi_worker_mirrored", ["chief", "worker"])
-    assert cluster.worker.replicas == 4
-    assert source.notes[-1].changes
-    assert str(source.notes[-1]).startswith("--sync: the parameter servers are dropped")
+    assert (cluster.strategy, cluster.ps) == (becomes, None)
+    said = f"{by}: the parameter servers are dropped: synchronous workers reduce gradients among themselves, which "
+    assert [note.changes for note in source.notes if str(note).startswith(said)] == [True] * bool(by)
     assert job_flags(source, SYNC) == ["--train-steps", "9"]
-
-
-def test_sync_changes_nothing_where_training_is_synchronous():
-    source = resolve(read(CLUSTERS / "local-sync.yaml"), SYNC)
-    assert Cluster.of(source).strategy == "multi_worker_mirrored"
-    assert not source.notes
-
-
-@pytest.mark.parametrize("flags", [["--strategy", "multi_worker_mirrored"], ["--strategy=multi_worker_mirrored"]])
-def test_flag_of_the_trainer_decides_where_the_file_names_none(flags: list[str]):
-    assert Cluster.of(resolve(read("STANDARD_1"), flags)).strategy == "multi_worker_mirrored"
-
-
-def test_flag_of_the_launcher_overrides_our_file_too():
-    source = resolve(read(CLUSTERS / "local-ps.yaml"), [], "multi_worker_mirrored")
-    assert list(Cluster.of(source).pools) == ["chief", "worker"]
-    assert str(source.notes[0]).startswith("--strategy: the parameter servers are dropped")
-    assert Cluster.of(resolve(read(CLUSTERS / "local.yaml"), [], "mirrored")).strategy == "mirrored"
 
 
 @pytest.mark.parametrize(

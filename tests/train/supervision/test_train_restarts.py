@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from train_fakes import ONE, PS, QUICK, SYNC, Bench, of, waits
+from train_fakes import ONE, QUICK, SYNC, Bench, of, waits
 
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
@@ -20,20 +20,6 @@ ON_TERM = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready
 def once(what: str, then: str = "time.sleep(60)") -> str:
     """Does `what` at its first start, and `then` at the next."""
     return f"if attempt == 0:\n  {what}\nelse:\n  {then}"
-
-
-@pytest.mark.parametrize(("cluster", "dying"), [(SYNC, "worker/0"), (SYNC, "chief/0"), (PS, "chief/0"), (PS, "ps/0")])
-def test_death_of_one_that_all_need_starts_all_again(bench: Bench, cluster: Cluster, dying: str):
-    scripts = {"chief_0": "if attempt: sys.exit(0)\ntime.sleep(60)"}
-    scripts[dying.replace("/", "_")] = once("time.sleep(0.1); sys.exit(7)", "sys.exit(0)")
-    code, _ = bench.run(bench.plan(cluster, max_restarts=1, **scripts))
-    assert code == 0
-    names = ["chief/0", "worker/0", "worker/1" if cluster is SYNC else "ps/0"]
-    assert bench.starts() == names * 2
-    (blame,) = bench.events("blame")
-    assert (blame["replica"], blame["ending"], blame["kind"]) == (dying, "exit code 7", "error")
-    (restart,) = bench.events("restart")
-    assert (restart["errors"], restart["preemptions"]) == (1, 0)
 
 
 def test_peer_that_gives_up_on_a_stopped_replica_is_not_to_blame(bench: Bench):
