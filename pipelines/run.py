@@ -174,11 +174,11 @@ def _tell(result: dict) -> None:
     else:
         fate = f"version {model['version']} of {model['name']!r}, registered; the champion stays version {model['champion']}"
     python = _shown(sys.executable)
-    metrics = result["metrics"]
-    auc = f"\ntest AUC       {metrics['auc']:.4f}" if "auc" in metrics else ""
+    figures = [(f"test {name}", value) for name, value in result["metrics"].items() if name not in ("examples", "loss")]
+    metrics = "\n".join(f"{name:14} {value:.4f}" for name, value in figures)
     _say(
         f"""
-test accuracy  {metrics["accuracy"]:.4f}{auc}
+{metrics}
 training       {speed:,.0f} examples/s
 model          {fate}
 report         {_shown(paths["report"])}

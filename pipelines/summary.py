@@ -42,6 +42,7 @@ def write(
         "seconds": round(seconds, 1),
         "steps": [{"name": s.name, "status": s.status, "seconds": round(s.seconds, 1)} for s in steps.seen.values()],
         "metrics": evaluation["metrics"] if evaluation else {},
+        "metric": evaluation["metric"] if evaluation else None,  # by which the model was judged
         "throughput": {"examples_per_s": finished.examples_per_s if finished else None},
         "model": {
             "name": name,

@@ -25,7 +25,7 @@ from trainer.base.flags import (
     share,
     variable,
 )
-from trainer.base.manifest import CLASSIFICATION, Manifest
+from trainer.base.manifest import Manifest
 from trainer.nn.models import registry
 
 _GROUPS = {
@@ -194,13 +194,8 @@ class Options(Flags):
 
         Raises:
           UserError: If theirs does not fit, images are to be augmented where there are none, or nothing can judge which
-            weights are best; if the dataset's label is no class.
+            weights are best.
         """
-        if manifest.task != CLASSIFICATION:
-            raise UserError(
-                f"dataset {manifest.name!r} is for {manifest.task} of {', '.join(manifest.targets)}; models are trained "
-                "for classification alone: give it a label with classes"
-            )
         if manifest.is_table and self.augment not in (None, "none"):
             raise UserError(
                 f"--augment {self.augment} is for images; dataset {manifest.name!r} is a table; leave it out"

@@ -22,7 +22,7 @@ import tensorflow as tf
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns
-from trainer.nn.tasks.classification import Classification
+from trainer.nn.tasks.base import Task
 from trainer.replicas import step_context
 
 _CALL_S = 0.5
@@ -52,7 +52,7 @@ class TrainStep:
 
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
-    task: Classification
+    task: Task
     label: str
     global_batch: int  # examples over all replicas: the loss is divided by it, the gradients are summed
     seed: int  # of dropout

@@ -21,7 +21,6 @@ from trainer.job_dir.state import State
 from trainer.loop import Loop
 from trainer.meter import Extent, Meter
 from trainer.nn.models import registry
-from trainer.nn.tasks.classification import Classification
 from trainer.options import Options
 from trainer.replicas import exit_codes, rendezvous, strategy
 from trainer.replicas.member import Member
@@ -38,7 +37,6 @@ class Training:
     ) -> None:
         self._opts, self._member, self._manifest, self._place = opts, member, manifest, place
         self._journal, self._stop, self._mark = journal, stop, StopMark(opts.job_dir)
-        self._task = Classification(manifest.class_names)
         self._asynchronous, self._chief = opts.strategy == "parameter_server", member.is_chief
         judged = manifest.splits[SPLIT].examples > 0
         self._evaluator = judged and has_evaluator()
@@ -81,9 +79,10 @@ class Training:
             logical_cpus=opts.logical_cpus,
             all_reduce=opts.all_reduce,
         )
+        self._build = registry.builder(opts.model, self._manifest, opts.network)
+        self._task = self._build.task
         extent = self._extent = self._find_extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
         with distribution.scope():
-            self._build = registry.builder(opts.model, self._manifest, opts.network)
             model = self._build()
             optimizer = learning.optimizer(
                 opts, examples=extent.examples, examples_per_step=extent.batch, horizon_steps=extent.horizon
@@ -106,7 +105,7 @@ class Training:
             self._announce(model.count_params())
 
     def _validator(self) -> Validator:
-        return Validator(self._build, self._task, self._manifest, self._opts, self._journal)
+        return Validator(self._build, self._manifest, self._opts, self._journal)
 
     def _find_extent(self, replicas: int) -> Extent:
         opts, examples = self._opts, self._manifest.split("train").examples
@@ -227,7 +226,7 @@ class Training:
             if opts.export == "best":
                 print(f"--export best: nothing was scored yet; the state of step {reached} is exported", flush=True)
         journal.status("exporting", reached)
-        export(loop.state.weights(), self._build, self._task, self._manifest, os.path.join(opts.job_dir, "model"))
+        export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"))
         journal.event("export", reached, exported_step=exported)
         # An attempt that only had to export has not seen a step.
         final = loop.meter.final() if reached > self._first_step else last(opts.job_dir, self._member.name, "step")
@@ -236,7 +235,9 @@ class Training:
             epochs=reached * self._extent.batch / self._extent.examples,
             seconds=round(time.time() - self._started, 2),
             validation=scores.load(),
-            **{name: final.get(name) for name in ("loss", "accuracy", "examples_per_s")},
+            loss=final.get("loss"),
+            metrics={name: final.get(name) for name in self._task.metrics},
+            examples_per_s=final.get("examples_per_s"),
         ).save(opts.job_dir)
 
     def _is_done(self, step: int) -> bool:

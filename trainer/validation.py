@@ -24,7 +24,7 @@ from trainer.job_dir.checkpoint import remove
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
 from trainer.nn.models.registry import Builder
-from trainer.nn.tasks.classification import Classification
+from trainer.nn.tasks.base import Task
 from trainer.options import Options
 
 SPLIT = "validation"
@@ -35,10 +35,8 @@ _KEPT_BYTES = 256 << 20
 class Validator:
     """Scores states on the validation split, in a model of its own outside any strategy."""
 
-    def __init__(
-        self, build: Builder, task: Classification, manifest: Manifest, opts: Options, journal: Journal
-    ) -> None:
-        self.scores, self._task = Scores(opts.job_dir, task), task
+    def __init__(self, build: Builder, manifest: Manifest, opts: Options, journal: Journal) -> None:
+        self.scores, self._task = Scores(opts.job_dir, build.task), build.task
         self._build, self._manifest, self._opts, self._journal = build, manifest, opts, journal
         self._writer: tf.summary.SummaryWriter | None = None
         self._kept: list[records.Columns] | None = None
@@ -101,7 +99,7 @@ class Validator:
 class Scores:
     """The evaluations of the job in `job_dir`."""
 
-    def __init__(self, job_dir: str, task: Classification) -> None:
+    def __init__(self, job_dir: str, task: Task) -> None:
         self.job_dir, self._task = job_dir, task
 
     def load(self) -> dict[str, dict[str, Any]]:

@@ -1,41 +1,53 @@
 """What a model has to beat: an answer that needs no model, scored on the same records.
 
-For images it is the most frequent class of the training split. A table often has one column that says nearly all; so
-for tables it is the best rule over a single column (1R: Holte 1993, doi:10.1023/A:1022631118932), learnt on the
-training split: an example gets the class shares of the training examples in the same category of that column.
+For images it is the mean of the training split's labels: the shares of its classes, the mean of its numbers. A table
+often has one column that says nearly all; so for tables it is the best rule over a single column (1R: Holte 1993,
+doi:10.1023/A:1022631118932), learnt on the training split: an example gets the mean of the labels of the training
+examples in the same category of that column.
 """
 
 from typing import Any
 
 import numpy as np
 
-from components.evaluate.score import measure
-from trainer.base.manifest import Manifest
+from trainer.base.manifest import CLASSIFICATION, Manifest
 from trainer.data import records
+from trainer.nn.tasks.base import Task
 
-MAJORITY = "majority class"
+_MEANS = {CLASSIFICATION: "majority class"}  # what the mean of the labels is called, where it is not just that
 # Of a column with more values, numbers are cut into equally many training examples each, and the rarest texts are one.
 _MOST_VALUES, _BINS = 100, 10
 
 
-def decisive(manifest: Manifest) -> str:
-    """The metric that models are judged by: `auc` for tables with two classes, else `accuracy`."""
-    return "auc" if manifest.is_table and len(manifest.class_names) == 2 else "accuracy"
-
-
-def baseline(manifest: Manifest, data_dir: str, split: str) -> dict[str, Any]:
+def baseline(manifest: Manifest, data_dir: str, split: str, task: Task) -> dict[str, Any]:
     """The metrics of the answer to beat, and in words what it is: `rule`."""
-    histogram = np.asarray(manifest.split("train").class_histogram)
-    prior = histogram / histogram.sum()
+
+    def measured(answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        return task.measure({task.answers[0]: answers}, labels)
+
     if not manifest.is_table:
-        labels = np.repeat(np.arange(len(prior)), manifest.split(split).class_histogram)
-        return {"rule": MAJORITY, **measure(np.tile(prior, (len(labels), 1)), labels)}
+        training, labels = (_labels(manifest, data_dir, name) for name in ("train", split))
+        mean = _targets(training, manifest).mean(axis=0)
+        rule = _MEANS.get(manifest.task, "mean of the training split")
+        return {"rule": rule, **measured(np.tile(mean, (len(labels), 1)), labels)}
     training, columns = (_columns(manifest, data_dir, name) for name in ("train", split))
-    rules = {f.name: _Rule(training[f.name], training[manifest.label], prior) for f in manifest.inputs}
-    metric = decisive(manifest)
-    seen = {name: measure(rule(training[name]), training[manifest.label])[metric] for name, rule in rules.items()}
-    name = max(seen, key=seen.get)
-    return {"rule": f"best single column, {name}", **measure(rules[name](columns[name]), columns[manifest.label])}
+    targets = _targets(training[manifest.label], manifest)
+    rules = {f.name: _Rule(training[f.name], targets) for f in manifest.inputs}
+    seen = {name: measured(rule(training[name]), training[manifest.label]) for name, rule in rules.items()}
+    name = max(seen, key=lambda name: task.rank(seen[name]))
+    return {"rule": f"best single column, {name}", **measured(rules[name](columns[name]), columns[manifest.label])}
+
+
+def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
+    """Labels as what a rule predicts means of, [N, k]: a class as a 1 in its place."""
+    return np.eye(manifest.outputs)[labels] if manifest.class_names else labels.reshape(len(labels), -1)
+
+
+def _labels(manifest: Manifest, data_dir: str, split: str) -> np.ndarray:
+    """Those of a split; classes without reading a record."""
+    if manifest.class_names:
+        return np.repeat(np.arange(manifest.outputs), manifest.split(split).class_histogram)
+    return np.concatenate([b[manifest.label].numpy() for b in records.batches(manifest, data_dir, split, 512)])
 
 
 def _columns(manifest: Manifest, data_dir: str, split: str) -> dict[str, np.ndarray]:
@@ -45,24 +57,23 @@ def _columns(manifest: Manifest, data_dir: str, split: str) -> dict[str, np.ndar
 
 
 class _Rule:
-    """Class shares by the category of one column."""
+    """Means of the targets by the category of one column."""
 
-    def __init__(self, values: np.ndarray, labels: np.ndarray, prior: np.ndarray) -> None:
+    def __init__(self, values: np.ndarray, targets: np.ndarray) -> None:
         distinct, counts = np.unique(values, return_counts=True)
         self._is_cut = len(distinct) > _MOST_VALUES and values.dtype != object
         if self._is_cut:
             self._keys = np.unique(np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1]))
         else:
             self._keys = np.sort(distinct[np.argsort(-counts, kind="stable")[:_MOST_VALUES]])
-        categories, classes = self._categories(values), len(prior)
-        sums = np.bincount(categories * classes + labels, minlength=(len(self._keys) + 1) * classes)
+        categories, places = self._categories(values), len(self._keys) + 1
+        sums = np.stack([np.bincount(categories, weights=column, minlength=places) for column in targets.T], axis=1)
         # One example more, as in all of the split: a category that was never seen says nothing.
-        sums = sums.reshape(-1, classes) + prior
-        self._shares = sums / sums.sum(axis=1, keepdims=True)
+        self._means = (sums + targets.mean(axis=0)) / (np.bincount(categories, minlength=places)[:, np.newaxis] + 1)
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
-        """Probabilities [N, classes]."""
-        return self._shares[self._categories(values)]
+        """What it says, [N, k]."""
+        return self._means[self._categories(values)]
 
     def _categories(self, values: np.ndarray) -> np.ndarray:
         if self._is_cut:

@@ -18,8 +18,7 @@ def evaluate(
 ) -> str:
     """Scores the exported model and the champion on the same records, and judges.
 
-    The metrics are accuracy, loss, and of two classes the area under the ROC curve, whose curve goes with the confusion
-    matrix. The page is `report`; `summary` is the same in a few lines, and `evaluation` is all of it as JSON. Flags
+    The metrics are those of the model's task; of classes there is a confusion matrix, of two an ROC curve with it. The page is `report`; `summary` is the same in a few lines, and `evaluation` is all of it as JSON. Flags
     beside those that the step knows are in `evaluate_args`.
 
     Returns:
@@ -41,7 +40,8 @@ def evaluate(
         page = pathlib.Path(output, step.REPORT).read_text(encoding="utf-8")
     for metric, value in content["metrics"].items():
         metrics.log_metric(metric, value)
-    confusion.log_confusion_matrix(content["class_names"], content["confusion"])
+    if content["confusion"]:
+        confusion.log_confusion_matrix(content["class_names"], content["confusion"])
     if content["roc"]:
         confusion.log_roc_curve(*map(list, zip(*content["roc"], strict=True)))
     files = {evaluation: text, report: page, summary: pages.summary(content), metrics: json.dumps(content["metrics"])}

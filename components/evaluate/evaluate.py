@@ -6,14 +6,15 @@ from typing import Any
 from etils import epath
 
 from components.evaluate import gate, report
-from components.evaluate.baseline import baseline, decisive
+from components.evaluate.baseline import baseline
 from components.evaluate.options import Options
-from components.evaluate.score import score_model
+from components.evaluate.score import score_model, task_in
 from components.register.register import open_registry
 from components.register.registry import CHAMPION
 from trainer.base.errors import UserError
 from trainer.base.files import tree_digest, write_text
 from trainer.base.manifest import Manifest
+from trainer.nn.tasks.base import Task
 
 FILE = "evaluation.json"
 REPORT = "report.html"
@@ -31,20 +32,16 @@ def evaluate(options: Options) -> dict[str, Any]:
     """
     model_dir, data_dir, split = options.model_dir, options.data_dir, options.split
     manifest = Manifest.load(data_dir)
-    metric = decisive(manifest)
-    if options.min_auc and len(manifest.class_names) != 2:
+    task = task_in(model_dir, manifest)
+    score = score_model(model_dir, data_dir, split, task)
+    metrics, metric, thresholds = score["metrics"], task.ranked_by(score["metrics"]), options.thresholds
+    if missing := thresholds.keys() - metrics.keys():
         raise UserError(
-            f"--min-auc {options.min_auc}: dataset {manifest.name!r} has {len(manifest.class_names)} classes and not two; "
-            "use --min-accuracy"
+            f"a threshold of {min(missing)}: split {split!r} of dataset {manifest.name!r} gives no such metric; it has "
+            f"{', '.join(name for name in metrics if name != 'examples')}"
         )
-    score = score_model(model_dir, data_dir, split)
-    thresholds = {metric: 0.0, **options.thresholds}
-    if missing := thresholds.keys() - score["metrics"].keys():
-        raise UserError(
-            f"split {split!r} of dataset {manifest.name!r} has one class only, so there is no {min(missing)}"
-        )
-    found = baseline(manifest, data_dir, split)
-    champion = _champion(options.registry, options.name, data_dir, split) if options.registry else None
+    found = baseline(manifest, data_dir, split, task)
+    champion = _champion(options.registry, options.name, data_dir, split, task) if options.registry else None
     evaluation = {
         **score,
         "model_dir": model_dir,
@@ -52,12 +49,15 @@ def evaluate(options: Options) -> dict[str, Any]:
         "dataset": manifest.name,
         "fingerprint": manifest.fingerprint,
         "split": split,
+        "task": manifest.task,
         "class_names": list(manifest.class_names),
         "baseline": found,
         "metric": metric,
         "thresholds": thresholds,
         "champion": champion,
-        "decision": gate.decide(score["metrics"], found, metric=metric, thresholds=thresholds, champion=champion),
+        "decision": gate.decide(
+            metrics, found, metric=metric, better=task.better, thresholds=thresholds, champion=champion
+        ),
     }
     directory = epath.Path(options.output)
     try:
@@ -69,14 +69,14 @@ def evaluate(options: Options) -> dict[str, Any]:
     return evaluation
 
 
-def _champion(registry: str, name: str, data_dir: str, split: str) -> dict[str, Any] | None:
+def _champion(registry: str, name: str, data_dir: str, split: str, task: Task) -> dict[str, Any] | None:
     """The champion's version and its metrics on these records, or why one that was made for other data has none."""
     store = open_registry(registry)
     version = store.alias(name, CHAMPION)
     if version is None:
         return None
     try:
-        metrics, incomparable = score_model(store.model_dir(name, version), data_dir, split)["metrics"], ""
+        metrics, incomparable = score_model(store.model_dir(name, version), data_dir, split, task)["metrics"], ""
     except UserError as error:
         metrics, incomparable = None, str(error)
         print(f"the champion, version {version}, cannot be compared: {error}")

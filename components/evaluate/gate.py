@@ -1,6 +1,6 @@
 """Two decisions, kept apart: is the model worth a version, and is it better than the champion?"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 REJECT, REGISTER, PROMOTE = "reject", "register", "promote"
@@ -11,6 +11,7 @@ def decide(
     baseline: Mapping[str, Any],
     *,
     metric: str,
+    better: Callable[[float, float, str], bool],
     thresholds: Mapping[str, float],
     champion: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
@@ -20,6 +21,7 @@ def decide(
       metrics: Of the candidate.
       baseline: Those of the answer that needs no model, on the same records, and its `rule`; the candidate must beat it.
       metric: What baseline and champion are compared by.
+      better: Whether a value of a metric is better than another.
       thresholds: By metric; reaching all is enough.
       champion: The `metrics` of the current one on the same records, or None and why there are none: `incomparable`,
         when nothing is known to be better than it. None where there is no champion.
@@ -30,23 +32,23 @@ def decide(
     """
     reasons, reached = [], True
     for name, least in thresholds.items():
-        reached &= metrics[name] >= least
-        is_reached = "reaches" if metrics[name] >= least else "is below"
-        reasons.append(f"{name} {metrics[name]:.4f} {is_reached} the threshold {least:.4f}")
+        enough = metrics[name] == least or better(metrics[name], least, name)
+        reached &= enough
+        reasons.append(f"{name} {metrics[name]:.4f} {'reaches' if enough else 'misses'} the threshold {least:.4f}")
 
     def beats(who: str, figures: Mapping[str, float]) -> bool:
-        better = metrics[metric] > figures[metric]
-        reasons.append(f"{'beats' if better else 'does not beat'} the {who}, {figures[metric]:.4f}")
-        return better
+        beaten = better(metrics[metric], figures[metric], metric)
+        reasons.append(f"{metric} {'beats' if beaten else 'does not beat'} the {who}, {figures[metric]:.4f}")
+        return beaten
 
     useful = beats(baseline["rule"], baseline)
     if champion is None:
-        better = True
+        best = True
         reasons.append("there is no champion to compare with")
     elif champion["metrics"] is None:
-        better = False
+        best = False
         reasons.append(f"cannot be compared with the champion: {champion['incomparable']}")
     else:
-        better = beats("champion", champion["metrics"])
-    accepted = PROMOTE if better else REGISTER
+        best = beats("champion", champion["metrics"])
+    accepted = PROMOTE if best else REGISTER
     return {"verdict": accepted if reached and useful else REJECT, "reasons": reasons}

@@ -1,10 +1,22 @@
 """What to evaluate, and how: the flags of the command, and of the pipeline for its step, as a value."""
 
+import argparse
+import contextlib
 import dataclasses
+import math
 
 from trainer.base.command_line import Flags, flag
 from trainer.base.errors import UserError
 from trainer.base.flags import zero_to_one
+
+
+def _threshold(text: str) -> str:
+    """The type of METRIC=VALUE."""
+    name, _, value = text.partition("=")
+    with contextlib.suppress(ValueError):
+        if name.isidentifier() and math.isfinite(float(value)):
+            return text
+    raise argparse.ArgumentTypeError(f"{text!r} is not METRIC=VALUE, such as rmse=1.5")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,7 +28,13 @@ class Options(Flags):
     output: str = flag(str, "a directory; made when it is not there", required=True, metavar="DIR")
     split: str = flag(("test", "validation"), "to score", default="test")
     min_accuracy: float = flag(zero_to_one, "of a model worth a version", default=0.0)
-    min_auc: float = flag(zero_to_one, "the same, area under the ROC curve of two classes", default=0.0)
+    min_auc: float = flag(zero_to_one, "the same, area under the ROC curve", default=0.0)
+    threshold: str | tuple[str, ...] | None = flag(
+        _threshold,
+        "the same of any metric, such as rmse=1.5, which is the most, or r2=0.6, which is the least",
+        several=True,
+        metavar="METRIC=VALUE",
+    )
     registry: str = flag(str, "compare with the champion in this registry", default="")
     name: str = flag(str, "of the model in the registry", default="")
 
@@ -29,4 +47,6 @@ class Options(Flags):
     def thresholds(self) -> dict[str, float]:
         """Those that are not 0, by metric."""
         given = {"accuracy": self.min_accuracy, "auc": self.min_auc}
-        return {metric: least for metric, least in given.items() if least}
+        several = (self.threshold,) if isinstance(self.threshold, str) else self.threshold or ()
+        others = {metric: float(value) for metric, value in (each.split("=") for each in several)}
+        return {metric: least for metric, least in given.items() if least} | others

@@ -19,12 +19,21 @@ def templates(package: str) -> jinja2.Environment:
 
 
 _TEMPLATES = templates("components.evaluate")
+_NAMES = {
+    "auc": "AUC (area under the ROC curve)",
+    "mae": "mean absolute error",
+    "mse": "mean squared error",
+    "r2": "R² (coefficient of determination)",
+    "rmse": "root mean squared error",
+}
 
 
 def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
     """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
     roc = _line(evaluation["roc"]) if evaluation["roc"] else ""
-    return markupsafe.Markup(_TEMPLATES.get_template("evaluation.html").render(e=evaluation, shade=_shade, roc=roc))
+    return markupsafe.Markup(
+        _TEMPLATES.get_template("evaluation.html").render(e=evaluation, shade=_shade, roc=roc, names=_NAMES)
+    )
 
 
 def page(evaluation: Mapping[str, Any]) -> str:

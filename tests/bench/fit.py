@@ -17,7 +17,6 @@ from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.modes import budget, choose
 from trainer.nn.models import registry, resnet
-from trainer.nn.tasks.classification import Classification
 from trainer.replicas.member import Member
 from trainer.steps import SyncSteps, TrainStep
 
@@ -31,7 +30,7 @@ def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[],
         build = registry.builder(opts.model, manifest, opts.network)
         model, optimizer = build(), _optimizer(opts, manifest)
         optimizer.build(model.trainable_variables)
-    task = Classification(manifest.class_names)
+    task = build.task
     step = TrainStep(model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=batch, seed=0)
     choice = choose(manifest, data_dir=opts.data_dir, budget_bytes=budget(None, 1), wish=opts.reader)
     place = records.locate(choice, manifest, Member(role="chief", index=0, addresses={}), lambda: None)

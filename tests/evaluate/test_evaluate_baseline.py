@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import trips
 
-from components.evaluate.baseline import baseline, decisive
+from components.evaluate.baseline import baseline
 from trainer.base import roc
 from trainer.base.manifest import Manifest
 from trainer.data import records
+from trainer.nn.tasks.registry import task_of
 
 
 def columns(data: pathlib.Path, split: str) -> dict[str, list]:
@@ -18,7 +19,7 @@ def columns(data: pathlib.Path, split: str) -> dict[str, list]:
 
 def test_the_rule_is_over_the_best_column_with_the_class_shares_of_training(tmp_path):
     data = trips.make(tmp_path)
-    found = baseline(Manifest.load(data), str(data), "test")
+    found = baseline(manifest := Manifest.load(data), str(data), "test", task_of(manifest))
     assert found["rule"] == "best single column, company"
     train, test = columns(data, "train"), columns(data, "test")
     prior = sum(train["label"]) / len(train["label"])
@@ -48,8 +49,7 @@ def test_a_number_with_many_values_counts_by_tenths_and_several_classes_by_accur
     x = random.random(3000)
     rows = [{"x": v, "noise": int(random.integers(5)), "tip": "abc"[int(v > 0.3) + int(v > 0.7)]} for v in x]
     data = trips.make(tmp_path, rows, schema("float", ["a", "b", "c"]))
-    assert decisive(Manifest.load(data)) == "accuracy"
-    found = baseline(Manifest.load(data), str(data), "test")
+    found = baseline(manifest := Manifest.load(data), str(data), "test", task_of(manifest))
     assert found.keys() == {"rule", "accuracy", "loss"}
     assert found["rule"] == "best single column, x"
     assert found["accuracy"] > 0.97
@@ -58,7 +58,7 @@ def test_a_number_with_many_values_counts_by_tenths_and_several_classes_by_accur
 def test_a_text_never_seen_in_training_has_the_chances_of_all(tmp_path):
     rows = [{"x": f"{i}", "noise": 0, "tip": "yes" if i % 4 else "no"} for i in range(120)]
     data = trips.make(tmp_path, rows, schema("string", ["no", "yes"]))
-    found = baseline(Manifest.load(data), str(data), "test")
+    found = baseline(manifest := Manifest.load(data), str(data), "test", task_of(manifest))
     assert found["rule"] == "best single column, x"  # by heart, which helps no more: every text is another
     assert found["auc"] == 0.5
     histogram = Manifest.load(data).split("train").class_histogram

@@ -69,7 +69,7 @@ def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model,
     assert np.trapezoid(hits, misses) == pytest.approx(found["metrics"]["auc"], abs=1e-3)
     assert 0 <= least.min() <= least.max() <= 1
     assert found["decision"]["verdict"] == "promote"
-    assert f"beats the best single column, company, {found['baseline']['auc']:.4f}" in found["decision"]["reasons"]
+    assert f"auc beats the best single column, company, {found['baseline']['auc']:.4f}" in found["decision"]["reasons"]
     page = (tmp_path / "report.html").read_text()
     assert f"<b>{found['metrics']['auc']:.4f}</b><span>AUC" in page
     first, *_, last = page.split('<polyline class="line" points="')[1].split('"')[0].split()
@@ -77,14 +77,15 @@ def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model,
     assert f"auc {found['metrics']['auc']:.4f}" in capsys.readouterr().out
     worse = evaluate(model(-0.5), data, tmp_path)["decision"]
     assert worse["verdict"] == "reject"
-    assert worse["reasons"][1].startswith("does not beat the best single column, company, 0.")
+    assert worse["reasons"][0].startswith("auc does not beat the best single column, company, 0.")
 
 
 def test_min_auc_is_refused_where_there_are_not_two_classes_or_it_is_no_share(
     scored, make_model, model, data, refused, tmp_path
 ):
     flags = ["--model-dir", make_model(), "--data-dir", scored.path, "--output", tmp_path / "output"]
-    assert "--min-auc 0.9: dataset 'digits' has 10 classes" in refused(main, *flags, "--min-auc", 0.9)
+    said = refused(main, *flags, "--min-auc", 0.9)
+    assert "a threshold of auc: split 'test' of dataset 'digits' gives no such metric; it has accuracy, loss" in said
     assert "--min-auc: '1.5' is not a number from 0 to 1" in refused(main, *flags, "--min-auc", 1.5)
     assert not (tmp_path / "output").exists()
 

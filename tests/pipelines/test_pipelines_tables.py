@@ -66,7 +66,7 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
     evaluation = json.loads(pathlib.Path(first["paths"]["evaluation"]).read_text())
     assert evaluation["thresholds"]["auc"] == 0.6
     assert evaluation["baseline"]["rule"] == "best single column, company"
-    assert f"test AUC       {first['metrics']['auc']:.4f}" in first["told"]
+    assert f"test auc       {first['metrics']['auc']:.4f}" in first["told"]
     rename(table / "schema.yaml")
     second = run("--model", "wide_deep", "--", "--hidden-units", "8,4")
     assert {s["name"]: s["status"] for s in second["steps"]}["convert"] == "succeeded"

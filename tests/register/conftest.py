@@ -7,6 +7,7 @@ import pytest
 
 from components.evaluate.gate import decide
 from trainer.base.files import tree_digest
+from trainer.nn.tasks.classification import Classification
 
 
 @pytest.fixture
@@ -49,7 +50,14 @@ def evaluated(job: Callable[[str], pathlib.Path]) -> Callable[..., tuple[pathlib
             "split": "test",
             "class_names": ["0", "1"],
             "champion": champion,
-            "decision": decide(metrics, baseline, metric=metric, thresholds={metric: least}, champion=champion),
+            "decision": decide(
+                metrics,
+                baseline,
+                metric=metric,
+                better=Classification(("no", "yes")).better,
+                thresholds={metric: least},
+                champion=champion,
+            ),
         }
         (directory / "evaluation.json").write_text(json.dumps(evaluation))
         return directory, json.loads((directory / "evaluation.json").read_text())

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from trainer import options as options_module
 from trainer.base.errors import UserError
-from trainer.base.manifest import REGRESSION, Manifest
 from trainer.options import Options, parse
 
 NEEDED = ("--data-dir", "d", "--job-dir", "j", "--train-steps", "10")
@@ -81,12 +80,6 @@ PLACES = [(flag, place) for flag in ("--data-dir", "--job-dir") for place in (""
 def test_what_cannot_be_is_told_with_the_flag_and_what_would_be_allowed(flags, message):
     with pytest.raises(UserError, match=re.escape(message)):
         options(*flags)
-
-
-def test_a_dataset_whose_label_is_no_class_is_refused(digits):
-    manifest = dataclasses.replace(Manifest.load(digits), task=REGRESSION, class_names=(), targets=("ink", "age"))
-    with pytest.raises(UserError, match=r"'digits' is for regression of ink, age; models are .* classification alone"):
-        options().on(manifest)
 
 
 NUMBERS = [action for action in options_module.parser()._actions if action.type]

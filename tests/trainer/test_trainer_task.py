@@ -30,9 +30,9 @@ def flags(digits, tmp_path) -> list[str]:
     opts, manifest = options.parse([*flags, "--model", "cnn"], {}), Manifest.load(digits)
     facts = {**opts.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
     identity.claim(str(tmp_path), facts)
-    done.Done(step=10, epochs=1.0, loss=0.5, accuracy=0.5, validation={}, seconds=1.0, examples_per_s=None).save(
-        str(tmp_path)
-    )
+    done.Done(
+        step=10, epochs=1.0, loss=0.5, metrics={"accuracy": 0.5}, validation={}, seconds=1.0, examples_per_s=None
+    ).save(str(tmp_path))
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "saved_model.pb").touch()
     return flags

@@ -186,6 +186,18 @@ class Manifest:
     targets: tuple[str, ...] = ()
 
     @property
+    def outputs(self) -> int:
+        """How many numbers a model gives for an example: one for each class or target."""
+        return len(self.class_names or self.targets)
+
+    @property
+    def target_spreads(self) -> tuple[tuple[float, float], ...]:
+        """Of a regression's targets mean and standard deviation in the training split; 1 of a target that is constant."""
+        summaries = self.split("train").summaries or {}
+        found = [summaries.get(f"{self.label}.{name}", Summary(mean=0.0, std=1.0)) for name in self.targets]
+        return tuple((summary.mean or 0.0, summary.std or 1.0) for summary in found)
+
+    @property
     def is_table(self) -> bool:
         """Whether it holds rows of a table; else images."""
         return bool(self.wide or self.deep)

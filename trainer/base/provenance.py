@@ -1,4 +1,4 @@
-"""What a model was trained on, told by the SavedModel itself: `assets.extra/dataset.json`.
+"""What a model is and was trained on, told by the SavedModel itself: `assets.extra/dataset.json`.
 
 Wherever the model lies by then, whoever scores it can tell whether it may have seen the records. Imports no TensorFlow.
 """
@@ -17,12 +17,24 @@ _DRAWN_BY = {"test": ("split_seed", "test_fraction")}
 _DRAWN_BY["validation"] = (*_DRAWN_BY["test"], "validation_fraction")
 
 
-def write(manifest: Manifest, model_dir: str) -> None:
-    """Adds to a SavedModel what the dataset is that it was trained on."""
+def write(manifest: Manifest, model: str, model_dir: str) -> None:
+    """Adds to a SavedModel the name of the model, and what the dataset is that it was trained on."""
     path = epath.Path(model_dir) / _FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"dataset": manifest.name, "fingerprint": manifest.fingerprint, "arguments": dict(manifest.arguments)}
+    facts = {
+        "model": model,
+        "dataset": manifest.name,
+        "fingerprint": manifest.fingerprint,
+        "arguments": dict(manifest.arguments),
+    }
     write_text(path, json.dumps(facts, indent=1, sort_keys=True) + "\n")
+
+
+def model_of(model_dir: str) -> str | None:
+    """The trainer's `--model`; None of a model of another program."""
+    path = epath.Path(model_dir) / _FILE
+    with reading(path):
+        return (read_json(path) or {}).get("model")
 
 
 def check_unseen(manifest: Manifest, split: str, model_dir: str) -> None:

@@ -20,7 +20,7 @@ class Done:
     step: int  # global step reached
     epochs: float  # passes over the training split until then
     loss: float | None  # mean over the last reported steps, per example
-    accuracy: float | None  # share of the training examples of those steps that were classified right
+    metrics: Mapping[str, float | None]  # of the task, over those steps; in the file by their names
     validation: Mapping[str, Any]  # the `latest` and the `best` evaluation on the validation split, if there was any
     seconds: float  # wall time of the attempt that finished, from its start to the export
     examples_per_s: float | None  # of the whole job while training; first call, saving and export excluded
@@ -31,7 +31,8 @@ class Done:
 
     def save(self, job_dir: str) -> None:
         """Writes the file; after this the job is finished."""
-        write_text(epath.Path(job_dir) / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        fields = dataclasses.asdict(self)
+        write_text(epath.Path(job_dir) / FILE, json.dumps(fields | fields.pop("metrics"), indent=1) + "\n")
 
 
 def load(job_dir: str) -> Done | None:
@@ -43,4 +44,8 @@ def load(job_dir: str) -> Done | None:
     path = epath.Path(job_dir) / FILE
     with reading(path):
         record = read_json(path)
-        return Done(**record) if record is not None else None
+        if record is None:
+            return None
+        names = {field.name for field in dataclasses.fields(Done)}
+        metrics = {name: record.pop(name) for name in record.keys() - names}
+        return Done(**record, metrics=metrics)

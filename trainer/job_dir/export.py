@@ -20,10 +20,9 @@ from trainer.base import provenance
 from trainer.base.files import is_remote, store_errors
 from trainer.base.manifest import Manifest
 from trainer.nn.models.registry import Builder
-from trainer.nn.tasks.classification import Classification
 
 
-def export(weights: list[np.ndarray], build: Builder, task: Classification, manifest: Manifest, directory: str) -> None:
+def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
     """Writes the model with its preprocessing inside; what was in the directory is replaced when that is complete.
 
     In a store it is deleted before. The model is built anew, outside any strategy, so nothing of that is saved.
@@ -32,7 +31,7 @@ def export(weights: list[np.ndarray], build: Builder, task: Classification, mani
     served.set_weights(weights)
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        return task.answer(served(build.prepare(features), training=False))
+        return build.task.answer(served(build.prepare(features), training=False))
 
     inputs = {f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
     archive = keras.export.ExportArchive()
@@ -45,7 +44,7 @@ def export(weights: list[np.ndarray], build: Builder, task: Classification, mani
     with store_errors():
         if tf.io.gfile.exists(partial):
             tf.io.gfile.rmtree(partial)
-        provenance.write(manifest, partial)
+        provenance.write(manifest, build.name, partial)
         archive.write_out(partial, verbose=False)
         if partial != directory:
             if tf.io.gfile.exists(directory):

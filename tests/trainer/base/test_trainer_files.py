@@ -70,7 +70,9 @@ def test_what_a_job_directory_is_for_is_fixed_at_its_first_start_and_its_end_is_
     with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
         identity.check(job, {"seed": 1, "model": "cnn", "fingerprint": "b"})
     assert done.load(job) is None
-    record = Done(step=3, epochs=0.5, loss=0.5, accuracy=0.25, validation={}, seconds=1.5, examples_per_s=10.0)
+    record = Done(
+        step=3, epochs=0.5, loss=0.5, metrics={"accuracy": 0.25}, validation={}, seconds=1.5, examples_per_s=10.0
+    )
     record.save(job)
     assert done.load(job) == record
 

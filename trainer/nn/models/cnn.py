@@ -7,6 +7,7 @@ parameters on 28x28x1 images and 10 classes.
 import keras
 
 from trainer.base.manifest import Manifest
+from trainer.nn.heads import in_units
 
 OPTIMIZER = "adam"
 LEARNING_RATE = 1e-3
@@ -15,7 +16,7 @@ _UNPADDED_SIDE = 18
 
 
 def build(manifest: Manifest) -> keras.Model:
-    """A model from images [N, height, width, channels] in the dataset's dtype to logits [N, classes] in float32.
+    """A model from images [N, height, width, channels] in the dataset's dtype to its task's outputs [N, k] in float32.
 
     Images too small for the network as published are padded at each convolution instead.
     """
@@ -29,6 +30,5 @@ def build(manifest: Manifest) -> keras.Model:
         if pool:
             x = keras.layers.MaxPooling2D(2, padding=padding)(x)
     x = keras.layers.Dense(64, activation="relu")(keras.layers.Flatten()(x))
-    return keras.Model(
-        {image.name: inputs}, keras.layers.Dense(len(manifest.class_names), dtype="float32")(x), name="cnn"
-    )
+    outputs = in_units(manifest, keras.layers.Dense(manifest.outputs, dtype="float32")(x))
+    return keras.Model({image.name: inputs}, outputs, name="cnn")

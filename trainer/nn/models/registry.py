@@ -8,7 +8,7 @@ Python's path.
 It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it is there) from the
 dataset's columns, in graph operations that look at each example alone. It is applied once to a split that is resident
 in memory, to each batch otherwise, and inside the exported model. Without it a model takes the manifest's inputs as
-they are.
+they are. And it may have `task(manifest) -> Task`: what the outputs mean, if the dataset's label does not say it all.
 
 Modules are imported when they are asked for, because they import TensorFlow.
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from trainer.base.manifest import Manifest
+    from trainer.nn.tasks.base import Task
 
 _OF_IMAGES, _OF_TABLES = ("cnn", "resnet"), ("wide_deep",)
 NAMES = (*_OF_IMAGES, *_OF_TABLES)
@@ -80,7 +81,9 @@ def suited(name: str | None, manifest: Manifest) -> str:
 class Builder:
     """Makes a model, the same at every call, and what it takes."""
 
+    name: str
     build: Callable[[], keras.Model]
+    task: Task
     # From columns of the dataset by name [N, ...] to what the model takes, and the label if it is there.
     prepare: Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
 
@@ -105,7 +108,14 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
     prepare = getattr(module, "prepare", None)
     if prepare is None:
         build, prepare = functools.partial(_build_checked, build, name, manifest), _as_they_are
-    return Builder(build, functools.partial(prepare, manifest))
+    return Builder(name, build, task(name, manifest), functools.partial(prepare, manifest))
+
+
+def task(name: str, manifest: Manifest) -> Task:
+    """What the model's module says that its outputs mean; else what the dataset is made for."""
+    from trainer.nn.tasks.registry import task_of
+
+    return getattr(_module(name), "task", task_of)(manifest)
 
 
 def _build_checked(build: Callable[[], keras.Model], name: str, manifest: Manifest) -> keras.Model:

@@ -10,6 +10,7 @@ import numpy as np
 
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
+from trainer.nn.heads import in_units
 from trainer.nn.layers import BatchNormalization
 
 OPTIMIZER = "sgd"
@@ -34,7 +35,7 @@ def build(
     batch_norm_epsilon: float = 1e-5,
     batch_norm_statistics: str = "synchronized",
 ) -> keras.Model:
-    """A model from images [N, height, width, channels] in the dataset's dtype to logits [N, classes] in float32.
+    """A model from images [N, height, width, channels] in the dataset's dtype to its task's outputs [N, k] in float32.
 
     Raises:
       UserError: If there is no such number of layers.
@@ -76,5 +77,5 @@ def build(
         for i in range(blocks):
             x = block(x, filters, stride if i == 0 else 1)
     x = keras.layers.GlobalAveragePooling2D(dtype="float32")(x)
-    logits = keras.layers.Dense(len(manifest.class_names), dtype="float32")(x)
-    return keras.Model({image.name: inputs}, logits, name=f"resnet{num_layers}")
+    logits = keras.layers.Dense(manifest.outputs, dtype="float32")(x)
+    return keras.Model({image.name: inputs}, in_units(manifest, logits), name=f"resnet{num_layers}")

@@ -11,6 +11,7 @@ import keras
 from trainer.base.manifest import Manifest
 from trainer.data import column_encodings
 from trainer.nn.embedding import Embedding
+from trainer.nn.heads import in_units
 from trainer.nn.layers import Dropout
 
 OPTIMIZER = "adam"
@@ -20,11 +21,11 @@ prepare = column_encodings.prepare
 
 
 def build(manifest: Manifest, *, hidden_units: tuple[int, ...] = (128, 64, 32), dropout: float = 0.0) -> keras.Model:
-    """A model from prepared columns (`prepare`) to logits [N, classes] in float32.
+    """A model from prepared columns (`prepare`) to its task's outputs [N, k] in float32.
 
     The manifest's `wide` and `deep` say what the two parts take; `dropout` is behind each hidden layer of the deep one.
     """
-    columns, classes, logits = {}, len(manifest.class_names), []
+    columns, classes, logits = {}, manifest.outputs, []
     if manifest.wide:
         logits.append(_affine("wide", manifest, classes, columns, dtype="float32"))
     if manifest.deep:
@@ -33,7 +34,7 @@ def build(manifest: Manifest, *, hidden_units: tuple[int, ...] = (128, 64, 32), 
         for units in others:
             x = Dropout(dropout)(keras.layers.Dense(units, activation="relu")(x))
         logits.append(keras.layers.Dense(classes, dtype="float32")(x))
-    return keras.Model(columns, _sum(logits, "float32"), name="wide_deep")
+    return keras.Model(columns, in_units(manifest, _sum(logits, "float32")), name="wide_deep")
 
 
 def _affine(

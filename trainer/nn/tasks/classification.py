@@ -1,66 +1,94 @@
-"""One of several classes for each example: what a model's outputs mean, and all that is computed of them.
-
-    task = Classification(manifest.class_names)
-    task.sums(logits, labels)      # in a step: what training shows
-    task.score(sums, evidence)     # of a whole split: what validation shows, and by which `rank` chooses
-    task.answer(logits)            # what the exported model says
-
-Training, validation and export know a task only by these, so that another kind of task is another such file.
-"""
+"""One of several classes for each example."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from trainer.base.roc import auc
+from trainer.nn.tasks.base import Task
+
+_SMALLEST = 1e-7  # log loss of a probability that float32 rounds to zero is bounded
 
 
 @dataclasses.dataclass(frozen=True)
-class Classification:
+class Classification(Task):
     """Logits [N, classes] of any float type, computed with in float32, and integer labels [N].
 
     Attributes:
-      metrics: Names of what `sums` has beside the loss; each is a mean over examples when divided by their number.
       class_names: In the order of the labels' values.
     """
 
     metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
+    ranking: ClassVar[tuple[str, ...]] = ("auc", "accuracy")  # of two classes what no threshold decides
+    answers: ClassVar[tuple[str, ...]] = ("probabilities", "class_index", "class_name")
     class_names: tuple[str, ...]
 
-    def sums(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Summed over the examples: the cross-entropy in nats, then each of `metrics`; float32 [1 + metrics]."""
-        logits, labels = tf.cast(logits, tf.float32), tf.cast(labels, tf.int64)
+    @property
+    def outputs(self) -> int:
+        """A logit for each class."""
+        return len(self.class_names)
+
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """The cross-entropy in nats, and the examples whose class is the most probable."""
+        logits, labels = tf.cast(outputs, tf.float32), tf.cast(labels, tf.int64)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         hits = tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32)
         return tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits)])
 
-    def evidence(self, logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What of each example a score needs beside the sums: by how much the last class leads the first, and the label."""
-        return tf.cast(logits[:, -1] - logits[:, 0], tf.float32), labels
+    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """By how much the last class leads the first, and the label."""
+        return tf.cast(outputs[:, -1] - outputs[:, 0], tf.float32), labels
 
     def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> dict[str, float]:
-        """Of a split: `loss` and `metrics`, the means of what `sums` has; of two classes that are both there also `auc`.
+        """`loss`, `accuracy`, and of two classes that are both there `auc`."""
+        found = super().score(means, evidence)
+        return found | self._auc(*(np.concatenate(parts) for parts in zip(*evidence, strict=True)))
 
-        Args:
-          means: Over the examples of the split.
-          evidence: Of its batches.
-        """
-        found = dict(zip(("loss", *self.metrics), means, strict=True))
-        if len(self.class_names) == 2:
-            leads, labels = (np.concatenate(parts) for parts in zip(*evidence, strict=True))
-            found["auc"] = auc(leads, labels == 1)
-        return {name: value for name, value in found.items() if value is not None}
-
-    def rank(self, score: Mapping[str, Any]) -> tuple[float, float]:
-        """What makes one score better than another: of two classes the AUC, which no threshold decides; else accuracy."""
-        return score.get("auc", score["accuracy"]), -score["loss"]
-
-    def answer(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What a client gets: `probabilities` float32 [N, classes], `class_index` int64 [N], `class_name` [N]."""
-        probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
+    def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`probabilities` float32 [N, classes], `class_index` int64 [N], `class_name` [N]."""
+        probabilities = tf.nn.softmax(tf.cast(outputs, tf.float32))
         index = tf.argmax(probabilities, axis=1)
         names = tf.gather(tf.constant(self.class_names), index)
         return {"probabilities": probabilities, "class_index": index, "class_name": names}
+
+    def measure(self, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, float]:
+        """`accuracy`, `loss` (mean cross-entropy, nats), and of two classes that are both there `auc`."""
+        probabilities = answers["probabilities"]
+        of_truth = np.maximum(probabilities[np.arange(len(labels)), labels], _SMALLEST)
+        accuracy = float((probabilities.argmax(axis=1) == labels).mean())
+        return {
+            "accuracy": accuracy,
+            "loss": float(-np.log(of_truth).mean()),
+            **self._auc(probabilities[:, -1], labels),
+        }
+
+    def _auc(self, scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        area = auc(scores, labels == 1) if len(self.class_names) == 2 else None
+        return {} if area is None else {"auc": area}
+
+
+class Binary(Classification):
+    """Two classes, and one logit [N, 1] or [N] of the second; clients get what they get of two logits."""
+
+    outputs = 1
+
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """The cross-entropy in nats, and the examples whose class is the more probable."""
+        return super().sums(_both(outputs), labels)
+
+    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The logit, and the label."""
+        return super().evidence(_both(outputs), labels)
+
+    def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`probabilities` float32 [N, 2], `class_index` int64 [N], `class_name` [N]."""
+        return super().answer(_both(outputs))
+
+
+def _both(outputs: tf.Tensor) -> tf.Tensor:
+    """Two logits of the same probabilities: the sigmoid of x is the softmax of (0, x)."""
+    logit = tf.reshape(outputs, [-1, 1])
+    return tf.concat([tf.zeros_like(logit), logit], axis=1)

@@ -18,7 +18,6 @@ import tensorflow as tf  # noqa: E402
 from trainer.data import column_encodings, records  # noqa: E402
 from trainer.job_dir import export  # noqa: E402
 from trainer.nn.models import wide_deep  # noqa: E402
-from trainer.nn.tasks.classification import Classification  # noqa: E402
 
 UNITS = (5, 3)
 
@@ -129,9 +128,14 @@ def test_the_model_follows_from_the_dataset_and_another_that_does_not_fit_is_ref
 def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns, tmp_path):
     build = builder(ask("--model", "wide_deep"), table)
     model = randomised(build())
-    export.export(model.get_weights(), build, Classification(table.class_names), table, str(tmp_path / "model"))
+    export.export(model.get_weights(), build, table, str(tmp_path / "model"))
     told = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
-    assert told == {"dataset": "trips", "fingerprint": table.fingerprint, "arguments": dict(table.arguments)}
+    assert told == {
+        "model": "wide_deep",
+        "dataset": "trips",
+        "fingerprint": table.fingerprint,
+        "arguments": dict(table.arguments),
+    }
     served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
     raw = {feature.name: columns[feature.name] for feature in table.inputs}
     assert set(served.structured_input_signature[1]) == set(raw)

@@ -1,0 +1,186 @@
+"""What is computed of a model's outputs, against the definitions."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer.base.errors import UserError
+from trainer.nn.tasks.base import Task
+from trainer.nn.tasks.classification import Binary, Classification
+from trainer.nn.tasks.multi_label import MultiLabel
+from trainer.nn.tasks.own import Own
+from trainer.nn.tasks.regression import Regression
+
+TASK, EXAMPLES = Classification(("no", "yes")), 400
+
+
+@pytest.fixture
+def outputs() -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, EXAMPLES)
+    return (draw.normal(size=(EXAMPLES, 2)) + np.eye(2)[labels]).astype(np.float32), labels
+
+
+def test_a_score_is_by_definition_however_the_split_is_cut_into_batches(outputs):
+    logits, labels = outputs
+    batches = [(logits[i : i + 150], labels[i : i + 150]) for i in range(0, EXAMPLES, 150)]
+    means = sum(TASK.sums(*batch).numpy() for batch in batches) / EXAMPLES
+    score = TASK.score(means.tolist(), [TASK.evidence(*batch) for batch in batches])
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    positive, negative = probabilities[labels == 1, 1], probabilities[labels == 0, 1]
+    assert score == pytest.approx(
+        {
+            "loss": -np.log(probabilities[np.arange(EXAMPLES), labels]).mean(),
+            "accuracy": (probabilities.argmax(axis=1) == labels).mean(),
+            "auc": (positive[:, None] > negative).mean(),
+        },
+        rel=1e-5,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_logits_of_any_type_and_labels_of_any_make_sums_and_answers_in_float32(outputs, dtype):
+    logits, labels = outputs
+    logits = tf.cast(logits, dtype)
+    exact = TASK.sums(tf.cast(logits, tf.float32), labels)
+    for kind in ("int32", "int64", "uint8"):
+        np.testing.assert_array_equal(TASK.sums(logits, labels.astype(kind)), exact)
+    answer = TASK.answer(logits)
+    assert answer["probabilities"].dtype == tf.float32
+    np.testing.assert_allclose(tf.reduce_sum(answer["probabilities"], axis=1), 1, rtol=1e-6)
+    assert [name.decode() for name in answer["class_name"].numpy()] == [
+        TASK.class_names[i] for i in answer["class_index"].numpy()
+    ]
+
+
+def test_of_one_class_alone_there_is_no_auc_and_accuracy_ranks():
+    score = TASK.score([0.5, 0.75], [(np.zeros(3), np.ones(3, np.int64))])
+    assert score == {"loss": 0.5, "accuracy": 0.75}
+    assert TASK.rank(score) > TASK.rank({"loss": 0.6, "accuracy": 0.75})
+    assert TASK.rank({"loss": 9.0, "accuracy": 0.1, "auc": 0.9}) > TASK.rank({"loss": 0.0, "accuracy": 1.0, "auc": 0.8})
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return -np.log(np.where(labels == 1, sigmoid(logits), 1 - sigmoid(logits)))
+
+
+def area(scores: np.ndarray, labels: np.ndarray) -> float:
+    return (scores[labels == 1][:, None] > scores[labels == 0]).mean()
+
+
+DRAW = np.random.default_rng(1)
+NUMBERS = DRAW.normal(size=(EXAMPLES, 3)).astype(np.float32)
+TRUTHS = (NUMBERS + DRAW.normal(size=(EXAMPLES, 3)) > 0).astype(np.int64)
+REALS = (NUMBERS * 2 + DRAW.normal(size=(EXAMPLES, 3))).astype(np.float32)
+ERROR = NUMBERS - REALS
+MAPE = np.abs(ERROR[:, 0] / REALS[:, 0]).mean() * 100
+HUBER = np.where(np.abs(ERROR) <= 1, ERROR**2 / 2, np.abs(ERROR) - 0.5)[:, 0].mean()
+ABC = ("a", "b", "c")
+CASES = {
+    "binary": (
+        Binary(("no", "yes")),
+        NUMBERS[:, :1],
+        TRUTHS[:, 0],
+        {
+            "loss": cross_entropy(NUMBERS[:, 0], TRUTHS[:, 0]).mean(),
+            "accuracy": ((NUMBERS[:, 0] > 0) == TRUTHS[:, 0]).mean(),
+            "auc": area(NUMBERS[:, 0], TRUTHS[:, 0]),
+        },
+    ),
+    "several labels": (
+        MultiLabel(ABC),
+        NUMBERS,
+        TRUTHS,
+        {
+            "loss": cross_entropy(NUMBERS, TRUTHS).mean(),
+            "accuracy": ((NUMBERS > 0) == TRUTHS).mean(),
+            "auc": np.mean([area(NUMBERS[:, i], TRUTHS[:, i]) for i in range(3)]),
+        },
+    ),
+    "a number": (
+        Regression(("a",), (2.0,)),
+        NUMBERS[:, :1],
+        REALS[:, 0],
+        {
+            "loss": (ERROR[:, 0] ** 2).mean() / 4,
+            "mae": np.abs(ERROR[:, 0]).mean(),
+            "mse": (ERROR[:, 0] ** 2).mean(),
+            "rmse": (ERROR[:, 0] ** 2).mean() ** 0.5,
+        },
+    ),
+    "several numbers": (
+        Regression(ABC, (1.0, 2.0, 4.0)),
+        NUMBERS,
+        REALS,
+        {
+            "loss": (ERROR**2 / [1, 4, 16]).mean(),
+            "mae": np.abs(ERROR).mean(),
+            "mse": (ERROR**2).mean(),
+            "rmse": (ERROR**2).mean() ** 0.5,
+        },
+    ),
+    "own": (
+        Own(
+            Regression(("a",), (1.0,)),
+            loss=lambda labels, outputs: keras.losses.Huber(reduction="none")(labels[:, None], outputs),
+            metrics=[keras.metrics.MeanAbsolutePercentageError(name="mape")],
+            ranked_by="mape",
+        ),
+        NUMBERS[:, :1],
+        REALS[:, 0],
+        {
+            "loss": HUBER,
+            "mae": np.abs(ERROR[:, 0]).mean(),
+            "mse": (ERROR[:, 0] ** 2).mean(),
+            "rmse": (ERROR[:, 0] ** 2).mean() ** 0.5,
+            "mape": MAPE,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_task_scores_by_definition_in_any_batches_and_measures_the_same_of_what_a_client_gets(name):
+    task, outputs, labels, expected = CASES[name]
+    batches = [(outputs[i : i + 150], labels[i : i + 150]) for i in range(0, EXAMPLES, 150)]
+    means = sum(task.sums(*map(tf.constant, batch)).numpy() for batch in batches) / EXAMPLES
+    score = task.score(means.tolist(), [task.evidence(*batch) for batch in batches])
+    assert score == pytest.approx(expected, rel=1e-4)
+    answers = {name: value.numpy() for name, value in task.answer(tf.constant(outputs)).items()}
+    assert set(task.answers) == answers.keys()
+    measured = task.measure(answers, labels)
+    same = expected.keys() - ({"loss"} if name == "own" else ())
+    assert {name: measured[name] for name in same} == pytest.approx({name: expected[name] for name in same}, rel=1e-4)
+    assert task.rank(score) == task.rank(dict(score))
+
+
+def test_r2_is_the_share_of_the_variance_that_is_explained_and_each_target_has_its_own_error():
+    labels = np.array([[1, 5], [2, 5], [3, 5]], np.float32)
+    measured = Regression(("x", "constant"), (1.0, 1.0)).measure({"predictions": labels + np.array([1, 2])}, labels)
+    assert measured["r2"] == pytest.approx(1 - 1 / (2 / 3))
+    assert (measured["rmse_x"], measured["rmse_constant"]) == pytest.approx((1.0, 2.0))
+    mean = np.full_like(labels, labels.mean(axis=0))
+    assert Regression(("x", "constant"), (1.0, 1.0)).measure({"predictions": mean}, labels)["r2"] == 0
+
+
+def test_where_less_is_better_a_smaller_value_ranks_higher():
+    task: Task = Regression(("a",), (1.0,))
+    assert task.rank({"rmse": 1.0, "loss": 1.0}) > task.rank({"rmse": 2.0, "loss": 0.5})
+    assert task.better(1.0, 2.0, "rmse") and not task.better(2.0, 2.0, "rmse") and task.better(0.9, 0.8, "r2")
+    own = CASES["own"][0]
+    assert own.ranked_by({"loss": 1.0, "mape": 3.0}) == "mape" and own.better(1.0, 2.0, "mape")
+
+
+def test_metrics_that_do_not_add_up_and_losses_that_are_no_examples_own_are_refused():
+    with pytest.raises(UserError, match="metric auc is no mean over examples"):
+        Own(TASK, metrics=[keras.metrics.AUC()])
+    with pytest.raises(UserError, match="two metrics of one name: accuracy, accuracy"):
+        Own(TASK, metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")])
+    reduced = Own(Regression(("a",), (1.0,)), loss=keras.losses.Huber())
+    with pytest.raises(UserError, match="reduction='none' does"):
+        reduced.sums(tf.zeros([4, 1]), tf.zeros([4, 1]))

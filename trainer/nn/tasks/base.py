@@ -1,0 +1,80 @@
+"""What a model's outputs mean, and all that is computed of them: the loss, the metrics, what a client gets.
+
+Training, validation, export, evaluation and the gate know a task only by what stands here, so that another kind of task,
+or another metric, is one such class. In a step and over a split everything is a sum over examples: so it is exact
+whatever the batches and however many replicas share them.
+"""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+
+class Task(abc.ABC):
+    """A kind of task on one dataset.
+
+    Attributes:
+      outputs: How many numbers a model has to give for an example.
+      metrics: Names of what `sums` has beside the loss.
+      ranking: Metrics by which one score is better than another: the first of them that the score has.
+      lower_is_better: Those metrics of which less is more.
+      answers: What `answer` gives at least; the first has a number for each output.
+    """
+
+    outputs: int
+    metrics: ClassVar[tuple[str, ...]]
+    ranking: ClassVar[tuple[str, ...]]
+    lower_is_better: ClassVar[frozenset[str]] = frozenset({"loss", "mae", "mse", "rmse"})
+    answers: ClassVar[tuple[str, ...]]
+
+    @abc.abstractmethod
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Summed over the examples: what is minimised, then each of `metrics`; float32 [1 + metrics].
+
+        Args:
+          outputs: Of the model, [N, outputs].
+          labels: As the dataset has them, [N] or [N, targets].
+        """
+
+    @abc.abstractmethod
+    def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What the exported model says of outputs [N, outputs]."""
+
+    @abc.abstractmethod
+    def measure(self, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, float]:
+        """The metrics of what an exported model has answered for a whole split, and `loss`, without the model's own."""
+
+    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """What of each example `score` needs beside the sums."""
+        return ()
+
+    def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, ...]]) -> dict[str, float]:
+        """Of a split: `loss`, `metrics`, and what else validation shows.
+
+        Args:
+          means: Over the examples of the split, of what `sums` has.
+          evidence: Of its batches.
+        """
+        return dict(zip(("loss", *self.metrics), means, strict=True))
+
+    def ranked_by(self, score: Mapping[str, float]) -> str:
+        """The metric that decides whether a score is better than another."""
+        return next(name for name in (*self.ranking, "loss") if name in score)
+
+    def better(self, one: float, other: float, metric: str) -> bool:
+        """Whether a value of a metric is better than another; equal ones are not, and nothing is better by NaN."""
+        return one < other if metric in self.lower_is_better else one > other
+
+    def rank(self, score: Mapping[str, float]) -> tuple[float, float]:
+        """The greater, the better the score."""
+        value = score[metric := self.ranked_by(score)]
+        return -value if metric in self.lower_is_better else value, -score["loss"]
+
+
+def columns(values: tf.Tensor) -> tf.Tensor:
+    """Numbers of examples as float32 [N, k], those of one column from [N] too."""
+    values = tf.cast(values, tf.float32)
+    return values[:, tf.newaxis] if values.shape.rank == 1 else values

@@ -1,0 +1,65 @@
+"""Any number of several labels for each example."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.base.roc import auc
+from trainer.nn.tasks.base import Task
+
+_SMALLEST = 1e-7  # log loss of a probability that float32 rounds to zero is bounded
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabel(Task):
+    """Logits [N, targets], each of a label of its own, and labels 0 or 1 [N, targets].
+
+    Attributes:
+      targets: Names of the labels, in the order of the outputs.
+    """
+
+    metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
+    ranking: ClassVar[tuple[str, ...]] = ("auc",)
+    answers: ClassVar[tuple[str, ...]] = ("probabilities",)
+    targets: tuple[str, ...]
+
+    @property
+    def outputs(self) -> int:
+        """A logit for each label."""
+        return len(self.targets)
+
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """The binary cross-entropy in nats, and the share of an example's labels that are right; means over the labels."""
+        logits, labels = tf.cast(outputs, tf.float32), tf.cast(labels, tf.float32)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+        hits = tf.cast(tf.equal(logits > 0, labels > 0.5), tf.float32)
+        return tf.reduce_sum(tf.stack([losses, hits]), axis=[1, 2]) / self.outputs
+
+    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Logits and labels."""
+        return tf.cast(outputs, tf.float32), labels
+
+    def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> dict[str, float]:
+        """`loss`, `accuracy`, and `auc`: the mean over those labels that some examples have and some have not."""
+        found = super().score(means, evidence)
+        return found | _auc(*(np.concatenate(parts) for parts in zip(*evidence, strict=True)))
+
+    def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`probabilities` float32 [N, targets]."""
+        return {"probabilities": tf.sigmoid(tf.cast(outputs, tf.float32))}
+
+    def measure(self, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, float]:
+        """`accuracy` and `loss` (binary cross-entropy, nats), means over examples and labels, and the mean `auc`."""
+        probabilities, truth = answers["probabilities"].astype(np.float64), labels == 1
+        of_truth = np.maximum(np.where(truth, probabilities, 1 - probabilities), _SMALLEST)
+        accuracy = float(((probabilities > 0.5) == truth).mean())
+        return {"accuracy": accuracy, "loss": float(-np.log(of_truth).mean()), **_auc(probabilities, labels)}
+
+
+def _auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    areas = [auc(scores[:, i], labels[:, i] == 1) for i in range(scores.shape[1])]
+    known = [area for area in areas if area is not None]
+    return {"auc": float(np.mean(known))} if known else {}
