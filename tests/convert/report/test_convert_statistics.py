@@ -69,12 +69,3 @@ def test_images_that_are_files_have_sizes(tmp_path):
         values = [size[i] for size in sizes.values()]
         assert (summaries[name].min, summaries[name].max) == (min(values), max(values))
         assert summaries[name].mean == sum(values) / len(values) and sum(summaries[name].histogram) == len(values)
-
-
-def test_a_column_without_any_value_and_a_constant_one(tmp_path):
-    rows = [{**row, "area": "", "company": "only"} for row in trips.rows(60)]
-    manifest = convert(Options(**trips.write(tmp_path, rows), output=str(tmp_path / "out"), shards=1))
-    train, test = manifest.splits["train"], manifest.splits["test"]
-    assert train.summaries["area"].mean is None and train.summaries["area"].missing == train.examples
-    assert (train.summaries["same"].std, train.summaries["company"].unique) == (0.0, 1)
-    assert test.drift["area"] == test.drift["same"] == test.drift["company"] == 0
