@@ -133,8 +133,16 @@ def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, mo
         (there / shard).write_bytes(changed)
     if (read, change) == ("ranges", "cut") and manifest.record_bytes is None:
         pytest.skip("its last record is not in the range that is read")
-    with pytest.raises(UserError, match=shard):
+    with pytest.raises(UserError, match=f"{shard} cannot be read" if change == "no file" else shard):
         READS[read](manifest, str(there), str(tmp_path / "cache"))
+
+
+def test_a_file_of_a_store_that_ends_before_a_range_begins_is_named(data):
+    _, there = data
+    shards = Shards(Manifest.load(there), str(there), "train")
+    shards.paths[0].write_bytes(b"0123456789")
+    with pytest.raises(UserError, match=r"ends before byte 60"):
+        shards.read(0, 30, 60)
 
 
 def test_a_store_that_fails_is_asked_again(data, monkeypatch):
