@@ -12,6 +12,7 @@ from etils import epath
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainer.base import provenance
 from trainer.base.errors import UserError
 from trainer.base.files import read_json, read_text, tree_digest, write_text
 from trainer.job_dir import done, identity
@@ -82,7 +83,9 @@ def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
     for name, read in (
         (identity.FILE, lambda: identity.check(str(tmp_path), {})),
         (done.FILE, lambda: done.load(str(tmp_path))),
+        ("assets.extra/dataset.json", lambda: provenance.check_unseen(None, "test", str(tmp_path))),
     ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
         with pytest.raises(UserError, match=f"{name} cannot be used .*; put the right one back, or delete it"):
             read()
