@@ -17,7 +17,7 @@ from trainer.replicas.stop import Stop
 from trainer.validation import SPLIT, Scores, Validator
 
 _POLL_S, _POLL_IN_STORE_S = 0.5, 10.0
-_AWAIT_IN_STORE_S = 2.5  # of the chief, whose machines have nothing else left to do
+_AWAIT_IN_STORE_S = 5.0  # of the chief, whose machines have nothing else left to do
 
 
 def has_evaluator() -> bool:

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.parse
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -98,6 +99,12 @@ class Cloud:
     def steps(self, job_dir: pathlib.Path) -> int:
         """The newest step that has a checkpoint; -1 before the first."""
         return max((int(path.stem.split("-")[1]) for path in job_dir.glob("checkpoints/ckpt-*.index")), default=-1)
+
+    def requests(self, job_dir: pathlib.Path) -> list[str]:
+        """What the store was asked for a job directory, beside its checkpoints and its model."""
+        ours = re.compile(re.escape(str(job_dir.relative_to(self.files))) + r"(?!/(checkpoints|best|model)\b)")
+        log = urllib.parse.unquote((self.work / "requests.log").read_text())  # names in paths are quoted once
+        return [line for line in log.splitlines() if f"/{self.bucket}/" in line and ours.search(line)]
 
     def until(self, ready: Callable[[], Any]) -> Any:
         """What `ready` returns as soon as that is true."""

@@ -68,6 +68,10 @@ def test_a_run_ends_with_a_version_that_is_the_champion(cloud, cluster):
     assert pathlib.Path("/gcs", version.uri.removeprefix("gs://"), "saved_model.pb").is_file()
     [job] = run.custom_jobs
     assert job["state"] == "JOB_STATE_SUCCEEDED" and not job["running"]
+    told = [event["time"] for event in _journal(run.job_dir)]
+    asked, replicas = cloud.requests(run.job_dir), len(list(run.job_dir.glob("journal-*.jsonl")))
+    # 20 a minute, and what is asked however long it takes: 30 with one replica, 50 with four.
+    assert 10 < len(asked) <= 30 + 12 * replicas + 20 * (told[-1] - told[0]) / 60, "\n".join(asked)
 
 
 def test_the_readmes_lines_for_vertex_ai_run_as_they_are_written(cloud):
