@@ -105,12 +105,13 @@ def arrange(
     """Looks at all images, and decides and tells how they are stored.
 
     Args:
-      pictures: By split, the images and their labels [N].
+      pictures: By split, the images and their labels.
       store: Where pixels are kept.
       size: Height and width that a model gets; None for the images' own, or `DEFAULT_SIZE` if these differ.
       encoding: `raw` for pixels, `source` for whole files; None for pixels if a size is given, or if all have one size
         of at most `MOST_RAW_BYTES`.
-      **said: What the source says of itself: `name`, `origin`, `class_names` and perhaps `arguments`.
+      **said: What the source says of itself: `name`, `origin`, `class_names` or else `task` and `targets`, and perhaps
+        `arguments`.
 
     Raises:
       UserError: If an image is broken; if pixels are asked for of images that differ in size.

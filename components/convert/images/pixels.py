@@ -7,6 +7,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from components.convert.writing.label_feature import LABEL, label_feature
 from components.convert.writing.tfrecord import Field, Layout
 from components.convert.writing.wire_format import varint_bytes
 from trainer.base.manifest import CLASSIFICATION, Feature
@@ -33,7 +34,7 @@ class ImageSource:
 
     Attributes:
       splits: Each has the columns `image`, uint8 [N, height, width, channels] of one shape or whole files, and `label`,
-        integers [N] of classification.
+        [N] or [N, k] as the task has it.
       value_range: Smallest and largest value that a pixel can have.
       shape: Height, width and channels that a model gets of whole files; None of pixels, which have theirs.
     """
@@ -56,7 +57,12 @@ class ImageSource:
         else:
             longest = max(int(files.lengths.max()) for files in images)
             image = Field(name="image", kind="string", num_bytes=longest)
-        return Layout([image, Field(name="label", kind="int64", num_bytes=varint_bytes(len(self.class_names) - 1))])
+        label, count = self._label, math.prod(self._label.shape)
+        if label.dtype == "float32":
+            return Layout([image, Field(name=LABEL, kind="float", num_bytes=4 * count)])
+        return Layout(
+            [image, Field(name=LABEL, kind="int64", num_bytes=count * varint_bytes(int(label.value_range[1])))]
+        )
 
     def features(self) -> tuple[Feature, ...]:
         """The manifest's, without statistics."""
@@ -67,7 +73,11 @@ class ImageSource:
             encoding="image" if self.shape else None,
             value_range=self.value_range,
         )
-        return image, Feature(name="label", dtype="int64", value_range=(0.0, len(self.class_names) - 1.0))
+        return image, self._label
+
+    @property
+    def _label(self) -> Feature:
+        return label_feature(self.task, len(self.class_names or self.targets))
 
     def encodings(self, training: object) -> dict[str, tuple]:
         """None: a model takes an image as it is."""

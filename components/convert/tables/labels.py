@@ -22,7 +22,7 @@ class Labels:
     """The labels of the rows of a split."""
 
     def __init__(self, schema: Schema, store: Store):
-        self._schema, self._values = schema, store.column(schema.label.dtype)
+        self._schema, self._values = schema, store.column(schema.label.feature.dtype)
         self._needed = sorted(name for name in schema.label.sources if schema.columns[name].default is None)
         self._rows = self._lacking = self._rounded = 0
         self._first: tuple[Block, int, str] | None = None  # a row without a target, and the column
@@ -67,16 +67,16 @@ class Labels:
                 f"{self._rounded:,} targets of {self._rows:,} rows are larger than {_EXACT:,} and rounded to 32-bit numbers",
                 flush=True,
             )
-        return self._values.finish().reshape(-1, *self._schema.label.shape)
+        return self._values.finish().reshape(-1, *self._schema.label.feature.shape)
 
     def _targets(self, block: Block) -> np.ndarray:
         """The targets of each row, [N, k]."""
-        label = self._schema.label
-        found = np.empty((len(block.positions), len(label.targets)), label.dtype)
+        label, dtype = self._schema.label, self._schema.label.feature.dtype
+        found = np.empty((len(block.positions), len(label.targets)), dtype)
         for i, (name, expression) in enumerate(label.targets.items()):
             exact = evaluate(expression, block, self._schema)
             with np.errstate(over="ignore", invalid="ignore"):
-                stored = found[:, i] = exact.astype(label.dtype)
+                stored = found[:, i] = exact.astype(dtype)
                 self._rounded += int(((np.abs(exact) > _EXACT) & (stored.astype(exact.dtype) != exact)).sum())
             multi = label.task == MULTI_LABEL
             wrong = (exact != 0) & (exact != 1) if multi else ~np.isfinite(stored)

@@ -66,10 +66,8 @@ class TableSource:
 
     def features(self) -> tuple[Feature, ...]:
         """The manifest's, without statistics."""
-        label = self.schema.label
-        predicted = Feature(name=LABEL, dtype=label.dtype, shape=label.shape, value_range=label.value_range)
         columns = [Feature(name=c.name, dtype=c.dtype, unit=c.unit, default=c.default) for c in self.schema.stored]
-        return tuple(sorted([predicted, *columns], key=lambda feature: feature.name))
+        return tuple(sorted([self.schema.label.feature, *columns], key=lambda feature: feature.name))
 
     def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
         """The manifest's `deep` and `wide`, with the vocabularies of the training rows.

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.convert.tables.expressions import Expression
-from trainer.base.manifest import CLASSIFICATION, REGRESSION, Encoding
+from components.convert.writing.label_feature import LABEL, label_feature
+from trainer.base.manifest import CLASSIFICATION, Encoding, Feature
 
-LABEL = "label"
 DELIMITERS = (",", ";", "\t", "|")
 _DTYPES = {"float": "float32", "int": "int64", "string": "string"}
 
@@ -61,22 +61,9 @@ class Label:
         return frozenset().union(*(expression.columns for expression in self.targets.values()))
 
     @property
-    def dtype(self) -> str:
-        """Of the stored values."""
-        return "float32" if self.task == REGRESSION else "int64"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the value of one row."""
-        single = self.task == CLASSIFICATION or (self.task == REGRESSION and len(self.targets) == 1)
-        return () if single else (len(self.targets),)
-
-    @property
-    def value_range(self) -> tuple[float, float] | None:
-        """Smallest and largest value that it can have; None of any number."""
-        if self.task == REGRESSION:
-            return None
-        return 0.0, (len(self.classes) - 1.0 if self.task == CLASSIFICATION else 1.0)
+    def feature(self) -> Feature:
+        """The manifest's."""
+        return label_feature(self.task, len(self.classes or self.targets))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,18 +76,21 @@ class Input:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSchema:
-    """Where records have an image and its class, by its number or its name: keys of features.
+    """Where records have an image and its class, by its number or its name, or the targets of the task: keys of features.
 
     The image is a PNG or JPEG file or, if there is a shape, height x width x channels pixels. The numbers of the
-    classes begin with the first label. The content is the file's, as data.
+    classes begin with the first label. Targets are by name; a key may have an index, as a column's header. The content is
+    the file's, as data.
     """
 
     name: str
     origin: str
     image: str
-    label: str
-    classes: tuple[str, ...]
+    label: str | None = None
+    classes: tuple[str, ...] = ()
     first_label: int = 0
+    task: str = CLASSIFICATION
+    targets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     shape: tuple[int, int, int] | None = None
     content: Mapping[str, Any]
 

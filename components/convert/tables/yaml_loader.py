@@ -61,7 +61,7 @@ def _schema(data: Any) -> Schema:
     types = {name: column.type for name, column in columns.items()}
     label = _label(data[LABEL], columns, types)
     columns = {name: dataclasses.replace(c, predicted=name in label.sources) for name, c in columns.items()}
-    if LABEL in columns and label.column != LABEL and (label.shape or LABEL not in label.given):
+    if LABEL in columns and label.column != LABEL and (label.feature.shape or LABEL not in label.given):
         raise UserError(f"columns.{LABEL}: what is predicted has that name; give the column another one, and a header")
     deep, wide = (
         tuple(_input(value, columns, f"{part}[{i}]") for i, value in enumerate(_list(data.get(part, []), part)))
@@ -87,14 +87,20 @@ def _schema(data: Any) -> Schema:
 
 
 def _image_schema(data: Mapping[str, Any]) -> ImageSchema:
-    required, optional = {"name", "origin", "image", LABEL, "classes"}, {"label_offset", "shape"}
-    data = _mapping(data, "top level", required=required, optional=optional)
-    classes, first, shape = data["classes"], data.get("label_offset", 0), data.get("shape")
-    if isinstance(first, bool) or not isinstance(first, int):
-        raise UserError(f"label_offset: {first!r} is no whole number")
-    if not isinstance(classes, list):
-        classes = [str(first + i) for i in range(_positive(classes, "classes"))]
-    if shape is not None:
+    task, required = _task(data.get(LABEL)), {"name", "origin", "image", LABEL}
+    if task:
+        data = _mapping(data, "top level", required=required, optional={"shape"})
+        keys = {name: _text(key, f"{LABEL}.{task}.{name}") for name, key in _named(task, data[LABEL]).items()}
+        predicted = {"task": task, "targets": keys}
+    else:
+        data = _mapping(data, "top level", required={*required, "classes"}, optional={"label_offset", "shape"})
+        classes, first = data["classes"], data.get("label_offset", 0)
+        if isinstance(first, bool) or not isinstance(first, int):
+            raise UserError(f"label_offset: {first!r} is no whole number")
+        if not isinstance(classes, list):
+            classes = [str(first + i) for i in range(_positive(classes, "classes"))]
+        predicted = {"label": _text(data[LABEL], LABEL), "classes": _classes(classes, "classes"), "first_label": first}
+    if (shape := data.get("shape")) is not None:
         shape = tuple(_positive(size, f"shape[{i}]") for i, size in enumerate(_list(shape, "shape")))
         if len(shape) != 3 or shape[-1] not in (1, 3):
             raise UserError(f"shape: {list(shape)!r} is not [height, width, channels], with 1 or 3 channels")
@@ -102,11 +108,9 @@ def _image_schema(data: Mapping[str, Any]) -> ImageSchema:
         name=_text(data["name"], "name"),
         origin=_text(data["origin"], "origin"),
         image=_text(data["image"], "image"),
-        label=_text(data[LABEL], LABEL),
-        classes=_classes(classes, "classes"),
-        first_label=first,
         shape=shape,
         content=data,
+        **predicted,
     )
 
 
@@ -139,10 +143,8 @@ def _column(name: Any, value: Any) -> Column:
 
 
 def _label(value: Any, columns: Mapping[str, Column], types: Mapping[str, str]) -> Label:
-    for task in (REGRESSION, MULTI_LABEL):
-        if isinstance(value, Mapping) and task in value:
-            nodes = _mapping(value, LABEL, required={task})[task]
-            return _targets(task, nodes, columns, types)
+    if task := _task(value):
+        return _targets(task, value, columns, types)
     optional = {"column", "condition", REGRESSION, MULTI_LABEL}
     value = _mapping(value, LABEL, required={"classes"}, optional=optional)
     classes = _classes(value["classes"], f"{LABEL}.classes")
@@ -159,21 +161,34 @@ def _label(value: Any, columns: Mapping[str, Column], types: Mapping[str, str]) 
     return Label(classes=classes, column=column.name)
 
 
-def _targets(task: str, value: Any, columns: Mapping[str, Column], types: Mapping[str, str]) -> Label:
-    """The targets that are written as a column, a list of columns, or a mapping of names to what they are."""
-    place, nodes, targets, given = f"{LABEL}.{task}", value, {}, set()
-    if isinstance(value, str | list):
-        names = [value] if isinstance(value, str) else value
-        nodes = {_known(name, columns, place).name: name for name in names}
-        if len(nodes) < len(names):
-            raise UserError(f"{place}: {names!r} are not different columns")
-    if not isinstance(nodes, Mapping) or not nodes:
+def _task(label: Any) -> str | None:
+    """The task that a label names; None of classification."""
+    tasks = (REGRESSION, MULTI_LABEL)
+    return next((task for task in tasks if task in label), None) if isinstance(label, Mapping) else None
+
+
+def _named(task: str, label: Any) -> Mapping[str, Any]:
+    """What is predicted by name, written as a column, a list of columns, or a mapping of names to what they are."""
+    place, value = f"{LABEL}.{task}", _mapping(label, LABEL, required={task})[task]
+    names = [value] if isinstance(value, str) else value
+    named = {_text(name, place): name for name in names} if isinstance(names, list) else value
+    if not isinstance(named, Mapping) or not named:
         raise UserError(f"{place}: {value!r} is no column, no list of them and no mapping of names to what they are")
-    if task == MULTI_LABEL and len(nodes) == 1:
-        raise UserError(f"{place}: is one label, and so two classes; write a condition and classes")
-    for name, node in nodes.items():
-        where = f"{place}.{_text(name, place)}"
-        column = columns.get(node) if isinstance(node, str) else None
+    if len(named) < len(names):
+        raise UserError(f"{place}: {names!r} are not different columns")
+    if task == MULTI_LABEL and len(named) == 1:
+        raise UserError(f"{place}: is one label, and so two classes; give classes")
+    for name in named:
+        _text(name, place)
+    return named
+
+
+def _targets(task: str, value: Any, columns: Mapping[str, Column], types: Mapping[str, str]) -> Label:
+    """The targets of a table."""
+    targets, given = {}, set()
+    for name, node in _named(task, value).items():
+        where = f"{LABEL}.{task}.{name}"
+        column = _known(node, columns, where) if isinstance(node, str) else None
         wanted = "number" if task == REGRESSION or isinstance(node, str) else "condition"
         targets[name] = expressions.parse(node, types, where, wanted)
         if column is None:

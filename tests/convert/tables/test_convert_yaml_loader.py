@@ -63,7 +63,12 @@ def test_everything_is_read(tmp_path):
 OF_IMAGES = {"name": "flowers", "origin": "a garden", "image": "image/encoded", "label": "y", "classes": ["a", "b"]}
 
 
+OF_TARGETS = {key: value for key, value in OF_IMAGES.items() if key != "classes"}
+
+
 def test_a_schema_of_images_is_read(tmp_path):
+    boxes = load(tmp_path, {**OF_TARGETS, "label": {"regression": {"left": "box[0]", "age": "age"}}})
+    assert (boxes.task, boxes.targets, boxes.classes) == ("regression", {"left": "box[0]", "age": "age"}, ())
     schema = load(tmp_path, OF_IMAGES)
     assert (schema.image, schema.label, schema.classes) == ("image/encoded", "y", ("a", "b"))
     assert (schema.first_label, schema.shape, schema.content) == (0, None, OF_IMAGES)
@@ -135,7 +140,7 @@ def change(place: str, value) -> dict:
         ("label", "fare", r"label: 'fare' is no mapping; .* of classes, column, condition, multi_label, regression"),
         ("label", {"regresion": "fare"}, r"label: unknown key 'regresion'; did you mean 'regression'"),
         ("label", {"regression": "fare", "classes": ["a", "b"]}, r"label: unknown key 'classes'.*regression"),
-        ("label", {"regression": "tip"}, r"label\.regression: unknown column 'tip'; did you mean 'tips'"),
+        ("label", {"regression": "tip"}, r"label\.regression\.tip: unknown column 'tip'; did you mean 'tips'"),
         ("label", {"regression": ["fare", "fare"]}, r"label\.regression: \['fare', 'fare'\] are not different columns"),
         ("label", {"regression": []}, r"label\.regression: \[\] is no column, no list of them and no mapping"),
         ("label", {"regression": 3}, r"label\.regression: 3 is no column"),
@@ -183,6 +188,10 @@ def test_what_makes_no_sense_is_told_with_file_and_place(tmp_path, place, value,
         ("", "top level: None is no mapping"),
         ("columns: !!python/object/apply:os.getcwd []", "not valid YAML"),
         ({**OF_IMAGES, "classes": ["a"]}, r"classes: \['a'\] are not at least two different names"),
+        ({**OF_IMAGES, "label": {"regression": "age"}}, "top level: unknown key 'classes'"),
+        ({**OF_TARGETS, "label": {"regression": {"age": 3}}}, r"label\.regression\.age: 3 is no text"),
+        ({**OF_TARGETS, "label": {"regression": ["a", "a"]}}, r"label\.regression: \['a', 'a'\] are not different"),
+        ({**OF_TARGETS, "label": {"multi_label": ["a"]}}, r"label\.multi_label: is one label, and so two classes"),
         ({**OF_IMAGES, "classes": "a"}, "classes: 'a' is not a whole number of at least 1"),
         ({**OF_IMAGES, "label_offset": True}, "label_offset: True is no whole number"),
         ({**OF_IMAGES, "shape": [4, 5, 4]}, "shape: .* with 1 or 3 channels"),

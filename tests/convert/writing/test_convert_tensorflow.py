@@ -198,6 +198,47 @@ def test_a_table_has_every_value(prepared, nested):
             assert one == {prefix + name: expected[name] for name in (key.removeprefix(prefix) for key in one)}
 
 
+NUMBERS = {"x": tfds.features.Scalar(np.float32), "label_0": tfds.features.Scalar(np.int64)}
+LABELS = {
+    "a number": (tfds.features.Scalar(np.float64), lambda i: i / 3, ("age",), np.float32(np.arange(9) / 3)),
+    "a whole number": (tfds.features.Scalar(np.int32), lambda i: i - 4, ("age",), np.arange(-4, 5).astype(np.float32)),
+    "numbers": (
+        tfds.features.Tensor(shape=(2,), dtype=np.float32),
+        lambda i: [i / 3, -i],
+        ("age[0]", "age[1]"),
+        np.stack([np.float32(np.arange(9) / 3), -np.arange(9, dtype=np.float32)], axis=1),
+    ),
+    "labels": (
+        tfds.features.Tensor(shape=(3,), dtype=np.bool_),
+        lambda i: [i > 3, i % 2 == 0, True],
+        ("age[0]", "age[1]", "age[2]"),
+        np.array([[i > 3, i % 2 == 0, 1] for i in range(9)], np.int64),
+    ),
+}
+
+
+@pytest.mark.parametrize("images", [False, True])
+@pytest.mark.parametrize("what", LABELS)
+def test_numbers_and_several_labels_are_predicted_if_supervised_keys_name_them(prepared, what, images):
+    feature, value, names, expected = LABELS[what]
+    others = {"image": tfds.features.Image(shape=(3, 4, 1))} if images else NUMBERS
+    made = (lambda i: {"image": np.full((3, 4, 1), i, np.uint8)}) if images else (lambda i: {"x": i, "label_0": i})
+    splits = {"train": [{**made(i), "age": value(i)} for i in range(9)]}
+    data_dir = prepared({**others, "age": feature}, splits, (next(iter(others)), "age"))
+    manifest = convert(options(data_dir))
+    task = "multi_label" if what == "labels" else "regression"
+    assert (manifest.task, manifest.targets, manifest.class_names) == (task, names, ())
+    assert {f.name for f in manifest.inputs} == (
+        {"image"} if images else {"x", "label_0" if len(names) < 2 else "label_0_"}
+    )
+    label = manifest.feature("label")
+    spec = {"label": tf.io.FixedLenFeature(label.shape, label.dtype)}
+    ours, theirs = parsed(data_dir.parent / "out", "train", spec), read(data_dir, "train")
+    found = np.array([example["label"] for example in ours])
+    order = [int(example["image"][0, 0, 0]) if images else int(example["x"]) for example in theirs]
+    assert found.dtype == expected.dtype and np.array_equal(found, expected[order])
+
+
 CLASS = tfds.features.ClassLabel(num_classes=2)
 NUMBER = {"x": tfds.features.Scalar(np.float32), "label": CLASS}
 

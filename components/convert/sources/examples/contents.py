@@ -1,4 +1,4 @@
-"""What TFRecord files hold, as a source: images, or rows of a table, with a class.
+"""What TFRecord files hold, as a source: images, or rows of a table, with what is to be predicted.
 
     source = read(schema, {"train": ["train-00000-of-00002", "train-00001-of-00002"]}, store)
 
@@ -11,7 +11,7 @@ from components.convert.images.encodings import arrange
 from components.convert.images.pixels import ImageSource
 from components.convert.sources.base import Source
 from components.convert.sources.examples import image_features
-from components.convert.sources.examples.parser import Record, describe_value, records
+from components.convert.sources.examples.parser import Record, describe_value, place, records
 from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError, unknown
@@ -42,11 +42,12 @@ def read(
         raise UserError(f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding")
     if isinstance(schema, Schema):
         return _table(schema, splits, store)
-    if others := sorted(set(_first(splits["train"]).features) - {schema.image, schema.label}):
+    keys = {schema.image, schema.label, *(place(key)[0] for key in schema.targets.values())}
+    if others := sorted(set(_first(splits["train"]).features) - keys):
         print(f"left out of the records: {', '.join(others)}", flush=True)
 
     common = {"name": schema.name, "origin": schema.origin, "class_names": schema.classes}
-    common["arguments"] = {"schema": schema.content}
+    common |= {"task": schema.task, "targets": tuple(schema.targets), "arguments": {"schema": schema.content}}
     look = image_features.pixels if schema.shape else image_features.encoded
     found = {split: look(split, paths, schema, store) for split, paths in splits.items()}
     if schema.shape is None:
@@ -65,7 +66,7 @@ def _table(schema: Schema, splits: Mapping[str, Sequence[str]], store: Store) ->
     source = rows.read(blocks, schema, store)
     for name, missing in source.missing["train"].items():
         if missing.all():  # perhaps because the schema misspells its key
-            key, first = example_columns.place(schema.columns[name].header)[0], _first(splits["train"])
+            key, first = place(schema.columns[name].header)[0], _first(splits["train"])
             if key not in first.features:
                 raise UserError(f"no record for training has {unknown('feature', key, first.features)}")
     return source

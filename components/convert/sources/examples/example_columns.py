@@ -7,24 +7,15 @@ A column's header is the key of its feature; `sizes[2]` is the third value of th
 
 import contextlib
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from components.convert.sources.examples.parser import Record, groups
+from components.convert.sources.examples.parser import Record, groups, place
 from components.convert.tables.csv_parser import ARROW, Block
 from components.convert.tables.schema import Column, Schema
 from trainer.base.errors import unknown
-
-_ELEMENT = re.compile(r"(?P<key>.+)\[(?P<index>[0-9]+)\]")
-
-
-def place(header: str) -> tuple[str, int | None]:
-    """The key of a column's feature, and which of its values it is; None of the only one."""
-    element = _ELEMENT.fullmatch(header)
-    return (element["key"], int(element["index"])) if element else (header, None)
 
 
 def blocks(found: Iterable[Record], schema: Schema) -> Iterator[Block]:

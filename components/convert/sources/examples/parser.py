@@ -10,7 +10,9 @@ are unpacked.
 import dataclasses
 import functools
 import io
+import math
 import os
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +23,10 @@ import numpy as np
 from components.convert.tables.schema import ImageSchema
 from components.convert.writing import progress
 from components.convert.writing.byte_strings import Strings
-from components.convert.writing.column_store import Store
+from components.convert.writing.column_store import Growing, GrowingTexts, Store
 from trainer.base.errors import UserError, readable, unknown
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
+from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 _HEADER = struct.Struct("<QI")
 _GZIP = b"\x1f\x8b\x08"
@@ -32,6 +35,7 @@ _READ_BYTES = 1 << 16
 _GROUP, _GROUP_BYTES = 1 << 14, 1 << 22  # records that are held together, and their bytes
 _LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 _NOTHING = "no value"
+_ELEMENT = re.compile(r"(?P<key>.+)\[(?P<index>[0-9]+)\]")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,8 +89,26 @@ class Record:
         there = key in self.features
         return self.error(f"{key} holds {_NOTHING}" if there else str(unknown("feature", key, self.features)))
 
-    def class_of(self, schema: ImageSchema) -> int:
-        """The class of the example, by its name or its number; a `UserError` if it is none."""
+    def label(self, schema: ImageSchema) -> tuple[int | float, ...]:
+        """The class of the example, or its targets; a `UserError` if there is none, or it is not what it should be."""
+        if schema.task == CLASSIFICATION:
+            return (self._class_of(schema),)
+        return tuple(self._target(*place(key), schema.task) for key in schema.targets.values())
+
+    def _target(self, key: str, index: int | None, task: str) -> int | float:
+        """A number, or of several labels whether one applies."""
+        whole = key in self.features and self.features[key].HasField("int64_list")
+        kind = "int" if whole or task == MULTI_LABEL else "float"
+        if (value := self.value(key, kind, index)) is None:
+            raise self.lacks(key)
+        if task == MULTI_LABEL and value not in (0, 1):
+            raise self.error(f"{key} is {value}, neither 0 nor 1")
+        if task == REGRESSION and not math.isfinite(value):
+            raise self.error(f"{key} is {value}, no finite number")
+        return value if task == MULTI_LABEL else float(value)
+
+    def _class_of(self, schema: ImageSchema) -> int:
+        """The class of the example, by its name or its number."""
         key, classes, first = schema.label, schema.classes, schema.first_label
         if key in self.features and self.features[key].HasField("bytes_list"):
             if (name := self.needed(key, "string").decode(errors="backslashreplace")) in classes:
@@ -95,6 +117,12 @@ class Record:
         if 0 <= (label := self.needed(key, "int") - first) < len(classes):
             return label
         raise self.error(f"{key} is {label + first}, no class of {first} to {first + len(classes) - 1}")
+
+
+def place(header: str) -> tuple[str, int | None]:
+    """The key of a feature, and which of its values is meant, `sizes[2]` the third one; None of the only one."""
+    element = _ELEMENT.fullmatch(header)
+    return (element["key"], int(element["index"])) if element else (header, None)
 
 
 def describe_value(feature: Any) -> str:
@@ -146,14 +174,21 @@ def any_packed(paths: Sequence[str]) -> bool:
 def collect(
     found: Iterable[Record], extract: Callable[[Record], Sequence[bytes | int]], store: Store
 ) -> list[np.ndarray | Strings]:
-    """Columns of what `extract` takes from each record: of bytes `Strings`, of integers int64 [N]."""
+    """Columns of what `extract` takes from each record: of bytes `Strings`, of integers int64 [N], of floats float32 [N]."""
     columns = []
     for group in groups(found):
         parts = list(zip(*map(extract, group), strict=True))
-        columns = columns or [store.texts() if isinstance(part[0], bytes) else store.column(np.int64) for part in parts]
+        columns = columns or [_column(part[0], store) for part in parts]
         for column, part in zip(columns, parts, strict=True):
             column.append(Strings.of(part) if isinstance(part[0], bytes) else part)
     return [column.finish() for column in columns]
+
+
+def _column(value: bytes | int | float, store: Store) -> Growing | GrowingTexts:
+    """An empty column of such values."""
+    if isinstance(value, bytes):
+        return store.texts()
+    return store.column(np.float32 if isinstance(value, float) else np.int64)
 
 
 def groups(found: Iterable[Record]) -> Iterator[list[Record]]:

@@ -1,4 +1,4 @@
-"""What a prepared dataset of TensorFlow Datasets holds, as a source: images, or rows of a table, with a class.
+"""What a prepared dataset of TensorFlow Datasets holds, as a source: images, or rows of a table, with what is predicted.
 
     source = read(tfds.builder_from_directory(directory), store)
 
@@ -39,13 +39,13 @@ def read(
     image = _image(name, info, features)
     origin, content = f"TensorFlow Datasets, {info.full_name}", {"tfds": str(info.version)}
     common = {"name": name, "origin": origin, "content": content}
-    classes = tuple(features[label].names or map(str, range(features[label].num_classes)))
+    predicted = inferred_schema.predicted(label, features[label])
     if image:
-        schema = ImageSchema(**common, image=image, label=label, classes=classes)
+        schema = ImageSchema(**common, image=image, label=None if "task" in predicted else label, **predicted)
     else:
         if others := {key: f for key, f in features.items() if key != label and not inferred_schema.supported(f)}:
             raise _unsupported(name, "has neither an image nor only numbers and texts", others)
-        schema = inferred_schema.infer(features, label, classes, **common)
+        schema = inferred_schema.infer(features, label, predicted, **common)
     return contents.read(schema, splits, store, size=size, encoding=encoding)
 
 
@@ -71,10 +71,14 @@ def _unsupported(name: str, needed: str, features: Mapping[str, FeatureConnector
 
 def _label(name: str, info: DatasetInfo, features: Mapping[str, FeatureConnector]) -> str:
     labels = [key for key, feature in features.items() if _kind(feature) == "ClassLabel"]
-    if info.supervised_keys and info.supervised_keys[-1] in labels:
-        return info.supervised_keys[-1]
+    said = info.supervised_keys[-1] if info.supervised_keys else None
+    if isinstance(said, str) and said in features and inferred_schema.predicted(said, features[said]):
+        return said
     if len(labels) != 1:
-        raise _unsupported(name, "does not say which feature is its class; needed is one ClassLabel", features)
+        needed = (
+            "needed is one ClassLabel, or supervised_keys that name a number, a short vector of them or of booleans"
+        )
+        raise _unsupported(name, f"does not say what is predicted; {needed}", features)
     return labels[0]
 
 

@@ -1,4 +1,4 @@
-"""A table of TensorFlow Datasets, and what a model makes of its columns, which nobody says there.
+"""What is predicted of a dataset of TensorFlow Datasets; of a table what a model makes of its columns, which nobody says.
 
 A number is normalised, a class is one of the categories that it has, a text one of the thousand most frequent. Each
 element of a vector is a column. For anything else, write the table as CSV files and a schema.
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from tensorflow_datasets.core.features import FeatureConnector
 
+from components.convert.tables import expressions
 from components.convert.tables.schema import LABEL, Column, Input, Label, Schema
-from trainer.base.manifest import Encoding
+from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding
 
 _TEXT_VOCABULARY, _TEXT_EMBEDDING = 1000, 8
 _MOST_ELEMENTS = 256  # of a vector
@@ -34,21 +35,46 @@ def supported(feature: FeatureConnector) -> bool:
     )
 
 
-def infer(features: Mapping[str, FeatureConnector], label: str, classes: tuple[str, ...], **said: Any) -> Schema:
-    """The schema of a table; all features but the label are `supported`, and `said` is what else it says of itself."""
-    columns = list(_columns({key: feature for key, feature in features.items() if key != label}))
+def predicted(key: str, feature: FeatureConnector) -> dict[str, Any]:
+    """The classes of a label, or its task and the keys of its targets by name; nothing if it can be no label.
+
+    A vector of booleans says which of several labels apply; any other numbers are predicted as they are.
+    """
+    if type(feature).__name__ == "ClassLabel":
+        return {"classes": tuple(feature.names or map(str, range(feature.num_classes)))}
+    if not supported(feature):
+        return {}
+    kind, size = np.dtype(feature.np_dtype).kind, math.prod(feature.shape)
+    if kind == "O" or (kind == "b" and size == 1):
+        return {}
+    keys = [f"{key}[{i}]" for i in range(size)] if feature.shape else [key]
+    return {"task": MULTI_LABEL if kind == "b" else REGRESSION, "targets": dict(zip(keys, keys, strict=True))}
+
+
+def infer(features: Mapping[str, FeatureConnector], label: str, predicted: Mapping[str, Any], **said: Any) -> Schema:
+    """The schema of a table, all features of which are `supported`; `said` is what else it says of itself."""
+    keys = list(predicted.get("targets", [label]))
+    names = [LABEL] if len(keys) == 1 else [f"{LABEL}_{i}" for i in range(len(keys))]
+    type_ = _TYPES[np.dtype(features[label].np_dtype).kind]
+    if "classes" in predicted:
+        what = Label(classes=predicted["classes"], column=LABEL)
+    else:
+        parsed = {key: expressions.parse(n, {n: type_}, LABEL, "number") for n, key in zip(names, keys, strict=True)}
+        what = Label(task=predicted["task"], targets=parsed, given=frozenset(names))
+    labels = [Column(name=n, header=k, type=type_, predicted=n in what.given) for n, k in zip(names, keys, strict=True)]
+    others = {key: feature for key, feature in features.items() if key != label}
+    columns = list(_columns(others, {LABEL, *names}))
     return Schema(
-        columns={column.name: column for column in (Column(name=LABEL, header=label, type="int"), *dict(columns))},
-        label=Label(classes=classes, column=LABEL),
+        columns={column.name: column for column in (*labels, *dict(columns))},
+        label=what,
         deep=tuple(_input(column, classes) for column, classes in columns),
         ignore_others=True,
         **said,
     )
 
 
-def _columns(features: Mapping[str, FeatureConnector]) -> Iterator[tuple[Column, int | None]]:
-    """A column for each value of each feature, and how many classes it has if it is one of some."""
-    taken = {LABEL}
+def _columns(features: Mapping[str, FeatureConnector], taken: set[str]) -> Iterator[tuple[Column, int | None]]:
+    """A column for each value of each feature, not named as those taken; and how many classes it has if any."""
     for key, feature in sorted(features.items()):
         type_ = _TYPES[np.dtype(feature.np_dtype).kind]
         base = re.sub(r"\W", "_", key) if key[0].isalpha() else f"c_{key}"
