@@ -19,6 +19,7 @@ from components.convert.options import Options
 from components.convert.report import drift, statistics
 from components.convert.sources.base import Source
 from components.convert.writing import splits, tfrecord
+from components.convert.writing.label_feature import LABEL
 from trainer.base.errors import UserError
 from trainer.base.feature_summary import Summary
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding, Feature, Manifest, Shard, Split
@@ -47,7 +48,7 @@ class Plan:
         """Plans it; to have fewer training examples than shards is a user error."""
         self.source, self._options, self._layout = source, options, source.layout()
         self._parts = splits.carve(
-            {native: len(columns["label"]) for native, columns in source.splits.items()},
+            {native: len(columns[LABEL]) for native, columns in source.splits.items()},
             validation_fraction=options.validation_fraction,
             test_fraction=options.test_fraction,
             seed=options.split_seed,
@@ -109,7 +110,7 @@ class Plan:
         return Manifest(
             name=source.name,
             origin=source.origin,
-            label="label",
+            label=LABEL,
             task=source.task,
             class_names=source.class_names,
             targets=source.targets,
@@ -139,11 +140,11 @@ class Plan:
 
     def _is_column(self, feature: Feature) -> bool:
         """Whether it is a table's, and not the label."""
-        return not feature.shape and feature.name != "label"
+        return not feature.shape and feature.name != LABEL
 
     def _class_histogram(self, native: str, rows: splits.Rows) -> tuple[int, ...]:
         """Examples of each class, or of each of several labels."""
-        labels, task = self.source.splits[native]["label"], self.source.task
+        labels, task = self.source.splits[native][LABEL], self.source.task
         if task == REGRESSION:
             return ()
         size = len(self.source.class_names or self.source.targets)

@@ -209,7 +209,8 @@ def _decode(raw: tf.Tensor, feature: Feature) -> tf.Tensor:
     if feature.dtype == "uint8":
         return tf.reshape(raw, [-1, *feature.shape])
     width = feature.num_bytes // math.prod(feature.shape)
-    raw = tf.reshape(raw, [-1, *feature.shape, width])
+    if feature.shape:
+        raw = tf.reshape(raw, [-1, *feature.shape, width])
     if feature.dtype == "float32":
         return tf.bitcast(raw, tf.float32)
     # A varint of fixed width: seven bits a byte, the lowest first.

@@ -17,6 +17,7 @@ from components.convert.images import headers
 from components.convert.report.accumulators import cut
 from components.convert.sources.base import Source
 from components.convert.writing.byte_strings import Strings
+from components.convert.writing.label_feature import LABEL
 from components.convert.writing.splits import Rows
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Feature
 
@@ -40,7 +41,7 @@ def strips(source: Source, rows: Rows, image: Feature) -> list[Strip]:
     side = min(_SIDE, image.shape[0]), min(_SIDE, image.shape[1])
     most = min(_MOST_IMAGES, max(10, _MOST_PIXEL_BYTES // (math.prod(side) * image.shape[2])))
     columns, block = source.splits["train"], next(rows.blocks())
-    labels, found = columns["label"][block], []
+    labels, found = columns[LABEL][block], []
     if source.task == REGRESSION:
         named = {"; ".join(_said(source, labels[:_MOST_OF_A_CLASS])): np.ones(len(block), bool)}
     elif source.task == MULTI_LABEL:
@@ -60,7 +61,7 @@ def table(source: Source, rows: Rows, features: tuple[Feature, ...]) -> list[dic
     first, shown = rows[:_ROWS], {}
     for feature in features:
         values = source.splits["train"][feature.name][first]
-        values = _said(source, values) if feature.name == "label" else values.tolist()
+        values = _said(source, values) if feature.name == LABEL else values.tolist()
         missing = getattr(source, "missing", {}).get("train", {}).get(feature.name)
         absent = [False] * len(values) if missing is None else missing[first]
         shown[feature.name] = [None if no else _text(value) for value, no in zip(values, absent, strict=True)]

@@ -21,13 +21,13 @@ from components.convert.report.accumulators import Categories, Numbers, Pixels, 
 from components.convert.report.drift import Described
 from components.convert.sources.base import Source
 from components.convert.writing import workers
+from components.convert.writing.label_feature import LABEL
 from components.convert.writing.progress import track
 from components.convert.writing.splits import BLOCK, Rows
 from trainer.base.manifest import Encoding, Feature
 
 _SAMPLE = 1024  # training examples that say where histograms have their edges
 _PIECE_BYTES = 1 << 24  # of a column that are read at once
-_LABEL = "label"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ def _described(tallies: Mapping[str, Tally], training: Mapping[str, Tally] | Non
 
 def _counted(name: str, tally: Tally) -> bool:
     """Whether the examples of each value are in the class histogram already."""
-    return name.split(".")[0] == _LABEL and isinstance(tally, Categories)
+    return name.split(".")[0] == LABEL and isinstance(tally, Categories)
 
 
 def _quantities(
@@ -125,14 +125,14 @@ def _quantities(
             found[f"{name}.height"] = _Quantity(column=name, read=lambda column, rows: column.sizes[rows, 0])
             found[f"{name}.width"] = _Quantity(column=name, read=lambda column, rows: column.sizes[rows, 1])
             found[f"{name}.bytes"] = _Quantity(column=name, read=lambda column, rows: column.lengths[rows])
-        elif name == _LABEL and targets:
+        elif name == LABEL and targets:
             like = Numbers if feature.dtype == "float32" else Categories
             for i, target in enumerate(targets):
                 read = functools.partial(_target, i=i)
                 found[f"{name}.{target}"] = _Quantity(column=name, read=read, like=like)
         elif feature.shape:
             found[name] = _Quantity(column=name, like=Pixels)
-        elif feature.dtype == "string" or name in (_LABEL, *vocabularies):
+        elif feature.dtype == "string" or name in (LABEL, *vocabularies):
             like = functools.partial(Categories, vocabulary=vocabularies.get(name))
             found[name] = _Quantity(column=name, like=like)
         else:

@@ -57,10 +57,11 @@ class Labels:
             present = [f"{{present: {name}}}" for name in sorted(self._absent)]
             kept = present[0] if len(present) == 1 else f"{{all: [{', '.join(present)}]}}"
             block, row, name = self._first
+            many = f"{self._lacking:,} of {self._rows:,} are such; leave them out with 'filter: {kept}'"
+            if self._lacking == self._rows:
+                many = "all are such; perhaps its header in the schema is another column's"
             raise block.error(
-                row,
-                f"{name} is missing, and nothing can be learnt of a row without what is predicted; {self._lacking:,} of "
-                f"{self._rows:,} are such; leave them out with 'filter: {kept}'",
+                row, f"{name} is missing, and nothing can be learnt of a row without what is predicted; {many}"
             )
         if self._rounded:
             print(
@@ -74,8 +75,8 @@ class Labels:
         label, dtype = self._schema.label, self._schema.label.feature.dtype
         found = np.empty((len(block.positions), len(label.targets)), dtype)
         for i, (name, expression) in enumerate(label.targets.items()):
-            exact = evaluate(expression, block, self._schema)
             with np.errstate(over="ignore", invalid="ignore"):
+                exact = evaluate(expression, block, self._schema)
                 stored = found[:, i] = exact.astype(dtype)
                 self._rounded += int(((np.abs(exact) > _EXACT) & (stored.astype(exact.dtype) != exact)).sum())
             multi = label.task == MULTI_LABEL

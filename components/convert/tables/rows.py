@@ -17,9 +17,10 @@ import pyarrow as pa
 from components.convert.tables import vocabulary
 from components.convert.tables.csv_parser import Block
 from components.convert.tables.labels import Labels, evaluate, missing, values
-from components.convert.tables.schema import LABEL, Input, Schema
+from components.convert.tables.schema import Input, Schema
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.column_store import MEMORY, Store
+from components.convert.writing.label_feature import LABEL
 from components.convert.writing.splits import Rows
 from components.convert.writing.tfrecord import Field, Layout
 from components.convert.writing.wire_format import varint_bytes

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from components.convert.tables import expressions
-from components.convert.tables.schema import DELIMITERS, LABEL, Column, ImageSchema, Input, Label, Schema
+from components.convert.tables.schema import DELIMITERS, Column, ImageSchema, Input, Label, Schema
+from components.convert.writing.label_feature import LABEL
 from trainer.base.errors import UserError, unknown
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding
 from trainer.base.strict_yaml import parse

@@ -13,7 +13,8 @@ import numpy as np
 from tensorflow_datasets.core.features import FeatureConnector
 
 from components.convert.tables import expressions
-from components.convert.tables.schema import LABEL, Column, Input, Label, Schema
+from components.convert.tables.schema import Column, Input, Label, Schema
+from components.convert.writing.label_feature import LABEL
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding
 
 _TEXT_VOCABULARY, _TEXT_EMBEDDING = 1000, 8

@@ -396,3 +396,16 @@ def test_a_label_that_is_none_is_told_with_its_record(tmp_path, write_records, r
     path = write_records(tmp_path / "a.tfrecord", [{"image": png(0), **values}])
     text = f"{{name: dots, origin: made up, image: image, label: {label}}}"
     assert f"{path}: record at byte 0: {message}" in rejected(text, path)
+
+
+def test_records_without_a_target_are_counted_and_left_out_by_the_filter(tmp_path, write_records, options, rejected):
+    rows = [row(i) for i in range(12)]
+    del rows[4]["kind"], rows[7]["kind"]
+    path = write_records(tmp_path / "a.tfrecord", rows)
+    table = TABLE.replace("{column: kind, classes: [bad, good]}", "{regression: kind}")
+    line = rejected(table, path)
+    assert "kind is missing" in line and "2 of 12 are such; leave them out with 'filter: {present: kind}'" in line
+    misspelt = table.replace("kind: {type: int}", "kind: {type: int, header: kin}") + "other_columns: ignore"
+    assert "all are such; perhaps its header" in rejected(misspelt, path)
+    manifest = convert(options(table + "filter: {present: kind}", path))
+    assert (manifest.splits["train"].examples, manifest.targets) == (10, ("kind",))
