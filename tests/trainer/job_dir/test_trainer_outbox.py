@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import os
 import pathlib
+import threading
 import time
 
 import pytest
@@ -63,7 +64,23 @@ def test_who_ends_waits_for_a_store_only_so_long(store, monkeypatch):
     monkeypatch.setattr(outbox, "_LAST_S", 0.1)
     box = Outbox(str(store / "job"), 60)
     monkeypatch.setattr(box, "_copy", lambda: time.sleep(30))
+    started = time.monotonic()
     box.send()
+    assert time.monotonic() - started < 20
+
+
+def test_one_thread_copies_at_a_time(store, monkeypatch):
+    monkeypatch.setattr(outbox, "_LAST_S", 0.2)
+    box, copied, answers = Outbox(str(store / "job"), 0.01), [], threading.Event()
+    monkeypatch.setattr(box, "_copy", lambda: (copied.append(threading.current_thread().name), answers.wait(10)))
+    while not copied:
+        time.sleep(0.01)
+    box.send()
+    assert copied == ["outbox"]
+    answers.set()
+    deadline = time.monotonic() + 20
+    while len(set(copied)) < 2:
+        assert time.monotonic() < deadline, copied
 
 
 def test_in_a_directory_files_are_where_they_belong_at_once(tmp_path):
