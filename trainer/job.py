@@ -53,13 +53,13 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
             gpu_bytes=modes.gpu_budget(opts.reader_memory_gb) if on_gpus else math.inf,
         )
         place = records.locate(choice, manifest, member, journal.alive)
-        rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
+        line = rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.event("serve", 0)
         journal.status("serving", 0)
-        strategy.serve(member, stop, opts.job_dir)
+        strategy.serve(member, stop, opts.job_dir, line)
     try:
-        return Training(opts, member, manifest, place, journal, stop).run()
+        return Training(opts, member, manifest, place, journal, stop, line).run()
     except tf.errors.OpError as error:
         gone = ", ".join(rendezvous.gone(member, within_s=_PEER_DIES_S if member.addresses else 0))
         if not gone and not isinstance(error, tf.errors.UnavailableError):

@@ -23,6 +23,7 @@ from trainer.meter import Extent, Meter
 from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas import exit_codes, rendezvous, strategy
+from trainer.replicas.line import DONE, LEFT, Line
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop, StopMark
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
@@ -33,10 +34,10 @@ class Training:
     """The part of one replica."""
 
     def __init__(
-        self, opts: Options, member: Member, manifest: Manifest, place: Choice, journal: Journal, stop: Stop
+        self, opts: Options, member: Member, manifest: Manifest, place: Choice, journal: Journal, stop: Stop, line: Line
     ) -> None:
         self._opts, self._member, self._manifest, self._place = opts, member, manifest, place
-        self._journal, self._stop, self._mark = journal, stop, StopMark(opts.job_dir)
+        self._journal, self._stop, self._line, self._mark = journal, stop, line, StopMark(opts.job_dir, line)
         self._asynchronous, self._chief = opts.strategy == "parameter_server", member.is_chief
         judged = manifest.splits[SPLIT].examples > 0
         self._evaluator = judged and has_evaluator()
@@ -193,9 +194,12 @@ class Training:
 
     def _leave(self) -> None:
         """As the chief who was told to stop: the servers wait until what they asked for is done, the others are told."""
-        if self._chief and (self._asynchronous or not self._member.addresses):
+        if not self._chief:
+            return
+        self._line.tell(LEFT)
+        if self._asynchronous or not self._member.addresses:
             self._mark.clear()
-        elif self._chief:
+        else:
             self._mark.leave()
 
     def _finish(self, reached: int) -> bool:
@@ -205,7 +209,7 @@ class Training:
             self._export(reached)
         else:
             self._part(lambda: self._mark.left or self._is_done(reached))
-            if not self._is_done(reached):
+            if not (self._line.hears(DONE) or self._is_done(reached)):
                 return False
         journal.event("done", reached, steps=steps)
         journal.status("done", reached)
@@ -239,6 +243,7 @@ class Training:
             metrics={name: final.get(name) for name in self._task.metrics},
             examples_per_s=final.get("examples_per_s"),
         ).save(opts.job_dir)
+        self._line.tell(DONE)
 
     def _is_done(self, step: int) -> bool:
         record = done.load(self._opts.job_dir)
@@ -247,4 +252,4 @@ class Training:
     def _part(self, completed: Callable[[], bool]) -> None:
         """Leaves when the chief has done what the others wait for; asynchronous workers serve until they are told."""
         if not self._asynchronous:
-            rendezvous.part(self._member, completed=completed, every_s=min(self._mark.look_s, 1.0))
+            rendezvous.part(self._member, self._line, completed=completed, every_s=self._mark.look_s)

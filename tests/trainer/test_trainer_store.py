@@ -27,6 +27,7 @@ from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
 from trainer.job_dir.journal import Journal, last
 from trainer.nn.tasks.classification import Classification
+from trainer.replicas.line import Line
 from trainer.replicas.stop import StopMark
 
 tf = pytest.importorskip("tensorflow")
@@ -188,7 +189,7 @@ def test_a_job_directory_in_a_store_keeps_what_is_told(store):
         journal.event("step", step)
         journal.outbox.send()
         assert last(str(store / "job"), "chief-0", "step")["step"] == step
-    mark = StopMark(str(store / "job"))
+    mark = StopMark(str(store / "job"), Line())
     mark.set("worker 1")
     assert mark.is_set()
     mark.clear()

@@ -3,7 +3,8 @@
 `meet` waits until every replica is there, and names those that are not, and one that belongs to another job.
 
 TensorFlow's multi-worker runtime waits for ever for a missing replica, and while it does no Python code runs. So the
-replicas meet before it starts, over plain sockets at the leader's address, which TensorFlow takes over afterwards.
+replicas meet before it starts, over plain sockets at the leader's address. TensorFlow takes that over afterwards, while
+the connections stay: a port that nobody listens at can be taken in spite of them (SO_REUSEADDR, which both sides set).
 
 `part` lets them leave. A collective operation is no barrier: it returns on one replica while another still fetches the
 last piece from it, and if that one is gone then, the other fails after all the work is done.
@@ -15,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from trainer.replicas.line import DONE, LEFT, Line
 from trainer.replicas.member import Member
 
 _RETRY_S = 0.2
@@ -26,8 +28,11 @@ _GREETING = b"?"  # of a leader that waits: to a server that waits for its chief
 _HTTP2_SETTINGS = b"\0\0"  # how a gRPC server begins: with the length of its settings, far below 64 KiB
 
 
-def meet(me: Member, *, job: str, timeout_s: float) -> None:
+def meet(me: Member, *, job: str, timeout_s: float) -> Line:
     """Returns when all members of the cluster have called it with the same `job`: ports are used again.
+
+    Returns:
+      The line between them. It is broken from the start for a server that comes when the others have met already.
 
     Raises:
       TimeoutError: Naming those that have not after `timeout_s`.
@@ -35,17 +40,16 @@ def meet(me: Member, *, job: str, timeout_s: float) -> None:
     """
     members = [(role, index) for role, hosts in me.addresses.items() for index in range(len(hosts))]
     if len(members) < 2:
-        return
+        return Line()
     role = "chief" if "chief" in me.addresses else "worker"
     host, port = me.addresses[role][0].rsplit(":", 1)
     deadline = time.monotonic() + timeout_s
     if (me.role, me.index) == (role, 0):
-        _lead(job, int(port), {f"{r}-{i}" for r, i in members} - {me.name}, deadline, timeout_s)
-    else:
-        _follow(job, me, f"{role}-0", (host, int(port)), deadline, timeout_s)
+        return _lead(job, int(port), {f"{r}-{i}" for r, i in members} - {me.name}, deadline, timeout_s)
+    return _follow(job, me, f"{role}-0", (host, int(port)), deadline, timeout_s)
 
 
-def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: float) -> None:
+def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: float) -> Line:
     """Collects a line with job and name from everyone, then answers all with the job: that they may go on.
 
     A replica of another job gets the same answer, at once.
@@ -73,9 +77,7 @@ def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: f
         for connection in connections.values():
             with contextlib.suppress(OSError):
                 connection.sendall(answer)
-        for connection in connections.values():
-            with contextlib.suppress(OSError):
-                connection.recv(1)  # they close first, so that the port is free at once
+        return Line([connection.dup() for connection in connections.values()])
 
 
 def _heard(connection: socket.socket) -> tuple[str | None, str]:
@@ -88,31 +90,31 @@ def _heard(connection: socket.socket) -> tuple[str | None, str]:
             return None, ""
 
 
-def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadline: float, timeout_s: float) -> None:
+def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadline: float, timeout_s: float) -> Line:
     """Says job and name to the leader until told to go on; a leader that is not up yet is tried again."""
-    go_on, answer = f"{json.dumps(job)}\n".encode(), b""
-    told = f"does not answer at {address[0]}:{address[1]}"
-    while not answer.endswith(b"\n"):
+    told, answer = f"does not answer at {address[0]}:{address[1]}", b""
+    while not answer:
         _check(deadline, f"after {timeout_s:.0f} s {leader} {told}")
         with contextlib.suppress(OSError), socket.create_connection(address, timeout=_SAY_S) as connection:
-            told, answer = "still waits for others", b""
+            told, said = "still waits for others", b""
             connection.sendall(f"{json.dumps([job, me.name])}\n".encode())
             connection.settimeout(_RETRY_S)
-            while not answer.endswith(b"\n") and time.monotonic() < deadline:
+            while b"\n" not in said and time.monotonic() < deadline:
                 with contextlib.suppress(TimeoutError):
                     if not (more := connection.recv(4096)):
                         break
-                    answer = (answer + more).removeprefix(_GREETING)
-                    if answer.startswith(_HTTP2_SETTINGS):
-                        return  # The others have met: this one was started again, and TensorFlow answers already.
-        if not answer.endswith(b"\n"):
-            time.sleep(_RETRY_S)
-    if answer != go_on:
-        theirs = answer.decode(errors="replace").strip()
-        raise ConnectionError(
-            f"at {address[0]}:{address[1]}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
-            f"{theirs}; give every job ports of its own"
-        )
+                    said = (said + more).removeprefix(_GREETING)
+                    if said.startswith(_HTTP2_SETTINGS):  # The others have met: this one was started again,
+                        return Line(broken=True)  # and TensorFlow answers already.
+            if b"\n" in said:
+                answer, _, words = said.partition(b"\n")
+                if answer == json.dumps(job).encode():
+                    return Line([connection.dup()], heard=words)
+        time.sleep(_RETRY_S)
+    raise ConnectionError(
+        f"at {address[0]}:{address[1]}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
+        f"{answer.decode(errors='replace')}; give every job ports of its own"
+    )
 
 
 def _check(deadline: float, message: str) -> None:
@@ -120,11 +122,11 @@ def _check(deadline: float, message: str) -> None:
         raise TimeoutError(message)
 
 
-def part(me: Member, *, completed: Callable[[], bool], every_s: float = _POLL_S) -> None:
+def part(me: Member, line: Line, *, completed: Callable[[], bool], every_s: float = _POLL_S) -> None:
     """Returns when this replica may end without hurting another.
 
-    The leader, which the others depend on most, goes last; the others go when its results are there, as `completed` says,
-    which is asked every `every_s`.
+    The leader, which the others depend on most, goes last; the others go when it tells them on the `line` how the job
+    ended, or when its results are there, as `completed` says, which is asked every `every_s`.
 
     Raises:
       ConnectionError: If the leader ends without. One that hangs is for whoever watches over the job.
@@ -137,12 +139,16 @@ def part(me: Member, *, completed: Callable[[], bool], every_s: float = _POLL_S)
         return
     leader, address = next(iter(others.items()), ("", ""))
     look_at = time.monotonic()
-    while others and not completed():
-        if (now := time.monotonic()) >= look_at:
-            look_at = now + _LEADER_LIVES_S
-            if not listens(address) and not completed():
-                raise ConnectionError(f"{leader} has ended before its results were written")
-        time.sleep(every_s)
+    ask_at = look_at if line.broken else look_at + every_s
+    while others and not line.hears(LEFT, DONE, within_s=_POLL_S):
+        now = time.monotonic()
+        asks, looks = now >= ask_at, now >= look_at
+        ask_at, look_at = now + every_s if asks else ask_at, now + _LEADER_LIVES_S if looks else look_at
+        alive = not looks or listens(address)
+        if (asks or not alive) and completed():
+            return
+        if not alive:
+            raise ConnectionError(f"{leader} has ended before its results were written")
 
 
 def gone(me: Member, *, within_s: float = 0.0) -> list[str]:

@@ -22,9 +22,12 @@ from etils import epath
 
 from trainer.base.files import is_remote, read_text, store_errors, write_text
 from trainer.replicas import exit_codes
+from trainer.replicas.line import DONE, LEFT, STOP, Line
 
 _LEFT = "the chief has left"
-_LOOK_S, _LOOK_IN_STORE_S = 0.05, 8.0
+# In a store: where everybody is told over the line, and where somebody may not be.
+_LOOK_S, _LOOK_RARELY_S, _LOOK_IN_STORE_S = 0.05, 30.0, 8.0
+_TICK_S = 1.0
 
 
 class Stop:
@@ -92,48 +95,73 @@ class Stop:
 class StopMark:
     """The file `STOP` in a job directory, by which a replica that was told to stop asks the chief to save.
 
-    With it the chief also tells those that wait for the end of the job that it leaves before.
-
-    Attributes:
-      look_s: How often one that waits for the mark should look: a store takes its time, and money, for each request.
+    With it the chief also tells those that wait for the end of the job that it leaves before. Both are said on the line
+    too, and heard there first; the file is for those without, and for people.
     """
 
-    def __init__(self, job_dir: str) -> None:
-        self._path = epath.Path(job_dir) / "STOP"
-        self.look_s = _LOOK_IN_STORE_S if is_remote(job_dir) else _LOOK_S
-        self._asked: threading.Event | None = None
+    def __init__(self, job_dir: str, line: Line) -> None:
+        self._path, self._line = epath.Path(job_dir) / "STOP", line
+        self._asked: bool | None = None
+        self._writing: threading.Thread | None = None
         self._before = self._says()  # by an earlier attempt; it may be cleared only later, as seen from here
 
+    @property
+    def look_s(self) -> float:
+        """How often one that waits for the file should look: a store takes its time, and money, for each request."""
+        if not is_remote(self._path):
+            return _LOOK_S
+        return _LOOK_IN_STORE_S if self._line.broken else _LOOK_RARELY_S
+
     def set(self, who: str) -> None:
-        """Asks."""
-        with contextlib.suppress(OSError):  # a full disk: it leaves without being heard
-            write_text(self._path, who)
+        """Asks. Waits until the file is written only where the line tells nobody."""
+
+        def write() -> None:
+            with contextlib.suppress(OSError):  # a full disk: it leaves without being heard
+                if not self.left:  # or others would not see that
+                    write_text(self._path, who)
+
+        told = self._line.tell(STOP)
+        self._writing = threading.Thread(target=write, name="stop-mark", daemon=True)
+        self._writing.start()
+        if not told:
+            self._writing.join()
+
+    def answered(self) -> bool:
+        """Whether the chief has done what was asked for; waits a little for it."""
+        if self._line.hears(LEFT, DONE, within_s=min(self.look_s, _TICK_S)):
+            return True
+        if not self._line.broken:
+            return False
+        self._writing.join()
+        return not self._says()
 
     def leave(self) -> None:
         """Tells, as the chief."""
-        self.set(f"{_LEFT} {time.time_ns()}")
+        with contextlib.suppress(OSError):
+            write_text(self._path, f"{_LEFT} {time.time_ns()}")
 
     def watch(self) -> None:
         """Lets `is_set` answer at once also of a store, from what a thread has seen at its last look: for the step loop."""
-        if not is_remote(self._path):
-            return
-        self._asked = threading.Event()
-        threading.Thread(target=self._look, name="stop-mark", daemon=True).start()
+        if is_remote(self._path):
+            self._asked = False
+            threading.Thread(target=self._look, name="stop-mark", daemon=True).start()
 
     def _look(self) -> None:
-        while not self._asked.wait(self.look_s):
-            with contextlib.suppress(OSError):  # a store that fails for now
-                if self._says():
-                    self._asked.set()
+        looked_at = time.monotonic()
+        while not self._asked and not self._line.hears(STOP, within_s=min(self.look_s, _TICK_S)):
+            if time.monotonic() - looked_at >= self.look_s:  # which is less from when the line breaks
+                looked_at = time.monotonic()
+                with contextlib.suppress(OSError):  # a store that fails for now
+                    self._asked = bool(self._says())
 
     def is_set(self) -> bool:
         """Whether somebody asks."""
-        return bool(self._says()) if self._asked is None else self._asked.is_set()
+        return self._line.hears(STOP) or (bool(self._says()) if self._asked is None else self._asked)
 
     @property
     def left(self) -> bool:
         """Whether the chief has told."""
-        return (says := self._says()).startswith(_LEFT) and says != self._before
+        return self._line.hears(LEFT) or ((says := self._says()).startswith(_LEFT) and says != self._before)
 
     def _says(self) -> str:
         return read_text(self._path) or ""

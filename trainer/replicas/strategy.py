@@ -7,14 +7,16 @@ import keras
 import tensorflow as tf
 
 from trainer.base.errors import UserError
+from trainer.base.files import is_remote
 from trainer.base.flags import at_least, variable
 from trainer.replicas import exit_codes
+from trainer.replicas.line import Line
 from trainer.replicas.member import POOL_GPUS, Member
 from trainer.replicas.rendezvous import begins_anew, listens
 from trainer.replicas.stop import Stop, StopMark
 
 # A server told to stop holds variables that the chief has yet to save; a preempted machine leaves little time.
-_SAVE_TIMEOUT_S = 8.0
+_SAVE_TIMEOUT_S, _SAVE_IN_STORE_TIMEOUT_S = 8.0, 24.0
 _CHIEF_SILENT_S = 60.0  # longer than TensorFlow takes to listen where the replicas met before
 
 
@@ -98,23 +100,23 @@ def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
     counter.assign_add = lambda value: counter.value.assign_add(tf.cast(value, counter.value.dtype))
 
 
-def serve(member: Member, stop: Stop, job_dir: str) -> None:
+def serve(member: Member, stop: Stop, job_dir: str, line: Line) -> None:
     """Serves as a parameter server or its worker until the process is ended. Never returns.
 
-    On SIGTERM it sets the mark that the chief looks for, stays until the chief has saved and cleared it, and exits; at
-    once when the chief is gone. Without a chief for long it ends too: a chief that starts again has to meet it anew.
+    On SIGTERM it asks the chief, stays until that has saved, and exits; at once when the chief is gone. Without a chief
+    for long it ends too: a chief that starts again has to meet it anew.
     """
     _gpus(None)
-    chief = member.addresses["chief"][0]
+    chief, mark = member.addresses["chief"][0], StopMark(job_dir, line)
+    timeout_s = _SAVE_IN_STORE_TIMEOUT_S if is_remote(job_dir) else _SAVE_TIMEOUT_S
 
     def leave() -> None:
         try:
-            mark = StopMark(job_dir)
-            deadline = time.monotonic() + _SAVE_TIMEOUT_S + 2 * mark.look_s
+            deadline = time.monotonic() + timeout_s
             if listens(chief):
                 mark.set(member.name)
-                while mark.is_set() and listens(chief) and time.monotonic() < deadline:
-                    time.sleep(min(mark.look_s, 1.0))
+                while listens(chief) and time.monotonic() < deadline and not mark.answered():
+                    pass
         finally:  # also if the store fails
             stop.end(exit_codes.saved())
 

@@ -20,6 +20,7 @@ from trainer.job_dir import journal as journal_module
 from trainer.job_dir.done import Done
 from trainer.job_dir.journal import Journal, last
 from trainer.replicas import stop
+from trainer.replicas.line import Line
 from trainer.replicas.stop import StopMark
 
 CHIEF = "chief-0"
@@ -137,8 +138,8 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
 
 
 def test_the_others_know_that_the_chief_has_left_and_not_that_it_did_so_in_an_earlier_attempt(tmp_path):
-    StopMark(str(tmp_path)).leave()
-    chief, other = StopMark(str(tmp_path)), StopMark(str(tmp_path))
+    StopMark(str(tmp_path), Line()).leave()
+    chief, other = StopMark(str(tmp_path), Line()), StopMark(str(tmp_path), Line())
     assert not other.left
     chief.clear()
     assert not other.left
@@ -176,15 +177,15 @@ def test_sigterm_ends_at_once_what_has_nothing_to_save_and_is_noted_otherwise(pr
 
 
 def test_the_mark_of_a_store_is_seen_by_a_thread_and_not_asked_for_by_who_looks(store, monkeypatch):
-    monkeypatch.setattr(stop, "_LOOK_IN_STORE_S", 0.05)
-    mark = stop.StopMark(str(store))
+    monkeypatch.setattr(stop, "_LOOK_RARELY_S", 0.05)
+    mark = stop.StopMark(str(store), Line())
     mark.watch()
     assert not mark.is_set()
     monkeypatch.setattr(mark, "_says", (says := mock.Mock(side_effect=mark._says)))
     for _ in range(1000):
         mark.is_set()
     assert says.call_count < 20
-    stop.StopMark(str(store)).set("worker-0")
+    stop.StopMark(str(store), Line()).set("worker-0")
     deadline = time.monotonic() + 30
     while not mark.is_set():
         assert time.monotonic() < deadline

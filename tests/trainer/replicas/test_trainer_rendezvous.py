@@ -10,6 +10,7 @@ import pytest
 
 from components.train.backends.ports import reserved
 from trainer.replicas import strategy
+from trainer.replicas.line import Line
 from trainer.replicas.member import Member
 from trainer.replicas.rendezvous import gone, listens, meet, part
 
@@ -113,7 +114,7 @@ def test_the_leader_parts_last(members):
     written = threading.Event()
 
     def worker(index: int) -> None:
-        part(members[index], completed=written.is_set)
+        part(members[index], Line(broken=True), completed=written.is_set)
         left.append(members[index].name)
         servers[index].close()
 
@@ -121,7 +122,7 @@ def test_the_leader_parts_last(members):
         time.sleep(0.3)
         assert not left
         written.set()
-        part(members[0], completed=lambda: True)
+        part(members[0], Line(), completed=lambda: True)
         left.append("chief-0")
 
     together({"0": chief, "1": lambda: worker(1), "2": lambda: worker(2)})
@@ -135,8 +136,8 @@ def test_the_others_do_not_wait_for_a_leader_that_is_gone(members):
         assert gone(members[0]) == ["worker-1"]
         assert gone(members[2]) == ["chief-0"]
     with pytest.raises(ConnectionError, match="chief-0 has ended before its results were written"):
-        part(members[1], completed=lambda: False)
-    part(members[1], completed=lambda: True)
+        part(members[1], Line(broken=True), completed=lambda: False)
+    part(members[1], Line(broken=True), completed=lambda: True)
 
 
 @pytest.mark.parametrize("chief", ["began anew", "stopped"])
