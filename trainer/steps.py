@@ -22,8 +22,8 @@ import tensorflow as tf
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns
+from trainer.nn import in_training
 from trainer.nn.tasks.base import Task
-from trainer.replicas import step_context
 
 _CALL_S = 0.5
 # Only the loops over steps are written for AutoGraph; rewriting all the rest as well took half of the time of tracing.
@@ -67,7 +67,7 @@ class TrainStep:
         """
         features = dict(batch)
         labels = features.pop(self.label)
-        with tf.GradientTape() as tape, step_context.at(seed=self.seed, step=step, first=first):
+        with tf.GradientTape() as tape, in_training.at(seed=self.seed, step=step, first=first):
             values = self.task.sums(self.model(features, training=True), labels) / self.global_batch
             objective = values[0]
             if self.weight_decay:

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -23,6 +23,7 @@ from trainer.data import records
 from trainer.job_dir.checkpoint import remove
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
+from trainer.nn import weights
 from trainer.nn.models.registry import Builder
 from trainer.nn.tasks.base import Task
 from trainer.options import Options
@@ -62,10 +63,10 @@ class Validator:
         print(f"step {step}  validation {values}", flush=True)
         return True
 
-    def _score(self, weights: list[np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
+    def _score(self, values: Mapping[str, np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
         """The task's score of the split; None when `interrupted` says that there is no time for it."""
         self._model = self._model or self._build()  # not before: a start must not wait for it
-        self._model.set_weights(weights)
+        weights.put(values, self._model)
         sums, evidence = 0.0, []
         for batch in self._batches():
             self._journal.alive()

@@ -216,7 +216,7 @@ def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume_with_c
     assert f"from step {stopped_at} to {last}" in asynchronous.output()
     # Our own step, and the optimizer's counter, its first variable.
     variables = asynchronous.variables(last)
-    counters = {n: int(v) for n, v in variables.items() if n.startswith(("step/", "variables/optimizer_000/"))}
+    counters = {n: int(v) for n, v in variables.items() if n.startswith(("step/", "variables/optimizer.S000/"))}
     assert len(counters) == 2
     assert set(counters.values()) == {last}
     record = json.loads((asynchronous.directory / "DONE.json").read_text())

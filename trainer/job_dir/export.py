@@ -11,6 +11,7 @@ without a default was never missing, so the model cannot say what its absence me
 """
 
 import os
+from collections.abc import Mapping
 
 import keras
 import numpy as np
@@ -19,16 +20,17 @@ import tensorflow as tf
 from trainer.base import provenance
 from trainer.base.files import is_remote, store_errors
 from trainer.base.manifest import Manifest
+from trainer.nn import weights
 from trainer.nn.models.registry import Builder
 
 
-def export(weights: list[np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
+def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
     """Writes the model with its preprocessing inside; what was in the directory is replaced when that is complete.
 
     In a store it is deleted before. The model is built anew, outside any strategy, so nothing of that is saved.
     """
     served = build()
-    served.set_weights(weights)
+    weights.put(values, served)
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
         return build.task.answer(served(build.prepare(features), training=False))

@@ -144,7 +144,10 @@ class Dropout(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Drops values of [examples, ...]."""
-        if not training or not self.rate:
-            return inputs
-        kept = step_context.uniform(tf.shape(inputs)) >= self.rate
-        return tf.where(kept, inputs / (1 - self.rate), tf.zeros([], inputs.dtype))
+        return dropped(inputs, self.rate) if training and self.rate else inputs
+
+
+def dropped(inputs: tf.Tensor, rate: float) -> tf.Tensor:
+    """[examples, ...] with a share of the values zeroed by the place in training, and the others scaled up."""
+    kept = step_context.uniform(tf.shape(inputs)) >= rate
+    return tf.where(kept, inputs / (1 - rate), tf.zeros([], inputs.dtype))

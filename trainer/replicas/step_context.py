@@ -6,6 +6,7 @@ The train step says it, and the layers draw numbers that are a pure function of 
         logits = model(features, training=True)
 
     mask = step_context.uniform(tf.shape(x)) >= 0.5  # in a layer
+    seed = step_context.seed()                       # or for a generator of its own
 """
 
 import contextlib
@@ -32,6 +33,34 @@ def at(*, seed: int, step: int | tf.Tensor, first: int | tf.Tensor) -> Iterator[
         _place.reset(token)
 
 
+def inside() -> bool:
+    """Whether this is called inside of `at`."""
+    return _place.get(None) is not None
+
+
+def seed() -> tf.Tensor:
+    """A seed for TensorFlow's stateless operations, int64 [2], that is another for each replica's part of the batch.
+
+    It follows from what `uniform` follows from, but for the whole part: another split over replicas has other numbers.
+
+    Raises:
+      RuntimeError: Outside of `at`.
+    """
+    drawn, first = _drawn()
+    return tf.random.fold_in(drawn, tf.cast(first, tf.int64))
+
+
+def _drawn() -> tuple[tf.Tensor, int | tf.Tensor]:
+    """A seed of this call, int64 [2], and the position in the global batch."""
+    try:
+        job_seed, step, first, draws = _place.get()
+    except LookupError:
+        raise RuntimeError(
+            "random numbers are drawn by step: call the model inside `with step_context.at(...)`"
+        ) from None
+    return tf.random.fold_in(tf.stack([job_seed, tf.cast(step, tf.int64)]), next(draws)), first
+
+
 def uniform(shape: tf.Tensor) -> tf.Tensor:
     """Numbers in [0, 1), float32, of shape [examples, ...].
 
@@ -41,14 +70,8 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
     Raises:
       RuntimeError: Outside of `at`.
     """
-    try:
-        job_seed, step, first, draws = _place.get()
-    except LookupError:
-        raise RuntimeError(
-            "random numbers are drawn by step: call the model inside `with step_context.at(...)`"
-        ) from None
-    seed = tf.random.fold_in(tf.stack([job_seed, tf.cast(step, tf.int64)]), next(draws))
-    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
+    drawn, first = _drawn()
+    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=drawn)
     # Philox makes four numbers of each count, so whole counts an example let any position be reached at once.
     counts = -(-tf.reduce_prod(shape[1:]) // 4)
     skip = tf.cast(first, tf.int64) * tf.cast(counts, tf.int64)

@@ -43,7 +43,7 @@ def learn(digits, tmp_path, monkeypatch):
         finally:
             keras.mixed_precision.set_dtype_policy("float32")
         reader = tf.train.load_checkpoint(str(runs[-1] / "checkpoints"))
-        names = sorted(n for n in reader.get_variable_to_dtype_map() if n.startswith("variables/model_"))
+        names = sorted(n for n in reader.get_variable_to_dtype_map() if n.startswith("variables/model.S"))
         return [reader.get_tensor(name) for name in names]
 
     run.directory = lambda: runs[-1]

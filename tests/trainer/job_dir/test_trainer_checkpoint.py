@@ -237,7 +237,7 @@ def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, 
     assert scores.load()["best"] == {"step": 2, "loss": 0.9, "accuracy": 0.7}
     assert {p.name.split(".")[0] for p in (tmp_path / "best").iterdir()} == {"ckpt-2"}
     assert scores.restore_best(state) == 2
-    assert np.unique(state.weights()[0]) == [2]
+    assert np.unique(next(iter(state.weights().values()))) == [2]
     assert scores.add(5, {"loss": 1.0, "accuracy": 0.1, "auc": 0.8}, state)  # of two classes it goes by that
     assert scores.load()["best"]["step"] == 5
     (tmp_path / "best" / "ckpt-5.index").write_bytes(b"")

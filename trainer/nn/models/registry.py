@@ -105,10 +105,13 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
         raise UserError(f"{flags} means nothing to --model {name}; leave it out")
     build = functools.partial(function, manifest, **given)
-    prepare = getattr(module, "prepare", None)
-    if prepare is None:
-        build, prepare = functools.partial(_build_checked, build, name, manifest), _as_they_are
-    return Builder(name, build, task(name, manifest), functools.partial(prepare, manifest))
+    prepare = functools.partial(getattr(module, "prepare", _as_they_are), manifest)
+    if name not in NAMES:
+        from trainer.nn.models import by_name
+
+        taken = functools.cache(functools.partial(by_name.specs, prepare, manifest, name))
+        build = functools.partial(by_name.by_name, build, taken, name)
+    return Builder(name, build, task(name, manifest), prepare)
 
 
 def task(name: str, manifest: Manifest) -> Task:
@@ -116,18 +119,6 @@ def task(name: str, manifest: Manifest) -> Task:
     from trainer.nn.tasks.registry import task_of
 
     return getattr(_module(name), "task", task_of)(manifest)
-
-
-def _build_checked(build: Callable[[], keras.Model], name: str, manifest: Manifest) -> keras.Model:
-    """The model, unless it takes other columns than it would get: Keras then hands it the wrong ones, and only warns."""
-    model, given = build(), sorted(feature.name for feature in manifest.inputs)
-    taken = getattr(model, "input", None)
-    if isinstance(taken, dict) and sorted(taken) != given:
-        raise UserError(
-            f"--model {name} takes {', '.join(sorted(taken))}; dataset {manifest.name!r} gives {', '.join(given)}; take "
-            "them all, or choose in a function prepare(manifest, columns) beside the model's"
-        )
-    return model
 
 
 def _as_they_are(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

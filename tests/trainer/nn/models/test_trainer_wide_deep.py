@@ -18,6 +18,7 @@ import tensorflow as tf  # noqa: E402
 from trainer.data import column_encodings, records  # noqa: E402
 from trainer.job_dir import export  # noqa: E402
 from trainer.nn.models import wide_deep  # noqa: E402
+from trainer.nn.weights import named  # noqa: E402
 
 UNITS = (5, 3)
 
@@ -128,7 +129,8 @@ def test_the_model_follows_from_the_dataset_and_another_that_does_not_fit_is_ref
 def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns, tmp_path):
     build = builder(ask("--model", "wide_deep"), table)
     model = randomised(build())
-    export.export(model.get_weights(), build, table, str(tmp_path / "model"))
+    weights = {name: weight.numpy() for name, weight in named(model).items()}
+    export.export(weights, build, table, str(tmp_path / "model"))
     told = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
     assert told == {
         "model": "wide_deep",
@@ -165,5 +167,5 @@ def test_a_model_without_a_preparation_of_its_own_sees_the_inputs_and_nothing_th
         "same",
     }
     assert build()(build.prepare(columns)).shape == (table.split("test").examples, 2)
-    with pytest.raises(UserError, match="of_miles_alone takes miles; dataset 'trips' gives area, company, miles, same"):
+    with pytest.raises(UserError, match="of_miles_alone takes miles, and is given area, company, miles, same"):
         builder(ask("--model", "trips:of_miles_alone"), table)()

@@ -1,0 +1,87 @@
+"""Keras' own random layers inside of a training step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+keras = pytest.importorskip("keras")
+import tensorflow as tf  # noqa: E402
+from own_models import Jitter  # noqa: E402
+
+from trainer.nn import in_training, layers  # noqa: E402
+
+L, BATCH = keras.layers, 12
+NOISES = {
+    "Dropout": lambda: L.Dropout(0.4),
+    "SpatialDropout1D": lambda: L.SpatialDropout1D(0.4),
+    "noise_shape": lambda: L.Dropout(0.4, noise_shape=(None, 1, 5)),
+    "GaussianNoise": lambda: L.GaussianNoise(1.0),
+    "AlphaDropout": lambda: L.AlphaDropout(0.4, seed=3),
+    "LSTM": lambda: L.LSTM(4, dropout=0.3, recurrent_dropout=0.3),
+    "MultiHeadAttention": lambda: keras.Sequential([keras.Input((6, 5)), Attention()]),
+    "RandomTranslation": lambda: keras.Sequential([L.Reshape((6, 5, 1)), L.RandomTranslation(0.5, 0.5)]),
+    "own": Jitter,
+}
+
+
+class Attention(L.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = L.MultiHeadAttention(2, 3, dropout=0.5)
+
+    def build(self, shape) -> None:
+        self.attention.build(shape, shape)
+
+    def call(self, x, training=False):
+        return self.attention(x, x, training=training)
+
+
+def batch(count):
+    return tf.ones([count, 1, 1]) * tf.reshape(tf.range(1.0, 31.0), [6, 5])
+
+
+def noisy(layer: keras.layers.Layer):
+    """A function from (seed, step, first, count) to what the layer makes of some of the batch, whose examples are equal."""
+
+    @tf.function
+    def called(seed, step, first, count):
+        with in_training.at(seed=seed, step=step, first=first):
+            return layer(batch(count), training=True)
+
+    layer(batch(BATCH))
+    return lambda seed=1, step=7, first=0, count=BATCH: called(seed, tf.constant(step, tf.int64), first, count).numpy()
+
+
+@pytest.mark.parametrize("kind", NOISES)
+def test_noise_is_a_function_of_the_place_in_training_alone(kind):
+    layer = NOISES[kind]()
+    here = noisy(layer)
+    whole = here()
+    assert not np.array_equal(whole, layer(batch(BATCH), training=False))
+    # Elsewhere in the process something else has been drawn meanwhile.
+    layer(batch(BATCH), training=True)
+    keras.random.normal((3,))
+    np.testing.assert_array_equal(here(), whole)
+    if kind not in ("LSTM", "MultiHeadAttention"):  # whose weights differ
+        np.testing.assert_array_equal(noisy(NOISES[kind]())(), whole)
+    for other in ({"step": 8}, {"seed": 2}):
+        assert not np.array_equal(here(**other), whole)
+    second = here(first=6, count=6)
+    assert not np.array_equal(second, whole[:6])
+    if kind == "Dropout":  # however the batch is split over replicas
+        np.testing.assert_array_equal(np.concatenate([here(count=5), here(first=5, count=7)]), whole)
+
+
+def test_keras_dropout_is_ours_there_and_its_own_elsewhere():
+    x = tf.random.stateless_uniform([BATCH, 9], [1, 2])
+    with in_training.at(seed=1, step=tf.constant(3, tf.int64), first=0):
+        theirs = L.Dropout(0.3)(x, training=True)
+    with in_training.at(seed=1, step=tf.constant(3, tf.int64), first=0):
+        np.testing.assert_array_equal(layers.Dropout(0.3)(x, training=True), theirs)
+    elsewhere = L.Dropout(0.3, seed=1)
+    first = elsewhere(x, training=True)
+    assert not np.array_equal(elsewhere(x, training=True), first)
+    for rate, expected in ((0.0, x), (1.0, tf.zeros_like(x))):
+        with in_training.at(seed=1, step=tf.constant(3, tf.int64), first=0):
+            np.testing.assert_array_equal(L.Dropout(rate)(x, training=True), expected)

@@ -1,0 +1,95 @@
+"""Models as users write them, one of each kind: `--model own_models:sequential`. They take the digits' images, [8, 8, 1]."""
+
+from __future__ import annotations
+
+import keras
+
+from trainer.base.manifest import Manifest
+
+L = keras.layers
+
+
+def _image(manifest: Manifest) -> keras.KerasTensor:
+    feature = manifest.feature("image")
+    return keras.Input(feature.shape, dtype=feature.dtype, name="image")
+
+
+def _flat(x: keras.KerasTensor) -> keras.KerasTensor:
+    return L.Flatten()(L.Rescaling(1 / 16)(x))
+
+
+def functional(manifest: Manifest) -> keras.Model:
+    """Several layers with random states among the weights, and one layer in two places."""
+    inputs = _image(manifest)
+    x, shared = L.Dense(24, activation="relu")(L.Dropout(0.2)(_flat(inputs))), L.Dense(24, name="shared")
+    x = L.GaussianNoise(0.1)(shared(L.Dropout(0.3)(shared(x))))
+    return keras.Model(inputs, L.Dense(len(manifest.class_names))(x))
+
+
+def sequential(manifest: Manifest) -> keras.Model:
+    """Not built: it has no input."""
+    layers = [L.Rescaling(1 / 16), L.Flatten(), L.Dropout(0.2), L.Dense(24, "relu"), L.Dropout(0.2)]
+    return keras.Sequential([*layers, L.Dense(len(manifest.class_names))])
+
+
+def sequential_with_input(manifest: Manifest) -> keras.Model:
+    layers = [L.Rescaling(1 / 16), L.Conv2D(4, 3), L.SpatialDropout2D(0.2), L.Flatten(), L.Dense(24, "relu")]
+    return keras.Sequential([keras.Input((8, 8, 1)), *layers, L.Dense(len(manifest.class_names))])
+
+
+class Subclassed(keras.Model):
+    """Takes the image, and has layers in a list."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.scale, self.flatten, self.dropout = L.Rescaling(1 / 16), L.Flatten(), L.Dropout(0.2)
+        self.hidden = [L.Dense(24, "relu"), L.Dense(16, "relu")]
+        self.head = L.Dense(classes)
+
+    def call(self, image, training=False):
+        x = self.flatten(self.scale(image))
+        for layer in self.hidden:
+            x = self.dropout(layer(x), training=training)
+        return self.head(x)
+
+
+def subclassed(manifest: Manifest) -> keras.Model:
+    return Subclassed(len(manifest.class_names))
+
+
+class OfDict(Subclassed):
+    """Takes what the trainer has, the features by name."""
+
+    def call(self, features, training=False):
+        return super().call(features["image"], training=training)
+
+
+def of_dict(manifest: Manifest) -> keras.Model:
+    return OfDict(len(manifest.class_names))
+
+
+class Jitter(L.Layer):
+    """Random numbers of its own, from a generator of its own and from the process's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = keras.random.SeedGenerator(3)
+
+    def call(self, x, training=False):
+        if not training:
+            return x
+        shape = keras.ops.shape(x)
+        return x + 0.1 * keras.random.normal(shape, seed=self.generator) + 0.1 * keras.random.normal(shape)
+
+
+def seed_generator(manifest: Manifest) -> keras.Model:
+    inputs = _image(manifest)
+    x = L.Dense(24, activation="relu")(Jitter()(_flat(inputs)))
+    return keras.Model({"image": inputs}, L.Dense(len(manifest.class_names))(x))
+
+
+def lstm(manifest: Manifest) -> keras.Model:
+    """The rows of an image as a sequence, in both directions."""
+    inputs = _image(manifest)
+    x = L.Bidirectional(L.LSTM(8, dropout=0.2))(L.Reshape((8, 8))(L.Rescaling(1 / 16)(inputs)))
+    return keras.Model([inputs], L.Dense(len(manifest.class_names))(x))

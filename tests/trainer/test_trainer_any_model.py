@@ -1,0 +1,86 @@
+"""Users' models of every kind on every kind of cluster: each trains, resumes and is exported right. Real jobs.
+
+Most cells of the table are for `make test-slow`.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from trainer_jobs import Job, kill_at_random
+
+tf = pytest.importorskip("tensorflow")
+from trainer.base.manifest import Manifest  # noqa: E402
+from trainer.data import records  # noqa: E402
+from trainer.nn import weights  # noqa: E402
+from trainer.nn.models import registry  # noqa: E402
+
+pytestmark = pytest.mark.cluster
+STEPS, EVERY = 300, 20
+CLUSTERS = {
+    "one_device": ["chief"],
+    "mirrored": ["chief"],
+    "two_workers": ["chief", "worker"],
+    "parameter_server": ["chief", "worker", "ps"],
+}
+FLAGS = {"mirrored": ["--strategy", "mirrored", "--logical-cpus", 2]}
+MODELS = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
+# Each model and each cluster once at least.
+OFTEN = {
+    ("functional", "two_workers"),
+    ("sequential", "one_device"),
+    ("subclassed", "mirrored"),
+    ("seed_generator", "parameter_server"),
+}
+
+
+def table(models: list[str]) -> list:
+    cells = itertools.product(models, CLUSTERS)
+    return [pytest.param(*cell, marks=[] if cell in OFTEN else pytest.mark.slow) for cell in cells]
+
+
+@pytest.mark.parametrize(("model", "how"), table(MODELS))
+def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model, how):
+    flags = ["--model", f"own_models:{model}", "--batch-size", 33, "--train-steps", STEPS, "--deterministic"]
+    flags += ["--checkpoint-num-steps", EVERY, *FLAGS.get(how, [])]
+    killed = make()
+    killed.start(*CLUSTERS[how], flags=flags)
+    kill_at_random(killed, 0, between=(EVERY + 1, STEPS // 2))
+    killed.wait()
+    last_steps(killed, CLUSTERS[how], flags)
+    first, second = killed.attempts()
+    assert not [e for e in first if e["event"] == "done"]
+    (resumed,) = [e["step"] for e in second if e["event"] == "resume"]
+    assert 0 < resumed < STEPS
+    losses = [e["loss"] for e in (*first, *second) if e["event"] == "step"]
+    assert losses[-1] < losses[0] / 2
+    if how != "parameter_server":  # whose workers update as they come
+        straight = make()
+        straight.run(*CLUSTERS[how], flags=flags)
+        assert killed.digest(STEPS) == straight.digest(STEPS)
+    manifest = Manifest.load(killed.data)
+    images = next(records.batches(manifest, str(killed.data), "test", 50))["image"]
+    served = tf.saved_model.load(str(killed.directory / "model")).signatures["serving_default"]
+    answers = served(image=images)["probabilities"]
+    np.testing.assert_allclose(answers, tf.nn.softmax(trained(killed, model, manifest)({"image": images})), atol=1e-6)
+    assert not np.allclose(answers[0], answers[1])
+
+
+def last_steps(job: Job, roles: list[str], flags: list) -> None:
+    """Servers of parameters serve until they are told to end."""
+    job.start(*roles, flags=flags)
+    assert job.wait_for("chief-0") == {"chief-0": 0}, job.output()
+    job.close()
+
+
+def trained(job: Job, model: str, manifest: Manifest):
+    """The model with the weights of the last checkpoint."""
+    built = registry.builder(f"own_models:{model}", manifest, {})()
+    variables = job.variables(STEPS)
+    names = {
+        name: f"variables/model.S{name.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE" for name in weights.named(built)
+    }
+    weights.put({name: variables[key] for name, key in names.items()}, built)
+    return built

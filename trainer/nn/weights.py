@@ -1,0 +1,64 @@
+"""A model's weights by name: by where their layers stand in it, the same for every model that one function builds.
+
+    values = {name: weight.numpy() for name, weight in named(model).items()}
+    put(values, another)  # of the same function, built in whatever process
+
+Keras numbers the names of layers through a whole process, so they differ between two models. Here the numbers are others:
+a layer's place among those of its name within the layer around it. The states of random generators and of metrics are no
+weights.
+"""
+
+import collections
+import re
+from collections.abc import Iterator, Mapping
+
+import keras
+import numpy as np
+
+
+def named(model: keras.Model) -> dict[str, keras.Variable]:
+    """The weights by name; one that several layers share has the name of the first."""
+    found, seen = {}, set()
+    for name, weight in _walk(model, "", set()):
+        if id(weight) not in seen:
+            seen.add(id(weight))
+            found[name] = weight
+    return found
+
+
+def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
+    """Assigns the values to the weights of their names.
+
+    Raises:
+      ValueError: If the model has other weights.
+    """
+    weights = named(model)
+    if weights.keys() != values.keys():
+        raise ValueError(f"one model has weights that another has not: {', '.join(weights.keys() ^ values.keys())}")
+    for name, weight in weights.items():
+        weight.assign(values[name])
+
+
+def _walk(layer: keras.layers.Layer, prefix: str, walked: set[int]) -> Iterator[tuple[str, keras.Variable]]:
+    if id(layer) in walked:
+        return
+    walked.add(id(layer))
+    # These, and not `dir`, are where Keras has them from for `Layer.weights`.
+    own = [*layer._trainable_variables, *layer._non_trainable_variables]
+    for name, weight in _numbered([(weight.name, weight) for weight in own]):
+        yield f"{prefix}{name}", weight
+    for name, inner in _numbered([(_name(inner), inner) for inner in layer._layers]):
+        yield from _walk(inner, f"{prefix}{name}/", walked)
+
+
+def _name(layer: keras.layers.Layer) -> str:
+    """Its name without numbers, wherever in it: `forward_lstm_3` is one that Keras has made of `lstm_3`."""
+    return re.sub(r"_\d+(?=_|$)", "", layer.name)
+
+
+def _numbered(pairs: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    counts: collections.Counter[str] = collections.Counter()
+    for name, what in pairs:
+        number = counts[name]
+        counts[name] += 1
+        yield f"{name}_{number}" if number else name, what
