@@ -67,12 +67,15 @@ class TrainStep:
         """
         features = dict(batch)
         labels = features.pop(self.label)
-        with tf.GradientTape() as tape, in_training.at(seed=self.seed, step=step, first=first):
+        part = tf.cast(count, tf.float32) / self.global_batch
+        with tf.GradientTape() as tape, in_training.at(seed=self.seed, step=step, first=first) as added:
             values = self.task.sums(self.model(features, training=True), labels) / self.global_batch
+            # Layers add means over this replica's examples, regularisers what counts once: over all replicas, by their parts.
+            if own := [*added, *in_training.regularization(self.model)]:
+                values = tf.concat([values[:1] + part * in_training.total(own), values[1:]], 0)
             objective = values[0]
             if self.weight_decay:
-                penalty = self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
-                objective += penalty * tf.cast(count, tf.float32) / self.global_batch  # once over all replicas
+                objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
         weights = self.model.trainable_variables
         self.optimizer.apply(tape.gradient(objective, weights), weights)
         return values

@@ -23,7 +23,7 @@ from trainer.data import records
 from trainer.job_dir.checkpoint import remove
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
-from trainer.nn import weights
+from trainer.nn import in_training, weights
 from trainer.nn.models.registry import Builder
 from trainer.nn.tasks.base import Task
 from trainer.options import Options
@@ -94,7 +94,11 @@ class Validator:
     def _sums(self, features: records.Columns, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The task's sums of a batch, and its evidence."""
         outputs = self._model(features, training=False)
-        return self._task.sums(outputs, labels), *self._task.evidence(outputs, labels)
+        sums = self._task.sums(outputs, labels)
+        if losses := self._model.losses:
+            examples = tf.cast(tf.size(labels), tf.float32)
+            sums = tf.concat([sums[:1] + examples * in_training.total(losses), sums[1:]], 0)
+        return sums, *self._task.evidence(outputs, labels)
 
 
 class Scores:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from trainer.base.manifest import Manifest
+from trainer.nn.layers import BatchNormalization
 
 L = keras.layers
 
@@ -93,3 +94,19 @@ def lstm(manifest: Manifest) -> keras.Model:
     inputs = _image(manifest)
     x = L.Bidirectional(L.LSTM(8, dropout=0.2))(L.Reshape((8, 8))(L.Rescaling(1 / 16)(inputs)))
     return keras.Model([inputs], L.Dense(len(manifest.class_names))(x))
+
+
+class Spread(L.Layer):
+    """Adds to the loss how far the examples' values are from 0, on average."""
+
+    def call(self, x):
+        self.add_loss(0.1 * keras.ops.mean(x**2))
+        return x
+
+
+def penalised(manifest: Manifest) -> keras.Model:
+    """What a model adds to the loss in each of Keras' ways, with layers between whose replicas wait for each other."""
+    inputs = _image(manifest)
+    x = L.Dense(24, kernel_regularizer=keras.regularizers.L2(0.01), activity_regularizer="l1")(_flat(inputs))
+    x = Spread()(BatchNormalization()(x))
+    return keras.Model(inputs, L.Dense(len(manifest.class_names), bias_regularizer=keras.regularizers.L1L2())(x))

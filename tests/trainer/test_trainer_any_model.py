@@ -6,6 +6,7 @@ Most cells of the table are for `make test-slow`.
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -84,3 +85,20 @@ def trained(job: Job, model: str, manifest: Manifest):
     }
     weights.put({name: variables[key] for name, key in names.items()}, built)
     return built
+
+
+@pytest.mark.parametrize("how", ["mirrored", "two_workers", pytest.param("parameter_server", marks=pytest.mark.slow)])
+def test_what_a_model_adds_to_the_loss_counts_once_on_any_number_of_replicas(make, how):
+    flags = ["--model", "own_models:penalised", "--batch-size", 33, "--train-steps", 40, "--deterministic"]
+    flags += ["--optimizer", "sgd", "--learning-rate", 0.01]
+    alone, several = make(), make()
+    alone.run("chief", flags=flags)
+    last_steps(several, CLUSTERS[how], [*flags, *FLAGS.get(how, [])])
+    expected, found = alone.variables(40), several.variables(40)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, atol=1e-5, err_msg=name)
+    scores = [json.loads((job.directory / "validation.json").read_text())["latest"]["loss"] for job in (alone, several)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+    # The first step's loss is that of the initial weights; a penalty for each replica would be seen in it.
+    first = [next(e["loss"] for e in job.events() if e["event"] == "step") for job in (alone, several)]
+    assert first[0] == pytest.approx(first[1], abs=1e-4)
