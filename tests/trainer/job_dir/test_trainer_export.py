@@ -11,6 +11,7 @@ from trainer.base import provenance  # noqa: E402
 from trainer.base.manifest import Manifest  # noqa: E402
 from trainer.job_dir.export import export  # noqa: E402
 from trainer.nn.models.registry import builder  # noqa: E402
+from trainer.nn.weights import named  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,8 @@ def manifest(tmp_path_factory) -> Manifest:
 
 def exported(manifest: Manifest, directory: object, value: float) -> None:
     build = builder("numbered:network", manifest, {})
-    export([0 * each + value for each in build().get_weights()], build, manifest, str(directory))
+    values = {name: weight.numpy() * 0 + value for name, weight in named(build()).items()}
+    export(values, build, manifest, str(directory))
 
 
 def values(directory: object) -> set[float]:
