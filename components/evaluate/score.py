@@ -15,7 +15,7 @@ from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.nn.models import registry
 from trainer.nn.tasks.base import Task
-from trainer.nn.tasks.registry import task_of
+from trainer.nn.tasks.of_dataset import task_of
 
 _BATCH = 512
 

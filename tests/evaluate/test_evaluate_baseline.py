@@ -9,7 +9,7 @@ from components.evaluate.baseline import baseline
 from trainer.base import roc
 from trainer.base.manifest import Manifest
 from trainer.data import records
-from trainer.nn.tasks.registry import task_of
+from trainer.nn.tasks.of_dataset import task_of
 
 
 def columns(data: pathlib.Path, split: str) -> dict[str, list]:

@@ -116,7 +116,7 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
 
 def task(name: str, manifest: Manifest) -> Task:
     """What the model's module says that its outputs mean; else what the dataset is made for."""
-    from trainer.nn.tasks.registry import task_of
+    from trainer.nn.tasks.of_dataset import task_of
 
     return getattr(_module(name), "task", task_of)(manifest)
 
