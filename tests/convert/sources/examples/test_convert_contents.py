@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import pathlib
 import struct
 import zlib
 from typing import Any
@@ -61,38 +60,6 @@ def png(i: int, kind: str = "PNG") -> bytes:
     stream = io.BytesIO()
     Image.fromarray(RANDOM.integers(0, 256, (8 + i % 3, 9, 3), np.uint8)).save(stream, kind)
     return stream.getvalue()
-
-
-@pytest.fixture
-def schema(tmp_path):
-    def write(text: str) -> str:
-        (tmp_path / "schema.yaml").write_text(text)
-        return str(tmp_path / "schema.yaml")
-
-    return write
-
-
-@pytest.fixture
-def options(tmp_path, schema):
-    def make(text: str, *sources: pathlib.Path, **others: Any) -> Options:
-        source = tuple(map(str, sources)) if len(sources) > 1 else str(sources[0])
-        given = {"output": str(tmp_path / "out"), "shards": 1, "validation_fraction": 0, "test_fraction": 0, **others}
-        return Options(dataset="tfrecord", schema=schema(text), source=source, **given)
-
-    return make
-
-
-@pytest.fixture
-def rejected(tmp_path, schema, fails):
-    """Sees the command refuse the sources, and returns the line that says why."""
-
-    def run(text: str, *sources: object, flags: tuple = ()) -> str:
-        given = ("--source", *sources) if sources else ()
-        line = fails("--dataset", "tfrecord", *given, "--schema", schema(text), "--output", tmp_path / "out", *flags)
-        assert not (tmp_path / "out").exists()
-        return line
-
-    return run
 
 
 def test_a_table_has_every_value_and_the_defaults_where_there_is_none(tmp_path, write_records, options, held):
@@ -345,57 +312,6 @@ def test_a_key_that_no_record_has_is_told_though_there_is_a_default(tmp_path, wr
     path = write_records(tmp_path / "x", [row(i) for i in range(5)])
     line = rejected(TABLE.replace("trip/seconds", "trip/second") + "other_columns: ignore\n", path)
     assert "no record for training has unknown feature 'trip/second'; did you mean 'trip/seconds'?" in line
-
-
-TARGETS = {
-    "regression": ("{regression: age}", (), np.float32, lambda i: i / 3),
-    "several": ("{regression: {left: 'box[0]', age: age, count: n}}", (3,), np.float32, lambda i: [i / 7, i / 3, i]),
-    "multi_label": ("{multi_label: {rose: 'tags[0]', lily: 'tags[1]'}}", (2,), np.int64, lambda i: [i % 2, i > 5]),
-}
-
-
-@pytest.mark.parametrize("what", TARGETS)
-@pytest.mark.parametrize("stored", ["files", "packed", "pixels"])
-def test_images_have_numbers_or_several_labels(tmp_path, write_records, options, examples, capsys, what, stored):
-    label, shape, dtype, value = TARGETS[what]
-    pixels = [np.full((4, 5, 3), i, np.uint8) for i in range(12)]
-    files = [io.BytesIO() for _ in pixels]
-    for file, image in zip(files, pixels, strict=True):
-        Image.fromarray(image).save(file, "PNG")
-    images = [image.tobytes() if stored == "pixels" else f.getvalue() for f, image in zip(files, pixels, strict=True)]
-    rows = [
-        {"image": images[i], "age": i / 3, "box": [i / 7, 1.0], "n": i, "tags": [i % 2, int(i > 5)]} for i in range(12)
-    ]
-    path = write_records(tmp_path / ("a.tfrecord.gz" if stored == "packed" else "a.tfrecord"), rows)
-    text = f"{{name: dots, origin: made up, image: image, label: {label}{', shape: [4, 5, 3]' * (stored == 'pixels')}}}"
-    manifest = convert(options(text, path))
-    feature = manifest.feature("label")
-    assert (feature.shape, feature.dtype) == (shape, np.dtype(dtype).name)
-    (shard,) = manifest.splits["train"].shards
-    for i, record in enumerate(examples((tmp_path / "out" / shard.file).read_bytes())):
-        assert record["image"] == [pixels[i].tobytes()]
-        assert np.array_equal(np.array(record["label"], dtype), np.array(value(i), dtype).reshape(-1))
-    page = (tmp_path / "out" / "dataset.html").read_text()
-    assert page.count("<figure>") == (2 if what == "multi_label" else 1)
-    others = {"regression": "box, n, tags", "several": "tags", "multi_label": "age, box, n"}[what]
-    assert f"left out of the records: {others}\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("label", "values", "message"),
-    [
-        ("{regression: age}", {"age": float("nan")}, "age is nan, no finite number"),
-        ("{regression: age}", {"age": b"old"}, "age holds 3 bytes, not one float"),
-        ("{regression: age}", {"ages": 1.0}, "unknown feature 'age'; did you mean 'ages'"),
-        ("{regression: age}", {"age": ()}, "age holds no value"),
-        ("{regression: 'box[2]'}", {"box": [1.0, 2.0]}, "box holds 2 float values, none at [2]"),
-        ("{multi_label: {a: 'tags[0]', b: 'tags[1]'}}", {"tags": [1, 2]}, "tags is 2, neither 0 nor 1"),
-    ],
-)
-def test_a_label_that_is_none_is_told_with_its_record(tmp_path, write_records, rejected, label, values, message):
-    path = write_records(tmp_path / "a.tfrecord", [{"image": png(0), **values}])
-    text = f"{{name: dots, origin: made up, image: image, label: {label}}}"
-    assert f"{path}: record at byte 0: {message}" in rejected(text, path)
 
 
 def test_records_without_a_target_are_counted_and_left_out_by_the_filter(tmp_path, write_records, options, rejected):
