@@ -193,7 +193,7 @@ def test_the_mark_of_a_store_is_seen_by_a_thread_and_not_asked_for_by_who_looks(
 
 def test_a_mark_in_a_store_that_is_away_is_looked_for_again_and_who_leaves_is_not_heard(store, monkeypatch):
     monkeypatch.setattr(stop, "_LOOK_IN_STORE_S", 0.07)
-    mark = StopMark(str(store))
+    mark = StopMark(str(store), Line(broken=True))
     mark.clear()  # without anybody having asked
     there, mark._path = mark._path, epath.Path(memory_store.AWAY) / "STOP"
     mark.set("worker-0")
@@ -207,11 +207,11 @@ def test_a_mark_in_a_store_that_is_away_is_looked_for_again_and_who_leaves_is_no
     deadline = time.monotonic() + 30
     while not mark.is_set():
         assert time.monotonic() < deadline
-    assert StopMark(str(store)).look_s == 0.07
+    assert StopMark(str(store), Line(broken=True)).look_s == 0.07
 
 
 def test_a_mark_in_a_directory_is_looked_for_by_who_asks_and_at_once(tmp_path):
-    mark = StopMark(str(tmp_path))
+    mark = StopMark(str(tmp_path), Line())
     mark.watch()
     mark.set("worker-0")
     assert mark.is_set() and mark.look_s < 1
