@@ -61,7 +61,7 @@ class Cloud:
     def finish(self, process: subprocess.Popen, code: int = 0) -> Submitted:
         """Waits for submit.py, which has to end with `code`."""
         printed, _ = process.communicate(timeout=_LIMIT_S)
-        assert process.returncode == code, printed
+        assert process.returncode == code and "Traceback" not in printed, printed
         run_id = re.search(r"submitted (\S+):", printed)[1]
         return Submitted(
             printed=printed,

@@ -153,12 +153,8 @@ def serve_grpc(transports: Iterable[type], answer: Handler, tls: tuple[str, str]
         channel = mock.create_autospec(grpc.Channel, instance=True)
         with mock.patch("grpc.intercept_channel", lambda channel, _: channel):
             transport(channel=channel)  # it tells the channel of all its methods
-        for told in channel.unary_unary.call_args_list:
-            [method], parse, serialize = (
-                told.args,
-                told.kwargs["response_deserializer"],
-                told.kwargs["request_serializer"],
-            )
+        for [method], told in channel.unary_unary.call_args_list:
+            parse, serialize = told["response_deserializer"], told["request_serializer"]
             if hasattr(serialize, "__self__"):  # not a method of IAM, or of another service that all have
                 rest = getattr(base, f"_Base{method.rpartition('/')[2]}")
                 handlers[method] = _unary(transport.DEFAULT_HOST, rest, serialize.__self__, parse.__self__, answer)

@@ -61,9 +61,7 @@ class Models:
 
     def list_versions(self, request: Request, parent: str, id: str) -> v1.ListModelVersionsResponse:
         """All versions of a model; their names end with `@VERSION`."""
-        versions = [
-            v1.Model(model, name=f"{model.name}@{model.version_id}") for model in self._of(f"{parent}/models/{id}")
-        ]
+        versions = [v1.Model(m, name=f"{m.name}@{m.version_id}") for m in self._of(f"{parent}/models/{id}")]
         return page(v1.ListModelVersionsResponse, "models", versions, request)
 
     def merge_aliases(self, request: Request, parent: str, id: str, version: str) -> v1.Model:

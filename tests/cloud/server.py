@@ -41,7 +41,7 @@ class _Cloud:
 
     def __init__(self, work: pathlib.Path) -> None:
         self._faults = Faults()
-        self._log = (work / "requests.log").open("a", buffering=1)
+        self._log = (work / "requests.log").open("w", buffering=1)
         self._storage = Storage(Objects(work / "buckets"))
         self._vertex = LiveVertex(work)
 

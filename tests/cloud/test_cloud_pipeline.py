@@ -79,9 +79,7 @@ def test_the_readmes_lines_for_vertex_ai_run_as_they_are_written(cloud):
     for name, ours in {"PROJECT": "demo-project", "BUCKET": cloud.bucket, "sha256:...": f"sha256:{'0' * 64}"}.items():
         readme = readme.replace(name, ours)
     lines = [line.split(" #")[0].split()[1:] for line in readme.splitlines() if line.startswith(".venv/bin/python")]
-    compiled, shown, submitted = [
-        words for words in lines if words[0] in ("pipelines/compile.py", "pipelines/submit.py")
-    ]
+    compiled, shown, submitted = [words for words in lines if re.search("pipelines/(compile|submit)", words[0])]
     for words in (compiled, shown):
         process = cloud.run(*words)
         assert process.communicate()[0] and not process.returncode
@@ -144,10 +142,13 @@ def test_a_store_that_fails_now_and_then_is_asked_again(cloud):
 
 @pytest.mark.parametrize("how", ["cancelled", "launcher_killed"])
 def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cloud, how):
-    process, job, job_dir = cloud.train(SERVERS + "scheduling: {max_restarts: 0}", "--train-steps", 100_000)
+    flags = ["--", "--checkpoint-num-steps", 0] if how == "launcher_killed" else []  # then by time alone
+    process, job, job_dir = cloud.train(SERVERS + "scheduling: {max_restarts: 0}", "--train-steps", 100_000, *flags)
     if how == "cancelled":
         aiplatform.PipelineJob.get(job["display_name"]).cancel()
     else:
+        beside = [line for line in cloud.requests(job_dir) if re.search("STOP|journal-|events.out", line)]
+        assert len(beside) <= 60  # of four replicas, in a minute or two
         launchers = [p for p in psutil.process_iter(["cmdline"]) if "CustomJob" in (p.info["cmdline"] or [])]
         [launcher.kill() for launcher in launchers if any(job["display_name"] in word for word in launcher.cmdline())]
     cloud.finish(process, code=1)
@@ -188,6 +189,6 @@ def test_training_on_parameter_servers_goes_on_when_a_machine_is_taken(cloud, re
     cloud.take(job, replica, how)
     run = cloud.finish(process)
 
-    assert run.step() >= 1500
+    assert run.step() >= 1500 and len(run.custom_jobs) == 1
     # Without ps or chief the others cannot go on, and the whole job starts once more.
     assert 2 <= sum(f"{replica} started" in event for event in run.custom_jobs[0]["events"]) <= 3

@@ -6,6 +6,7 @@ import itertools
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,11 +28,22 @@ def data(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "data"
 
 
-def train(data: pathlib.Path, job_dir: str) -> subprocess.Popen:
-    flags = ["--data-dir", data, "--job-dir", job_dir, "--train-steps", STEPS, "--deterministic"]
-    flags += ["--checkpoint-num-steps", 0, "--checkpoint-secs", 1, "--batch-size", 32]
-    flags += ["--export", "best", "--eval-every-steps", 2000]
-    return subprocess.Popen([sys.executable, "-m", "trainer.task", *map(str, flags)])
+def train(data: object, job_dir: str, *flags: object, steps: int = STEPS) -> subprocess.Popen:
+    words = ["--data-dir", data, "--job-dir", job_dir, "--train-steps", steps, "--deterministic", "--batch-size", 32]
+    words += ["--checkpoint-num-steps", 0, "--checkpoint-secs", 1, "--export", "best", "--eval-every-steps", 2000]
+    return subprocess.Popen([sys.executable, "-m", "trainer.task", *map(str, [*words, *flags])])
+
+
+def test_data_and_model_of_a_bucket_make_a_version_of_a_registry_here(cloud, data, tmp_path):
+    bucket, registry = f"gs://{cloud.bucket}", tmp_path / "registry"
+    shutil.copytree(data, cloud.files / "data")
+    assert train(f"{bucket}/data", f"{bucket}/job", "--reader", "streaming", steps=300).wait() == 0
+    about = ["--model-dir", f"{bucket}/job/model", "--registry", registry, "--name", "digits"]
+    evaluate = ["components.evaluate", "--data-dir", f"{bucket}/data", "--output", f"{bucket}/eval", *about]
+    for words in (evaluate, ["components.register", "--evaluation", f"{bucket}/eval/evaluation.json", *about]):
+        printed = (process := cloud.run("-m", *words)).communicate()[0]
+        assert not process.returncode, printed
+    assert (registry / "digits" / "1" / "saved_model.pb").is_file()
 
 
 def test_kills_and_a_failing_store_change_no_bit_and_lose_no_checkpoint(cloud, data):
