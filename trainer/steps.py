@@ -65,20 +65,27 @@ class TrainStep:
         Returns this replica's share of the loss and of the task's metrics, [values]: over the replicas they add up to the
         means over the global batch.
         """
+        values, gradients = self.differentiate(batch, step, first, count)
+        self.optimizer.apply(gradients, self.model.trainable_variables)
+        return values
+
+    def differentiate(
+        self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]:
+        """These values, and this replica's part of the gradients of the trainable variables."""
         features = dict(batch)
         labels = features.pop(self.label)
         part = tf.cast(count, tf.float32) / self.global_batch
         with tf.GradientTape() as tape, in_training.at(seed=self.seed, step=step, first=first) as added:
-            values = self.task.sums(self.model(features, training=True), labels) / self.global_batch
+            sums = self.task.sums(self.model(features, training=True), labels)
+            loss, *metrics = (value / self.global_batch for value in sums)
             # Layers add means over this replica's examples, regularisers what counts once: over all replicas, by their parts.
             if own := [*added, *in_training.regularization(self.model)]:
-                values = tf.concat([values[:1] + part * in_training.total(own), values[1:]], 0)
-            objective = values[0]
+                loss += part * in_training.total(own)
+            objective = loss
             if self.weight_decay:
                 objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
-        weights = self.model.trainable_variables
-        self.optimizer.apply(tape.gradient(objective, weights), weights)
-        return values
+        return tf.stack([loss, *metrics]), tape.gradient(objective, self.model.trainable_variables)
 
     @property
     def values(self) -> int:

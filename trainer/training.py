@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable
 
+import keras
 import tensorflow as tf
 
 from trainer import learning
@@ -20,6 +21,8 @@ from trainer.job_dir.journal import Journal, last
 from trainer.job_dir.state import State
 from trainer.loop import Loop
 from trainer.meter import Extent, Meter
+from trainer.nn import tables
+from trainer.nn.layers import synchronize
 from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas import exit_codes, rendezvous, strategy
@@ -27,6 +30,7 @@ from trainer.replicas.line import DONE, LEFT, Line
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop, StopMark
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
+from trainer.trial import try_out
 from trainer.validation import SPLIT, Scores, Validator
 
 
@@ -83,8 +87,11 @@ class Training:
         self._build = registry.builder(opts.model, self._manifest, opts.network)
         self._task = self._build.task
         extent = self._extent = self._find_extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
+        if self._chief and opts.model not in registry.NAMES:
+            self._try_out()
         with distribution.scope():
             model = self._build()
+            self._settle(model)
             optimizer = learning.optimizer(
                 opts, examples=extent.examples, examples_per_step=extent.batch, horizon_steps=extent.horizon
             )
@@ -104,6 +111,26 @@ class Training:
         )
         if self._chief:
             self._announce(model.count_params())
+
+    def _try_out(self) -> None:
+        for note in try_out(self._build, self._opts, self._manifest, replicas=self._extent.replicas):
+            print(f"--model {self._opts.model}: {note}", flush=True)
+        keras.utils.set_random_seed(self._opts.seed)  # the weights are to be those that they would be without
+
+    def _settle(self, model: keras.Model) -> None:
+        """Holds the model against that of the job's first start, and makes it right on several replicas."""
+        opts, found = self._opts, {"network": tables.digest(model)}
+        if identity.settle(opts.job_dir, found, write=self._chief) != found:
+            raise UserError(
+                f"--model {opts.model} has other weights, vocabularies or statistics than when {opts.job_dir} began; use "
+                "what it was, or another --job-dir"
+            )
+        if self._extent.replicas > 1 and (layers := synchronize(model)) and self._chief:
+            print(
+                f"--model {opts.model}: {layers} layers of keras.layers.BatchNormalization go by the whole batch here, as "
+                "with synchronized=True",
+                flush=True,
+            )
 
     def _validator(self) -> Validator:
         return Validator(self._build, self._manifest, self._opts, self._journal)

@@ -94,11 +94,10 @@ class Validator:
     def _sums(self, features: records.Columns, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The task's sums of a batch, and its evidence."""
         outputs = self._model(features, training=False)
-        sums = self._task.sums(outputs, labels)
+        loss, *metrics = self._task.sums(outputs, labels)
         if losses := self._model.losses:
-            examples = tf.cast(tf.size(labels), tf.float32)
-            sums = tf.concat([sums[:1] + examples * in_training.total(losses), sums[1:]], 0)
-        return sums, *self._task.evidence(outputs, labels)
+            loss += tf.cast(tf.shape(labels)[0], tf.float32) * in_training.total(losses)
+        return tf.stack([loss, *metrics]), *self._task.evidence(outputs, labels)
 
 
 class Scores:

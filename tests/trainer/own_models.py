@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from trainer.base.manifest import Manifest
 from trainer.nn.layers import BatchNormalization
@@ -110,3 +112,33 @@ def penalised(manifest: Manifest) -> keras.Model:
     x = L.Dense(24, kernel_regularizer=keras.regularizers.L2(0.01), activity_regularizer="l1")(_flat(inputs))
     x = Spread()(BatchNormalization()(x))
     return keras.Model(inputs, L.Dense(len(manifest.class_names), bias_regularizer=keras.regularizers.L1L2())(x))
+
+
+def batch_norm(manifest: Manifest) -> keras.Model:
+    """Keras' own, not told to sum over the replicas, and weights that follow from themselves."""
+    inputs = _image(manifest)
+    x = L.BatchNormalization()(L.Conv2D(4, 3)(L.Rescaling(1 / 16)(inputs)))
+    x = L.SpectralNormalization(L.Dense(24, activation="relu"))(L.Flatten()(x))
+    return keras.Model({"image": inputs}, L.Dense(len(manifest.class_names))(x))
+
+
+class Words(L.Layer):
+    """Each row of an image as a text of its pixels."""
+
+    def call(self, image):
+        return tf.strings.reduce_join(tf.strings.as_string(tf.cast(image[..., 0], tf.int32)), axis=2, separator=" ")
+
+    def compute_output_spec(self, image):
+        return keras.KerasTensor(image.shape[:2], "string")
+
+
+def text(manifest: Manifest) -> keras.Model:
+    """Texts by vocabularies that are known when it is built, and statistics that are."""
+    inputs = _image(manifest)
+    words = L.TextVectorization(vocabulary=[str(i) for i in range(17)], output_sequence_length=64)
+    joined = L.Lambda(lambda rows: tf.strings.reduce_join(rows, axis=1, separator=" "), output_shape=())
+    x = L.Embedding(20, 4)(words(joined(Words()(inputs))))
+    normal = L.Normalization()
+    normal.adapt(np.arange(17.0)[:, None])
+    x = L.Concatenate()([L.Flatten()(x), L.Flatten()(normal(L.Rescaling(1.0)(inputs)))])
+    return keras.Model({"image": inputs}, L.Dense(len(manifest.class_names))(x))

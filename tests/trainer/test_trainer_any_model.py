@@ -13,6 +13,8 @@ import pytest
 from trainer_jobs import Job, kill_at_random
 
 tf = pytest.importorskip("tensorflow")
+import wrong_models  # noqa: E402
+
 from trainer.base.manifest import Manifest  # noqa: E402
 from trainer.data import records  # noqa: E402
 from trainer.nn import weights  # noqa: E402
@@ -28,12 +30,14 @@ CLUSTERS = {
 }
 FLAGS = {"mirrored": ["--strategy", "mirrored", "--logical-cpus", 2]}
 MODELS = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
+MODELS += ["penalised", "batch_norm", "text"]
 # Each model and each cluster once at least.
 OFTEN = {
     ("functional", "two_workers"),
     ("sequential", "one_device"),
     ("subclassed", "mirrored"),
-    ("seed_generator", "parameter_server"),
+    ("batch_norm", "two_workers"),
+    ("text", "parameter_server"),
 }
 
 
@@ -88,8 +92,9 @@ def trained(job: Job, model: str, manifest: Manifest):
 
 
 @pytest.mark.parametrize("how", ["mirrored", "two_workers", pytest.param("parameter_server", marks=pytest.mark.slow)])
-def test_what_a_model_adds_to_the_loss_counts_once_on_any_number_of_replicas(make, how):
-    flags = ["--model", "own_models:penalised", "--batch-size", 33, "--train-steps", 40, "--deterministic"]
+@pytest.mark.parametrize("model", ["penalised", pytest.param("batch_norm", marks=pytest.mark.slow)])
+def test_losses_of_the_model_and_batch_statistics_are_the_same_on_any_number_of_replicas(make, model, how):
+    flags = ["--model", f"own_models:{model}", "--batch-size", 33, "--train-steps", 40, "--deterministic"]
     flags += ["--optimizer", "sgd", "--learning-rate", 0.01]
     alone, several = make(), make()
     alone.run("chief", flags=flags)
@@ -102,3 +107,50 @@ def test_what_a_model_adds_to_the_loss_counts_once_on_any_number_of_replicas(mak
     # The first step's loss is that of the initial weights; a penalty for each replica would be seen in it.
     first = [next(e["loss"] for e in job.events() if e["event"] == "step") for job in (alone, several)]
     assert first[0] == pytest.approx(first[1], abs=1e-4)
+
+
+def cells(models: list[str]) -> list:
+    often = {("softmax", "two_workers"), ("counting", "mirrored"), ("vocabulary", "parameter_server")}
+    every = itertools.product(models, CLUSTERS)
+    return [pytest.param(*cell, marks=[] if cell in often else pytest.mark.slow) for cell in every]
+
+
+@pytest.mark.parametrize(("model", "how"), cells(["softmax", "vocabulary", "counting", "untracked", "two_outputs"]))
+def test_a_wrong_one_is_refused_in_one_line_before_the_first_step(make, model, how):
+    refused = make()
+    if model == "counting" and how in ("one_device", "parameter_server"):
+        return  # which have one replica, and one at a time
+    flags = ["--model", f"wrong_models:{model}", "--train-steps", 2, *FLAGS.get(how, [])]
+    refused.start(*CLUSTERS[how], flags=flags)
+    assert refused.wait_for("chief-0") == {"chief-0": 2}, refused.output()
+    told = [line for line in refused.log("chief-0").read_text().splitlines() if not line.startswith("reader: ")]
+    assert len(told) == 1, told
+    assert getattr(wrong_models, model).__doc__.lower() in told[0].lower()
+    assert not [e for e in refused.events() if e["event"] in ("start", "step")]
+
+
+CHANGING = """
+import keras
+
+def network(manifest):
+    image = keras.Input((8, 8, 1), dtype="uint8", name="image")
+    table = keras.layers.IntegerLookup(vocabulary={words}, output_mode="one_hot")
+    x = keras.layers.Flatten()(table(keras.layers.Flatten()(image)))
+    return keras.Model(image, keras.layers.Dense(10, name={name!r})(x))
+"""
+
+
+@pytest.mark.parametrize("change", [{"words": [2, 1]}, {"name": "another"}], ids=["vocabulary", "name"])
+def test_a_model_that_is_not_what_it_was_is_not_resumed(job, tmp_path, monkeypatch, change):
+    module = tmp_path / f"changing_{next(iter(change))}.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    flags = ["--model", f"{module.stem}:network", "--train-steps"]
+    same = {"words": [1, 2], "name": "head"}
+    module.write_text(CHANGING.format(**same))
+    job.run("chief", flags=[*flags, 2])
+    module.write_text(CHANGING.format(**same) + "# told otherwise")
+    job.run("chief", flags=[*flags, 4])
+    module.write_text(CHANGING.format(**{**same, **change}))
+    job.start("chief", flags=[*flags, 6])
+    assert job.wait() == {"chief-0": 2}, job.output()
+    assert "has other weights, vocabularies or statistics than when" in job.output()

@@ -31,16 +31,9 @@ def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest,
     """
     served = build()
     weights.put(values, served)
-
-    def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        return build.task.answer(served(build.prepare(features), training=False))
-
-    inputs = {f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
     archive = keras.export.ExportArchive()
     archive.track(served)
-    endpoint = tf.function(serve)
-    endpoint.get_concrete_function(**inputs)
-    archive.add_endpoint("serving_default", endpoint)
+    archive.add_endpoint("serving_default", signature(served, build, manifest))
     # A store has no directories to rename: there the model is whole when `saved_model.pb`, the last that counts, appears.
     partial = directory if is_remote(directory) else f"{directory}.partial"
     with store_errors():
@@ -54,3 +47,16 @@ def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest,
             tf.io.gfile.rename(partial, directory)
         if not tf.io.gfile.exists(os.path.join(directory, "saved_model.pb")):
             raise OSError(f"{directory}: the export is not complete")
+
+
+def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.types.experimental.PolymorphicFunction:
+    """A function, traced, from the dataset's columns to the task's answers by the model."""
+
+    def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
+        return build.task.answer(served(build.prepare(features), training=False))
+
+    endpoint = tf.function(serve)
+    endpoint.get_concrete_function(
+        **{f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
+    )
+    return endpoint

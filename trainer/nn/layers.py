@@ -125,6 +125,19 @@ class BatchNormalization(keras.layers.Layer):
         )[0]
 
 
+def synchronize(model: keras.Model) -> int:
+    """Lets Keras' own batch normalisation go by the moments of the whole batch, and says how many layers that changes.
+
+    It is made for that, with `synchronized=True`; without, each replica would keep moving statistics of its own, and the
+    first one's would be saved.
+    """
+    own = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]
+    changed = [layer for layer in own if layer.trainable and not layer.synchronized]
+    for layer in changed:
+        layer.synchronized = True
+    return len(changed)
+
+
 class Dropout(keras.layers.Layer):
     """Zeroes each value with probability `rate` in training and scales the others up by 1 / (1 - rate).
 

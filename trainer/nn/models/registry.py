@@ -1,7 +1,7 @@
 """The models: by name, or a function of the user's own.
 
-A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to logits; every keyword
-of `build` is an option of the trainer by that name. It may state what suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY,
+A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to logits (a user's function
+may return others, see `by_name`); every keyword of `build` is an option of the trainer by that name. It may state what suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY,
 SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT. `package.module:function` names such a function anywhere on
 Python's path.
 

@@ -7,7 +7,7 @@ whatever the batches and however many replicas share them.
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,7 @@ class Task(abc.ABC):
     """A kind of task on one dataset.
 
     Attributes:
+      meaning: What the outputs are, in words.
       outputs: How many numbers a model has to give for an example.
       metrics: Names of what `sums` has beside the loss.
       ranking: Metrics by which one score is better than another: the first of them that the score has.
@@ -24,6 +25,7 @@ class Task(abc.ABC):
       answers: What `answer` gives at least; the first has a number for each output.
     """
 
+    meaning: ClassVar[str]
     outputs: int
     metrics: ClassVar[tuple[str, ...]]
     ranking: ClassVar[tuple[str, ...]]
@@ -31,8 +33,8 @@ class Task(abc.ABC):
     answers: ClassVar[tuple[str, ...]]
 
     @abc.abstractmethod
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Summed over the examples: what is minimised, then each of `metrics`; float32 [1 + metrics].
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Summed over the examples: what is minimised, then each of `metrics`; float32 scalars.
 
         Args:
           outputs: Of the model, [N, outputs].
@@ -46,6 +48,24 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def measure(self, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, float]:
         """The metrics of what an exported model has answered for a whole split, and `loss`, without the model's own."""
+
+    @abc.abstractmethod
+    def wrong_labels(self, labels: np.ndarray) -> str | None:
+        """What is wrong with the labels of a batch, in words."""
+
+    def wrong_form(self, outputs: Any, examples: int) -> str | None:
+        """What is wrong with the type and shape of a model's outputs for some examples, in words."""
+        wanted = f"the task's are [N, {self.outputs}], {self.meaning}"
+        if not isinstance(outputs, tf.Tensor):
+            return f"its outputs are a {type(outputs).__name__}, and {wanted}"
+        shape = outputs.shape if outputs.shape.rank != 1 or self.outputs > 1 else [*outputs.shape, 1]
+        if len(shape) == 2 and shape[0] in (None, examples) and outputs.dtype.is_floating:
+            return None if shape[1] == self.outputs else f"it has {shape[1]} outputs, and {wanted}"
+        return f"its outputs for {examples} examples are {outputs.dtype.name} {outputs.shape}, and {wanted}"
+
+    def wrong_values(self, outputs: np.ndarray, operation: str) -> str | None:
+        """What is wrong with outputs that TensorFlow's operation of that type has computed, in words."""
+        return None if np.isfinite(outputs.astype(np.float32)).all() else "the untrained model's outputs are not finite"
 
     def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """What of each example `score` needs beside the sums."""
@@ -72,6 +92,15 @@ class Task(abc.ABC):
         """The greater, the better the score."""
         value = score[metric := self.ranked_by(score)]
         return -value if metric in self.lower_is_better else value, -score["loss"]
+
+
+def probabilities_already(operation: str, *, sure: bool = False) -> str | None:
+    """That outputs are probabilities where they are to be logits, if the operation makes such, or it is sure."""
+    makes = operation in ("Softmax", "Sigmoid")
+    if not makes and not sure:
+        return None
+    by = f" (by {operation})" if makes else ""
+    return f"its outputs are probabilities already{by}, and the loss takes logits; leave out the last activation"
 
 
 def columns(values: tf.Tensor) -> tf.Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base.roc import auc
-from trainer.nn.tasks.base import Task
+from trainer.nn.tasks.base import Task, probabilities_already
 
 _SMALLEST = 1e-7  # log loss of a probability that float32 rounds to zero is bounded
 
@@ -21,6 +21,7 @@ class Classification(Task):
       class_names: In the order of the labels' values.
     """
 
+    meaning: ClassVar[str] = "logits, one for each class"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
     ranking: ClassVar[tuple[str, ...]] = ("auc", "accuracy")  # of two classes what no threshold decides
     answers: ClassVar[tuple[str, ...]] = ("probabilities", "class_index", "class_name")
@@ -31,12 +32,26 @@ class Classification(Task):
         """A logit for each class."""
         return len(self.class_names)
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def wrong_labels(self, labels: np.ndarray) -> str | None:
+        """What is wrong with the labels of a batch, in words."""
+        if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+            return f"labels are {labels.dtype} {list(labels.shape)}, and a classification's are integers [N]"
+        if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.class_names):
+            return f"labels run from {labels.min()} to {labels.max()}, and there are {len(self.class_names)} classes from 0 on"
+        return None
+
+    def wrong_values(self, outputs: np.ndarray, operation: str) -> str | None:
+        """That they are no logits."""
+        sums = outputs.astype(np.float32).sum(axis=1)
+        adds_up = outputs.shape[1] > 1 and (outputs >= 0).all() and np.allclose(sums, 1, atol=1e-3)
+        return super().wrong_values(outputs, operation) or probabilities_already(operation, sure=adds_up)
+
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The cross-entropy in nats, and the examples whose class is the most probable."""
         logits, labels = tf.cast(outputs, tf.float32), tf.cast(labels, tf.int64)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         hits = tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32)
-        return tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits)])
+        return tf.reduce_sum(losses), tf.reduce_sum(hits)
 
     def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """By how much the last class leads the first, and the label."""
@@ -73,9 +88,10 @@ class Classification(Task):
 class Binary(Classification):
     """Two classes, and one logit [N, 1] or [N] of the second; clients get what they get of two logits."""
 
+    meaning: ClassVar[str] = "the logit of the second of two classes"
     outputs = 1
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The cross-entropy in nats, and the examples whose class is the more probable."""
         return super().sums(_both(outputs), labels)
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base.roc import auc
-from trainer.nn.tasks.base import Task
+from trainer.nn.tasks.base import Task, probabilities_already
 
 _SMALLEST = 1e-7  # log loss of a probability that float32 rounds to zero is bounded
 
@@ -21,6 +21,7 @@ class MultiLabel(Task):
       targets: Names of the labels, in the order of the outputs.
     """
 
+    meaning: ClassVar[str] = "logits, one for each label"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
     ranking: ClassVar[tuple[str, ...]] = ("auc",)
     answers: ClassVar[tuple[str, ...]] = ("probabilities",)
@@ -31,12 +32,22 @@ class MultiLabel(Task):
         """A logit for each label."""
         return len(self.targets)
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def wrong_labels(self, labels: np.ndarray) -> str | None:
+        """That they are not 0 and 1, [N, targets]."""
+        if labels.ndim == 2 and labels.shape[1] == self.outputs and np.isin(labels, (0, 1)).all():
+            return None
+        return f"labels are {labels.dtype} {list(labels.shape)}, and those of several labels are 0 or 1, [N, {self.outputs}]"
+
+    def wrong_values(self, outputs: np.ndarray, operation: str) -> str | None:
+        """That they are no logits."""
+        return super().wrong_values(outputs, operation) or probabilities_already(operation)
+
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The binary cross-entropy in nats, and the share of an example's labels that are right; means over the labels."""
         logits, labels = tf.cast(outputs, tf.float32), tf.cast(labels, tf.float32)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
         hits = tf.cast(tf.equal(logits > 0, labels > 0.5), tf.float32)
-        return tf.reduce_sum(tf.stack([losses, hits]), axis=[1, 2]) / self.outputs
+        return tf.reduce_sum(losses) / self.outputs, tf.reduce_sum(hits) / self.outputs
 
     def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Logits and labels."""

@@ -55,14 +55,27 @@ class Own(Task):
         if len({"loss", *names}) <= len(names):
             raise UserError(f"two metrics of one name: {', '.join(sorted(names))}")
         self._task, self._loss, self._metrics = task, loss, tuple(metrics)
+        self.meaning = task.meaning
         self.outputs, self.answers, self.metrics = task.outputs, task.answers, tuple(names)
         self.ranking = (ranked_by,) if ranked_by else task.ranking
         added = frozenset() if higher_is_better else frozenset(metric.name for metric in metrics)
         self.lower_is_better = task.lower_is_better | added
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def wrong_labels(self, labels: np.ndarray) -> str | None:
+        """The task's."""
+        return self._task.wrong_labels(labels)
+
+    def wrong_values(self, outputs: np.ndarray, operation: str) -> str | None:
+        """The task's, unless the loss is another, which may take what it likes."""
+        return (
+            self._task.wrong_values(outputs, operation)
+            if self._loss is None
+            else Task.wrong_values(self, outputs, operation)
+        )
+
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The loss, the task's metrics, and these."""
-        loss, *others = tf.unstack(self._task.sums(outputs, labels), num=1 + len(self._task.metrics))
+        loss, *others = self._task.sums(outputs, labels)
         if self._loss is not None:
             losses = tf.cast(self._loss(labels, outputs), tf.float32)
             if losses.shape.rank != 1:
@@ -71,7 +84,7 @@ class Own(Task):
                 )
             loss = tf.reduce_sum(losses)
         answers = self._task.answer(outputs)[self.answers[0]]
-        return tf.stack([loss, *others, *(self._state(m, answers, labels)[0] for m in self._metrics)])
+        return loss, *others, *(self._state(m, answers, labels)[0] for m in self._metrics)
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """The task's."""

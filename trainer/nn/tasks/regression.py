@@ -22,6 +22,7 @@ class Regression(Task):
       spreads: Standard deviation of each.
     """
 
+    meaning: ClassVar[str] = "numbers, one for each target"
     metrics: ClassVar[tuple[str, ...]] = ("mae", "mse")
     ranking: ClassVar[tuple[str, ...]] = ("rmse",)
     answers: ClassVar[tuple[str, ...]] = ("predictions",)
@@ -33,11 +34,19 @@ class Regression(Task):
         """A number for each target."""
         return len(self.targets)
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def wrong_labels(self, labels: np.ndarray) -> str | None:
+        """That they are not finite numbers of the targets."""
+        if labels.reshape(len(labels), -1).shape[1] == self.outputs and np.isfinite(labels).all():
+            return None
+        return (
+            f"labels are {labels.dtype} {list(labels.shape)}, and a regression's are finite numbers [N, {self.outputs}]"
+        )
+
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The squared error in units of the variances, the absolute error and the squared one; means over the targets."""
         error = columns(outputs) - columns(labels)
         parts = [tf.square(error / tf.constant(self.spreads)), tf.abs(error), tf.square(error)]
-        return tf.reduce_sum(tf.stack(parts), axis=[1, 2]) / self.outputs
+        return tuple(tf.reduce_sum(part) / self.outputs for part in parts)
 
     def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, ...]]) -> dict[str, float]:
         """`loss`, `mae`, `mse`, and `rmse`, its root."""

@@ -1,0 +1,95 @@
+"""What a trial of the user's model refuses and tells, and that it leaves right ones alone."""
+
+from __future__ import annotations
+
+import pytest
+
+keras = pytest.importorskip("keras")
+import own_models  # noqa: E402
+import wrong_models  # noqa: E402
+
+from trainer import options  # noqa: E402
+from trainer.base.errors import UserError  # noqa: E402
+from trainer.base.manifest import Manifest  # noqa: E402
+from trainer.nn.models import registry  # noqa: E402
+from trainer.trial import try_out  # noqa: E402
+
+RIGHT = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
+RIGHT += ["penalised", "batch_norm", "text"]
+
+
+def tried(data, model: str, *flags: str, replicas: int = 1) -> list[str]:
+    manifest = Manifest.load(data)
+    opts = options.parse(
+        ["--data-dir", str(data), "--job-dir", "j", "--train-steps", "1", "--model", model, *flags], {}
+    )
+    build = registry.builder(opts.model, manifest, opts.network)
+    return try_out(build, opts, manifest, replicas=replicas)
+
+
+def refusal(data, model, **options) -> str:
+    with pytest.raises(UserError) as refused:
+        tried(data, f"wrong_models:{model.__name__}", **options)
+    assert "\n" not in str(refused.value)
+    return str(refused.value).lower()
+
+
+@pytest.mark.parametrize("model", wrong_models.REFUSED, ids=lambda model: model.__name__)
+def test_what_would_be_wrong_is_refused_with_the_reason(digits, model):
+    assert model.__doc__.lower() in refusal(digits, model)
+
+
+@pytest.mark.parametrize("model", wrong_models.ON_SEVERAL, ids=lambda model: model.__name__)
+def test_what_is_wrong_on_several_replicas_alone_is_refused_there_alone(digits, model):
+    assert tried(digits, f"wrong_models:{model.__name__}") == []
+    assert model.__doc__.lower() in refusal(digits, model, replicas=2)
+
+
+@pytest.mark.parametrize("model", wrong_models.TOLD, ids=lambda model: model.__name__)
+def test_what_the_user_may_not_know_is_told(digits, model):
+    (note,) = tried(digits, f"wrong_models:{model.__name__}")
+    assert model.__doc__.lower() in note.lower()
+
+
+def test_random_numbers_that_a_resume_does_not_repeat_are_refused_where_it_is_asked_to(digits):
+    with pytest.raises(UserError, match="or leave out --deterministic"):
+        tried(digits, "wrong_models:tf_random", "--deterministic")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_models_pass_on_several_replicas(digits, name):
+    assert hasattr(own_models, name)
+    assert tried(digits, f"own_models:{name}", "--deterministic", replicas=2) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda labels: labels.astype("float32"), "labels are float32"),
+        (lambda labels: labels[:, None], r"labels are int64 \[32, 1\]"),
+        (lambda labels: labels + 1, "labels run from 1 to 10, and there are 10 classes"),
+    ],
+    ids=["dtype", "shape", "range"],
+)
+def test_labels_that_are_no_classes_are_refused(digits, monkeypatch, change, told):
+    def prepare(manifest, columns):
+        found = {"image": columns["image"]}
+        return {**found, "label": change(columns["label"].numpy())} if "label" in columns else found
+
+    import tensorflow as tf
+
+    def as_tensors(manifest, columns):
+        return {name: tf.convert_to_tensor(column) for name, column in prepare(manifest, columns).items()}
+
+    monkeypatch.setattr(own_models, "prepare", as_tensors, raising=False)
+    with pytest.raises(UserError, match=told):
+        tried(digits, "own_models:sequential")
+
+
+def test_a_preparation_that_loses_the_label_or_needs_it_is_refused(digits, monkeypatch):
+    monkeypatch.setattr(own_models, "prepare", lambda _, columns: {"image": columns["image"]}, raising=False)
+    with pytest.raises(UserError, match="prepare leaves out the label, 'label'"):
+        tried(digits, "own_models:sequential")
+    monkeypatch.setattr(own_models, "prepare", lambda _, columns: {"x": columns["label"]}, raising=False)
+    with pytest.raises(UserError, match="prepare needs the column 'label', and a client of the model sends image"):
+        tried(digits, "own_models:sequential")
