@@ -44,17 +44,17 @@ def shares(manifest: Manifest) -> keras.Model:
 
 
 def narrow(manifest: Manifest) -> keras.Model:
-    """It has 1 outputs, and a classification's are logits [N, 10], one for each class"""
+    """It has 1 outputs, and the task's are [N, 10], logits, one for each class"""
     return _with(units=1)
 
 
 def wide(manifest: Manifest) -> keras.Model:
-    """It has 11 outputs, and a classification's are logits [N, 10]"""
+    """It has 11 outputs, and the task's are [N, 10], logits"""
     return _with(units=11)
 
 
 def images(manifest: Manifest) -> keras.Model:
-    """Its outputs for 32 examples are float32 (32, 8, 8, 10), and a classification's are logits [N, 10]"""
+    """Its outputs for 32 examples are float32 (32, 8, 8, 10), and the task's are [N, 10], logits"""
     return keras.Sequential([L.Rescaling(1 / 16), L.Dense(10)])
 
 
@@ -72,14 +72,14 @@ def over_batch(manifest: Manifest) -> keras.Model:
 
 
 def two_outputs(manifest: Manifest) -> keras.Model:
-    """Its outputs are a list, and a classification's are logits [N, 10]"""
+    """Its outputs are a list, and the task's are [N, 10], logits"""
     inputs = keras.Input((8, 8, 1))
     x = L.Flatten()(inputs)
     return keras.Model(inputs, [L.Dense(10)(x), L.Dense(10)(x)])
 
 
 def outputs_by_name(manifest: Manifest) -> keras.Model:
-    """Its outputs are a dict, and a classification's are logits [N, 10]"""
+    """Its outputs are a dict, and the task's are [N, 10], logits"""
     inputs = keras.Input((8, 8, 1))
     return keras.Model(inputs, {"digit": L.Dense(10)(L.Flatten()(inputs))})
 

@@ -169,6 +169,9 @@ def test_a_store_that_is_away_ends_the_attempt_and_makes_no_checkpoint_a_damaged
             checkpoints.wait()
         with pytest.raises(OSError, match="retry"):
             Scores(str(tmp_path), TASK).add(30, {"loss": 1.0, "accuracy": 0.5}, state)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="retry"):
+        patch.setattr(tf.io.gfile, "remove", away)
+        remove(str(tmp_path / "checkpoints" / "ckpt-20"))
     assert checkpoints.restore() == 20
 
 
