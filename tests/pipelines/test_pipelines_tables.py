@@ -3,12 +3,41 @@
 import json
 import pathlib
 
+import numpy as np
 import pytest
 import trips
 import yaml
 
 from pipelines.record import RunRecord
 from trainer.base.manifest import Manifest
+
+# Friedman 1991, "Multivariate adaptive regression splines", section 4.3: half of the columns say nothing.
+FRIEDMAN = {
+    "name": "friedman",
+    "origin": "drawn",
+    "columns": {**{f"x{i}": {"type": "float"} for i in range(10)}, "y": {"type": "float"}, "high": {"type": "int"}},
+    "label": {"regression": "y"},
+    "deep": [{"column": f"x{i}", "numeric": "z_score"} for i in range(10)],
+    "other_columns": "ignore",
+}
+
+
+@pytest.fixture
+def friedman(tmp_path) -> pathlib.Path:
+    """3,000 rows, whose target has a standard deviation of 4.9, of which 1 is noise."""
+    draw = np.random.default_rng(0)
+    x = draw.random((3000, 10))
+    y = (
+        10 * np.sin(np.pi * x[:, 0] * x[:, 1])
+        + 20 * (x[:, 2] - 0.5) ** 2
+        + 10 * x[:, 3]
+        + 5 * x[:, 4]
+        + draw.normal(size=3000)
+    )
+    lines = [",".join(map(str, [*row, target, int(target > 14)])) for row, target in zip(x, y, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join([",".join(FRIEDMAN["columns"]), *lines]) + "\n", encoding="utf-8")
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(FRIEDMAN), encoding="utf-8")
+    return tmp_path
 
 
 @pytest.fixture
@@ -77,3 +106,22 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
     )
     assert wrong.returncode
     assert "--model cnn does not fit dataset 'trips', which is a table; use wide_deep" in wrong.stdout + wrong.stderr
+
+
+@pytest.mark.pipeline
+def test_a_number_is_learnt_judged_and_registered(command, friedman):
+    flags = ["--dataset", "csv", "--source", friedman / "rows.csv", "--schema", friedman / "schema.yaml"]
+    flags += ["--cluster", "clusters/local.yaml", "--train-epochs", 60, "--threshold", "rmse=2", "r2=0.8"]
+    flags += ["--runs-dir", friedman / "runs", "--registry", friedman / "registry"]
+    done = command(
+        "pipelines/run.py", *flags, "--", "--learning-rate", 0.003, "--schedule", "linear", "--export", "best"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads(next((friedman / "runs").glob("*/summary.json")).read_text())
+    metrics, model = summary["metrics"], summary["model"]
+    assert 0.9 < metrics["rmse"] < 1.6 and metrics["r2"] > 0.85
+    assert (model["verdict"], model["champion"]) == ("promote", "1")
+    assert f"test rmse      {metrics['rmse']:.4f}" in done.stdout
+    evaluation = json.loads(pathlib.Path(summary["paths"]["evaluation"]).read_text())
+    assert evaluation["thresholds"] == {"rmse": 2.0, "r2": 0.8} and evaluation["baseline"]["rmse"] > 3
+    assert "root mean squared error" in (pathlib.Path(summary["paths"]["report"])).read_text()
