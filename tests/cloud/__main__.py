@@ -7,8 +7,6 @@ There is one project, demo-project, and one bucket, demo; a directory beside it 
 told in docs/CLOUD.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import os

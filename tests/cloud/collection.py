@@ -1,7 +1,5 @@
 """Resources of one kind that are created, got, listed and cancelled."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Fixture of the tests that run inside the loopback cloud (`make test-cloud`); elsewhere they are skipped."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -100,7 +98,7 @@ class Cloud:
         """The newest step that has a checkpoint; -1 before the first."""
         return max((int(path.stem.split("-")[1]) for path in job_dir.glob("checkpoints/ckpt-*.index")), default=-1)
 
-    def requests(self, job_dir: pathlib.Path) -> list[str]:
+    def asked(self, job_dir: pathlib.Path) -> list[str]:
         """What the store was asked for a job directory, beside its checkpoints and its model."""
         ours = re.compile(re.escape(str(job_dir.relative_to(self.files))) + r"(?!/(checkpoints|best|model)\b)")
         log = urllib.parse.unquote((self.work / "requests.log").read_text())  # names in paths are quoted once

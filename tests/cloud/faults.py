@@ -1,7 +1,5 @@
 """What goes wrong on request: rules that are matched against each request before it is answered."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import re

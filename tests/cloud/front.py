@@ -7,8 +7,6 @@ service: it turns each call into the REST request that Google's own client would
 know how) and gives it to the same handler.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import importlib

@@ -14,8 +14,6 @@ that of "Understand the custom training service" in Vertex AI's documentation:
 All replicas share this machine, so each has a port of its own in place of 2222, and an address of its own in 127/8.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -4,8 +4,6 @@ The first version of a model gets the alias `default`, later ones only when they
 version at a time. A list of models holds the default version of each.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

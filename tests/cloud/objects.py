@@ -5,8 +5,6 @@ the limit of one write a second to an object follow Cloud Storage's documentatio
 limits"). A folder marker, an object whose name ends with `/`, is a directory.
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import functools

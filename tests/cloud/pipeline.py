@@ -9,8 +9,6 @@ is put right here, in four places:
 * SIGTERM cancels: the running task is told to stop, and no other starts but the exit handler.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -4,8 +4,6 @@
 in WORK/requests.log. What a test asks of the cloud itself, it asks of http://127.0.0.1/loopback (see `_Cloud.http`).
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import signal

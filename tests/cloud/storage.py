@@ -4,8 +4,6 @@ After the JSON API's reference ("Objects", "Resumable uploads", "Multipart uploa
 `tsl/platform/cloud/gcs_file_system.cc`, which reads by the XML API and writes by resumable uploads only.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.parse

@@ -1,7 +1,5 @@
 """The whole product on Vertex AI: submit.py's request, executed task by task with Google's clients and launchers."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib
@@ -69,7 +67,7 @@ def test_a_run_ends_with_a_version_that_is_the_champion(cloud, cluster):
     [job] = run.custom_jobs
     assert job["state"] == "JOB_STATE_SUCCEEDED" and not job["running"]
     told = [event["time"] for event in _journal(run.job_dir)]
-    asked, replicas = cloud.requests(run.job_dir), len(list(run.job_dir.glob("journal-*.jsonl")))
+    asked, replicas = cloud.asked(run.job_dir), len(list(run.job_dir.glob("journal-*.jsonl")))
     # 20 a minute, and what is asked however long it takes: 30 with one replica, 50 with four.
     assert 10 < len(asked) <= 30 + 12 * replicas + 20 * (told[-1] - told[0]) / 60, "\n".join(asked)
 
@@ -147,7 +145,7 @@ def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cl
     if how == "cancelled":
         aiplatform.PipelineJob.get(job["display_name"]).cancel()
     else:
-        beside = [line for line in cloud.requests(job_dir) if re.search("STOP|journal-|events.out", line)]
+        beside = [line for line in cloud.asked(job_dir) if re.search("STOP|journal-|events.out", line)]
         assert len(beside) <= 60  # of four replicas, in a minute or two
         launchers = [p for p in psutil.process_iter(["cmdline"]) if "CustomJob" in (p.info["cmdline"] or [])]
         [launcher.kill() for launcher in launchers if any(job["display_name"] in word for word in launcher.cmdline())]

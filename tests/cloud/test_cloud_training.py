@@ -1,7 +1,5 @@
 """Training whose job directory is in a bucket: what kills and a failing store may not change."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import pathlib

@@ -4,8 +4,6 @@ A kind of resource that is created, got, listed and cancelled is one `Collection
 its own adds them with `Vertex.route`. Requests are parsed as the API's own messages, so an unknown field is refused.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

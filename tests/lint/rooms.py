@@ -7,8 +7,6 @@ import each other in one direction only, so that they can be drawn in floors: wh
 from its own floor or from one above. Imports inside functions and for type checkers count like all others.
 """
 
-from __future__ import annotations
-
 import ast
 import collections
 import graphlib

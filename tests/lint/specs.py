@@ -6,8 +6,6 @@ that is NaN, a text with a quote that a condition looks at) no spec shows; what 
 A spec whose file's name ends with `-local.yaml` runs here only, any other also on Vertex AI.
 """
 
-from __future__ import annotations
-
 import pathlib
 import re
 import sys

@@ -5,8 +5,6 @@ what it is for. It asks before it sends anything, with the most that it can cost
 docs/CLOUD.md, filled in, is what it prints and writes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pathlib

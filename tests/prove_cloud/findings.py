@@ -1,7 +1,5 @@
 """What the proving jobs have shown, an answer to each item of docs/CLOUD.md that names a check of here."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 `python -m tests.prove_cloud.test_prove_cloud` writes the golden requests anew; look at `git diff` before they are committed.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

@@ -6,8 +6,6 @@ Logical devices and clusters must be there before TensorFlow starts, so each str
 the import, which is most of the work.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

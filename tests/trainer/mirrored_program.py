@@ -5,8 +5,6 @@
 Logical devices must be there before TensorFlow starts, so it is a process of its own.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from unittest import mock

@@ -1,7 +1,5 @@
 """Datasets whose examples say which they are."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import math

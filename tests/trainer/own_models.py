@@ -1,7 +1,5 @@
 """Models as users write them, one of each kind: `--model own_models:sequential`. They take the digits' images, [8, 8, 1]."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import tensorflow as tf

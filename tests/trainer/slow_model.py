@@ -1,7 +1,5 @@
 """A model that learns at once and takes long to evaluate: `--model slow_model:network`."""
 
-from __future__ import annotations
-
 import keras
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops.testing import sleep

@@ -3,8 +3,6 @@
 Most cells of the table are for `make test-slow`.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """The replica that scores checkpoints beside training: real processes."""
 
-from __future__ import annotations
-
 import time
 
 import numbered

@@ -1,7 +1,5 @@
 """Real training: real processes, real checkpoints, real kills."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """The code of docs/MODELS.md, and what stands there of it: a real job."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What a model adds to the loss, as Keras' `fit` has it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

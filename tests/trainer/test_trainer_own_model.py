@@ -1,7 +1,5 @@
 """Mistakes in a model of the user's own: real jobs."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.cluster

@@ -1,7 +1,5 @@
 """Whatever is read and written may lie in an object store, whose files are TensorFlow's."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import tempfile

@@ -1,7 +1,5 @@
 """What the command answers before TensorFlow is imported."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

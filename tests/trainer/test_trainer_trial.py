@@ -1,7 +1,5 @@
 """What a trial of the user's model refuses and tells, and that it leaves right ones alone."""
 
-from __future__ import annotations
-
 import pytest
 
 keras = pytest.importorskip("keras")

@@ -1,7 +1,5 @@
 """Which weights are kernels, of layers of every kind."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

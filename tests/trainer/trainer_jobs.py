@@ -8,8 +8,6 @@ They are forked from a server that has imported TensorFlow, which is most of wha
     codes = job.wait()  # {"chief-0": 1, "worker-0": -9}
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """Models that would be trained wrong, or not at all: `--model wrong_models:softmax`. Each says what it is told."""
 
-from __future__ import annotations
-
 import itertools
 
 import keras

@@ -1,7 +1,5 @@
 """One declaration gives parser, checks and the way back."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Every flag that decides what is learnt changes it. Real training, a few steps each, in this process."""
 
-from __future__ import annotations
-
 import pathlib
 import sys
 

@@ -1,7 +1,5 @@
 """What a table says is to be predicted is what a batch holds, to the bit, however it is written and read."""
 
-from __future__ import annotations
-
 import pathlib
 import tempfile
 

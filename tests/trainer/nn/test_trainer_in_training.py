@@ -1,7 +1,5 @@
 """Keras' own random layers inside of a training step."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Weights by name, between models that one function has built."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Words between replicas, over real connections, and the mark in the store for those who lost theirs."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

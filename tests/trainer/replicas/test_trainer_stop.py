@@ -1,7 +1,5 @@
 """SIGTERM to a replica, whatever the job is doing: saved, and gone within 10 seconds."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Fixtures of the tests of TFRecord files that others wrote."""
 
-from __future__ import annotations
-
 import pathlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Images in TFRecord files whose labels are numbers, or several that apply."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A table trained by real processes under every strategy."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import subprocess
