@@ -140,3 +140,12 @@ def text(manifest: Manifest) -> keras.Model:
     normal.adapt(np.arange(17.0)[:, None])
     x = L.Concatenate()([L.Flatten()(x), L.Flatten()(normal(L.Rescaling(1.0)(inputs)))])
     return keras.Model({"image": inputs}, L.Dense(len(manifest.class_names))(x))
+
+
+def frozen(manifest: Manifest) -> keras.Model:
+    """A backbone that is not trained, with batch normalisation and a regulariser, below a head that is."""
+    inputs = _image(manifest)
+    layers = [L.Conv2D(8, 3, kernel_regularizer="l2"), L.BatchNormalization(), L.ReLU(), L.Dropout(0.2)]
+    backbone = keras.Sequential([keras.Input((8, 8, 1)), *layers], name="backbone")
+    backbone.trainable = False
+    return keras.Model(inputs, L.Dense(len(manifest.class_names))(L.Flatten()(backbone(L.Rescaling(1 / 16)(inputs)))))

@@ -28,7 +28,7 @@ CLUSTERS = {
 }
 FLAGS = {"mirrored": ["--strategy", "mirrored", "--logical-cpus", 2]}
 MODELS = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
-MODELS += ["penalised", "batch_norm", "text"]
+MODELS += ["penalised", "batch_norm", "text", "frozen", "two_inputs:network"]
 # Each model and each cluster once at least.
 OFTEN = {
     ("functional", "two_workers"),
@@ -46,7 +46,8 @@ def table(models: list[str]) -> list:
 
 @pytest.mark.parametrize(("model", "how"), table(MODELS))
 def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model, how):
-    flags = ["--model", f"own_models:{model}", "--batch-size", 33, "--train-steps", STEPS, "--deterministic"]
+    name = model if ":" in model else f"own_models:{model}"
+    flags = ["--model", name, "--batch-size", 33, "--train-steps", STEPS, "--deterministic"]
     flags += ["--checkpoint-num-steps", EVERY, *FLAGS.get(how, [])]
     killed = make()
     killed.start(*CLUSTERS[how], flags=flags)
@@ -67,7 +68,9 @@ def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model
     images = next(records.batches(manifest, str(killed.data), "test", 50))["image"]
     served = tf.saved_model.load(str(killed.directory / "model")).signatures["serving_default"]
     answers = served(image=images)["probabilities"]
-    np.testing.assert_allclose(answers, tf.nn.softmax(trained(killed, model, manifest)({"image": images})), atol=1e-6)
+    build = registry.builder(name, manifest, {})
+    logits = trained(killed, build())(build.prepare({"image": images}))
+    np.testing.assert_allclose(answers, tf.nn.softmax(logits), atol=1e-6)
     assert not np.allclose(answers[0], answers[1])
 
 
@@ -78,9 +81,8 @@ def last_steps(job: Job, roles: list[str], flags: list) -> None:
     job.close()
 
 
-def trained(job: Job, model: str, manifest: Manifest):
-    """The model with the weights of the last checkpoint."""
-    built = registry.builder(f"own_models:{model}", manifest, {})()
+def trained(job: Job, built):
+    """A model with the weights of the last checkpoint."""
     variables = job.variables(STEPS)
     names = {
         name: f"variables/model.S{name.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE" for name in weights.named(built)

@@ -1,5 +1,6 @@
 """What a trial of the user's model refuses and tells, and that it leaves right ones alone."""
 
+import numpy as np
 import pytest
 
 keras = pytest.importorskip("keras")
@@ -13,7 +14,7 @@ from trainer.nn.models import registry  # noqa: E402
 from trainer.trial import try_out  # noqa: E402
 
 RIGHT = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
-RIGHT += ["penalised", "batch_norm", "text"]
+RIGHT += ["penalised", "batch_norm", "text", "frozen"]
 
 
 def tried(data, model: str, *flags: str, replicas: int = 1) -> list[str]:
@@ -56,8 +57,18 @@ def test_random_numbers_that_a_resume_does_not_repeat_are_refused_where_it_is_as
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_models_pass_on_several_replicas(digits, name):
-    assert hasattr(own_models, name)
     assert tried(digits, f"own_models:{name}", "--deterministic", replicas=2) == []
+
+
+def test_inputs_of_a_list_get_the_features_of_their_names(digits):
+    assert tried(digits, "two_inputs:network") == []
+    manifest = Manifest.load(digits)
+    model = registry.builder("two_inputs:network", manifest, {})()
+    upper, lower = (np.random.default_rng(i).random((3, 4, 8, 1), np.float32) for i in range(2))
+    answers = model({"upper": upper, "lower": lower})
+    listed = model.get_layer(index=-1)
+    np.testing.assert_array_equal(listed([upper, lower]), answers)
+    assert not np.allclose(listed([lower, upper]), answers)
 
 
 @pytest.mark.parametrize(
