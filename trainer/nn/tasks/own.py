@@ -104,7 +104,9 @@ class Own(Task):
         """The task's, with these metrics; the loss is the task's, as it needs the model's outputs."""
         found = self._task.measure(answers, labels)
         for metric in self._metrics:
-            total, count, *_ = self._state(metric, tf.constant(answers[self.answers[0]]), tf.constant(labels))
+            total, count, *_ = self._state(
+                metric, tf.constant(answers[self.answers[0]], tf.float32), tf.constant(labels)
+            )
             found[metric.name] = _result(metric, float(total) / float(count))
         return found
 
