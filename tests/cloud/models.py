@@ -26,7 +26,7 @@ class Models:
         self.versions: dict[str, list[v1.Model]] = {}  # By name of the model, oldest first.
         self._ids = itertools.count(1)
         route("POST", "{parent}/models:upload", self.upload)
-        route("GET", "{parent}/models", self.list)
+        route("GET", "{parent}/models", self.list_models)
         route("GET", "{parent}/models/{id}(?:@{version})?", self.get)
         route("GET", "{parent}/models/{id}:listVersions", self.list_versions)
         route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", self.merge_aliases)
@@ -49,7 +49,7 @@ class Models:
         operation.response.Pack(v1.UploadModelResponse.pb(done))
         return operation
 
-    def list(self, request: Request, parent: str) -> v1.ListModelsResponse:
+    def list_models(self, request: Request, parent: str) -> v1.ListModelsResponse:
         """The default version of every model, in the order of their making."""
         return page(v1.ListModelsResponse, "models", [self._find(name, "default") for name in self.versions], request)
 
