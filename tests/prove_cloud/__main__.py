@@ -1,8 +1,7 @@
 """Runs the small jobs that show what only Vertex AI can: `make prove-cloud ARGS='--project P --bucket gs://B --image I'`.
 
 UNPROVEN: nobody has run it against the real Vertex AI; it was run against the cloud of this machine, which cannot show
-what it is for. It asks before it sends anything, with the most that it can cost, and removes what it made. The list of
-docs/CLOUD.md, filled in, is what it prints and writes.
+what it is for. It asks before it sends anything, with the most that it can cost, and removes what it made.
 """
 
 import contextlib
@@ -14,102 +13,129 @@ import sys
 import time
 from typing import Any
 
-from google.api_core.exceptions import Forbidden, GoogleAPICallError
-from google.api_core.retry import Retry
+from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
-from google.cloud import aiplatform_v1 as v1
-from google.cloud import storage
+from google.cloud import aiplatform, storage
 
-from pipelines import submit
-from tests.prove_cloud.bodies import JOBS, RUN_S, most_usd, requests, shown
-from tests.prove_cloud.findings import Notes, Seen, filled
+from components.train.backends.worker_pools import plan_vertex
+from components.train.cluster.cluster_file import Cluster
+from pipelines.submit import check_place
 from trainer.base.errors import Parser, UserError, run_cli
 
+# The number in docs/CLOUD.md, what is shown, and how it is found: by the ends of the jobs whose names begin so, and by
+# what each attempt of each of their replicas noted under a name (`probe.py`).
+SHOWN = (
+    (1, "all jobs run and write to the bucket", "", "me"),
+    (2, "what of the project cannot be imported", "lone", "lacking"),
+    (3, "a replica alone ended with 143: is there a second attempt", "lone", "me"),
+    (4, "the worker ended with 134: which replicas have a second attempt", "restart", "me"),
+    (5, "have attempts one name and machine, and when did they begin", "restart", "me"),
+    (7, "what the mount at /gcs does", "lone", "mount"),
+    (8, "whom each replica reached", "restart", "reached"),
+    (10, "1.5 MB of arguments: refused, or cancelled", "large", ""),
+    (11, "200 reads of one object by each replica, in milliseconds", "restart", "store"),
+    (12, "how many GPUs TensorFlow finds, of one", "gpu", "gpus"),
+)
+_MACHINE = {"machine": "n1-standard-4"}
+_PAIR = {"strategy": "multi_worker_mirrored", "chief": _MACHINE, "worker": _MACHINE}
+_LONE = {"strategy": "one_device", "chief": _MACHINE}
+_GPU = {"strategy": "one_device", "chief": {**_MACHINE, "accelerator": {"type": "NVIDIA_TESLA_T4"}}}
+# Of each job: its pools, the code with which its last replica ends at first, whether all start again.
+JOBS = {
+    "restart-all": (_PAIR, 134, True),
+    "restart-one": (_PAIR, 134, False),
+    "lone": (_LONE, 143, True),
+    "large": (_LONE, 0, True),  # with too many arguments, and cancelled
+}
+_LIMIT_S, _QUEUE_S = 15 * 60, 20 * 60  # of a job, and for machines before it begins
+# Above the prices of "Vertex AI pricing" in US dollars: an hour of the machine, and of the GPU.
+_MACHINE_USD, _GPU_USD = 0.40, 0.60
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
-_QUEUE_S = 20 * 60.0  # that a job may wait for machines
-_LIST = pathlib.Path(__file__).parents[2] / "docs" / "CLOUD.md"
 
 
-class _Cloud:
-    """The clients, and what was made with them."""
+def requests(place: str, args: Any) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """By name of the job the arguments of `aiplatform.CustomJob`, and those of its `submit`."""
+    source = pathlib.Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
+    made = {}
+    for name, (pools, code, restart_all) in {**JOBS, **({"gpu": (_GPU, 0, True)} if args.gpu else {})}.items():
+        flags = [f"{place}/{name}", str(code)] if name != "large" else ["x" * 100_000] * 15
+        command = ("python", "-c", source)
+        pools = plan_vertex(Cluster(**pools), args.image, flags, region=args.location, command=command)
+        job = {
+            "display_name": f"{place.rpartition('/')[2]}-{name}",
+            "worker_pool_specs": pools,
+            "staging_bucket": place,
+        }
+        how = {"timeout": _LIMIT_S, "restart_job_on_worker_restart": restart_all}
+        made[name] = (job, {**how, "service_account": args.service_account or None})
+    return made
 
-    def __init__(self, args: Any, **client: Any) -> None:
-        options = {"client_options": {"api_endpoint": f"{args.location}-aiplatform.googleapis.com"}, **client}
-        self._parent = f"projects/{args.project}/locations/{args.location}"
-        self._jobs, self._runs = v1.JobServiceClient(**options), v1.PipelineServiceClient(**options)
-        store = storage.Client(project=args.project, credentials=client.get("credentials"))
-        self.bucket = store.bucket(args.bucket.removeprefix("gs://"))
-        self._made: dict[str, str] = {}  # resource names by name of the job
 
-    def create(self, name: str, body: dict[str, Any], identity: str) -> str:
-        """Sends a request. Returns "", or the words in which it was refused."""
-        text = json.dumps(body)
-        try:
-            if name.startswith("pipeline"):
-                job = v1.PipelineJob.from_json(text)
-                ids = {"pipeline_job_id": f"{identity}-{name}"}
-                self._made[name] = self._runs.create_pipeline_job(parent=self._parent, pipeline_job=job, **ids).name
-            else:
-                job = v1.CustomJob.from_json(text)
-                self._made[name] = self._jobs.create_custom_job(parent=self._parent, custom_job=job).name
-        except GoogleAPICallError as error:
-            return f"refused ({error.message})"
-        return ""
+def shown(requests: dict[str, Any]) -> str:
+    """The requests as JSON; of a long text only how it begins."""
+    text = json.dumps(requests, indent=1)
+    return re.sub(r'"((?:[^"\\]|\\.){60})(?:[^"\\]|\\.){2000,}"', r'"\1..."', text) + "\n"
 
-    def ask(self, name: str, verb: str) -> Any:
-        """Does `get`, `cancel` or `delete` with a job."""
-        client, kind = (self._runs, "pipeline_job") if name.startswith("pipeline") else (self._jobs, "custom_job")
-        return getattr(client, f"{verb}_{kind}")(name=self._made[name], retry=Retry(timeout=300))
 
-    def wait(self, name: str, limit_s: float) -> str:
-        """State in which the job ended, or is given up, with its error."""
-        deadline = time.monotonic() + limit_s
-        while not _ENDED.search((job := self.ask(name, "get")).state.name) and time.monotonic() < deadline:
-            time.sleep(5)
-        return f"{job.state.name.partition('_STATE_')[2].lower()} {job.error.message}".strip()
+def most_usd(args: Any) -> float:
+    """What everything costs at most; the large request is cancelled before it has machines."""
+    machines = sum(len(pools.keys() - {"strategy"}) for name, (pools, *_) in JOBS.items() if name != "large")
+    return (machines * _MACHINE_USD + args.gpu * (_MACHINE_USD + _GPU_USD)) * _LIMIT_S / 3600
 
-    def notes(self, prefix: str) -> Notes:
-        """What the replicas of a job have noted, by replica and kind, in the order of attempts."""
-        found: Notes = {}
-        for blob in sorted(self.bucket.list_blobs(prefix=prefix), key=lambda blob: blob.time_created):
-            replica, _, kind = blob.name.removeprefix(prefix).removesuffix(".json").rsplit("-", 2)
-            found.setdefault(f"{replica}-{kind}", []).append(json.loads(blob.download_as_bytes()))
-        return found
 
-    def clean(self, prefix: str) -> None:
-        """Cancels and deletes the jobs, and deletes the objects; what cannot be deleted is named."""
-        for name, resource in self._made.items():
+def prove(requests: dict[str, tuple[dict[str, Any], dict[str, Any]]], bucket: Any, directory: str) -> str:
+    """Sends the requests, waits for what comes of them, and removes it. Returns the answers, a line each."""
+    jobs, states, notes = {}, {}, {}
+    bucket.blob(f"{directory}/shared").upload_from_string(b"x" * 1000)
+    try:
+        for name, (new, how) in requests.items():
+            job = aiplatform.CustomJob(**new)
             try:
-                if not _ENDED.search(self.ask(name, "get").state.name):
-                    self.ask(name, "cancel")
-                    self.wait(name, 300)
-                self.ask(name, "delete").result()
+                job.submit(**how)
             except GoogleAPICallError as error:
-                print(f"left behind: {resource} ({error.message})", file=sys.stderr)
-        for blob in self.bucket.list_blobs(prefix=prefix):
-            blob.delete()
+                states[name] = f"refused ({error.message})"
+            else:
+                jobs[name] = job
+        if "large" in jobs:
+            with contextlib.suppress(GoogleAPICallError):  # it has ended
+                jobs["large"].cancel()
+        for name, job in jobs.items():
+            states[name] = _wait(job, _LIMIT_S + _QUEUE_S)
+        for blob in bucket.list_blobs(prefix=f"{directory}/"):
+            if name := re.fullmatch(r"[^/]+/([^/]+/[^/]+-\d+)\.json", blob.name):
+                notes[name[1]] = json.loads(blob.download_as_bytes())
+        return "".join(f"{number}. {what}: {found(states, notes, *how)}\n" for number, what, *how in SHOWN)
+    finally:
+        clean(jobs, bucket, directory)
 
 
-def prove(identity: str, bodies: dict[str, dict[str, Any]], cloud: _Cloud) -> Seen:
-    """Sends the requests, and waits for what comes of them."""
-    cloud.bucket.blob(f"{identity}/shared").upload_from_string(b"x" * 1000)
-    refused = {name: cloud.create(name, body, identity) for name, body in bodies.items() if name != "pipeline-2"}
-    if "large" not in (states := {name: told for name, told in refused.items() if told}):
-        states["large"] = f"accepted ({cloud.wait('large', 0)})"
-        with contextlib.suppress(GoogleAPICallError):  # it has ended
-            cloud.ask("large", "cancel")
-    for name in sorted(refused.keys() - states.keys(), key=lambda name: name != "pipeline-1"):
-        states[name] = cloud.wait(name, RUN_S if name == "pipeline-1" else 15 * 60 + _QUEUE_S)
-        print(f"{name}: {states[name]}", flush=True)
-    states["pipeline-2"] = cloud.create("pipeline-2", bodies["pipeline-2"], identity) or cloud.wait("pipeline-2", RUN_S)
-    with contextlib.suppress(Forbidden):  # of the bucket itself, whose objects may be used
-        cloud.bucket.reload()
-    return Seen(
-        states=states,
-        notes={name: cloud.notes(f"{identity}/{name}/") for name in (*JOBS, "gpu") if name in bodies},
-        executed=len(list(cloud.bucket.list_blobs(prefix=f"{identity}/pipeline/once-"))),
-        location=cloud.bucket.location or "a region that is not told",
-    )
+def found(states: dict[str, str], notes: dict[str, dict[str, Any]], job: str, key: str) -> str:
+    """How the jobs ended whose names begin with `job`, and what their notes have under `key`."""
+    told = [f"{name} {state}" for name, state in states.items() if name.startswith(job)]
+    told += [f"{name} {note[key]}" for name, note in sorted(notes.items()) if name.startswith(job) and key in note]
+    return ", ".join(told) or "not looked at"
+
+
+def clean(jobs: dict[str, Any], bucket: Any, directory: str) -> None:
+    """Cancels and deletes the jobs, and deletes the objects; a job that cannot be deleted is named."""
+    for job in jobs.values():
+        try:
+            if not _ENDED.search(job.state.name):
+                job.cancel()
+                _wait(job, 300)
+            job.delete()
+        except GoogleAPICallError as error:
+            print(f"left behind: {job.resource_name} ({error.message})", file=sys.stderr)
+    for blob in bucket.list_blobs(prefix=f"{directory}/"):
+        blob.delete()
+
+
+def _wait(job: Any, limit_s: float) -> str:
+    """The state in which the job ended, or is given up, with its error."""
+    deadline = time.monotonic() + limit_s
+    while not _ENDED.search(state := job.state.name) and time.monotonic() < deadline:
+        time.sleep(5)
+    return f"{state.removeprefix('JOB_STATE_').lower()} {job.error.message if job.error else ''}".strip()
 
 
 def parser() -> Parser:
@@ -121,7 +147,7 @@ def parser() -> Parser:
     p.add_argument("--image", required=True, help="container image of the project, by digest")
     p.add_argument("--service-account", default="", help="that the jobs act as (None: the project's default)")
     p.add_argument("--gpu", action="store_true", help="one more job, with a T4; IMAGE must be one for GPUs")
-    p.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/proved.md"), help="for the filled list")
+    p.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/proved.md"), help="for the answers")
     p.add_argument("--dry-run", action="store_true", help="print the requests and send nothing")
     p.add_argument("--yes", action="store_true", help="do not ask")
     return p
@@ -130,27 +156,24 @@ def parser() -> Parser:
 def main() -> int:
     """Runs the command line. Returns 1 if the answer to its question is not yes."""
     args = parser().parse_args()
-    submit.check_place(args)
-    identity = f"prove-{secrets.token_hex(3)}"
-    bodies = requests(identity, args)
+    check_place(args)
+    directory = f"prove-{secrets.token_hex(3)}"
+    made = requests(f"{args.bucket}/{directory}", args)
     if args.dry_run:
-        print(shown(bodies), end="")
+        print(shown(made), end="")
         return 0
-    print(f"{len(bodies)} jobs in {args.project}, {args.location}; at most {most_usd(args):.2f} USD, and half an hour")
+    print(f"{len(made)} jobs in {args.project}, {args.location}; at most {most_usd(args):.2f} USD, and half an hour")
     if not args.yes and input("send them? [y/N] ") != "y":
         return 1
     try:
-        cloud = _Cloud(args)
-        try:
-            seen = prove(identity, bodies, cloud)
-        finally:
-            cloud.clean(f"{identity}/")
+        aiplatform.init(project=args.project, location=args.location)
+        bucket = storage.Client(project=args.project).bucket(args.bucket.removeprefix("gs://"))
+        text = prove(made, bucket, directory)
     except (GoogleAPICallError, GoogleAuthError) as error:
         raise UserError(f"Google Cloud refused: {error}") from None
-    text = filled(_LIST.read_text(encoding="utf-8"), seen)
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(f"{text}\n", encoding="utf-8")
-    print(f"{text}\n\nwritten to {args.output}")
+    args.output.write_text(text, encoding="utf-8")
+    print(f"{text}written to {args.output}")
     return 0
 
 

@@ -1,8 +1,7 @@
-"""What a replica of a proving job does: `python -c THIS_FILE gs://BUCKET/BASE JOB CODE`, on machines of Vertex AI.
+"""What a replica of a proving job does: `python -c THIS_FILE gs://BUCKET/BASE/JOB CODE`, on machines of Vertex AI.
 
-Every attempt notes in BASE/JOB/REPLICA-ATTEMPT-began.json who it is, and in ...-saw.json what it sees: a replica alone
-its machine, one of several the others. In its first attempt the last replica ends with CODE; the others wait for its
-second. It stands alone, in an image that has the project.
+Every attempt notes in BASE/JOB/REPLICA-ATTEMPT.json who it is and what it sees. In its first attempt the last replica
+ends with CODE; the others wait for its second. It stands alone, in an image that has the project.
 """
 
 import concurrent.futures
@@ -12,7 +11,6 @@ import os
 import pathlib
 import pkgutil
 import socket
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -23,39 +21,31 @@ from google.cloud import storage
 _PATIENCE_S = 400.0  # for another replica; a machine comes in two or three minutes
 
 
-def main(place: str, job: str, code: str) -> None:
-    """Notes, looks, waits and ends."""
-    name, _, base = place.removeprefix("gs://").partition("/")
-    bucket = storage.Client().bucket(name)
+def main(place: str, code: str) -> None:
+    """Looks, notes, waits and ends."""
+    name, _, job = place.removeprefix("gs://").partition("/")
+    bucket, base = storage.Client().bucket(name), job.rpartition("/")[0]
     about = json.loads(os.environ["CLUSTER_SPEC"])
     task, cluster = about["task"], about["cluster"]
     me, own = f"{task['type']}-{task['index']}", cluster[task["type"]][task["index"]]
     everybody = [address for pool in sorted(cluster) for address in cluster[pool]]
-    others = [address for address in everybody if address != own]
 
-    def noted(replica: str, kind: str) -> int:
-        found = bucket.list_blobs(prefix=f"{base}/{job}/{replica}-")
-        return sum(blob.name.endswith(f"-{kind}.json") for blob in found)
-
-    attempt = noted(me, "began")
-
-    def note(kind: str, **what: object) -> None:
-        blob = bucket.blob(f"{base}/{job}/{me}-{attempt}-{kind}.json")
-        blob.upload_from_string(json.dumps({"time": time.time(), **what}))
+    def attempts(replica: str) -> int:
+        return len(list(bucket.list_blobs(prefix=f"{job}/{replica}-")))
 
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    note("began", address=own, boot=boot)
+    attempt, seen = attempts(me), {"me": {"name": own, "boot": boot, "time_s": round(time.time())}}
     with socket.create_server(("", int(own.rpartition(":")[2]))):
-        seen = {"store": _store(bucket, f"{base}/shared")}
-        if others and attempt == 0:
-            seen["reached"] = [address for address in others if _until(lambda a=address: _answers(a))]
-        elif not others:
-            seen |= {"mount": _mount(bucket, f"{base}/mount"), "lacking": _lacking(), "gpus": _gpus()}
-        note("saw", **seen)
-        if own != everybody[-1]:
-            _until(lambda: noted("workerpool1-0", "saw") > 1)
+        seen["store"] = _store(bucket.blob(f"{base}/shared"))
+        if len(everybody) == 1:
+            seen |= {"mount": _mount(bucket, base), "lacking": _lacking(), "gpus": _gpus()}
         elif attempt == 0:
-            _until(lambda: noted("workerpool0-0", "saw") > 0)  # which has to reach this one
+            seen["reached"] = [address for address in everybody if _until(lambda a=address: _answers(a))]
+        bucket.blob(f"{job}/{me}-{attempt}.json").upload_from_string(json.dumps(seen))
+        if own != everybody[-1]:
+            _until(lambda: attempts("workerpool1-0") > 1)
+        elif attempt == 0:
+            _until(lambda: len(everybody) == 1 or attempts("workerpool0-0") > 0)  # which has to reach this one
             sys.exit(int(code))
 
 
@@ -75,60 +65,39 @@ def _answers(address: str) -> bool:
     return True
 
 
-def _store(bucket: storage.Bucket, name: str) -> dict[str, float]:
+def _store(blob: storage.Blob) -> dict[str, float]:
     """Milliseconds of 200 reads of one object, eight at a time, and how many were told 429."""
 
-    def read(_: int) -> float:
+    def read(_: int) -> float | None:
         began = time.monotonic()
         try:
-            bucket.blob(name).download_as_bytes(retry=None)
+            blob.download_as_bytes(retry=None)
         except TooManyRequests:
-            return -1.0
-        return 1000 * (time.monotonic() - began)
+            return None
+        return round(1000 * (time.monotonic() - began))
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         times = list(pool.map(read, range(200)))
-    good = sorted(each for each in times if each >= 0) or [0.0]
-    return {"median_ms": statistics.median(good), "worst_ms": good[-1], "told_429": times.count(-1.0)}
+    good = sorted(each for each in times if each is not None) or [0]
+    return {"median": good[len(good) // 2], "worst": good[-1], "told_429": times.count(None)}
 
 
-def _mount(bucket: storage.Bucket, base: str) -> dict[str, str]:
-    """What the mount at /gcs does, in a word or with its error."""
-    here = pathlib.Path("/gcs", bucket.name, base)
-
-    def write() -> str:
-        here.mkdir(parents=True)
-        with (here / "open").open("w") as file:
-            file.write("x")
-            file.flush()
-            early = bucket.blob(f"{base}/open").exists()
-        return f"in the store at {'flush' if early else 'close' if bucket.blob(f'{base}/open').exists() else 'neither'}"
-
-    def seen() -> str:
-        (here / "late").exists()  # a mount may remember that it is not there
-        bucket.blob(f"{base}/late").upload_from_string("x")
-        began = time.monotonic()
-        return f"{time.monotonic() - began:.0f} s later" if _until((here / "late").exists) else "never"
-
-    def rename() -> str:
-        (here / "one").write_text("1")
-        (here / "one").replace(here / "open")
-        return "replaces" if (here / "open").read_text() == "1" else "does not replace"
-
-    def rename_directory() -> str:
-        (here / "a").mkdir()
-        (here / "a" / "file").write_text("x")
-        (here / "a").rename(here / "b")
-        return "moves" if (here / "b" / "file").exists() and not (here / "a").exists() else "does not move"
-
-    def told(what: Callable[[], str]) -> str:
-        try:
-            return what()
-        except OSError as error:
-            return str(error)
-
-    checks = {"write": write, "object of others": seen, "rename": rename, "rename of a directory": rename_directory}
-    return {name: told(check) for name, check in checks.items()}
+def _mount(bucket: storage.Bucket, base: str) -> dict[str, object]:
+    """How many seconds after its upload an object of others is seen at /gcs, and whether renaming replaces."""
+    here = pathlib.Path("/gcs", bucket.name, base, "mount")
+    (here / "late").exists()  # a mount may remember that it is not there
+    bucket.blob(f"{base}/mount/late").upload_from_string("x")
+    began = time.monotonic()
+    late_s = round(time.monotonic() - began) if _until((here / "late").exists) else "never"
+    try:
+        (here / "directory").mkdir(parents=True)
+        (here / "directory" / "new").write_text("new")
+        (here / "directory" / "new").replace(here / "late")
+        (here / "directory").rename(here / "other")
+        renamed = (here / "late").read_text() == "new" and (here / "other").exists()
+    except OSError as error:
+        renamed = str(error)
+    return {"seen_after_s": late_s, "renamed": renamed}
 
 
 def _lacking() -> list[str]:
