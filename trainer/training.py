@@ -1,6 +1,7 @@
 """What a replica that trains does, from its strategy to what it leaves behind."""
 
 import contextlib
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -116,6 +117,7 @@ class Training:
         for note in try_out(self._build, self._opts, self._manifest, replicas=self._extent.replicas):
             print(f"--model {self._opts.model}: {note}", flush=True)
         keras.utils.set_random_seed(self._opts.seed)  # the weights are to be those that they would be without
+        gc.collect()  # models refer to themselves, and a GPU's memory is wanted
 
     def _settle(self, model: keras.Model) -> None:
         """Holds the model against that of the job's first start, and makes it right on several replicas."""

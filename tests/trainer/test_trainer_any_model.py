@@ -51,7 +51,7 @@ def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model
     flags += ["--checkpoint-num-steps", EVERY, *FLAGS.get(how, [])]
     killed = make()
     killed.start(*CLUSTERS[how], flags=flags)
-    kill_at_random(killed, 0, between=(EVERY + 1, STEPS // 2))
+    kill_at_random(killed, 0, between=(2 * EVERY + 1, STEPS // 2))
     killed.wait()
     last_steps(killed, CLUSTERS[how], flags)
     first, second = killed.attempts()

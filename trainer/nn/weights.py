@@ -34,7 +34,9 @@ def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
     """
     weights = named(model)
     if weights.keys() != values.keys():
-        raise ValueError(f"one model has weights that another has not: {', '.join(weights.keys() ^ values.keys())}")
+        raise ValueError(
+            f"one model has weights that another has not: {', '.join(sorted(weights.keys() ^ values.keys()))}"
+        )
     for name, weight in weights.items():
         weight.assign(values[name])
 
