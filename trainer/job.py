@@ -5,7 +5,7 @@ import math
 import keras
 import tensorflow as tf
 
-from trainer import watchdog
+from trainer import trial, watchdog
 from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader import modes
@@ -53,6 +53,9 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
             gpu_bytes=modes.gpu_budget(opts.reader_memory_gb) if on_gpus else math.inf,
         )
         place = records.locate(choice, manifest, member, journal.alive)
+        # Before the others are waited for, where TensorFlow lets a process compute before it joins them.
+        if member.is_chief and opts.strategy == "parameter_server":
+            trial.run(opts, manifest, replicas=1)
         line = rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.event("serve", 0)

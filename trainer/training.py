@@ -1,7 +1,6 @@
 """What a replica that trains does, from its strategy to what it leaves behind."""
 
 import contextlib
-import gc
 import os
 import time
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from trainer import learning
+from trainer import learning, trial
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.data import records
@@ -31,7 +30,6 @@ from trainer.replicas.line import DONE, LEFT, Line
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop, StopMark
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
-from trainer.trial import try_out
 from trainer.validation import SPLIT, Scores, Validator
 
 
@@ -88,8 +86,8 @@ class Training:
         self._build = registry.builder(opts.model, self._manifest, opts.network)
         self._task = self._build.task
         extent = self._extent = self._find_extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
-        if self._chief and opts.model not in registry.NAMES:
-            self._try_out()
+        if self._chief and not self._asynchronous:
+            trial.run(opts, self._manifest, replicas=extent.replicas)
         with distribution.scope():
             model = self._build()
             self._settle(model)
@@ -112,12 +110,6 @@ class Training:
         )
         if self._chief:
             self._announce(model.count_params())
-
-    def _try_out(self) -> None:
-        for note in try_out(self._build, self._opts, self._manifest, replicas=self._extent.replicas):
-            print(f"--model {self._opts.model}: {note}", flush=True)
-        keras.utils.set_random_seed(self._opts.seed)  # the weights are to be those that they would be without
-        gc.collect()  # models refer to themselves, and a GPU's memory is wanted
 
     def _settle(self, model: keras.Model) -> None:
         """Holds the model against that of the job's first start, and makes it right on several replicas."""

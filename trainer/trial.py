@@ -1,13 +1,13 @@
 """A step of the user's own model before training, to refuse in one line what would fail or be wrong later.
 
-    for note in try_out(build, opts, manifest, replicas=2):
-        print(note)
+    trial.run(opts, manifest, replicas=2)  # prints what the user should know
 
 On one batch of the training split, on the chief's processor and on models of its own, whose state it changes and throws
 away: it builds, evaluates, takes a step, and makes the signature of the export. The models that come with the trainer are
 known to be right and need no trial.
 """
 
+import gc
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +23,7 @@ from trainer.data import records
 from trainer.job_dir import export
 from trainer.nn import tables, weights
 from trainer.nn.layers import BatchNormalization
+from trainer.nn.models import registry
 from trainer.nn.models.registry import Builder
 from trainer.options import Options
 from trainer.steps import TrainStep
@@ -36,6 +37,21 @@ _SYNCHRONISED = (BatchNormalization, keras.layers.BatchNormalization)
 _DRAWS = ("Multinomial", "RandomGamma", "RandomPoisson", "RandomShuffle", "RandomStandardNormal", "RandomUniform")
 _DRAWS += ("RandomUniformInt", "TruncatedNormal", "ParameterizedTruncatedNormal", "RandomPoissonV2")
 _CHANGES = ("LookupTableImport", "LookupTableInsert", "LookupTableRemove")
+
+
+def run(opts: Options, manifest: Manifest, *, replicas: int) -> None:
+    """Tries the model if it is the user's own, and tells what is to be known of it.
+
+    Raises:
+      UserError: If it would not be trained right.
+    """
+    if opts.model in registry.NAMES:
+        return
+    build = registry.builder(opts.model, manifest, opts.network)
+    for note in try_out(build, opts, manifest, replicas=replicas):
+        print(f"--model {opts.model}: {note}", flush=True)
+    keras.utils.set_random_seed(opts.seed)  # the job's weights are to be those that they would be without
+    gc.collect()  # models refer to themselves, and a GPU's memory is wanted
 
 
 def try_out(build: Builder, opts: Options, manifest: Manifest, *, replicas: int) -> list[str]:
