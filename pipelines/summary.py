@@ -42,7 +42,6 @@ def write(
         "seconds": round(seconds, 1),
         "steps": [{"name": s.name, "status": s.status, "seconds": round(s.seconds, 1)} for s in steps.seen.values()],
         "metrics": evaluation["metrics"] if evaluation else {},
-        "metric": evaluation["metric"] if evaluation else None,  # by which the model was judged
         "throughput": {"examples_per_s": finished.examples_per_s if finished else None},
         "model": {
             "name": name,
@@ -88,6 +87,7 @@ def _page(summary: Mapping[str, Any], evaluation: Mapping[str, Any] | None, jour
     points = [(e["step"], e["loss"]) for e in journal if e["event"] == "step"]
     body = _TEMPLATES.get_template("run.html").render(
         s=summary,
+        metric=evaluation["metric"] if evaluation else None,
         curve=_curve(points) if len(points) > 1 else None,
         evaluation=section(evaluation) if evaluation else "",
         written=time.strftime("%Y-%m-%d %H:%M"),
