@@ -95,7 +95,7 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_convert_from_
     assert third.returncode == 0, third.stdout + third.stderr
     rejected = summary(newest(place))
     assert (rejected["model"]["verdict"], rejected["model"]["version"]) == ("reject", None)
-    assert "below the threshold" in third.stdout
+    assert "misses the threshold" in third.stdout
 
 
 def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_evidence(command, place):
