@@ -48,7 +48,7 @@ def table(models: list[str]) -> list:
 def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model, how):
     name = model if ":" in model else f"own_models:{model}"
     flags = ["--model", name, "--batch-size", 33, "--train-steps", STEPS, "--deterministic"]
-    flags += ["--checkpoint-num-steps", EVERY, *FLAGS.get(how, [])]
+    flags += ["--checkpoint-num-steps", EVERY, "--learning-rate", 0.005, *FLAGS.get(how, [])]
     killed = make()
     killed.start(*CLUSTERS[how], flags=flags)
     kill_at_random(killed, 0, between=(2 * EVERY + 1, STEPS // 2))
@@ -59,7 +59,7 @@ def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model
     (resumed,) = [e["step"] for e in second if e["event"] == "resume"]
     assert 0 < resumed < STEPS
     losses = [e["loss"] for e in (*first, *second) if e["event"] == "step"]
-    assert losses[-1] < losses[0] / 2
+    assert losses[-1] < 0.8 * losses[0]
     if how != "parameter_server":  # whose workers update as they come
         straight = make()
         straight.run(*CLUSTERS[how], flags=flags)
