@@ -96,38 +96,26 @@ def prove(requests: dict[str, tuple[dict[str, Any], dict[str, Any]]], bucket: An
                 states[name] = f"refused ({error.message})"
             else:
                 jobs[name] = job
-        if "large" in jobs:
-            with contextlib.suppress(GoogleAPICallError):  # it has ended
-                jobs["large"].cancel()
+        with contextlib.suppress(KeyError, GoogleAPICallError):  # it was refused, or has ended
+            jobs["large"].cancel()
         for name, job in jobs.items():
             states[name] = _wait(job, _LIMIT_S + _QUEUE_S)
         for blob in bucket.list_blobs(prefix=f"{directory}/"):
             if name := re.fullmatch(r"[^/]+/([^/]+/[^/]+-\d+)\.json", blob.name):
                 notes[name[1]] = json.loads(blob.download_as_bytes())
-        return "".join(f"{number}. {what}: {found(states, notes, *how)}\n" for number, what, *how in SHOWN)
+        return "".join(f"{number}. {what}: {_found(states, notes, *how)}\n" for number, what, *how in SHOWN)
     finally:
-        clean(jobs, bucket, directory)
+        for job in jobs.values():
+            _remove(job)
+        for blob in bucket.list_blobs(prefix=f"{directory}/"):
+            blob.delete()
 
 
-def found(states: dict[str, str], notes: dict[str, dict[str, Any]], job: str, key: str) -> str:
+def _found(states: dict[str, str], notes: dict[str, dict[str, Any]], job: str, key: str) -> str:
     """How the jobs ended whose names begin with `job`, and what their notes have under `key`."""
     told = [f"{name} {state}" for name, state in states.items() if name.startswith(job)]
     told += [f"{name} {note[key]}" for name, note in sorted(notes.items()) if name.startswith(job) and key in note]
     return ", ".join(told) or "not looked at"
-
-
-def clean(jobs: dict[str, Any], bucket: Any, directory: str) -> None:
-    """Cancels and deletes the jobs, and deletes the objects; a job that cannot be deleted is named."""
-    for job in jobs.values():
-        try:
-            if not _ENDED.search(job.state.name):
-                job.cancel()
-                _wait(job, 300)
-            job.delete()
-        except GoogleAPICallError as error:
-            print(f"left behind: {job.resource_name} ({error.message})", file=sys.stderr)
-    for blob in bucket.list_blobs(prefix=f"{directory}/"):
-        blob.delete()
 
 
 def _wait(job: Any, limit_s: float) -> str:
@@ -136,6 +124,17 @@ def _wait(job: Any, limit_s: float) -> str:
     while not _ENDED.search(state := job.state.name) and time.monotonic() < deadline:
         time.sleep(5)
     return f"{state.removeprefix('JOB_STATE_').lower()} {job.error.message if job.error else ''}".strip()
+
+
+def _remove(job: Any) -> None:
+    """Cancels and deletes a job; one that cannot be deleted is named."""
+    try:
+        if not _ENDED.search(job.state.name):
+            job.cancel()
+            _wait(job, 300)
+        job.delete()
+    except GoogleAPICallError as error:
+        print(f"left behind: {job.resource_name} ({error.message})", file=sys.stderr)
 
 
 def parser() -> Parser:
@@ -147,7 +146,6 @@ def parser() -> Parser:
     p.add_argument("--image", required=True, help="container image of the project, by digest")
     p.add_argument("--service-account", default="", help="that the jobs act as (None: the project's default)")
     p.add_argument("--gpu", action="store_true", help="one more job, with a T4; IMAGE must be one for GPUs")
-    p.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/proved.md"), help="for the answers")
     p.add_argument("--dry-run", action="store_true", help="print the requests and send nothing")
     p.add_argument("--yes", action="store_true", help="do not ask")
     return p
@@ -168,12 +166,9 @@ def main() -> int:
     try:
         aiplatform.init(project=args.project, location=args.location)
         bucket = storage.Client(project=args.project).bucket(args.bucket.removeprefix("gs://"))
-        text = prove(made, bucket, directory)
+        print(prove(made, bucket, directory))
     except (GoogleAPICallError, GoogleAuthError) as error:
         raise UserError(f"Google Cloud refused: {error}") from None
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(text, encoding="utf-8")
-    print(f"{text}written to {args.output}")
     return 0
 
 
