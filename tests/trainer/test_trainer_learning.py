@@ -1,10 +1,8 @@
 import pytest
 
+from trainer import learning
 from trainer.base.errors import UserError
 from trainer.options import Options, parse
-
-pytest.importorskip("keras")
-from trainer import learning
 
 
 def options(*flags: str) -> Options:

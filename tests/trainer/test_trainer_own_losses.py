@@ -1,15 +1,14 @@
 """What a model adds to the loss, as Keras' `fit` has it."""
 
+import keras
 import numpy as np
+import own_models
 import pytest
+import tensorflow as tf
 
-keras = pytest.importorskip("keras")
-import own_models  # noqa: E402
-import tensorflow as tf  # noqa: E402
-
-from trainer.base.manifest import Manifest  # noqa: E402
-from trainer.nn.tasks.classification import Classification  # noqa: E402
-from trainer.steps import TrainStep  # noqa: E402
+from trainer.base.manifest import Manifest
+from trainer.nn.tasks.classification import Classification
+from trainer.steps import TrainStep
 
 BATCH, STEPS = 32, 50
 L2 = keras.regularizers.L2(0.01)

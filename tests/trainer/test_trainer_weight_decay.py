@@ -2,12 +2,11 @@
 
 import types
 
+import keras
 import pytest
 
+from trainer import learning
 from trainer.options import parse
-
-keras = pytest.importorskip("keras")
-from trainer import learning  # noqa: E402
 
 L, IMAGES, TEXTS = keras.layers, (2, 8, 8, 4), (2, 8, 4)
 

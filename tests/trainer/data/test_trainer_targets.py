@@ -5,6 +5,7 @@ import tempfile
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,11 +13,9 @@ from hypothesis import strategies as st
 from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.base.manifest import Manifest
+from trainer.data import records
+from trainer.data.reader.modes import choose
 from trainer.replicas.member import Member
-
-tf = pytest.importorskip("tensorflow")
-from trainer.data import records  # noqa: E402
-from trainer.data.reader.modes import choose  # noqa: E402
 
 ALONE = Member(role="chief", index=0, addresses={})
 FLOATS = st.floats(-3e38, 3e38) | st.floats(width=32, allow_nan=False, allow_infinity=False)

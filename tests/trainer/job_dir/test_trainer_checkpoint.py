@@ -4,22 +4,21 @@ import signal
 import threading
 from unittest import mock
 
+import keras
 import memory_store
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-keras = pytest.importorskip("keras")
-import tensorflow as tf  # noqa: E402
-
-from trainer import options  # noqa: E402
-from trainer.base.errors import UserError  # noqa: E402
-from trainer.job_dir.checkpoint import Checkpoints, remove  # noqa: E402
-from trainer.job_dir.journal import Journal  # noqa: E402
-from trainer.job_dir.state import State  # noqa: E402
-from trainer.nn.tasks.classification import Classification  # noqa: E402
-from trainer.validation import Scores  # noqa: E402
+from trainer import options
+from trainer.base.errors import UserError
+from trainer.job_dir.checkpoint import Checkpoints, remove
+from trainer.job_dir.journal import Journal
+from trainer.job_dir.state import State
+from trainer.nn.tasks.classification import Classification
+from trainer.validation import Scores
 
 TASK = Classification(("no", "yes"))
 

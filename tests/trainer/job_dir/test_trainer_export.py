@@ -3,13 +3,13 @@ from unittest import mock
 import memory_store
 import numbered
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow")
-from trainer.base import provenance  # noqa: E402
-from trainer.base.manifest import Manifest  # noqa: E402
-from trainer.job_dir.export import export  # noqa: E402
-from trainer.nn.models.registry import builder  # noqa: E402
-from trainer.nn.weights import named  # noqa: E402
+from trainer.base import provenance
+from trainer.base.manifest import Manifest
+from trainer.job_dir.export import export
+from trainer.nn.models.registry import builder
+from trainer.nn.weights import named
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,11 @@
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-keras = pytest.importorskip("keras")
-import tensorflow as tf  # noqa: E402
-
-from trainer.nn import embedding  # noqa: E402
+from trainer.nn import embedding
 
 
 def make(rows: int, size: int, piece_bytes: int, monkeypatch, **kwargs) -> embedding.Embedding:

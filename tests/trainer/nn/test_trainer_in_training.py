@@ -1,13 +1,12 @@
 """Keras' own random layers inside of a training step."""
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from own_models import Jitter
 
-keras = pytest.importorskip("keras")
-import tensorflow as tf  # noqa: E402
-from own_models import Jitter  # noqa: E402
-
-from trainer.nn import in_training, layers  # noqa: E402
+from trainer.nn import in_training, layers
 
 L, BATCH = keras.layers, 12
 NOISES = {

@@ -3,16 +3,15 @@ import pathlib
 import subprocess
 import sys
 
+import keras
 import layers_program
 import numpy as np
 import pytest
+import tensorflow as tf
 from layers_program import BATCH, DECAY, STEPS, batch_norm, inputs
 
-keras = pytest.importorskip("keras")
-import tensorflow as tf  # noqa: E402
-
-from trainer.nn.layers import BatchNormalization, Dropout  # noqa: E402
-from trainer.replicas import step_context  # noqa: E402
+from trainer.nn.layers import BatchNormalization, Dropout
+from trainer.replicas import step_context
 
 ROOT = pathlib.Path(__file__).parents[3]
 ONE = tf.distribute.get_strategy()

@@ -6,8 +6,6 @@ import pytest
 from trainer.base.manifest import Manifest
 from trainer.nn.models import cnn
 
-pytest.importorskip("tensorflow")
-
 
 def resized(manifest: Manifest, shape: tuple[int, int, int], high: float) -> Manifest:
     image = dataclasses.replace(manifest.feature("image"), shape=shape, value_range=(0.0, high))

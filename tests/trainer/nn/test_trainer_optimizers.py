@@ -1,10 +1,8 @@
+import keras
 import numpy as np
-import pytest
+import tensorflow as tf
 
-keras = pytest.importorskip("keras")
-import tensorflow as tf  # noqa: E402
-
-from trainer.nn.optimizers import Adam  # noqa: E402
+from trainer.nn.optimizers import Adam
 
 ROWS, SIZE, STEPS = 6, 3, 5
 

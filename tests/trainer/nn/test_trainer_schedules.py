@@ -1,14 +1,13 @@
 import math
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-keras = pytest.importorskip("keras")
-import tensorflow as tf  # noqa: E402
-
-from trainer.base.errors import UserError  # noqa: E402
-from trainer.nn.models import resnet  # noqa: E402
-from trainer.nn.schedules import Schedule, cosine, linear, piecewise  # noqa: E402
+from trainer.base.errors import UserError
+from trainer.nn.models import resnet
+from trainer.nn.schedules import Schedule, cosine, linear, piecewise
 
 
 def epochs(rate: float, boundaries, factors, warmup_steps: int = 0, **lengths: int) -> Schedule:

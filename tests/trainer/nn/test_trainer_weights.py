@@ -1,15 +1,14 @@
 """Weights by name, between models that one function has built."""
 
+import keras
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-keras = pytest.importorskip("keras")
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-
-from trainer.base.manifest import Manifest  # noqa: E402
-from trainer.nn import weights  # noqa: E402
-from trainer.nn.models import registry  # noqa: E402
+from trainer.base.manifest import Manifest
+from trainer.nn import weights
+from trainer.nn.models import registry
 
 L = keras.layers
 OWN = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]

@@ -1,22 +1,19 @@
 import dataclasses
 import json
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from bench import wide_deep_peer
 
 from trainer import options
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
-from trainer.nn.models import registry
-
-keras = pytest.importorskip("keras")
-import tensorflow as tf  # noqa: E402
-
-from trainer.data import column_encodings, records  # noqa: E402
-from trainer.job_dir import export  # noqa: E402
-from trainer.nn.models import wide_deep  # noqa: E402
-from trainer.nn.weights import named  # noqa: E402
+from trainer.data import column_encodings, records
+from trainer.job_dir import export
+from trainer.nn.models import registry, wide_deep
+from trainer.nn.weights import named
 
 UNITS = (5, 3)
 
