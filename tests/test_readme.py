@@ -63,10 +63,3 @@ def test_every_command_of_the_readme_works_as_written(folder):
     assert synchronous["status"] == "succeeded"
     request = json.loads(outputs[".venv/bin/python pipelines/submit.py --dry-run"])
     assert request["pipelineJob"]["pipelineSpec"]["pipelineInfo"]["name"] == "training"
-
-
-@pytest.mark.slow
-def test_the_pipeline_runs_on_parameter_servers(folder):
-    out = run(".venv/bin/python pipelines/run.py --cluster clusters/local-ps.yaml --runs-dir r --registry g", folder)
-    (summary,) = (folder / "r").glob("*/summary.json")
-    assert json.loads(summary.read_text())["metrics"]["accuracy"] >= 0.95, out

@@ -251,24 +251,3 @@ def test_what_only_looks_like_a_trap_is_let_through(tmp_path):
 
 def test_the_projects_own_specs_have_no_trap(capsys):
     assert specs.main([]) == 0 and capsys.readouterr().out == ""
-
-
-def after_a_group():
-    with dsl.If(word().output == "a") as group:
-        word()
-    word().after(group)
-
-
-def loop_over_a_loop():
-    with dsl.ParallelFor(["a", "b"]):
-        made = word()
-    with dsl.ParallelFor(dsl.Collected(made.output)):
-        word()
-
-
-@pytest.mark.parametrize(
-    "function", [after_a_group, loop_over_a_loop, lambda: word().set_env_variable("A", word().output)]
-)
-def test_what_the_lint_leaves_to_the_compiler_does_not_compile(function, tmp_path):
-    with pytest.raises((TypeError, ValueError)):
-        linted("wrong", function, tmp_path)

@@ -75,9 +75,7 @@ def test_a_second_run_adds_a_version_to_the_model_of_the_first(aiplatform, in_tm
         (["--image", "r/i:tag"], "--image r/i:tag: give .* by digest"),
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
-        (["--image", IMAGE, "--dataset", "idx"], "needs --source"),
         (["--image", IMAGE, "--", "--no-such-flag"], "unrecognized arguments: --no-such-flag"),
-        (["--image", IMAGE, "--", "--strategy", "parameter_server"], "the cluster file says"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_sent(aiplatform, in_tmp, flags, message):

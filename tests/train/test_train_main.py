@@ -60,13 +60,11 @@ def test_log_dir_moves_logs_and_status_files(capsys: pytest.CaptureFixture):
         ([], "trainer flags, behind the '--': the following arguments are required: --data-dir, --job-dir"),
         (["--", *DATA, "--job-dir"], "argument --job-dir: expected one argument"),
         (["--", *DATA, "--job-dir", "a", "--dry-run"], "unrecognized arguments: --dry-run"),
-        (["--dry-run", "--", *DATA, "--job-dir", "a", "--no-such"], "unrecognized arguments: --no-such"),
         (["--", *DATA, "--job-dir", "gs://bucket/a"], "--job-dir is gs://bucket/a; add --log-dir"),
         (["--dry-run", "--", *DATA, "--job-dir", f"{__file__}/a"], f"{__file__} is not a directory; remove it"),
         (["--job-dir", "a", "--", *DATA], "--job-dir here is for --command"),
         (["--code", "a", "--", *DATA], "--code here is for --command"),
         (["--max-restarts", "-1"], "'-1' is not a whole number of at least 0"),
-        (["--silence-timeout-s", "0"], "'0' is not a number greater than 0"),
         (["--", "--job-dir", "a", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says one_device"),
         (["--backend", "vertex", "--image", "i"], "only plans for Vertex: add --dry-run, or submit with python pipel"),
         (["--backend", "vertex", "--dry-run"], "add --image"),
@@ -74,7 +72,6 @@ def test_log_dir_moves_logs_and_status_files(capsys: pytest.CaptureFixture):
         # What the trainer would refuse is refused before there is a job.
         (VERTEX, "the following arguments are required: --data-dir, --job-dir"),
         ([*VERTEX, "--job-dir", "gs://b/a", "--data-dir", "gs://b/d"], "give either --train-steps or --train-epochs"),
-        ([*VERTEX, *DATA, "--job-dir", "gs://b/a", "--learning-rate", "0"], "'0' is not a number greater than 0"),
     ],
 )
 def test_arguments_that_cannot_work_are_user_errors(capsys: pytest.CaptureFixture, args: list[str], says: str):

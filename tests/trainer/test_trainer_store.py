@@ -9,15 +9,18 @@ from unittest import mock
 import memory_store
 import numpy as np
 import pytest
+import tensorflow as tf
 from etils import epath
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbered import dataset, picture
 
+from trainer import evaluator, validation
 from trainer.base import files
 from trainer.base.errors import UserError
 from trainer.base.files import copy_tree, crc32c_of, digest_of, read_text, tree_digest, write_text
 from trainer.base.manifest import Manifest
+from trainer.data import records
 from trainer.data.reader import shards as shards_module
 from trainer.data.reader.cache import localize
 from trainer.data.reader.shards import Shards
@@ -27,10 +30,6 @@ from trainer.job_dir.journal import Journal, last
 from trainer.nn.tasks.classification import Classification
 from trainer.replicas.line import Line
 from trainer.replicas.stop import StopMark
-
-tf = pytest.importorskip("tensorflow")
-from trainer import evaluator, validation  # noqa: E402
-from trainer.data import records  # noqa: E402
 
 READS = {
     "verified": lambda manifest, place, _: records.verify(manifest, place, "train"),
@@ -134,14 +133,6 @@ def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, mo
         pytest.skip("its last record is not in the range that is read")
     with pytest.raises(UserError, match=f"{shard} cannot be read" if change == "no file" else shard):
         READS[read](manifest, str(there), str(tmp_path / "cache"))
-
-
-def test_a_file_of_a_store_that_ends_before_a_range_begins_is_named(data):
-    _, there = data
-    shards = Shards(Manifest.load(there), str(there), "train")
-    shards.paths[0].write_bytes(b"0123456789")
-    with pytest.raises(UserError, match=r"ends before byte 60"):
-        shards.read(0, 30, 60)
 
 
 def test_a_store_that_fails_is_asked_again(data, monkeypatch):

@@ -97,15 +97,6 @@ def test_categories_are_counted(values, data):
     assert summary.mean is None and summary.histogram is None
 
 
-def test_integers_that_are_categories_are_numbers_too():
-    values = np.array([3, 3, 3, -1, 7, 7])
-    found = Categories(values, (3,))
-    found.add(values, np.array([False, False, False, True, False, False]))
-    summary = found.summary()
-    assert (summary.frequent, summary.counts, summary.in_vocabulary) == ((3, 7, -1), (3, 2, 1), 3)
-    assert (summary.missing, summary.min, summary.max, summary.mean) == (1, 3, 7, 23 / 5)
-
-
 @given(values=floats | integers | texts.map(Strings.of), order=st.permutations(range(4)), data=st.data())
 def test_pieces_in_any_order_make_the_same_summary(values, order, data):
     missing = data.draw(st.none() | arrays.arrays(bool, len(values)))

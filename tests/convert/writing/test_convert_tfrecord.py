@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from components.convert.writing import tfrecord
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.tfrecord import Field, Layout, write
-from components.convert.writing.wire_format import varint_bytes
 from trainer.base.files import crc32c, crc32c_of
 from trainer.base.manifest import HEAD_BYTES
 
@@ -115,7 +114,3 @@ def test_an_integer_too_large_for_its_field_is_refused():
     for value in (128, -1):
         with pytest.raises(ValueError, match=str(value)):
             layout.encode({"label": np.array([0, value])})
-
-
-def test_varint_bytes_are_just_enough():
-    assert [varint_bytes(n) for n in (0, 1, 127, 128, 2**14 - 1, 2**14)] == [1, 1, 1, 2, 2, 3]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from components.train.backends.plan import Plan
 from components.train.backends.program import own_program
 from trainer.base.errors import UserError
 
@@ -40,8 +39,3 @@ def test_own_code_is_first_on_the_path(tmp_path: Path, monkeypatch: pytest.Monke
 def test_own_program_that_cannot_run_is_a_user_error(arguments: dict[str, str], says: str):
     with pytest.raises(UserError, match=says):
         own(**arguments)
-
-
-@pytest.mark.parametrize(("job_dir", "place"), [("jobs/a", "jobs/a"), ("gs://bucket/a", "logs")])
-def test_launcher_keeps_its_records_on_this_machine(job_dir: str, place: str):
-    assert Plan(strategy="one_device", job_dir=job_dir, log_dir="logs", replicas=()).records_dir == place

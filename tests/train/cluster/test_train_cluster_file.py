@@ -18,10 +18,8 @@ BAD = [
     ("# only a comment\n", "empty"),
     ("- strategy", "top level: ['strategy'] is not a mapping"),
     ("strategy: one_device\n\tchief: {}", "not valid YAML at line 2, column 1"),
-    ("\x00", "not valid YAML"),
     ("chief: !!bool x", "not valid YAML: KeyError"),
     ("chief: !!python/object:os.system {}", "not valid YAML at line 1"),
-    ("strategy: one_device\n---\nchief: {}", "not valid YAML at line 2"),
     (
         "strategy: one_device\nchief: {machine: a, machine: b}",
         "not valid YAML at line 2, column 8: 'machine' stands there twice",
@@ -31,9 +29,7 @@ BAD = [
     ("strategy: one_device", "chief: missing; add 'chief: {}'"),
     ("strategy: one_devise\nchief: {}", "strategy: unknown value 'one_devise'; did you mean 'one_device'?"),
     ("strategy: one_device\nchief: {}\nwoker: {}", "top level: unknown key 'woker'; did you mean 'worker'?"),
-    ("strategy: one_device\nchief: {}\n7: {}", "top level: unknown key '7'"),
     (SYNC + "worker: {replicas: 0}", "worker.replicas: 0 is not a whole number from 1 to 1000"),
-    (SYNC + "worker: {replicas: .nan}", "worker.replicas: nan is not"),
     (PS + "disk: {size: 100}", "disk: unknown key 'size'; did you mean 'size_gb'?"),
     (PS + "disk: {size_gb: 50}", "disk.size_gb: 50 is not a whole number from 100 to 64000"),
     (

@@ -4,7 +4,6 @@ import functools
 import hashlib
 import http.server
 import importlib.util
-import os
 import pathlib
 import socket
 import threading
@@ -14,7 +13,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from components.convert.sources.base import downloads_dir
 from components.convert.sources.downloads import download
 from components.convert.sources.downloads.catalog import OFFERED, RemoteFile
 from components.convert.sources.downloads.download import fetch
@@ -275,16 +273,3 @@ def test_what_is_offered_is_what_the_readers_read_and_what_tensorflow_datasets_l
         for file in files:
             assert {url.rpartition("/")[2] for url in file.urls} == {file.name}
             assert name == "taxi" or [str(file.num_bytes), file.sha256] in map(listed.get, file.urls)
-
-
-def test_the_shared_taxi_trips_are_the_offered_ones():
-    shared = pathlib.Path(__file__).parents[5] / "shared" / "data"
-    if not shared.is_dir():
-        pytest.skip("there is no ../shared/data")
-    (file,) = OFFERED["taxi"]
-    assert download._intact(shared / "taxi" / file.name, file)
-
-
-def test_the_cache_is_where_the_environment_says(monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert downloads_dir(None) == pathlib.Path(os.path.expanduser("~/.cache/tfrecord-training-pipeline"))
