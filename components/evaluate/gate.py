@@ -38,7 +38,8 @@ def decide(
 
     def beats(who: str, figures: Mapping[str, float]) -> bool:
         beaten = better(metrics[metric], figures[metric], metric)
-        reasons.append(f"{metric} {'beats' if beaten else 'does not beat'} the {who}, {figures[metric]:.4f}")
+        how = "beats" if beaten else "does not beat"
+        reasons.append(f"{metric} {metrics[metric]:.4f} {how} the {who}, {figures[metric]:.4f}")
         return beaten
 
     useful = beats(baseline["rule"], baseline)

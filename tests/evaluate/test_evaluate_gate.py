@@ -28,7 +28,7 @@ def test_register_and_promote_follow_from_the_comparisons_alone(ours, least, the
         champion = {"metrics": None, "incomparable": "it takes other images"}
         why = "cannot be compared with the champion: it takes other images"
     else:
-        why = f"accuracy {'beats' if ours > theirs else 'does not beat'} the champion, {theirs:.4f}"
+        why = f"accuracy {ours:.4f} {'beats' if ours > theirs else 'does not beat'} the champion, {theirs:.4f}"
     baseline = {"accuracy": 0.5, "rule": "majority class"}
     decision = decide(
         {"accuracy": ours},
@@ -41,7 +41,7 @@ def test_register_and_promote_follow_from_the_comparisons_alone(ours, least, the
     assert decision["verdict"] == verdict
     assert decision["reasons"] == [
         f"accuracy {ours:.4f} {'reaches' if ours >= least else 'misses'} the threshold {least:.4f}",
-        f"accuracy {'beats' if ours > 0.5 else 'does not beat'} the majority class, 0.5000",
+        f"accuracy {ours:.4f} {'beats' if ours > 0.5 else 'does not beat'} the majority class, 0.5000",
         why,
     ]
 
