@@ -10,32 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from trainer.base.manifest import CLASSIFICATION, Manifest
+from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.nn.tasks.base import Task
 
-_MEANS = {CLASSIFICATION: "majority class"}  # what the mean of the labels is called, where it is not just that
 # Of a column with more values, numbers are cut into equally many training examples each, and the rarest texts are one.
 _MOST_VALUES, _BINS = 100, 10
 
 
 def baseline(manifest: Manifest, data_dir: str, split: str, task: Task) -> dict[str, Any]:
     """The metrics of the answer to beat, and in words what it is: `rule`."""
-
-    def measured(answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        return task.measure({task.answers[0]: answers}, labels)
-
     if not manifest.is_table:
         training, labels = (_labels(manifest, data_dir, name) for name in ("train", split))
         mean = _targets(training, manifest).mean(axis=0)
-        rule = _MEANS.get(manifest.task, "mean of the training split")
-        return {"rule": rule, **measured(np.tile(mean, (len(labels), 1)), labels)}
+        rule = "majority class" if manifest.class_names else "mean of the training split"
+        return {"rule": rule, **task.measure(np.tile(mean, (len(labels), 1)), labels)}
     training, columns = (_columns(manifest, data_dir, name) for name in ("train", split))
     targets = _targets(training[manifest.label], manifest)
     rules = {f.name: _Rule(training[f.name], targets) for f in manifest.inputs}
-    seen = {name: measured(rule(training[name]), training[manifest.label]) for name, rule in rules.items()}
+    seen = {name: task.measure(rule(training[name]), training[manifest.label]) for name, rule in rules.items()}
     name = max(seen, key=lambda name: task.rank(seen[name]))
-    return {"rule": f"best single column, {name}", **measured(rules[name](columns[name]), columns[manifest.label])}
+    return {"rule": f"best single column, {name}", **task.measure(rules[name](columns[name]), columns[manifest.label])}
 
 
 def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:

@@ -8,12 +8,14 @@ from etils import epath
 from components.evaluate import gate, report
 from components.evaluate.baseline import baseline
 from components.evaluate.options import Options
-from components.evaluate.score import score_model, task_in
+from components.evaluate.score import score_model
 from components.register.register import open_registry
 from components.register.registry import CHAMPION
+from trainer.base import provenance
 from trainer.base.errors import UserError
 from trainer.base.files import tree_digest, write_text
 from trainer.base.manifest import Manifest
+from trainer.nn.models import registry
 from trainer.nn.tasks.base import Task
 
 FILE = "evaluation.json"
@@ -32,7 +34,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     """
     model_dir, data_dir, split = options.model_dir, options.data_dir, options.split
     manifest = Manifest.load(data_dir)
-    task = task_in(model_dir, manifest)
+    task = registry.task(provenance.task_of(model_dir), manifest)
     score = score_model(model_dir, data_dir, split, task)
     metrics, metric, thresholds = score["metrics"], task.ranked_by(score["metrics"]), options.thresholds
     if missing := thresholds.keys() - metrics.keys():

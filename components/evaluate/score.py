@@ -13,17 +13,9 @@ from trainer.base import provenance, roc
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.data import records
-from trainer.nn.models import registry
 from trainer.nn.tasks.base import Task
-from trainer.nn.tasks.of_dataset import task_of
 
 _BATCH = 512
-
-
-def task_in(model_dir: str, manifest: Manifest) -> Task:
-    """What the outputs of a model mean: what its own module says, if that is where it was for training."""
-    model = provenance.model_of(model_dir)
-    return registry.task(model, manifest) if model else task_of(manifest)
 
 
 def score_model(model_dir: str, data_dir: str, split: str, task: Task) -> dict[str, Any]:
@@ -40,26 +32,22 @@ def score_model(model_dir: str, data_dir: str, split: str, task: Task) -> dict[s
     manifest = Manifest.load(data_dir)
     provenance.check_unseen(manifest, split, model_dir)
     predict = load_predictor(model_dir, manifest, task)
-    parts, labels = [], []
+    answers, labels = [], []
     for columns in records.batches(manifest, data_dir, split, _BATCH):
-        parts.append(predict({feature.name: columns[feature.name] for feature in manifest.inputs}))
+        answers.append(predict({feature.name: columns[feature.name] for feature in manifest.inputs}))
         labels.append(columns[manifest.label].numpy())
-    answers = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    labels = np.concatenate(labels)
+    answers, labels = np.concatenate(answers), np.concatenate(labels)
     metrics, confusion, curve = task.measure(answers, labels), None, None
     if classes := len(manifest.class_names):
-        probabilities = answers["probabilities"]
-        cells = labels * classes + probabilities.argmax(axis=1)
+        cells = labels * classes + answers.argmax(axis=1)
         confusion = np.bincount(cells, minlength=classes * classes).reshape(classes, classes).tolist()
         if classes == 2 and len(np.unique(labels)) == 2:
-            curve = np.minimum(np.stack(roc.curve(probabilities[:, 1], labels == 1), axis=1), 1.0).tolist()
+            curve = np.minimum(np.stack(roc.curve(answers[:, 1], labels == 1), axis=1), 1.0).tolist()
     return {"metrics": {**metrics, "examples": len(labels)}, "confusion": confusion, "roc": curve}
 
 
-def load_predictor(
-    model_dir: str, manifest: Manifest, task: Task
-) -> Callable[[dict[str, tf.Tensor]], dict[str, np.ndarray]]:
-    """A function from features by name [N, ...] to the task's answers by the model in `model_dir`.
+def load_predictor(model_dir: str, manifest: Manifest, task: Task) -> Callable[[dict[str, tf.Tensor]], np.ndarray]:
+    """A function from features by name [N, ...] to the first of the task's answers, [N, outputs], by a SavedModel.
 
     It raises UserError, as this does, for a model that is not there or does not answer for these features and this task.
     """
@@ -86,17 +74,17 @@ def load_predictor(
         raise UserError(f"{model_dir} knows {outputs} {what}; dataset {manifest.name!r} has {manifest.outputs}")
     names = np.array([name.encode() for name in manifest.class_names], object)
 
-    def predict(features: dict[str, tf.Tensor], _keep_alive: object = model) -> dict[str, np.ndarray]:
+    def predict(features: dict[str, tf.Tensor], _keep_alive: object = model) -> np.ndarray:
         answered = serve(**features)
-        answers = {name: answered[name].numpy() for name in task.answers}
-        if not np.isfinite(answers[main]).all():
+        answers = answered[main].numpy()
+        if not np.isfinite(answers).all():
             raise UserError(f"{model_dir} answers with {main} that are not finite: its training diverged")
         if len(names):
-            expected = names[answers[main].argmax(axis=1)]
-            if (answers["class_name"] != expected).any():
-                wrong = (answers["class_name"] != expected).argmax()
+            expected, said = names[answers.argmax(axis=1)], answered["class_name"].numpy()
+            if (said != expected).any():
+                wrong = (said != expected).argmax()
                 raise UserError(
-                    f"{model_dir} says {answers['class_name'][wrong].decode()!r} where dataset {manifest.name!r} has "
+                    f"{model_dir} says {said[wrong].decode()!r} where dataset {manifest.name!r} has "
                     f"{expected[wrong].decode()!r}: it was trained on other data"
                 )
         return answers

@@ -144,6 +144,15 @@ def test_neither_a_candidate_nor_a_champion_is_judged_by_what_it_may_know(
     assert found["decision"]["verdict"] == "register"
 
 
+def test_the_users_module_is_wanted_only_where_it_makes_the_task(scored, make_model, evaluation, tmp_path, refused):
+    model = shutil.copytree(make_model(), tmp_path / "model")
+    provenance.write(scored.manifest, "not_on_the_path:network", str(model))
+    assert evaluation(model)["metrics"]["examples"] > 0
+    provenance.write(scored.manifest, "not_on_the_path:network", str(model), task="not_on_the_path:task")
+    flags = ["--model-dir", model, "--data-dir", scored.path, "--output", tmp_path / "x"]
+    assert "not_on_the_path" in refused(main, *flags)
+
+
 def cells(page: str) -> list[list[str]]:
     """Texts of the table's cells."""
     rows = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)

@@ -3,7 +3,10 @@
 Wherever the model lies by then, whoever scores it can tell whether it may have seen the records. Imports no TensorFlow.
 """
 
+import contextlib
 import json
+from collections.abc import Iterator
+from typing import Any
 
 from etils import epath
 
@@ -17,8 +20,11 @@ _DRAWN_BY = {"test": ("split_seed", "test_fraction")}
 _DRAWN_BY["validation"] = (*_DRAWN_BY["test"], "validation_fraction")
 
 
-def write(manifest: Manifest, model: str, model_dir: str) -> None:
-    """Adds to a SavedModel the name of the model, and what the dataset is that it was trained on."""
+def write(manifest: Manifest, model: str, model_dir: str, *, task: str | None = None) -> None:
+    """Adds to a SavedModel the name of the model, and what the dataset is that it was trained on.
+
+    A `task` is the `package.module:function` that makes the model's task, where the dataset's label does not say it all.
+    """
     path = epath.Path(model_dir) / _FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     facts = {
@@ -26,15 +32,15 @@ def write(manifest: Manifest, model: str, model_dir: str) -> None:
         "dataset": manifest.name,
         "fingerprint": manifest.fingerprint,
         "arguments": dict(manifest.arguments),
+        **({"task": task} if task else {}),
     }
     write_text(path, json.dumps(facts, indent=1, sort_keys=True) + "\n")
 
 
-def model_of(model_dir: str) -> str | None:
-    """The trainer's `--model`; None of a model of another program."""
-    path = epath.Path(model_dir) / _FILE
-    with reading(path):
-        return (read_json(path) or {}).get("model")
+def task_of(model_dir: str) -> str | None:
+    """`package.module:function` that makes the model's task; None if its dataset says it, or another program made it."""
+    with _facts(model_dir) as facts:
+        return facts and facts.get("task")
 
 
 def check_unseen(manifest: Manifest, split: str, model_dir: str) -> None:
@@ -43,9 +49,8 @@ def check_unseen(manifest: Manifest, split: str, model_dir: str) -> None:
     Raises:
       UserError: If its training split was drawn otherwise than this dataset's.
     """
-    path = epath.Path(model_dir) / _FILE
-    with reading(path):
-        if (facts := read_json(path)) is None:
+    with _facts(model_dir) as facts:
+        if facts is None:
             return
         trained = facts["arguments"]
         drawn = [(name, trained.get(name), manifest.arguments.get(name)) for name in _DRAWN_BY[split]]
@@ -54,3 +59,11 @@ def check_unseen(manifest: Manifest, split: str, model_dir: str) -> None:
             f"{model_dir} was trained on a split with {', '.join(differences)}, so it may know records of {split} here; "
             "convert the dataset with that"
         )
+
+
+@contextlib.contextmanager
+def _facts(model_dir: str) -> Iterator[dict[str, Any] | None]:
+    """What the file says, None if there is none; what goes wrong with it inside is a UserError that names it."""
+    path = epath.Path(model_dir) / _FILE
+    with reading(path):
+        yield read_json(path)

@@ -39,7 +39,7 @@ def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest,
     with store_errors():
         if tf.io.gfile.exists(partial):
             tf.io.gfile.rmtree(partial)
-        provenance.write(manifest, build.name, partial)
+        provenance.write(manifest, build.name, partial, task=build.task_by)
         archive.write_out(partial, verbose=False)
         if partial != directory:
             if tf.io.gfile.exists(directory):

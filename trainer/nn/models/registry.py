@@ -1,9 +1,9 @@
 """The models: by name, or a function of the user's own.
 
 A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to logits (a user's function
-may return others, see `by_name`); every keyword of `build` is an option of the trainer by that name. It may state what suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY,
-SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT. `package.module:function` names such a function anywhere on
-Python's path.
+may return others, see `by_name`); every keyword of `build` is an option of the trainer by that name. It may state what
+suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT.
+`package.module:function` names such a function anywhere on Python's path.
 
 It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it is there) from the
 dataset's columns, in graph operations that look at each example alone. It is applied once to a split that is resident
@@ -86,6 +86,7 @@ class Builder:
     task: Task
     # From columns of the dataset by name [N, ...] to what the model takes, and the label if it is there.
     prepare: Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
+    task_by: str | None  # `package.module:function` that makes the task, if the dataset does not say it
 
     def __call__(self) -> keras.Model:
         """The model."""
@@ -111,14 +112,15 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
 
         taken = functools.cache(functools.partial(by_name.specs, prepare, manifest, name))
         build = functools.partial(by_name.by_name, build, taken, name)
-    return Builder(name, build, task(name, manifest), prepare)
+    task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
+    return Builder(name, build, task(task_by, manifest), prepare, task_by)
 
 
-def task(name: str, manifest: Manifest) -> Task:
-    """What the model's module says that its outputs mean; else what the dataset is made for."""
+def task(function: str | None, manifest: Manifest) -> Task:
+    """What a function of the user's, by its name, says that the outputs mean; else what the dataset is made for."""
     from trainer.nn.tasks.of_dataset import task_of
 
-    return getattr(_module(name), "task", task_of)(manifest)
+    return getattr(_module(function), function.split(":")[1])(manifest) if function else task_of(manifest)
 
 
 def _as_they_are(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

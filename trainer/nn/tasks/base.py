@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+_SMALLEST = 1e-7
+
 
 class Task(abc.ABC):
     """A kind of task on one dataset.
@@ -46,8 +48,13 @@ class Task(abc.ABC):
         """What the exported model says of outputs [N, outputs]."""
 
     @abc.abstractmethod
-    def measure(self, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, float]:
-        """The metrics of what an exported model has answered for a whole split, and `loss`, without the model's own."""
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """The metrics of an exported model, and `loss`, without the model's own.
+
+        Args:
+          answers: The first of what it has answered for a whole split, [N, outputs].
+          labels: As the dataset has them.
+        """
 
     @abc.abstractmethod
     def wrong_labels(self, labels: np.ndarray) -> str | None:
@@ -101,6 +108,16 @@ def probabilities_already(operation: str, *, sure: bool = False) -> str | None:
         return None
     by = f" (by {operation})" if makes else ""
     return f"its outputs are probabilities already{by}, and the loss takes logits; leave out the last activation"
+
+
+def log_loss(of_truth: np.ndarray) -> float:
+    """Mean cross-entropy in nats of the probabilities of what was true; bounded, where float32 has rounded one to zero."""
+    return float(-np.log(np.maximum(of_truth, _SMALLEST)).mean())
+
+
+def all_batches(evidence: Sequence[tuple[tf.Tensor, ...]]) -> list[np.ndarray]:
+    """The evidence of a whole split."""
+    return [np.concatenate(parts) for parts in zip(*evidence, strict=True)]
 
 
 def columns(values: tf.Tensor) -> tf.Tensor:

@@ -1,16 +1,14 @@
 """One of several classes for each example."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from trainer.base.roc import auc
-from trainer.nn.tasks.base import Task, probabilities_already
-
-_SMALLEST = 1e-7  # log loss of a probability that float32 rounds to zero is bounded
+from trainer.nn.tasks.base import Task, all_batches, log_loss, probabilities_already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Classification(Task):
     def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> dict[str, float]:
         """`loss`, `accuracy`, and of two classes that are both there `auc`."""
         found = super().score(means, evidence)
-        return found | self._auc(*(np.concatenate(parts) for parts in zip(*evidence, strict=True)))
+        return found | self._auc(*all_batches(evidence))
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """`probabilities` float32 [N, classes], `class_index` int64 [N], `class_name` [N]."""
@@ -69,16 +67,11 @@ class Classification(Task):
         names = tf.gather(tf.constant(self.class_names), index)
         return {"probabilities": probabilities, "class_index": index, "class_name": names}
 
-    def measure(self, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, float]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """`accuracy`, `loss` (mean cross-entropy, nats), and of two classes that are both there `auc`."""
-        probabilities = answers["probabilities"]
-        of_truth = np.maximum(probabilities[np.arange(len(labels)), labels], _SMALLEST)
-        accuracy = float((probabilities.argmax(axis=1) == labels).mean())
-        return {
-            "accuracy": accuracy,
-            "loss": float(-np.log(of_truth).mean()),
-            **self._auc(probabilities[:, -1], labels),
-        }
+        accuracy = float((answers.argmax(axis=1) == labels).mean())
+        loss = log_loss(answers[np.arange(len(labels)), labels])
+        return {"accuracy": accuracy, "loss": loss, **self._auc(answers[:, -1], labels)}
 
     def _auc(self, scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         area = auc(scores, labels == 1) if len(self.class_names) == 2 else None

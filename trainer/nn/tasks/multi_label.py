@@ -1,16 +1,14 @@
 """Any number of several labels for each example."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from trainer.base.roc import auc
-from trainer.nn.tasks.base import Task, probabilities_already
-
-_SMALLEST = 1e-7  # log loss of a probability that float32 rounds to zero is bounded
+from trainer.nn.tasks.base import Task, all_batches, log_loss, probabilities_already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,18 +54,18 @@ class MultiLabel(Task):
     def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> dict[str, float]:
         """`loss`, `accuracy`, and `auc`: the mean over those labels that some examples have and some have not."""
         found = super().score(means, evidence)
-        return found | _auc(*(np.concatenate(parts) for parts in zip(*evidence, strict=True)))
+        return found | _auc(*all_batches(evidence))
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """`probabilities` float32 [N, targets]."""
         return {"probabilities": tf.sigmoid(tf.cast(outputs, tf.float32))}
 
-    def measure(self, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, float]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """`accuracy` and `loss` (binary cross-entropy, nats), means over examples and labels, and the mean `auc`."""
-        probabilities, truth = answers["probabilities"].astype(np.float64), labels == 1
-        of_truth = np.maximum(np.where(truth, probabilities, 1 - probabilities), _SMALLEST)
+        probabilities, truth = answers.astype(np.float64), labels == 1
         accuracy = float(((probabilities > 0.5) == truth).mean())
-        return {"accuracy": accuracy, "loss": float(-np.log(of_truth).mean()), **_auc(probabilities, labels)}
+        loss = log_loss(np.where(truth, probabilities, 1 - probabilities))
+        return {"accuracy": accuracy, "loss": loss, **_auc(probabilities, labels)}
 
 
 def _auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:

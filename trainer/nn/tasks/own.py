@@ -5,7 +5,7 @@ def task(manifest):
     return Own(task_of(manifest), loss=keras.losses.Huber(reduction="none"), metrics=[MeanAbsolutePercentageError()])
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -100,13 +100,11 @@ class Own(Task):
         found = self._task.score(means[:known], evidence)
         return found | {m.name: _result(m, mean) for m, mean in zip(self._metrics, means[known:], strict=True)}
 
-    def measure(self, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, float]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """The task's, with these metrics; the loss is the task's, as it needs the model's outputs."""
         found = self._task.measure(answers, labels)
         for metric in self._metrics:
-            total, count, *_ = self._state(
-                metric, tf.constant(answers[self.answers[0]], tf.float32), tf.constant(labels)
-            )
+            total, count, *_ = self._state(metric, tf.constant(answers, tf.float32), tf.constant(labels))
             found[metric.name] = _result(metric, float(total) / float(count))
         return found
 

@@ -1,7 +1,7 @@
 """One number, or several, for each example."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -57,13 +57,13 @@ class Regression(Task):
         """`predictions` float32 [N, targets]."""
         return {"predictions": columns(outputs)}
 
-    def measure(self, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, float]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """`rmse` and `mae`, over examples and targets; `r2`, the mean over targets that vary; of several the `rmse` of each.
 
         `r2` is the coefficient of determination, 1 - (squared error / squared deviation from these labels' mean).
         """
         labels = labels.reshape(len(labels), -1).astype(np.float64)
-        error = answers["predictions"].astype(np.float64) - labels
+        error = answers.astype(np.float64) - labels
         squares, spread = (error**2).mean(axis=0), labels.var(axis=0)
         loss = (squares / np.square(self.spreads)).mean()
         found = {"rmse": squares.mean() ** 0.5, "mae": np.abs(error).mean(), "mse": squares.mean(), "loss": loss}
