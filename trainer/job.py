@@ -11,6 +11,7 @@ from trainer.data import records
 from trainer.data.reader import modes
 from trainer.evaluator import follow
 from trainer.job_dir.journal import Journal
+from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas import rendezvous, strategy
 from trainer.replicas.member import Member
@@ -25,9 +26,8 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     configure(opts)
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"
-    # Of all the others together a store is sent one journal a minute, however many they are.
     others = max(1, sum(map(len, member.addresses.values())) - 1)
-    journal = Journal(opts.job_dir, member.name, beats=not leads, send_every_s=60.0 * (1 if leads else others))
+    journal = Journal(opts.job_dir, member.name, beats=not leads, sharers=1 if leads else others)
     stop.last = journal.outbox.send
     if leads:
         watchdog.watch(journal, stop)
@@ -55,7 +55,7 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
         place = records.locate(choice, manifest, member, journal.alive)
         # Before the others are waited for, where TensorFlow lets a process compute before it joins them.
         if member.is_chief and opts.strategy == "parameter_server":
-            trial.run(opts, manifest, replicas=1)
+            trial.run(registry.builder(opts.model, manifest, opts.network), opts, manifest, replicas=1)
         line = rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.event("serve", 0)

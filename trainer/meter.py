@@ -2,12 +2,12 @@
 
 import dataclasses
 import time
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
 
 from trainer.job_dir.journal import Journal
-from trainer.options import Options
 from trainer.steps import Window
 
 _LINE_S = 2.0
@@ -22,21 +22,26 @@ class Extent:
     examples: int  # of the training split
     last_step: int
     horizon: int  # the step at which a falling learning rate is 0
-    metrics: tuple[str, ...]  # of the task
 
 
 class Meter:
     """Tells of every window in the journal, the status file and TensorBoard, and prints a line now and then."""
 
     def __init__(
-        self, opts: Options, extent: Extent, journal: Journal, optimizer: keras.optimizers.Optimizer, chief: bool
+        self,
+        extent: Extent,
+        metrics: Sequence[str],
+        journal: Journal,
+        optimizer: keras.optimizers.Optimizer,
+        chief: bool,
     ) -> None:
+        """Of a job of that extent, whose steps give the loss and `metrics`."""
         self._extent, self._journal, self._optimizer, self._chief = extent, journal, optimizer, chief
         self._warm_steps, self._warm_s = 0, 0.0
         # Since the last line: a window may be a single step, whose loss says little.
         self._since: list[Window] = []
         self._line_at = 0.0
-        self._line = dict.fromkeys(("loss", *extent.metrics), float("nan"))
+        self._line = dict.fromkeys(("loss", *metrics), float("nan"))
         self._summary = tf.summary.create_file_writer(journal.outbox.path("logs", "train")) if chief else None
 
     @property

@@ -84,10 +84,9 @@ class Training:
             all_reduce=opts.all_reduce,
         )
         self._build = registry.builder(opts.model, self._manifest, opts.network)
-        self._task = self._build.task
         extent = self._extent = self._find_extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
         if self._chief and not self._asynchronous:
-            trial.run(opts, self._manifest, replicas=extent.replicas)
+            trial.run(self._build, opts, self._manifest, replicas=extent.replicas)
         with distribution.scope():
             model = self._build()
             self._settle(model)
@@ -104,8 +103,8 @@ class Training:
             steps=self._steps(distribution, state),
             state=state,
             checkpoints=self._checkpoints,
-            validator=self._validator() if self._validates else None,
-            meter=Meter(opts, extent, self._journal, optimizer, self._chief),
+            validator=Validator(self._build, self._manifest, opts, self._journal) if self._validates else None,
+            meter=Meter(extent, self._build.task.metrics, self._journal, optimizer, self._chief),
             wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
         )
         if self._chief:
@@ -126,9 +125,6 @@ class Training:
                 flush=True,
             )
 
-    def _validator(self) -> Validator:
-        return Validator(self._build, self._manifest, self._opts, self._journal)
-
     def _find_extent(self, replicas: int) -> Extent:
         opts, examples = self._opts, self._manifest.split("train").examples
         batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
@@ -145,14 +141,7 @@ class Training:
                 f"step, and this job began with {before}; use as many replicas as then, or another --job-dir"
             )
         horizon = settled["horizon_steps"]
-        return Extent(
-            replicas=replicas,
-            batch=batch,
-            examples=examples,
-            last_step=last_step,
-            horizon=horizon,
-            metrics=self._task.metrics,
-        )
+        return Extent(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
 
     def _restore(self) -> int:
         first_step, opts = self._checkpoints.restore(), self._opts
@@ -176,7 +165,7 @@ class Training:
         step = TrainStep(
             model=state.model,
             optimizer=state.optimizer,
-            task=self._task,
+            task=self._build.task,
             label=self._manifest.label,
             global_batch=batch,
             seed=opts.seed,
@@ -240,7 +229,7 @@ class Training:
 
     def _export(self, reached: int) -> None:
         opts, journal, loop = self._opts, self._journal, self._loop
-        scores = Scores(opts.job_dir, self._task)
+        scores = Scores(opts.job_dir, self._build.task)
         if self._evaluator:
             await_evaluator(scores, reached, journal, opts.evaluator_timeout_s)
         exported = reached
@@ -261,7 +250,7 @@ class Training:
             seconds=round(time.time() - self._started, 2),
             validation=scores.load(),
             loss=final.get("loss"),
-            metrics={name: final.get(name) for name in self._task.metrics},
+            metrics={name: final.get(name) for name in self._build.task.metrics},
             examples_per_s=final.get("examples_per_s"),
         ).save(opts.job_dir)
         self._line.tell(DONE)

@@ -1,12 +1,13 @@
 """A step of the user's own model before training, to refuse in one line what would fail or be wrong later.
 
-    trial.run(opts, manifest, replicas=2)  # prints what the user should know
+    trial.run(build, opts, manifest, replicas=2)  # prints what the user should know
 
 On one batch of the training split, on the chief's processor and on models of its own, whose state it changes and throws
 away: it builds, evaluates, takes a step, and makes the signature of the export. The models that come with the trainer are
 known to be right and need no trial.
 """
 
+import dataclasses
 import gc
 import math
 import warnings
@@ -21,6 +22,7 @@ from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.job_dir import export
+from trainer.job_dir.done import Done
 from trainer.nn import tables, weights
 from trainer.nn.layers import BatchNormalization
 from trainer.nn.models import registry
@@ -36,10 +38,19 @@ _SYNCHRONISED = (BatchNormalization, keras.layers.BatchNormalization)
 # Stateful operations, whose numbers go on from a state that no checkpoint has.
 _DRAWS = ("Multinomial", "RandomGamma", "RandomPoisson", "RandomShuffle", "RandomStandardNormal", "RandomUniform")
 _DRAWS += ("RandomUniformInt", "TruncatedNormal", "ParameterizedTruncatedNormal", "RandomPoissonV2")
+_TOLD_BESIDE = {
+    "step",
+    "time",
+    "event",
+    "best",
+    "loss",
+    "examples",
+    *(field.name for field in dataclasses.fields(Done)),
+}
 _CHANGES = ("LookupTableImport", "LookupTableInsert", "LookupTableRemove")
 
 
-def run(opts: Options, manifest: Manifest, *, replicas: int) -> None:
+def run(build: Builder, opts: Options, manifest: Manifest, *, replicas: int) -> None:
     """Tries the model if it is the user's own, and tells what is to be known of it.
 
     Raises:
@@ -47,7 +58,6 @@ def run(opts: Options, manifest: Manifest, *, replicas: int) -> None:
     """
     if opts.model in registry.NAMES:
         return
-    build = registry.builder(opts.model, manifest, opts.network)
     for note in try_out(build, opts, manifest, replicas=replicas):
         print(f"--model {opts.model}: {note}", flush=True)
     keras.utils.set_random_seed(opts.seed)  # the job's weights are to be those that they would be without
@@ -84,6 +94,8 @@ class _Trial:
 
     def evaluate(self) -> None:
         """Holds the outputs against the task."""
+        if taken := _TOLD_BESIDE.intersection(self._task.metrics):
+            raise self._refusal(f"a metric cannot be called {min(taken)}, which the job tells beside the metrics")
         if wrong := self._task.wrong_labels(self._labels.numpy()):
             raise self._refusal(wrong)
 

@@ -1,6 +1,7 @@
 """Evaluation on the validation split, by the chief or by a replica of its own, and what is remembered of it.
 
-`validation.json` in the job directory holds the latest and the best evaluation (`step` and the task's score); `best/ckpt-<step>` holds the whole state of the best. Selection is never on the test split.
+`validation.json` in the job directory holds the latest and the best evaluation (`step` and the task's score);
+`best/ckpt-<step>` holds the whole state of the best. Selection is never on the test split.
 """
 
 import json

@@ -28,7 +28,7 @@ class Collection:
         self._listing = getattr(v1, f"List{kind.__name__}sResponse")
         self._noun = noun = f"{kind.__name__[0].lower()}{kind.__name__[1:]}s"
         route("POST", f"{{parent}}/{noun}", self.create)
-        route("GET", f"{{parent}}/{noun}", self.list)
+        route("GET", f"{{parent}}/{noun}", self.listed)
         route("GET", f"{{parent}}/{noun}/{{id}}", self.get)
         route("POST", f"{{parent}}/{noun}/{{id}}:cancel", self.cancel)
 
@@ -43,7 +43,7 @@ class Collection:
         self.items[item.name] = item
         return item
 
-    def list(self, request: Request, parent: str) -> proto.Message:
+    def listed(self, request: Request, parent: str) -> proto.Message:
         return page(self._listing, re.sub("([A-Z])", r"_\1", self._noun).lower(), self.items.values(), request)
 
     def get(self, request: Request, parent: str, id: str) -> proto.Message:

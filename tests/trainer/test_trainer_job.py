@@ -200,7 +200,7 @@ def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume_with_c
     asynchronous.start(*roles, flags=by_time)
     asynchronous.until(lambda: sum(e["event"] == "checkpoint" for e in asynchronous.events()) >= 3)
     saves = [e["time"] for e in asynchronous.events() if e["event"] == "checkpoint"]
-    assert max(b - a for a, b in itertools.pairwise(saves)) < 5
+    assert max(b - a for a, b in itertools.pairwise(saves)) < 20
     asynchronous.terminate("ps-0")
     codes = asynchronous.wait_for("chief-0", "ps-0")
     assert codes == {"chief-0": 143, "ps-0": 143}, asynchronous.output()

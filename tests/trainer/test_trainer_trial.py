@@ -1,5 +1,7 @@
 """What a trial of the user's model refuses and tells, and that it leaves right ones alone."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -11,19 +13,22 @@ from trainer import options  # noqa: E402
 from trainer.base.errors import UserError  # noqa: E402
 from trainer.base.manifest import Manifest  # noqa: E402
 from trainer.nn.models import registry  # noqa: E402
+from trainer.nn.tasks.base import Task  # noqa: E402
+from trainer.nn.tasks.of_dataset import task_of  # noqa: E402
+from trainer.nn.tasks.own import Own  # noqa: E402
 from trainer.trial import try_out  # noqa: E402
 
 RIGHT = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
 RIGHT += ["penalised", "batch_norm", "text", "frozen"]
 
 
-def tried(data, model: str, *flags: str, replicas: int = 1) -> list[str]:
+def tried(data, model: str, *flags: str, replicas: int = 1, task: Task | None = None) -> list[str]:
     manifest = Manifest.load(data)
     opts = options.parse(
         ["--data-dir", str(data), "--job-dir", "j", "--train-steps", "1", "--model", model, *flags], {}
     )
     build = registry.builder(opts.model, manifest, opts.network)
-    return try_out(build, opts, manifest, replicas=replicas)
+    return try_out(dataclasses.replace(build, task=task or build.task), opts, manifest, replicas=replicas)
 
 
 def refusal(data, model, **options) -> str:
@@ -48,6 +53,14 @@ def test_what_is_wrong_on_several_replicas_alone_is_refused_there_alone(digits, 
 def test_what_the_user_may_not_know_is_told(digits, model):
     (note,) = tried(digits, f"wrong_models:{model.__name__}")
     assert model.__doc__.lower() in note.lower()
+
+
+def test_a_metric_does_not_take_the_place_of_what_else_the_job_tells(digits):
+    task = task_of(Manifest.load(digits))
+    for name in ("step", "seconds", "examples_per_s"):
+        named = Own(task, metrics=[keras.metrics.MeanAbsoluteError(name=name)])
+        with pytest.raises(UserError, match=f"a metric cannot be called {name}"):
+            tried(digits, "own_models:functional", task=named)
 
 
 def test_random_numbers_that_a_resume_does_not_repeat_are_refused_where_it_is_asked_to(digits):

@@ -24,7 +24,7 @@ from trainer.job_dir.outbox import Outbox
 
 STATUS = "TRAINER_STATUS"
 ATTEMPT = "TRAINER_ATTEMPT"
-_BEAT_S = 2.0
+_BEAT_S, _SENT_EVERY_S = 2.0, 60.0
 
 
 def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
@@ -46,8 +46,8 @@ class Journal:
       outbox: Where it writes, and other files that grow can be.
     """
 
-    def __init__(self, job_dir: str, name: str, *, beats: bool = False, send_every_s: float = 60.0) -> None:
-        """Begins the journal, which is sent to a store that often.
+    def __init__(self, job_dir: str, name: str, *, beats: bool = False, sharers: int = 1) -> None:
+        """Begins the journal. With those of all `sharers` together a store is sent one a minute, however many they are.
 
         With `beats` it shows its status every two seconds of itself: for a replica whose main thread waits for others in
         C++, for as long as they take. That its process runs is all that this says.
@@ -56,7 +56,7 @@ class Journal:
         make_directory(job_dir)
         while (path := epath.Path(job_dir) / f"journal-{name}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
-        self.outbox, self._remote = Outbox(job_dir, send_every_s), is_remote(job_dir)
+        self.outbox, self._remote = Outbox(job_dir, _SENT_EVERY_S * sharers), is_remote(job_dir)
         own = pathlib.Path(self.outbox.path(path.name))
         self._file = own.open("x", encoding="utf-8", buffering=1)
         self._status, self._shown_at = os.environ.get(STATUS), time.monotonic()

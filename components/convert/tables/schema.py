@@ -25,9 +25,8 @@ class Column:
     type: str
     default: float | int | str | None = None
     unit: str | None = None
-    predicted: bool = (
-        False  # a target follows from it: rows where it is missing are counted, unless the filter drops them
-    )
+    # A target follows from it: rows where it is missing are counted, unless the filter drops them.
+    predicted: bool = False
 
     @property
     def required(self) -> bool:
