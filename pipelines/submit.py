@@ -174,12 +174,20 @@ def _submit(job: Mapping[str, Any], service_account: str, wait: bool, max_restar
             break
         before, reached = reached, unfinished_step(values["job_dir"])
         left_s = limit_s - (time.monotonic() - began)
-        if reached <= before or left_s < 1:
+        if reached <= before or left_s < 1 or _was_cancelled(values["run_id"]):
             break
         if "timeout" in values:
             values = {**values, "timeout": f"{int(left_s)}s"}
         print(f"training came to step {reached}; submitted again, it goes on from there", flush=True)
     return 1
+
+
+def _was_cancelled(run_id: str) -> bool:
+    """Whether somebody has cancelled the run's training itself, which fails the run: that is meant as its end."""
+    from google.cloud import aiplatform
+
+    jobs = aiplatform.CustomJob.list(filter=f'display_name="{run_id}"')
+    return bool(jobs) and max(jobs, key=lambda job: job.create_time).state.name == "JOB_STATE_CANCELLED"
 
 
 def _send(job: Mapping[str, Any], service_account: str) -> Any:

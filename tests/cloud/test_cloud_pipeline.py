@@ -138,12 +138,15 @@ def test_a_store_that_fails_now_and_then_is_asked_again(cloud):
     assert len(_versions(cloud.bucket)) == 1
 
 
-@pytest.mark.parametrize("how", ["cancelled", "launcher_killed"])
+@pytest.mark.parametrize("how", ["cancelled", "training_cancelled", "launcher_killed"])
 def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cloud, how):
     flags = ["--", "--checkpoint-num-steps", 0] if how == "launcher_killed" else []  # then by time alone
-    process, job, job_dir = cloud.train(SERVERS + "scheduling: {max_restarts: 0}", "--train-steps", 100_000, *flags)
+    limits = "scheduling: {max_restarts: 0}" if how == "launcher_killed" else ""  # who cancels wants no other attempt
+    process, job, job_dir = cloud.train(SERVERS + limits, "--train-steps", 100_000, *flags)
     if how == "cancelled":
         aiplatform.PipelineJob.get(job["display_name"]).cancel()
+    elif how == "training_cancelled":
+        aiplatform.CustomJob.get(job["number"]).cancel()
     else:
         beside = [line for line in cloud.asked(job_dir) if re.search("STOP|journal-|events.out", line)]
         assert len(beside) <= 60  # of four replicas, in a minute or two

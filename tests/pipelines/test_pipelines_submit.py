@@ -102,6 +102,22 @@ def test_the_dry_run_needs_no_account_and_says_what_stands_in(in_tmp, monkeypatc
     assert json.loads(told.out)["parent"] == "projects/my-project/locations/us-central1"
 
 
+def test_what_counts_is_the_newest_training_of_a_run(aiplatform):
+    aiplatform.init(project="demo-project", location="us-central1", staging_bucket="gs://b")
+    pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "container_spec": {"image_uri": IMAGE}}
+
+    def train(run: str) -> Any:
+        job = aiplatform.CustomJob(display_name=run, worker_pool_specs=[pool])
+        job.submit()
+        return job
+
+    assert not submit._was_cancelled("a")
+    train("a").cancel()
+    assert submit._was_cancelled("a") and not submit._was_cancelled("b")
+    train("a")
+    assert not submit._was_cancelled("a")
+
+
 @pytest.mark.parametrize(
     ("ends", "steps", "minutes", "code", "timeouts"),
     [
@@ -132,6 +148,7 @@ def test_what_is_submitted_again_is_training_that_came_further_within_its_time(
     monkeypatch.setattr(submit, "_send", send)
     monkeypatch.setattr(submit, "unfinished_step", lambda _: next(reached))
     monkeypatch.setattr(submit.time, "monotonic", lambda: clock[0])
-    job = {"job_id": "training", "parameter_values": {"job_dir": "gs://b/job", "timeout": "3600s"}}
+    monkeypatch.setattr(submit, "_was_cancelled", lambda _: False)
+    job = {"job_id": "training", "parameter_values": {"job_dir": "gs://b/job", "timeout": "3600s", "run_id": "run"}}
     assert submit._submit(job, "", wait=True, max_restarts=5) == code
     assert sent == timeouts
