@@ -1,5 +1,6 @@
 """From the options to what learns: optimizer, learning-rate schedule, decayed weights. The model states the defaults."""
 
+import functools
 from collections.abc import Sequence
 
 import keras
@@ -7,10 +8,10 @@ import keras
 from trainer.base.errors import UserError
 from trainer.nn import schedules
 from trainer.nn.models.registry import default
-from trainer.nn.optimizers import Adam
+from trainer.nn.optimizers import SGD, Adam, AdamW
 from trainer.options import Options
 
-_MOMENTUM = 0.9
+_MOMENTUM, _DECAY_OF_ADAMW = 0.9, 0.004  # as Keras has the latter
 _FALLING = {"linear": schedules.linear, "cosine": schedules.cosine}
 
 
@@ -23,11 +24,15 @@ def optimizer(
       UserError: If an option is given that means nothing to what the model or another option has chosen.
     """
     rate = _schedule(opts, examples, examples_per_step, horizon_steps)
-    if (opts.optimizer or default(opts.model, "OPTIMIZER")) == "adam":
-        if opts.momentum is not None:
-            raise UserError("--momentum is for --optimizer sgd, and this job's is adam; leave it out")
-        return Adam(rate)
-    return keras.optimizers.SGD(rate, momentum=_MOMENTUM if opts.momentum is None else opts.momentum)
+    name, options = _optimizer(opts), {"global_clipnorm": opts.clip_norm}
+    if name == "sgd":
+        return SGD(rate, momentum=_MOMENTUM if opts.momentum is None else opts.momentum, **options)
+    if opts.momentum is not None:
+        raise UserError(f"--momentum is for --optimizer sgd, and this job's is {name}; leave it out")
+    if name == "adam":
+        return Adam(rate, **options)
+    decays = functools.partial(_decays, opts)
+    return AdamW(rate, weight_decay=_decay_rate(opts), decays=decays, **options)
 
 
 def falls(opts: Options) -> bool:
@@ -56,8 +61,21 @@ def _schedule(opts: Options, examples: int, examples_per_step: int, horizon_step
 
 
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
-    """Weight decay, and the weights that decay."""
-    rate = default(opts.model, "WEIGHT_DECAY") if opts.weight_decay is None else opts.weight_decay
+    """What of the squares of weights is added to the loss, and of which; nothing where the optimizer itself lets them decay."""
+    rate = 0.0 if _optimizer(opts) == "adamw" else _decay_rate(opts)
+    return rate, [weight for weight in model.trainable_variables if _decays(opts, weight)]
+
+
+def _decay_rate(opts: Options) -> float:
+    if opts.weight_decay is not None:
+        return opts.weight_decay
+    return default(opts.model, "WEIGHT_DECAY") or (_DECAY_OF_ADAMW if _optimizer(opts) == "adamw" else 0.0)
+
+
+def _decays(opts: Options, weight: keras.Variable) -> bool:
     # Keras calls them kernel, depthwise_kernel, pointwise_kernel, recurrent_kernel, and of an adapter lora_kernel_a.
-    everything = opts.weight_decay_on == "all"
-    return rate, [w for w in model.trainable_variables if everything or "kernel" in w.name.split("_")]
+    return opts.weight_decay_on == "all" or "kernel" in weight.name.split("_")
+
+
+def _optimizer(opts: Options) -> str:
+    return opts.optimizer or default(opts.model, "OPTIMIZER")

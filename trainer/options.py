@@ -34,6 +34,7 @@ _GROUPS = {
     "reader": "how training data is read; the order of samples is the same in all",
 }
 _MOST_THREADS = 1024
+_MOST_PARTS = 64  # each stands in the graph
 _batch_size = at_least(1, 2**24)
 # Of a flag that decides what is learnt: a resumed job with another value is refused.
 _learnt = functools.partial(flag, identity=True)
@@ -78,6 +79,12 @@ class Options(Flags):
     per_replica_batch_size: int | None = _batches(
         _batch_size, "examples of a step on each replica, instead of --batch-size", "--train-batch-size"
     )
+    accumulate_steps: int = _batches(
+        at_least(1, _MOST_PARTS),
+        "parts of each replica's share of the batch that are computed one after the other before the update, so that only "
+        "one needs memory; batch normalisation goes by each part",
+        default=1,
+    )
 
     num_layers: int | None = _network(at_least(1), "of a resnet: 6n + 2")
     batch_norm_decay: float | None = _network(share, "of the moving statistics, each step")
@@ -91,10 +98,17 @@ class Options(Flags):
     )
     dropout: float | None = _network(share, "share of the values that training drops behind each of these")
 
-    optimizer: str | None = _learning(("adam", "sgd"), "how gradients become updates")
+    optimizer: str | None = _learning(("adam", "adamw", "sgd"), "how gradients become updates")
     learning_rate: float | None = _learning(positive, "what the schedule multiplies")
     momentum: float | None = _learning(share, "of --optimizer sgd (default: 0.9)")
-    weight_decay: float | None = _learning(not_negative, "times half the squared weights, added to the loss")
+    clip_norm: float | None = _learning(
+        positive, "largest norm of all gradients of a step together; longer ones are scaled down (default: any)"
+    )
+    weight_decay: float | None = _learning(
+        not_negative,
+        "times half the squared weights, added to the loss; of adamw: share of a weight that a rate of 1 takes from it each "
+        "step (default: the model's own, or 0.004)",
+    )
     weight_decay_on: str = _learning(("kernels", "all"), "which weights decay", default="kernels")
     schedule: str | None = _learning(("constant", "piecewise", "linear", "cosine"), "of the learning rate")
     boundaries_epochs: tuple[float, ...] | None = _learning(

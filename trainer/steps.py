@@ -23,6 +23,7 @@ from trainer.data.reader.batches import Reader
 from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns
 from trainer.nn import in_training
+from trainer.nn.accumulation import accumulated
 from trainer.nn.tasks.base import Task
 
 _CALL_S = 0.5
@@ -58,6 +59,7 @@ class TrainStep:
     seed: int  # of dropout
     weight_decay: float = 0.0  # times half the sum of squares of the decayed weights, added to what is minimised
     decayed: Sequence[keras.Variable] = ()
+    accumulate: int = 1  # parts of the batch that are differentiated one after the other
 
     def __call__(self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
         """Runs in a replica context, on the examples `first` to `first + count` of the global batch.
@@ -65,7 +67,10 @@ class TrainStep:
         Returns this replica's share of the loss and of the task's metrics, [values]: over the replicas they add up to the
         means over the global batch.
         """
-        values, gradients = self.differentiate(batch, step, first, count)
+        if self.accumulate > 1:
+            values, gradients = accumulated(self.differentiate, self.accumulate, batch, step, first, count)
+        else:
+            values, gradients = self.differentiate(batch, step, first, count)
         self.optimizer.apply(gradients, self.model.trainable_variables)
         return values
 

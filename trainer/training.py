@@ -132,6 +132,11 @@ class Training:
             raise UserError(
                 f"--batch-size {batch} leaves some of {replicas} replicas without an example; use {replicas} or more"
             )
+        if batch // replicas < (parts := opts.accumulate_steps):
+            raise UserError(
+                f"--accumulate-steps {parts}: {batch} examples on {replicas} replicas leave some parts without an example; "
+                f"use {batch // replicas} or less"
+            )
         # A job that is asked for more steps later keeps the schedule that it began with.
         now = {"batch_size": batch, "horizon_steps": opts.horizon_steps or last_step}
         settled = identity.settle(opts.job_dir, now, write=self._chief)
@@ -171,6 +176,7 @@ class Training:
             seed=opts.seed,
             weight_decay=weight_decay,
             decayed=decayed,
+            accumulate=opts.accumulate_steps,
         )
         reader = records.open_reader(
             self._place,

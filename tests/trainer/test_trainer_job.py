@@ -22,6 +22,8 @@ EXACT = ["--deterministic", "--train-steps", STEPS, "--checkpoint-num-steps", EV
 # At higher rates, and with Adam, 200 steps make a difference of 1e-2 out of rounding, as another number of threads on one
 # device does.
 SMOOTH = ["--optimizer", "sgd", "--learning-rate", 0.001]
+# Of the gradients of both replicas together: half the norm would show in every step.
+CLIPPED = ["--clip-norm", 0.05, "--accumulate-steps", 3]
 REPLICAS = {"one_device": ["chief"], "mirrored": ["chief"], "two_workers": ["chief", "worker"]}
 FLAGS = {"mirrored": ["--strategy", "mirrored", "--logical-cpus", 2]}
 
@@ -69,8 +71,14 @@ def test_more_steps_asked_for_later_are_those_of_a_straight_job_to_the_last_bit(
 
 
 @pytest.mark.parametrize("how", ["mirrored", "two_workers"])
-def test_replicas_compute_what_one_device_computes(straight, how):
-    assert_close(straight("one_device", *SMOOTH), straight(how, *SMOOTH))
+@pytest.mark.parametrize("flags", [[], CLIPPED], ids=["plain", "clipped"])
+def test_replicas_compute_what_one_device_computes(straight, how, flags):
+    assert_close(straight("one_device", *SMOOTH, *flags), straight(how, *SMOOTH, *flags))
+
+
+def test_the_clipped_steps_were_shorter(straight):
+    plain, clipped = (straight("one_device", *SMOOTH, *flags).variables(STEPS) for flags in ([], CLIPPED))
+    assert max(np.abs(plain[name] - clipped[name]).max() for name in plain) > 1e-4
 
 
 def assert_close(a: Job, b: Job) -> None:

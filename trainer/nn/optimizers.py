@@ -1,12 +1,38 @@
-"""Adam that leaves the rest of a large table alone."""
+"""Keras' optimizers, right on several replicas; and Adam leaves the rest of a large table alone."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 
-class Adam(keras.optimizers.Adam):
+class Summing:
+    """Before an optimizer of Keras: clips what the gradients of all replicas add up to, by one norm over all of them.
+
+    Keras clips each replica's part before they are added up, so what `global_clipnorm` means would depend on their number.
+    """
+
+    adds_up = True  # else the gradients that it is given are already those of all replicas together
+
+    def _clip_gradients(self, gradients: list[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
+        return gradients
+
+    def _all_reduce_sum_gradients(self, pairs: list[tuple[Any, tf.Variable]]) -> list[tuple[Any, tf.Variable]]:
+        if self.adds_up:
+            pairs = super()._all_reduce_sum_gradients(pairs)
+        if not self.global_clipnorm:
+            return pairs
+        gradients, variables = zip(*pairs, strict=True)
+        clipped, _ = tf.clip_by_global_norm([_each_row_once(g) for g in gradients], self.global_clipnorm)
+        return list(zip(clipped, variables, strict=True))
+
+
+class SGD(Summing, keras.optimizers.SGD):
+    """Keras' own."""
+
+
+class Adam(Summing, keras.optimizers.Adam):
     """Keras' Adam, but of a table it updates only the rows that a batch asked for.
 
     Keras would go through the whole table and both its moments at every step, however large they are. Rows that are not
@@ -36,11 +62,37 @@ class Adam(keras.optimizers.Adam):
         first, second = (moment.value for moment in self._moments[variable.ref()])
         step, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(learning_rate, tf.float32)
         scale = rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
-        rows, which = tf.unique(gradient.indices)
-        sums = tf.math.unsorted_segment_sum(gradient.values, which, tf.size(rows))
+        gradient = _each_row_once(gradient)
+        rows, sums = gradient.indices, gradient.values
         mean, square = tf.gather(first, rows), tf.gather(second, rows)
         mean += (sums - mean) * (1 - self.beta_1)
         square += (sums**2 - square) * (1 - self.beta_2)
         first.scatter_update(tf.IndexedSlices(mean, rows))
         second.scatter_update(tf.IndexedSlices(square, rows))
         variable.scatter_sub(tf.IndexedSlices(scale * mean / (tf.sqrt(square) + self.epsilon), rows))
+
+
+class AdamW(Adam, keras.optimizers.AdamW):
+    """The same with decay that does not go through the moments (Loshchilov and Hutter 2019, arXiv:1711.05101).
+
+    Every step takes rate x `weight_decay` of each weight that decays; of a table, from all of its rows.
+    """
+
+    def __init__(self, *args: Any, decays: Callable[[keras.Variable], bool], **kwargs: Any) -> None:
+        """Args: `decays` says of a weight whether it does; the rest is Keras' own."""
+        super().__init__(*args, **kwargs)
+        self._decays = decays
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Makes the moments."""
+        self.exclude_from_weight_decay([variable for variable in variables if not self._decays(variable)])
+        super().build(variables)
+
+
+def _each_row_once(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:
+    """The gradient; of a table, with the sum of what there is for each row, as its norm and its square need it."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, which = tf.unique(gradient.indices)
+    sums = tf.math.unsorted_segment_sum(gradient.values, which, tf.size(rows))
+    return tf.IndexedSlices(sums, rows, gradient.dense_shape)

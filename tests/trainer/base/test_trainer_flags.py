@@ -66,6 +66,8 @@ RESNET = ["--model", "resnet", "--num-layers", "8", "--batch-size", "16"]
                 ["--seed", "1"],
                 ["--batch-size", "17"],
                 ["--optimizer", "sgd"],
+                ["--optimizer", "adamw"],
+                ["--clip-norm", "0.1"],
                 ["--learning-rate", "0.002"],
                 ["--weight-decay", "0.1"],
                 ["--weight-decay", "0.1", "--weight-decay-on", "all"],
@@ -79,7 +81,15 @@ RESNET = ["--model", "resnet", "--num-layers", "8", "--batch-size", "16"]
             ],
         ),
         (SGD, [["--momentum", "0.5"]]),
-        (RESNET, [["--batch-norm-decay", "0.5"], ["--batch-norm-epsilon", "0.1"], ["--augment", "none"]]),
+        (
+            RESNET,
+            [
+                ["--batch-norm-decay", "0.5"],
+                ["--batch-norm-epsilon", "0.1"],
+                ["--augment", "none"],
+                ["--accumulate-steps", "4"],
+            ],
+        ),
     ],
     ids=["cnn", "sgd", "resnet"],
 )
@@ -109,6 +119,10 @@ def test_epochs_are_passes_over_the_training_split(learn, digits):
         (["--model", "trainer.nn.models.cnn:network"], "there is no network in that module"),
         (["--num-gpus", "3"], "--num-gpus 3, and this machine has 0"),
         (["--all-reduce", "nccl"], "needs GPUs"),
+        (
+            ["--model", "cnn", "--batch-size", "6", "--accumulate-steps", "7"],
+            "6 examples on 1 replicas leave some parts without an example",
+        ),
     ],
 )
 def test_what_would_do_nothing_or_cannot_be_is_refused(learn, flags, message):

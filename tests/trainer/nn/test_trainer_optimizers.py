@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.nn.optimizers import Adam
+from trainer.nn.optimizers import SGD, Adam, AdamW
 
 ROWS, SIZE, STEPS = 6, 3, 5
 
@@ -30,6 +30,25 @@ def test_it_is_keras_adam_where_every_row_is_asked_for_however_often():
     batches = [np.random.default_rng(step).permutation([*range(ROWS), 2, 2, 4]).tolist() for step in range(STEPS)]
     ours, theirs = learn(Adam(0.05), batches), learn(keras.optimizers.Adam(0.05), batches, dense=True)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    ours = learn(AdamW(0.05, weight_decay=0.5, decays=lambda variable: True), batches)
+    theirs = learn(keras.optimizers.AdamW(0.05, weight_decay=0.5), batches, dense=True)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_row_that_is_left_out_decays_all_the_same():
+    ours = learn(AdamW(0.05, weight_decay=0.5, decays=lambda variable: True), [[0], [0, 1], [2]])
+    kept = learn(AdamW(0.05, weight_decay=0.5, decays=lambda variable: False), [[0], [0, 1], [2]])
+    np.testing.assert_allclose(ours[2][5], kept[2][5] * (1 - 0.05 * 0.5) ** 3, rtol=1e-6)
+
+
+def test_the_norm_that_is_clipped_counts_a_row_of_a_table_once():
+    """As if the gradient were dense: from which part of the batch, or replica, a row's parts come is no matter."""
+    table, bias = keras.Variable(np.zeros((ROWS, 2), np.float32)), keras.Variable(np.zeros(1, np.float32))
+    optimizer = SGD(1.0, global_clipnorm=1.0)
+    optimizer.build([table, bias])
+    optimizer.apply([tf.IndexedSlices(tf.ones([3, 2]), [3, 1, 3], [ROWS, 2]), tf.ones([1])], [table, bias])
+    norm = np.sqrt(2 * 2**2 + 2 * 1 + 1)
+    np.testing.assert_allclose([table.numpy()[3, 0], table.numpy()[1, 0], bias.numpy()[0]], -np.array([2, 1, 1]) / norm)
 
 
 def test_a_row_that_is_left_out_keeps_its_place_and_moments_where_keras_moves_it_on():

@@ -1,0 +1,93 @@
+"""The loss of every step, and the weights that come of them, are those of Keras' training."""
+
+import keras
+import numpy as np
+import own_models
+import pytest
+import tensorflow as tf
+
+from trainer import learning
+from trainer.base.manifest import Manifest
+from trainer.nn.tasks.classification import Classification
+from trainer.options import parse
+from trainer.steps import TrainStep
+
+BATCH, STEPS = 128, 50
+L2 = keras.regularizers.L2(0.01)
+SGD = ["--optimizer", "sgd", "--learning-rate", "0.05"]
+
+
+def dense(manifest: Manifest) -> keras.Model:
+    layers = [keras.layers.Rescaling(1 / 16), keras.layers.Flatten(), keras.layers.Dense(24, kernel_regularizer=L2)]
+    return keras.Sequential([keras.Input((8, 8, 1)), *layers, keras.layers.Dense(10, kernel_regularizer=L2)])
+
+
+def frozen(manifest: Manifest) -> keras.Model:
+    model = dense(manifest)
+    model.layers[-1].trainable = False  # whose regulariser then counts for nothing
+    return model
+
+
+def sgd(**options) -> keras.Optimizer:
+    return keras.optimizers.SGD(0.05, 0.9, **options)
+
+
+def adamw() -> keras.Optimizer:
+    optimizer = keras.optimizers.AdamW(0.003, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("make", "flags", "optimizer", "parts"),
+    [
+        (dense, SGD, sgd(), 1),
+        (frozen, SGD, sgd(), 1),
+        (own_models.penalised, SGD, sgd(), 1),
+        (dense, [*SGD, "--clip-norm", "0.1"], sgd(global_clipnorm=0.1), 1),
+        (dense, ["--optimizer", "adamw", "--learning-rate", "0.003", "--weight-decay", "0.5"], adamw(), 1),
+        # Keras steps on the mean of the parts' gradients, each the mean over its examples.
+        (dense, [*SGD, "--accumulate-steps", "4"], sgd(gradient_accumulation_steps=4), 4),
+        (dense, [*SGD, "--accumulate-steps", "4"], sgd(), 1),
+    ],
+    ids=["l2", "frozen", "penalised", "clipped", "adamw", "accumulated", "parts_as_one"],
+)
+def test_fifty_steps(digits, make, flags, optimizer, parts):
+    manifest, draw = Manifest.load(digits), np.random.default_rng(0)
+    images = draw.integers(0, 17, (STEPS, BATCH, 8, 8, 1)).astype(np.uint8)
+    labels = draw.integers(0, 10, (STEPS, BATCH))
+    ours, theirs = make(manifest), make(manifest)
+    ours.set_weights(theirs.get_weights())
+    theirs.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    function = tf.function(step_of(ours, manifest, flags))
+    found, expected = [], []
+    for i in range(STEPS):
+        found.append(float(function(images[i], labels[i], tf.constant(i, tf.int64))))
+        pairs = zip(np.split(images[i], parts), np.split(labels[i], parts), strict=True)
+        expected.append(np.mean([theirs.train_on_batch(*pair) for pair in pairs]))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    plain = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(labels[-1], ours(images[-1], training=True))
+    assert found[-1] - float(plain) > 0.01
+
+
+def step_of(model: keras.Model, manifest: Manifest, flags: list[str]):
+    """The loss of a step of the trainer with these flags, which it takes; from images, labels and its number."""
+    opts = parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "50", "--model", "cnn", *flags], {})
+    optimizer = learning.optimizer(opts, examples=1000, examples_per_step=BATCH, horizon_steps=STEPS)
+    optimizer.build(model.trainable_variables)
+    image = keras.Input((8, 8, 1), dtype="uint8", name="image")
+    weight_decay, decayed = learning.decay(opts, model)
+    step = TrainStep(
+        model=keras.Model({"image": image}, model(image)),
+        optimizer=optimizer,
+        task=Classification(manifest.class_names),
+        label="label",
+        global_batch=BATCH,
+        seed=0,
+        weight_decay=weight_decay,
+        decayed=decayed,
+        accumulate=opts.accumulate_steps,
+    )
+    return lambda image, label, i: step({"image": image, "label": label}, i, 0, BATCH)[0]
