@@ -25,6 +25,8 @@ def optimizer(
     """
     rate = _schedule(opts, examples, examples_per_step, horizon_steps)
     name, options = _optimizer(opts), {"global_clipnorm": opts.clip_norm}
+    if opts.ema is not None:
+        options |= {"use_ema": True, "ema_momentum": opts.ema}
     if name == "sgd":
         return SGD(rate, momentum=_MOMENTUM if opts.momentum is None else opts.momentum, **options)
     if opts.momentum is not None:

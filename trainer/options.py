@@ -104,6 +104,12 @@ class Options(Flags):
     clip_norm: float | None = _learning(
         positive, "largest norm of all gradients of a step together; longer ones are scaled down (default: any)"
     )
+    ema: float | None = _learning(
+        share,
+        "share of the moving average of the weights that stays each step, such as 0.999; validation scores the average "
+        "(default: no average)",
+        metavar="DECAY",
+    )
     weight_decay: float | None = _learning(
         not_negative,
         "times half the squared weights, added to the loss; of adamw: share of a weight that a rate of 1 takes from it each "
@@ -154,7 +160,12 @@ class Options(Flags):
         default=0,
     )
     eval_batch_size: int = _validation(at_least(1), "examples evaluated at a time", default=500)
-    export: str = _validation(("last", "best"), "weights to export; best on the validation split", default="last")
+    export: str = _validation(
+        ("last", "best", "ema"),
+        "weights to export: the last, those that were best on the validation split, or the last average of --ema; with "
+        "--ema the best are averages too",
+        default="last",
+    )
     evaluator_timeout_s: float = _validation(
         positive, "that the chief waits at the end for the evaluator", default=300.0, metavar="SECONDS"
     )
@@ -200,6 +211,8 @@ class Options(Flags):
             )
         if self.boundaries_epochs and list(self.boundaries_epochs) != sorted(set(self.boundaries_epochs)):
             raise UserError(f"--boundaries-epochs {','.join(map(str, self.boundaries_epochs))} do not rise")
+        if self.export == "ema" and self.ema is None:
+            raise UserError("--export ema needs --ema, the share of the average that stays each step, such as 0.999")
         if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
             raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 

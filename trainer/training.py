@@ -246,7 +246,9 @@ class Training:
             if opts.export == "best":
                 print(f"--export best: nothing was scored yet; the state of step {reached} is exported", flush=True)
         journal.status("exporting", reached)
-        export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"))
+        # What is best was found by the averages, where there are such.
+        values = loop.state.weights(averaged=opts.ema is not None and opts.export != "last")
+        export(values, self._build, self._manifest, os.path.join(opts.job_dir, "model"))
         journal.event("export", reached, exported_step=exported)
         # An attempt that only had to export has not seen a step.
         final = loop.meter.final() if reached > self._first_step else last(opts.job_dir, self._member.name, "step")

@@ -49,7 +49,7 @@ class Validator:
         """Scores the copies of `state` and tells it everywhere. Returns False when `interrupted` said to leave it."""
         step, start = state.step, time.perf_counter()
         self._journal.status("evaluating", step)
-        score = self._score(state.weights(), interrupted)
+        score = self._score(state.weights(averaged=self._opts.ema is not None), interrupted)
         if score is None:
             return False
         self._writer = self._writer or tf.summary.create_file_writer(self._journal.outbox.path("logs", SPLIT))

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from trainer import learning
 from trainer.base.manifest import Manifest
+from trainer.nn.optimizers import averages
 from trainer.nn.tasks.classification import Classification
 from trainer.options import parse
 from trainer.steps import TrainStep
@@ -49,8 +50,9 @@ def adamw() -> keras.Optimizer:
         # Keras steps on the mean of the parts' gradients, each the mean over its examples.
         (dense, [*SGD, "--accumulate-steps", "4"], sgd(gradient_accumulation_steps=4), 4),
         (dense, [*SGD, "--accumulate-steps", "4"], sgd(), 1),
+        (dense, [*SGD, "--ema", "0.9"], sgd(use_ema=True, ema_momentum=0.9), 1),
     ],
-    ids=["l2", "frozen", "penalised", "clipped", "adamw", "accumulated", "parts_as_one"],
+    ids=["l2", "frozen", "penalised", "clipped", "adamw", "accumulated", "parts_as_one", "averaged"],
 )
 def test_fifty_steps(digits, make, flags, optimizer, parts):
     manifest, draw = Manifest.load(digits), np.random.default_rng(0)
@@ -59,7 +61,8 @@ def test_fifty_steps(digits, make, flags, optimizer, parts):
     ours, theirs = make(manifest), make(manifest)
     ours.set_weights(theirs.get_weights())
     theirs.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    function = tf.function(step_of(ours, manifest, flags))
+    step = step_of(ours, manifest, flags)
+    function = tf.function(lambda image, label, i: step({"image": image, "label": label}, i, 0, BATCH)[0])
     found, expected = [], []
     for i in range(STEPS):
         found.append(float(function(images[i], labels[i], tf.constant(i, tf.int64))))
@@ -68,18 +71,21 @@ def test_fifty_steps(digits, make, flags, optimizer, parts):
     np.testing.assert_allclose(found, expected, atol=1e-5)
     for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
+    for (weight, a), b in zip(averages(step.optimizer), averages(optimizer), strict=True):
+        np.testing.assert_allclose(a, b[1], atol=1e-5)
+        assert not np.allclose(a, weight, atol=1e-3)
     plain = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(labels[-1], ours(images[-1], training=True))
     assert found[-1] - float(plain) > 0.01
 
 
-def step_of(model: keras.Model, manifest: Manifest, flags: list[str]):
-    """The loss of a step of the trainer with these flags, which it takes; from images, labels and its number."""
+def step_of(model: keras.Model, manifest: Manifest, flags: list[str]) -> TrainStep:
+    """The step that the trainer takes with these flags."""
     opts = parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "50", "--model", "cnn", *flags], {})
     optimizer = learning.optimizer(opts, examples=1000, examples_per_step=BATCH, horizon_steps=STEPS)
     optimizer.build(model.trainable_variables)
     image = keras.Input((8, 8, 1), dtype="uint8", name="image")
     weight_decay, decayed = learning.decay(opts, model)
-    step = TrainStep(
+    return TrainStep(
         model=keras.Model({"image": image}, model(image)),
         optimizer=optimizer,
         task=Classification(manifest.class_names),
@@ -90,4 +96,3 @@ def step_of(model: keras.Model, manifest: Manifest, flags: list[str]):
         decayed=decayed,
         accumulate=opts.accumulate_steps,
     )
-    return lambda image, label, i: step({"image": image, "label": label}, i, 0, BATCH)[0]

@@ -1,5 +1,6 @@
 """Every flag that decides what is learnt changes it. Real training, a few steps each, in this process."""
 
+import json
 import pathlib
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 from trainer import options
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
+from trainer.data import records
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop
 
@@ -101,6 +103,30 @@ def test_every_flag_changes_what_is_learnt_and_none_of_them_changes_nothing(lear
         learnt = learn(*base, *change)
         assert not any(same(learnt, other) for other in seen), change
         seen.append(learnt)
+
+
+def test_the_average_of_the_weights_is_scored_and_exported(learn, digits):
+    import tensorflow as tf
+
+    learn(*SGD, "--ema", "0.6", "--export", "ema", "--checkpoint-num-steps", "1", "--keep-checkpoints", str(STEPS))
+    directory, averages = learn.directory(), {}
+    for step in range(1, STEPS + 1):
+        reader = tf.train.load_checkpoint(str(directory / "checkpoints" / f"ckpt-{step}"))
+        for name in [n for n in reader.get_variable_to_dtype_map() if n.startswith("variables/model.S")]:
+            weight = reader.get_tensor(name)
+            averages[name] = 0.6 * averages.get(name, weight) + 0.4 * weight
+    model = tf.saved_model.load(str(directory / "model"))
+    assert len(model.variables) == len(averages) > 3
+    for name, average in averages.items():
+        same_shape = [v.numpy() for v in model.variables if v.shape == average.shape]
+        assert any(np.allclose(v, average, rtol=1e-5, atol=1e-7) for v in same_shape), name
+        assert not any(np.array_equal(v, reader.get_tensor(name)) for v in same_shape), name
+    manifest = Manifest.load(digits)
+    (batch,) = records.batches(manifest, str(digits), "validation", manifest.split("validation").examples)
+    found = model.signatures["serving_default"](image=batch["image"])["probabilities"].numpy()
+    loss = -np.log(found[np.arange(len(found)), batch["label"]]).mean()
+    score = json.loads((directory / "validation.json").read_text())["latest"]
+    assert (score["step"], score["loss"]) == (STEPS, pytest.approx(loss, rel=1e-4))
 
 
 def test_epochs_are_passes_over_the_training_split(learn, digits):
