@@ -68,6 +68,13 @@ class Options(Flags):
         "table)",
         group="job",
     )
+    init_from: str | None = _learnt(
+        directory,
+        "weights to begin with, where name and shape fit: a job directory (or its best/), a version in the registry, a "
+        ".keras or .weights.h5 file",
+        metavar="PATH",
+        group="job",
+    )
     train_steps: int | None = flag(at_least(1), "absolute global step to reach", group="job")
     train_epochs: float | None = flag(positive, "the same in passes over the training split", metavar="N", group="job")
     seed: int = _learnt(

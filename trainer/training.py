@@ -14,7 +14,7 @@ from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.modes import Choice
 from trainer.evaluator import await_evaluator, has_evaluator
-from trainer.job_dir import done, identity
+from trainer.job_dir import done, identity, warm_start
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.export import export
 from trainer.job_dir.journal import Journal, last
@@ -96,7 +96,7 @@ class Training:
             optimizer.build(model.trainable_variables)
         state = State(model, optimizer)
         self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None)
-        self._first_step = self._restore()
+        self._first_step = self._restore(model)
         self._loop = Loop(
             opts=opts,
             last_step=extent.last_step,
@@ -148,19 +148,25 @@ class Training:
         horizon = settled["horizon_steps"]
         return Extent(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
 
-    def _restore(self) -> int:
+    def _restore(self, model: keras.Model) -> int:
         first_step, opts = self._checkpoints.restore(), self._opts
         if not first_step and (record := done.load(opts.job_dir)):
             raise UserError(
                 f"{opts.job_dir} was done at step {record.step}, and its checkpoints are gone; put them back, or use "
                 "another --job-dir"
             )
+        told = {}
+        if opts.init_from and not first_step:
+            told = {"init_from": warm_start.take(opts.init_from, model)}
+            if self._chief:
+                print(f"--init-from {opts.init_from}: {told['init_from']}", flush=True)
         self._journal.event(
             "resume" if first_step else "start",
             first_step,
             data_dir=opts.data_dir,
             fingerprint=self._manifest.fingerprint,
             options=opts.identity(),
+            **told,
         )
         return first_step
 

@@ -31,7 +31,6 @@ from trainer.options import Options
 from trainer.steps import TrainStep
 
 _MOST_EXAMPLES = 32
-_TOLD_NAMES = 5
 _ROUNDING = 0.05  # of probabilities, which large logits and bfloat16 make coarse
 # Of those that sum over replicas what they keep of a batch.
 _SYNCHRONISED = (BatchNormalization, keras.layers.BatchNormalization)
@@ -155,7 +154,7 @@ class _Trial:
             self._refuse_unshared(before, lambda: take(tf.constant(self._examples - count)))
         notes = []
         if without:
-            notes.append(f"not trained, because the loss does not depend on them: {_listed(without)}")
+            notes.append(f"not trained, because the loss does not depend on them: {weights.listed(without)}")
         if drawn := sorted({op for op in _operations(concrete.graph) if op in _DRAWS}):
             why = f"it draws by tf.random ({', '.join(drawn)}), which a resumed job does not repeat; use keras.random"
             if opts.deterministic:
@@ -193,7 +192,7 @@ class _Trial:
         second_half()
         if unlike := [name for name, weight in own.items() if not np.array_equal(weight.numpy(), first[name])]:
             raise self._refusal(
-                f"a layer sets {_listed(unlike)} by the examples that it sees, and several replicas see others each; train "
+                f"a layer sets {weights.listed(unlike)} by the examples that it sees, and several replicas see others each; train "
                 "on one device, or sum over the replicas in the layer as trainer.nn.layers.BatchNormalization does"
             )
 
@@ -231,8 +230,3 @@ def _operations(graph: tf.Graph) -> Iterator[str]:
     definition = graph.as_graph_def()
     yield from (node.op for node in definition.node)
     yield from (node.op for function in definition.library.function for node in function.node_def)
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _TOLD_NAMES
-    return ", ".join(names[:_TOLD_NAMES]) + (f" and {more} more" if more > 0 else "")

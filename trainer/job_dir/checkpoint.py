@@ -50,7 +50,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps of the checkpoints there are, oldest first."""
-        return sorted(int(match[1]) for match in map(_NAME.fullmatch, _listed(self._directory)) if match)
+        return steps(self._directory)
 
     def load_newest(self, after: int = 0) -> int:
         """Reads the newest checkpoint beyond step `after` into the state's copies. Returns its step, or 0 without one.
@@ -136,6 +136,11 @@ class Checkpoints:
 
     def _path(self, step: int) -> str:
         return os.path.join(self._directory, f"ckpt-{step}")
+
+
+def steps(directory: str) -> list[int]:
+    """Steps of the complete checkpoints in a directory, oldest first."""
+    return sorted(int(match[1]) for match in map(_NAME.fullmatch, _listed(directory)) if match)
 
 
 def remove(path: str) -> None:

@@ -10,6 +10,7 @@ client has no value it sends the column's `default` of `manifest.json`, as the c
 without a default was never missing, so the model cannot say what its absence means.
 """
 
+import json
 import os
 from collections.abc import Mapping
 
@@ -18,10 +19,13 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base import provenance
-from trainer.base.files import is_remote, store_errors
+from trainer.base.files import is_remote, read_json, store_errors, write_text
 from trainer.base.manifest import Manifest
 from trainer.nn import weights
 from trainer.nn.models.registry import Builder
+
+# Names of the variables in the order in which the archive numbers them; that of a random generator's state is null.
+_NAMES = "assets.extra/weights.json"
 
 
 def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
@@ -40,6 +44,8 @@ def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest,
         if tf.io.gfile.exists(partial):
             tf.io.gfile.rmtree(partial)
         provenance.write(manifest, build.name, partial, task=build.task_by)
+        names = {id(weight): name for name, weight in weights.named(served).items()}
+        write_text(os.path.join(partial, _NAMES), json.dumps([names.get(id(v)) for v in served.variables]) + "\n")
         archive.write_out(partial, verbose=False)
         if partial != directory:
             if tf.io.gfile.exists(directory):
@@ -47,6 +53,17 @@ def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest,
             tf.io.gfile.rename(partial, directory)
         if not tf.io.gfile.exists(os.path.join(directory, "saved_model.pb")):
             raise OSError(f"{directory}: the export is not complete")
+
+
+def weight_names(directory: str) -> list[str | None]:
+    """Of an exported model's `variables`, the names that `trainer.nn.weights` gives them.
+
+    Raises:
+      FileNotFoundError: If another program has written it.
+    """
+    if (names := read_json(os.path.join(directory, _NAMES))) is None:
+        raise FileNotFoundError(f"there is no {_NAMES}, which says what the weights are called")
+    return names
 
 
 def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.types.experimental.PolymorphicFunction:

@@ -10,14 +10,16 @@ weights.
 
 import collections
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
 
+_TOLD_NAMES = 5
 
-def named(model: keras.Model) -> dict[str, keras.Variable]:
-    """The weights by name; one that several layers share has the name of the first."""
+
+def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
+    """The weights by name, of a model or of a layer alone; one that several layers share has the name of the first."""
     found, seen = {}, set()
     for name, weight in _walk(model, "", set()):
         if id(weight) not in seen:
@@ -41,6 +43,12 @@ def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
         weight.assign(values[name])
 
 
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - _TOLD_NAMES
+    return ", ".join(names[:_TOLD_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
 def _walk(layer: keras.layers.Layer, prefix: str, walked: set[int]) -> Iterator[tuple[str, keras.Variable]]:
     if id(layer) in walked:
         return
@@ -49,13 +57,13 @@ def _walk(layer: keras.layers.Layer, prefix: str, walked: set[int]) -> Iterator[
     own = [*layer._trainable_variables, *layer._non_trainable_variables]
     for name, weight in _numbered([(weight.name, weight) for weight in own]):
         yield f"{prefix}{name}", weight
-    for name, inner in _numbered([(_name(inner), inner) for inner in layer._layers]):
+    for name, inner in _numbered([(unnumbered(inner.name), inner) for inner in layer._layers]):
         yield from _walk(inner, f"{prefix}{name}/", walked)
 
 
-def _name(layer: keras.layers.Layer) -> str:
-    """Its name without numbers, wherever in it: `forward_lstm_3` is one that Keras has made of `lstm_3`."""
-    return re.sub(r"_\d+(?=_|$)", "", layer.name)
+def unnumbered(name: str) -> str:
+    """A layer's name without numbers, wherever in it: `forward_lstm_3` is one that Keras has made of `lstm_3`."""
+    return re.sub(r"_\d+(?=_|$)", "", name)
 
 
 def _numbered(pairs: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:

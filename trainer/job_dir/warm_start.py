@@ -1,0 +1,134 @@
+"""Weights that a job begins with, from what was trained before: `--init-from`.
+
+    note = warm_start.take("jobs/a", model)  # "262 of 264 weights from the checkpoint of step 500; not there: head/bias"
+
+It reads the newest checkpoint of a job directory (of its `best/`, if that is named), a model that a job has exported,
+such as a version in the registry, and Keras' own `.keras` and `.weights.h5` files. A weight is taken where its name in
+the model, layer by layer, and its shape are the same. What is read may also be a part of the model, a backbone: then it
+goes into the layer that takes most of it.
+"""
+
+import io
+import os
+import re
+import zipfile
+from collections.abc import Callable, Hashable, Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+from etils import epath
+from keras.src.saving import saving_lib
+
+from trainer.base.errors import UserError, reading
+from trainer.base.files import store_errors
+from trainer.job_dir import checkpoint, export
+from trainer.nn import weights
+
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_WEIGHT = re.compile(rf"variables/model\.S(.*){_VALUE}")
+_KERAS = (".keras", ".weights.h5")
+_REPAIR = f"give a job directory, its best/, a model that a job exported, or a {' or '.join(_KERAS)} file"
+_Values = Mapping[Hashable, np.ndarray]
+# From a layer to its weights by the keys that such a source has for them.
+_Keys = Callable[[keras.layers.Layer], Mapping[Hashable, keras.Variable]]
+
+
+def take(source: str, model: keras.Model) -> str:
+    """Assigns to the model's weights what fits of the source. Every replica must do it. Returns a line that tells it.
+
+    Raises:
+      UserError: If the source cannot be read, or nothing of it fits.
+    """
+    with reading(f"--init-from {source}", _REPAIR), store_errors():
+        values, keys, what = _read(source)
+    names = {id(weight): name for name, weight in weights.named(model).items()}
+    parts = [part for part in model._flatten_layers() if part is model or part._layers]
+    found = [{key: w for key, w in keys(part).items() if key in values and id(w) in names} for part in parts]
+    fitting = [{key: w for key, w in some.items() if tuple(w.shape) == values[key].shape} for some in found]
+    best = max(range(len(parts)), key=lambda i: len(fitting[i]))  # of equals the outermost
+    if not (taken := fitting[best]):
+        raise UserError(
+            f"--init-from {source}: no weight of this model is there by its name and shape ({what}); the model has "
+            f"{weights.listed(list(names.values()))}"
+        )
+    for key, weight in taken.items():
+        weight.assign(values[key])
+    into = "" if parts[best] is model else f" into layer {parts[best].name!r}"
+    other = [
+        f"{names[id(w)]} {values[key].shape} and not {tuple(w.shape)}"
+        for key, w in found[best].items()
+        if key not in taken
+    ]
+    there = {id(weight) for weight in found[best].values()}
+    left = [name for identity, name in names.items() if identity not in there]
+    return f"{len(taken)} of {len(names)} weights from {what}{into}" + "".join(
+        f"; {why}: {weights.listed(some)}"
+        for why, some in (("of another shape there", other), ("not there", left))
+        if some
+    )
+
+
+def _read(source: str) -> tuple[_Values, _Keys, str]:
+    """Values by key, what gives the same keys to a layer's weights, and what was read, in words."""
+    if source.endswith(_KERAS):
+        return _of_keras(source), _keras_keys, "the file"
+    if tf.io.gfile.exists(os.path.join(source, "saved_model.pb")):
+        names = export.weight_names(source)
+        reader = tf.compat.v1.train.NewCheckpointReader(os.path.join(source, "variables", "variables"))
+        values = {name: reader.get_tensor(f"variables/{i}{_VALUE}") for i, name in enumerate(names) if name}
+        return values, weights.named, "the exported model"
+    for directory in (os.path.join(source, "checkpoints"), source):
+        if steps := checkpoint.steps(directory):
+            reader = tf.compat.v1.train.NewCheckpointReader(os.path.join(directory, f"ckpt-{steps[-1]}"))
+            found = filter(None, map(_WEIGHT.fullmatch, reader.get_variable_to_dtype_map()))
+            # TensorFlow's names have ".S" for "/" and ".." for ".".
+            values = {
+                re.sub(r"\.(.)", lambda m: "/" if m[1] == "S" else ".", m[1]): reader.get_tensor(m[0]) for m in found
+            }
+            return values, weights.named, f"the checkpoint of step {steps[-1]}"
+    raise FileNotFoundError("there is neither a checkpoint nor a model")
+
+
+def _of_keras(source: str) -> _Values:
+    """By the place in the file, the layer's name and the weight's number."""
+    content = epath.Path(source).read_bytes()
+    if source.endswith(".keras"):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            content = archive.read("model.weights.h5")
+    store = saving_lib.H5IOStore(io.BytesIO(content))
+    groups: dict[str, str] = {}
+    store.h5_file.visititems(
+        lambda path, item: groups.update({path: item.attrs["name"]} if "name" in item.attrs else {})
+    )
+    values = {}
+    for path, name in groups.items():
+        layer = store.get(path.removesuffix("vars").rstrip("/"))
+        values.update({(path, weights.unnumbered(name), key): layer[key] for key in layer.keys()})  # noqa: SIM118
+    return values
+
+
+def _keras_keys(layer: keras.layers.Layer) -> Mapping[Hashable, keras.Variable]:
+    """The same of a layer: where Keras would write its weights."""
+    places = _Places()
+    saving_lib._save_state(layer, places, None, "", set())
+    first = {id(variable): key for key, variable in reversed(places.found.items())}  # some layers share one
+    return {key: variable for key, variable in places.found.items() if first[id(variable)] == key}
+
+
+class _Places(saving_lib.H5IOStore):
+    """Notes what Keras would write where, and writes nothing."""
+
+    def __init__(self) -> None:
+        self.found: dict[Hashable, keras.Variable] = {}
+
+    def __bool__(self) -> bool:
+        return True
+
+    def make(self, path: str, metadata: Mapping[str, str] | None = None) -> "_Places":
+        """The next layer."""
+        self._layer = f"{path}/vars".lstrip("/"), weights.unnumbered((metadata or {}).get("name", ""))
+        return self
+
+    def __setitem__(self, key: str, variable: keras.Variable) -> None:
+        self.found[*self._layer, key] = variable
