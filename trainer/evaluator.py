@@ -10,7 +10,6 @@ from trainer.job_dir import done
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
-from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas.member import POOL_ROLES
 from trainer.replicas.stop import Stop
@@ -31,7 +30,7 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
         print(f"dataset {manifest.name!r} has no {SPLIT} split, so there is nothing to evaluate", flush=True)
         return 0
     with stop.at_once():  # what is interrupted is scored again
-        build = registry.builder(opts.model, manifest, opts.network)
+        build = opts.builder(manifest)
         # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.
         model, optimizer = build(), learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
         optimizer.build(model.trainable_variables)

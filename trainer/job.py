@@ -11,7 +11,6 @@ from trainer.data import records
 from trainer.data.reader import modes
 from trainer.evaluator import follow
 from trainer.job_dir.journal import Journal
-from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas import rendezvous, strategy
 from trainer.replicas.member import Member
@@ -55,7 +54,7 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
         place = records.locate(choice, manifest, member, journal.alive)
         # Before the others are waited for, where TensorFlow lets a process compute before it joins them.
         if member.is_chief and opts.strategy == "parameter_server":
-            trial.run(registry.builder(opts.model, manifest, opts.network), opts, manifest, replicas=1)
+            trial.run(opts.builder(manifest), opts, manifest, replicas=1)
         line = rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.event("serve", 0)

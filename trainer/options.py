@@ -140,6 +140,11 @@ class Options(Flags):
         "of training images: crop_flip pads by 4 pixels, crops, mirrors; resized_crop_flip takes a part of 8 to 100 %% "
         "of the area, resizes, mirrors",
     )
+    label_smoothing: float = _learning(
+        share,
+        "of a label is spread evenly over all that it could be, in the loss of training and validation",
+        default=0.0,
+    )
     precision: str = _learning(("float32", "bfloat16"), "of the computation; weights stay float32", default="float32")
 
     reader: str = _reader(
@@ -239,6 +244,14 @@ class Options(Flags):
                 f"--export best: dataset {manifest.name!r} has no validation split to judge by; leave it out"
             )
         return dataclasses.replace(self, model=registry.suited(self.model, manifest))
+
+    def builder(self, manifest: Manifest) -> registry.Builder:
+        """The builder of the model, with its task.
+
+        Raises:
+          UserError: If one of the options means nothing to them.
+        """
+        return registry.builder(self.model, manifest, self.network, label_smoothing=self.label_smoothing)
 
     @property
     def network(self) -> dict[str, Any]:

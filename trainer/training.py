@@ -83,7 +83,7 @@ class Training:
             logical_cpus=opts.logical_cpus,
             all_reduce=opts.all_reduce,
         )
-        self._build = registry.builder(opts.model, self._manifest, opts.network)
+        self._build = opts.builder(self._manifest)
         extent = self._extent = self._find_extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
         if self._chief and not self._asynchronous:
             trial.run(self._build, opts, self._manifest, replicas=extent.replicas)

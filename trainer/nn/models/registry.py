@@ -93,11 +93,11 @@ class Builder:
         return self.build()
 
 
-def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
-    """The builder of the model of that name, with the options that are given.
+def builder(name: str, manifest: Manifest, given: Mapping[str, Any], *, label_smoothing: float = 0.0) -> Builder:
+    """The builder of the model of that name, with the options that are given, for its task with labels smoothed like that.
 
     Raises:
-      UserError: If there is no such function, or it does not take one of the options, which would do nothing.
+      UserError: If there is no such function, or it or its task does not take one of the options, which would do nothing.
     """
     module, attribute = _module(name), name.split(":")[1] if ":" in name else "build"
     if (function := getattr(module, attribute, None)) is None:
@@ -113,7 +113,8 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
         taken = functools.cache(functools.partial(by_name.specs, prepare, manifest, name))
         build = functools.partial(by_name.by_name, build, taken, name)
     task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
-    return Builder(name, build, task(task_by, manifest), prepare, task_by)
+    found = task(task_by, manifest)
+    return Builder(name, build, found.smoothed(label_smoothing) if label_smoothing else found, prepare, task_by)
 
 
 def task(function: str | None, manifest: Manifest) -> Task:

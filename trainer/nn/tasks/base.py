@@ -6,11 +6,14 @@ whatever the batches and however many replicas share them.
 """
 
 import abc
+import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import tensorflow as tf
+
+from trainer.base.errors import UserError
 
 _SMALLEST = 1e-7
 
@@ -21,10 +24,12 @@ class Task(abc.ABC):
     Attributes:
       meaning: What the outputs are, in words.
       outputs: How many numbers a model has to give for an example.
-      metrics: Names of what `sums` has beside the loss.
+      metrics: Names of what `metric_sums` has.
       ranking: Metrics by which one score is better than another: the first of them that the score has.
       lower_is_better: Those metrics of which less is more.
       answers: What `answer` gives at least; the first has a number for each output.
+      label_smoothing: The share of a label that `losses` spreads evenly over all that it could be, as Keras' losses do; None
+        of a task that has no such labels.
     """
 
     meaning: ClassVar[str]
@@ -33,15 +38,37 @@ class Task(abc.ABC):
     ranking: ClassVar[tuple[str, ...]]
     lower_is_better: ClassVar[frozenset[str]] = frozenset({"loss", "mae", "mse", "rmse"})
     answers: ClassVar[tuple[str, ...]]
+    label_smoothing: float | None = None
 
     @abc.abstractmethod
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Summed over the examples: what is minimised, then each of `metrics`; float32 scalars.
+    def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """What is minimised, of each example: float32 [N].
 
         Args:
           outputs: Of the model, [N, outputs].
           labels: As the dataset has them, [N] or [N, targets].
         """
+
+    @abc.abstractmethod
+    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Each of `metrics`, summed over the examples; float32 scalars. The arguments are those of `losses`."""
+
+    def sums(self, outputs: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None = None) -> tuple[tf.Tensor, ...]:
+        """Summed over the examples: the losses, times their weights [N] if there are any, and each of `metrics`."""
+        losses = self.losses(outputs, labels)
+        return tf.reduce_sum(losses if weights is None else losses * weights), *self.metric_sums(outputs, labels)
+
+    def smoothed(self, label_smoothing: float) -> Self:
+        """This task with another smoothing of labels.
+
+        Raises:
+          UserError: If it has none: numbers, and a loss of the user's own, which would not heed it.
+        """
+        if self.label_smoothing is None or not type(self).losses.__module__.startswith(__package__):
+            raise UserError("--label-smoothing is for classes and labels with the loss that the trainer has for them")
+        other = copy.copy(self)
+        object.__setattr__(other, "label_smoothing", label_smoothing)  # of a frozen dataclass, perhaps the user's own
+        return other
 
     @abc.abstractmethod
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:

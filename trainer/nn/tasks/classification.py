@@ -24,6 +24,7 @@ class Classification(Task):
     ranking: ClassVar[tuple[str, ...]] = ("auc", "accuracy")  # of two classes what no threshold decides
     answers: ClassVar[tuple[str, ...]] = ("probabilities", "class_index", "class_name")
     class_names: tuple[str, ...]
+    label_smoothing: float = 0.0
 
     @property
     def outputs(self) -> int:
@@ -44,12 +45,19 @@ class Classification(Task):
         adds_up = outputs.shape[1] > 1 and (outputs >= 0).all() and np.allclose(sums, 1, atol=1e-3)
         return super().wrong_values(outputs, operation) or probabilities_already(operation, sure=adds_up)
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The cross-entropy in nats, and the examples whose class is the most probable."""
+    def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """The cross-entropy in nats; of the smoothed label every class has its part."""
         logits, labels = tf.cast(outputs, tf.float32), tf.cast(labels, tf.int64)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        hits = tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32)
-        return tf.reduce_sum(losses), tf.reduce_sum(hits)
+        if not self.label_smoothing:
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        part = self.label_smoothing / len(self.class_names)
+        shares = tf.one_hot(labels, len(self.class_names), on_value=1 - self.label_smoothing + part, off_value=part)
+        return tf.nn.softmax_cross_entropy_with_logits(labels=shares, logits=logits)
+
+    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The examples whose class is the most probable."""
+        hits = tf.equal(tf.argmax(tf.cast(outputs, tf.float32), axis=1), tf.cast(labels, tf.int64))
+        return (tf.reduce_sum(tf.cast(hits, tf.float32)),)
 
     def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """By how much the last class leads the first, and the label."""
@@ -84,9 +92,13 @@ class Binary(Classification):
     meaning: ClassVar[str] = "the logit of the second of two classes"
     outputs = 1
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The cross-entropy in nats, and the examples whose class is the more probable."""
-        return super().sums(_both(outputs), labels)
+    def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """The cross-entropy in nats."""
+        return super().losses(_both(outputs), labels)
+
+    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The examples whose class is the more probable."""
+        return super().metric_sums(_both(outputs), labels)
 
     def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The logit, and the label."""

@@ -24,6 +24,7 @@ class MultiLabel(Task):
     ranking: ClassVar[tuple[str, ...]] = ("auc",)
     answers: ClassVar[tuple[str, ...]] = ("probabilities",)
     targets: tuple[str, ...]
+    label_smoothing: float = 0.0
 
     @property
     def outputs(self) -> int:
@@ -40,12 +41,17 @@ class MultiLabel(Task):
         """That they are no logits."""
         return super().wrong_values(outputs, operation) or probabilities_already(operation)
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The binary cross-entropy in nats, and the share of an example's labels that are right; means over the labels."""
+    def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """The binary cross-entropy in nats, the mean over an example's labels."""
         logits, labels = tf.cast(outputs, tf.float32), tf.cast(labels, tf.float32)
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
-        hits = tf.cast(tf.equal(logits > 0, labels > 0.5), tf.float32)
-        return tf.reduce_sum(losses) / self.outputs, tf.reduce_sum(hits) / self.outputs
+        if smoothing := self.label_smoothing:
+            labels = labels * (1 - smoothing) + smoothing / 2
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits), axis=1)
+
+    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The share of an example's labels that are right."""
+        hits = tf.equal(tf.cast(outputs, tf.float32) > 0, tf.cast(labels, tf.float32) > 0.5)
+        return (tf.reduce_sum(tf.cast(hits, tf.float32)) / self.outputs,)
 
     def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Logits and labels."""

@@ -6,6 +6,7 @@ def task(manifest):
 """
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import keras
 import numpy as np
@@ -57,6 +58,7 @@ class Own(Task):
         self._task, self._loss, self._metrics = task, loss, tuple(metrics)
         self.meaning = task.meaning
         self.outputs, self.answers, self.metrics = task.outputs, task.answers, tuple(names)
+        self.label_smoothing = task.label_smoothing if loss is None else None
         self.ranking = (ranked_by,) if ranked_by else task.ranking
         added = frozenset() if higher_is_better else frozenset(metric.name for metric in metrics)
         self.lower_is_better = task.lower_is_better | added
@@ -73,18 +75,26 @@ class Own(Task):
             else Task.wrong_values(self, outputs, operation)
         )
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The loss, the task's metrics, and these."""
-        loss, *others = self._task.sums(outputs, labels)
-        if self._loss is not None:
-            losses = tf.cast(self._loss(labels, outputs), tf.float32)
-            if losses.shape.rank != 1:
-                raise UserError(
-                    f"the loss gives {losses.shape} and not one number for each example; reduction='none' does"
-                )
-            loss = tf.reduce_sum(losses)
+    def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """This loss, or else the task's."""
+        if self._loss is None:
+            return self._task.losses(outputs, labels)
+        losses = tf.cast(self._loss(labels, outputs), tf.float32)
+        if losses.shape.rank != 1:
+            raise UserError(f"the loss gives {losses.shape} and not one number for each example; reduction='none' does")
+        return losses
+
+    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The task's metrics, and these."""
         answers = self._task.answer(outputs)[self.answers[0]]
-        return loss, *others, *(self._state(m, answers, labels)[0] for m in self._metrics)
+        own = (self._state(metric, answers, labels)[0] for metric in self._metrics)
+        return *self._task.metric_sums(outputs, labels), *own
+
+    def smoothed(self, label_smoothing: float) -> Self:
+        """The same of the task."""
+        other = super().smoothed(label_smoothing)
+        other._task = self._task.smoothed(label_smoothing)
+        return other
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """The task's."""

@@ -42,11 +42,15 @@ class Regression(Task):
             f"labels are {labels.dtype} {list(labels.shape)}, and a regression's are finite numbers [N, {self.outputs}]"
         )
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The squared error in units of the variances, the absolute error and the squared one; means over the targets."""
+    def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """The squared error in units of the variances, the mean over the targets."""
         error = columns(outputs) - columns(labels)
-        parts = [tf.square(error / tf.constant(self.spreads)), tf.abs(error), tf.square(error)]
-        return tuple(tf.reduce_sum(part) / self.outputs for part in parts)
+        return tf.reduce_mean(tf.square(error / tf.constant(self.spreads)), axis=1)
+
+    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The absolute error and the squared one, means over the targets."""
+        error = columns(outputs) - columns(labels)
+        return tuple(tf.reduce_sum(part) / self.outputs for part in (tf.abs(error), tf.square(error)))
 
     def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, ...]]) -> dict[str, float]:
         """`loss`, `mae`, `mse`, and `rmse`, its root."""
