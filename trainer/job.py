@@ -81,6 +81,6 @@ def configure(opts: Options) -> None:
         tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], split)
     if opts.deterministic:
         tf.config.experimental.enable_op_determinism()
-    if opts.precision == "bfloat16":
-        keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
+    if opts.precision != "float32":
+        keras.mixed_precision.set_dtype_policy(f"mixed_{opts.precision}")
     keras.utils.set_random_seed(opts.seed)

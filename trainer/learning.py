@@ -7,8 +7,9 @@ import keras
 
 from trainer.base.errors import UserError
 from trainer.nn import schedules
+from trainer.nn.loss_scale import LossScale
 from trainer.nn.models.registry import default
-from trainer.nn.optimizers import SGD, Adam, AdamW
+from trainer.nn.optimizers import SGD, Adam, AdamW, Summing
 from trainer.options import Options
 
 _MOMENTUM, _DECAY_OF_ADAMW = 0.9, 0.004  # as Keras has the latter
@@ -23,7 +24,11 @@ def optimizer(
     Raises:
       UserError: If an option is given that means nothing to what the model or another option has chosen.
     """
-    rate = _schedule(opts, examples, examples_per_step, horizon_steps)
+    made = _unscaled(opts, _schedule(opts, examples, examples_per_step, horizon_steps))
+    return LossScale(made) if opts.precision == "float16" else made
+
+
+def _unscaled(opts: Options, rate: schedules.Schedule) -> Summing:
     name, options = _optimizer(opts), {"global_clipnorm": opts.clip_norm}
     if opts.ema is not None:
         options |= {"use_ema": True, "ema_momentum": opts.ema}

@@ -145,7 +145,11 @@ class Options(Flags):
         "of a label is spread evenly over all that it could be, in the loss of training and validation",
         default=0.0,
     )
-    precision: str = _learning(("float32", "bfloat16"), "of the computation; weights stay float32", default="float32")
+    precision: str = _learning(
+        ("float32", "bfloat16", "float16"),
+        "of the computation; weights stay float32, and with float16 the loss is scaled",
+        default="float32",
+    )
 
     reader: str = _reader(
         ("auto", "resident", "mapped", "streaming"),
@@ -225,6 +229,11 @@ class Options(Flags):
             raise UserError(f"--boundaries-epochs {','.join(map(str, self.boundaries_epochs))} do not rise")
         if self.export == "ema" and self.ema is None:
             raise UserError("--export ema needs --ema, the share of the average that stays each step, such as 0.999")
+        if self.strategy == "parameter_server" and self.precision == "float16":
+            raise UserError(
+                "--precision float16 is for synchronous jobs: on parameter servers another worker would change the scale of "
+                "the loss in the middle of a step; use bfloat16"
+            )
         if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
             raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 

@@ -77,7 +77,7 @@ class TrainStep:
     def differentiate(
         self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]:
-        """These values, and this replica's part of the gradients of the trainable variables."""
+        """These values, and this replica's part of the gradients of the trainable variables, scaled for the optimizer."""
         features = dict(batch)
         labels = features.pop(self.label)
         part = tf.cast(count, tf.float32) / self.global_batch
@@ -90,6 +90,7 @@ class TrainStep:
             objective = loss
             if self.weight_decay:
                 objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
+            objective = self.optimizer.scale_loss(objective)
         return tf.stack([loss, *metrics]), tape.gradient(objective, self.model.trainable_variables)
 
     @property

@@ -24,6 +24,8 @@ EXACT = ["--deterministic", "--train-steps", STEPS, "--checkpoint-num-steps", EV
 SMOOTH = ["--optimizer", "sgd", "--learning-rate", 0.001]
 # Of the gradients of both replicas together: half the norm would show in every step.
 CLIPPED = ["--clip-norm", 0.05, "--accumulate-steps", 3]
+# All that has a state of its own, or its own way through a step.
+STATEFUL = ["--precision", "float16", "--ema", 0.9, "--export", "ema", "--optimizer", "adamw", *CLIPPED]
 REPLICAS = {"one_device": ["chief"], "mirrored": ["chief"], "two_workers": ["chief", "worker"]}
 FLAGS = {"mirrored": ["--strategy", "mirrored", "--logical-cpus", 2]}
 
@@ -43,9 +45,11 @@ def straight(digits, tmp_path_factory) -> Callable[..., Job]:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("how", REPLICAS)
-def test_a_job_killed_at_a_random_step_and_resumed_has_the_bits_of_a_straight_one(make, straight, how, seed):
-    killed, flags = make(), [*EXACT, *FLAGS.get(how, [])]
+@pytest.mark.parametrize(
+    ("how", "more"), [*((how, []) for how in REPLICAS), ("two_workers", STATEFUL)], ids=[*REPLICAS, "stateful"]
+)
+def test_a_job_killed_at_a_random_step_and_resumed_has_the_bits_of_a_straight_one(make, straight, how, more, seed):
+    killed, flags = make(), [*EXACT, *FLAGS.get(how, []), *more]
     victims = (None, "chief-0", f"{REPLICAS[how][-1]}-0")  # all at once, or one
     killed.start(*REPLICAS[how], flags=flags)
     died_at = kill_at_random(killed, seed, between=(2 * EVERY + 1, STEPS - EVERY), victim=victims[seed])
@@ -59,7 +63,7 @@ def test_a_job_killed_at_a_random_step_and_resumed_has_the_bits_of_a_straight_on
     assert died_at - newest <= 2 * EVERY
     assert [e["step"] for e in second if e["event"] == "step"][-1] == STEPS
     assert sum(e["steps"] for e in second if e["event"] == "done") == STEPS - newest
-    assert killed.digest(STEPS) == straight(how).digest(STEPS)
+    assert killed.digest(STEPS) == straight(how, *more).digest(STEPS)
 
 
 def test_more_steps_asked_for_later_are_those_of_a_straight_job_to_the_last_bit(make, straight):

@@ -91,6 +91,7 @@ class AdamW(Adam, keras.optimizers.AdamW):
 
 def averages(optimizer: keras.optimizers.Optimizer) -> list[tuple[keras.Variable, keras.Variable]]:
     """The weights that are trained and their moving averages; none where the optimizer keeps none."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     if not optimizer.use_ema:
         return []
     return list(zip(optimizer._trainable_variables, optimizer._model_variables_moving_average, strict=True))
