@@ -4,31 +4,54 @@ import functools
 from collections.abc import Sequence
 
 import keras
+import tensorflow as tf
 
 from trainer.base.errors import UserError
-from trainer.nn import schedules
+from trainer.base.manifest import Manifest
+from trainer.nn import layer_rates, schedules
 from trainer.nn.loss_scale import LossScale
-from trainer.nn.models.registry import default
-from trainer.nn.optimizers import SGD, Adam, AdamW, Summing
+from trainer.nn.models.registry import default, own_optimizer
+from trainer.nn.optimizers import SGD, Adam, AdamW
 from trainer.options import Options
 
 _MOMENTUM, _DECAY_OF_ADAMW = 0.9, 0.004  # as Keras has the latter
+# What Keras' optimizers may do besides, and nothing here goes by.
+_NOT_HERE = ("gradient_accumulation_steps", "use_ema", "loss_scale_factor")
+_CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
+# Flags that mean nothing to an optimizer of the user's own.
+_OF_OURS = ("optimizer", "momentum", "clip_norm", "ema")
 _FALLING = {"linear": schedules.linear, "cosine": schedules.cosine}
 
 
 def optimizer(
-    opts: Options, *, examples: int, examples_per_step: int, horizon_steps: int
+    opts: Options,
+    model: keras.Model,
+    manifest: Manifest,
+    *,
+    examples: int,
+    examples_per_step: int,
+    horizon_steps: int,
 ) -> keras.optimizers.Optimizer:
-    """The optimizer, with its learning rate as a function of the step; a falling one ends at `horizon_steps`.
+    """The model's optimizer, built, with its learning rate as a function of the step; a falling one ends at `horizon_steps`.
+
+    To be made in the strategy's scope.
 
     Raises:
-      UserError: If an option is given that means nothing to what the model or another option has chosen.
+      UserError: If an option is given that means nothing to what the model or another option has chosen, or the model's
+        module has an optimizer, or factors, that would not do what they say.
     """
-    made = _unscaled(opts, _schedule(opts, examples, examples_per_step, horizon_steps))
-    return LossScale(made) if opts.precision == "float16" else made
+    rate = _schedule(opts, examples, examples_per_step, horizon_steps)
+    made = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)
+    whole = LossScale(made) if opts.precision == "float16" else made
+    whole.build(model.trainable_variables)
+    try:
+        layer_rates.apply(default(opts.model, "LEARNING_RATE_FACTORS"), model, made)
+    except ValueError as error:
+        raise UserError(f"--model {opts.model}: LEARNING_RATE_FACTORS {error}") from None
+    return whole
 
 
-def _unscaled(opts: Options, rate: schedules.Schedule) -> Summing:
+def _shipped(opts: Options, rate: schedules.Schedule) -> keras.optimizers.Optimizer:
     name, options = _optimizer(opts), {"global_clipnorm": opts.clip_norm}
     if opts.ema is not None:
         options |= {"use_ema": True, "ema_momentum": opts.ema}
@@ -40,6 +63,28 @@ def _unscaled(opts: Options, rate: schedules.Schedule) -> Summing:
         return Adam(rate, **options)
     decays = functools.partial(_decays, opts)
     return AdamW(rate, weight_decay=_decay_rate(opts), decays=decays, **options)
+
+
+def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.optimizers.Optimizer:
+    """That of the model's module."""
+    flags = [f"--{name.replace('_', '-')}" for name in _OF_OURS if getattr(opts, name) is not None]
+    if flags := [*flags, *(["--precision float16"] if opts.precision == "float16" else [])]:
+        raise UserError(
+            f"{flags[0]} means nothing to --model {opts.model}, whose module has an optimizer; leave it out"
+        )
+    made, general = own_optimizer(opts.model)(manifest, rate), keras.optimizers.Optimizer
+    if not isinstance(made, general) or type(made).apply is not general.apply:
+        why = f"gives a {type(made).__name__}; give an optimizer of Keras that has no other inside"
+    elif made._learning_rate is not rate:
+        why = "does not take the schedule that it is given as its learning rate, so flags of that would do nothing"
+    elif used := [name for name in _NOT_HERE if getattr(made, name)]:
+        why = f"uses {used[0]}, which means nothing here"
+    # Each replica would clip its own part of the gradients.
+    elif tf.distribute.get_strategy().num_replicas_in_sync > 1 and (used := [n for n in _CLIPS if getattr(made, n)]):
+        why = f"uses {used[0]}, which on several replicas is another thing than on one; train on one device"
+    else:
+        return made
+    raise UserError(f"--model {opts.model}: its optimizer(manifest, schedule) {why}")
 
 
 def falls(opts: Options) -> bool:

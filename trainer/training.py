@@ -91,9 +91,13 @@ class Training:
             model = self._build()
             self._settle(model)
             optimizer = learning.optimizer(
-                opts, examples=extent.examples, examples_per_step=extent.batch, horizon_steps=extent.horizon
+                opts,
+                model,
+                self._manifest,
+                examples=extent.examples,
+                examples_per_step=extent.batch,
+                horizon_steps=extent.horizon,
             )
-            optimizer.build(model.trainable_variables)
         state = State(model, optimizer)
         self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None)
         self._first_step = self._restore(model)

@@ -113,8 +113,7 @@ class _Trial:
     def step(self, replicas: int) -> list[str]:
         """Differentiates and updates, and holds what the graph does against what a checkpoint has."""
         model, opts = self._model, self._opts
-        optimizer = learning.optimizer(opts, examples=1, examples_per_step=1, horizon_steps=1)
-        optimizer.build(model.trainable_variables)
+        optimizer = learning.optimizer(opts, model, self._manifest, examples=1, examples_per_step=1, horizon_steps=1)
         step = TrainStep(
             model=model,
             optimizer=optimizer,

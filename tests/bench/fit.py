@@ -28,8 +28,8 @@ def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[],
     strategy, batch = tf.distribute.OneDeviceStrategy("CPU:0"), opts.global_batch_size(1)
     with strategy.scope():
         build = registry.builder(opts.model, manifest, opts.network)
-        model, optimizer = build(), _optimizer(opts, manifest)
-        optimizer.build(model.trainable_variables)
+        model = build()
+        optimizer = _optimizer(opts, model, manifest)
     task = build.task
     step = TrainStep(model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=batch, seed=0)
     choice = choose(manifest, data_dir=opts.data_dir, budget_bytes=budget(None, 1), wish=opts.reader)
@@ -57,7 +57,7 @@ def _keras(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[]
 
     The network is ours, with Keras' own batch normalisation, as a user of Keras writes it.
     """
-    batch, optimizer = opts.global_batch_size(1), _optimizer(opts, manifest)
+    batch = opts.global_batch_size(1)
     columns = records.resident(manifest, opts.data_dir, "train")
     labels = columns.pop(manifest.label).numpy()
     if manifest.deep:
@@ -67,6 +67,7 @@ def _keras(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[]
     else:
         with mock.patch.object(resnet, "BatchNormalization", _batch_norm):
             model = registry.builder(opts.model, manifest, opts.network)()
+        optimizer = _optimizer(opts, model, manifest)
         columns = {name: column.numpy() for name, column in columns.items()}
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"])
@@ -80,9 +81,11 @@ def _keras(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[]
     return lap
 
 
-def _optimizer(opts: options.Options, manifest: Manifest) -> keras.optimizers.Optimizer:
+def _optimizer(opts: options.Options, model: keras.Model, manifest: Manifest) -> keras.optimizers.Optimizer:
     examples, batch = manifest.split("train").examples, opts.global_batch_size(1)
-    return learning.optimizer(opts, examples=examples, examples_per_step=batch, horizon_steps=1_000_000)
+    return learning.optimizer(
+        opts, model, manifest, examples=examples, examples_per_step=batch, horizon_steps=1_000_000
+    )
 
 
 def main(kind: str, model: str, data_dir: str, steps: str, *flags: str) -> None:

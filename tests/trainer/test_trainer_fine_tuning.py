@@ -1,9 +1,16 @@
 """Jobs that begin with the weights of others: real processes."""
 
+import re
+import shlex
 import shutil
 
+import keras
 import numpy as np
 import pytest
+from trainer_jobs import ROOT
+
+from components.convert.convert import convert
+from components.convert.options import Options
 
 pytestmark = pytest.mark.cluster
 FLAGS = ["--model", "own_models:batch_norm", "--batch-size", 32, "--optimizer", "sgd", "--deterministic"]
@@ -26,3 +33,71 @@ def test_all_replicas_begin_with_the_same_weights_and_a_resumed_job_takes_none(m
     several.start("chief", flags=[*FLAGS, "--learning-rate", 0.001, "--train-steps", 30])
     assert several.wait() == {"chief-0": 2}
     assert f"init_from: '{first.directory}' -> None" in several.output()
+
+
+SLOW = pytest.mark.slow
+CLUSTERS = {
+    "mirrored": (["chief"], ["--strategy", "mirrored", "--logical-cpus", 2]),
+    "two_workers": (["chief", "worker"], []),
+    "parameter_server": (["chief", "worker", "ps"], []),  # whose one worker takes one step after the other
+}
+
+
+@pytest.mark.parametrize(
+    "how", ["mirrored", pytest.param("two_workers", marks=SLOW), pytest.param("parameter_server", marks=SLOW)]
+)
+def test_an_optimizer_and_rates_of_the_models_own_are_the_same_everywhere_and_resumed_to_the_bit(make, how):
+    flags = ["--model", "fine_tuned:network", "--batch-size", 32, "--deterministic", "--train-steps"]
+    straight, resumed, several = make("straight"), make("resumed"), make("several")
+    straight.run("chief", flags=[*flags, 30])
+    for steps in (15, 30):
+        resumed.run("chief", flags=[*flags, steps])
+    assert resumed.digest(30) == straight.digest(30)
+    roles, more = CLUSTERS[how]
+    several.start(*roles, flags=[*flags, 30, *more])
+    assert several.wait_for("chief-0") == {"chief-0": 0}, several.output()
+    several.close()
+    expected, found = straight.variables(30), several.variables(30)
+    assert sum("optimizer" in name for name in expected) == 7  # the count, and a momentum of each weight
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
+
+
+@SLOW
+def test_the_page_fine_tunes_a_backbone_that_is_read_once(make, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "MODELS.md").read_text()
+    (tmp_path / "tuned.py").write_text(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[3])
+    (block,) = [b for b in re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL) if "--init-from" in b]
+    commands = [shlex.split(line)[3:] for line in block.splitlines()]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "cifar").mkdir()
+    draw = np.random.default_rng(0)
+    for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
+        labels, pixels = draw.integers(0, 10, 40), draw.integers(0, 256, (40, 3072))
+        pixels[:, ::4] = labels[:, None] * 25
+        (tmp_path / "cifar" / f"{name}.bin").write_bytes(
+            np.hstack([labels[:, None], pixels]).astype(np.uint8).tobytes()
+        )
+    convert(Options(dataset="cifar10", source=str(tmp_path / "cifar"), output=str(tmp_path / "data"), shards=2))
+    pretrained = keras.applications.MobileNetV2((32, 32, 3), alpha=0.35, include_top=False, weights=None)
+    file = tmp_path / "backbone.keras"
+    pretrained.save(file)
+    head, whole = make("head", data=tmp_path / "data"), make("all", data=tmp_path / "data")
+    less = ["--train-steps", 4, "--batch-size", 16, "--deterministic"]
+    paths = {"backbone.keras": file, "jobs/head": head.directory}
+    for job, command in zip((head, whole), commands, strict=True):
+        assert command[:4] == ["--data-dir", "data/cifar10", "--job-dir", f"jobs/{job.directory.name}"]
+        given = [paths.get(word, word) for word in command[4:]]
+        told = job.run("chief", flags=[*given, *less])
+        assert told.count(f"--init-from {given[given.index('--init-from') + 1]}: ") == 1
+        file.unlink(missing_ok=True)
+    assert "260 of 262 weights from the file into layer 'backbone'; not there: head/kernel, head/bias" in head.output()
+    assert "262 of 262 weights from the checkpoint of step 4" in whole.output()
+    (kernel,) = [name for name in head.variables(4) if "SConv1" in name]
+    before = pretrained.get_layer("Conv1").kernel.numpy()
+    np.testing.assert_array_equal(head.variables(4)[kernel], before)
+    assert (
+        0 < np.abs(whole.variables(4)[kernel] - before).max() <= 4 * 1.1e-4
+    )  # of four steps of Adam at a tenth of 0.001
+    heads = [next(job.variables(4)[n] for n in job.variables(4) if "Shead.Skernel" in n) for job in (head, whole)]
+    assert 0 < np.abs(heads[0] - heads[1]).max() <= 4 * 1.1e-3

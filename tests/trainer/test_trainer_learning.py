@@ -1,8 +1,18 @@
+import types
+
+import keras
+import numpy as np
+import own_models
 import pytest
+import tensorflow as tf
 
 from trainer import learning
 from trainer.base.errors import UserError
+from trainer.nn import layer_rates
+from trainer.nn.optimizers import Adam
 from trainer.options import Options, parse
+
+MANIFEST = types.SimpleNamespace(name="none is looked at")
 
 
 def options(*flags: str) -> Options:
@@ -10,7 +20,10 @@ def options(*flags: str) -> Options:
 
 
 def optimizer(*flags: str):
-    return learning.optimizer(options(*flags), examples=100, examples_per_step=10, horizon_steps=20)
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(2, name="body"), keras.layers.Dense(2, name="head")]
+    )
+    return learning.optimizer(options(*flags), model, MANIFEST, examples=100, examples_per_step=10, horizon_steps=20)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +56,125 @@ def test_falling_schedules_end_at_the_horizon():
         assert learning.falls(options("--model", "cnn", "--schedule", name)) == falls
         rate = optimizer("--model", "cnn", "--schedule", name)._learning_rate
         assert float(rate(0)) == pytest.approx(1e-3) and float(rate(20)) == pytest.approx(0 if falls else 1e-3)
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """Gives the module of a user's model an optimizer, and makes that."""
+
+    def make(function, *flags: str) -> keras.optimizers.Optimizer:
+        monkeypatch.setattr(own_models, "optimizer", function, raising=False)
+        return optimizer("--model", "own_models:sequential", *flags)
+
+    return make
+
+
+def test_a_module_has_an_optimizer_of_its_own_by_the_schedule_of_the_flags(own):
+    made = own(
+        lambda manifest, schedule: keras.optimizers.Lion(schedule), "--learning-rate", "0.5", "--warmup-steps", "5"
+    )
+    assert isinstance(made, keras.optimizers.Lion) and made.built
+    assert float(made._learning_rate(0)) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda manifest, schedule: keras.optimizers.SGD(0.1), "does not take the schedule"),
+        (lambda manifest, schedule: schedule, "gives a Schedule"),
+        (
+            lambda manifest, schedule: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(schedule)),
+            "no other inside",
+        ),
+        (lambda manifest, schedule: keras.optimizers.SGD(schedule, use_ema=True), "uses use_ema"),
+        (lambda manifest, schedule: keras.optimizers.SGD(schedule, gradient_accumulation_steps=2), "uses gradient_acc"),
+        (lambda manifest, schedule: keras.optimizers.SGD(schedule, loss_scale_factor=2.0), "uses loss_scale_factor"),
+    ],
+)
+def test_an_optimizer_that_would_not_do_what_it_says_is_refused(own, function, message):
+    with pytest.raises(UserError, match=rf"own_models:sequential: its optimizer\(manifest, schedule\) .*{message}"):
+        own(function)
+
+
+def test_clipping_of_an_own_optimizer_is_refused_where_each_replica_would_clip_its_part(own):
+    def clipping(manifest, schedule):
+        return keras.optimizers.SGD(schedule, global_clipnorm=1.0)
+
+    assert own(clipping).global_clipnorm == 1
+    context = types.SimpleNamespace(num_replicas_in_sync=2)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(UserError, match="uses global_clipnorm, which on several"),
+    ):
+        patch.setattr(tf.distribute, "get_strategy", lambda: context)
+        own(clipping)
+
+
+@pytest.mark.parametrize("flags", [("--optimizer", "sgd"), ("--momentum", "0.5")])
+def test_flags_that_an_own_optimizer_makes_meaningless_are_refused(own, flags):
+    with pytest.raises(UserError, match=f"{flags[0]} means nothing to --model own_models:sequential, whose module"):
+        own(lambda manifest, schedule: keras.optimizers.SGD(schedule), *flags)
+
+
+def variables() -> list[tf.Variable]:
+    draw = np.random.default_rng(0)
+    return [draw.normal(size=(5, 2)).astype(np.float32) for _ in range(3)]
+
+
+class Tables(keras.layers.Layer):
+    def __init__(self, values, **kwargs):
+        super().__init__(**kwargs)
+        self.tables = [self.add_weight(shape=v.shape, initializer=lambda shape, dtype, v=v: v) for v in values]
+
+    def build(self, shape):
+        pass
+
+    def call(self, x):
+        return x
+
+
+class Nested(Tables):
+    def __init__(self, outer, inner):
+        super().__init__(outer, name="outer")
+        self.inner = Tables(inner, name="inner")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rate: Adam(rate),
+        lambda rate: keras.optimizers.SGD(rate, momentum=0.9),
+        lambda rate: keras.optimizers.AdamW(rate, weight_decay=0.1),
+        lambda rate: keras.optimizers.RMSprop(rate),
+    ],
+    ids=["lazy_adam", "sgd", "adamw", "rmsprop"],
+)
+def test_a_layer_learns_as_with_an_optimizer_of_its_own_at_its_share_of_the_rate(make):
+    first, second, third = variables()
+    inputs = keras.Input((1,))
+    x = Nested([first], [second])(Tables([third], name="rest")(inputs))
+    model, draw = keras.Model(inputs, x), np.random.default_rng(1)
+    whole = make(0.1)
+    whole.build(model.trainable_variables)
+    layer_rates.apply({"outer": 0.1, "inner": 0.5}, model, whole)
+    found = {v.path: v for v in model.trainable_variables}
+    shares = dict(zip((v.path for v in model.trainable_variables), (1, 0.1, 0.5), strict=True))
+    apart = {path: keras.Variable(v.numpy()) for path, v in found.items()}
+    each = {path: make(0.1 * share) for path, share in shares.items()}
+    for path, one in each.items():
+        one.build([apart[path]])
+    for _ in range(3):
+        dense = draw.normal(size=(2, 5, 2)).astype(np.float32)
+        rows = tf.IndexedSlices(tf.constant(dense[0][:3]), tf.constant([4, 0, 4]), dense_shape=tf.constant([5, 2]))
+        gradients = [tf.constant(dense[0]), rows, tf.constant(dense[1])]
+        whole.apply(gradients, model.trainable_variables)
+        for (path, one), gradient in zip(each.items(), gradients, strict=True):
+            one.apply([gradient], [apart[path]])
+    for path, expected in apart.items():
+        np.testing.assert_allclose(found[path], expected, rtol=1e-6, err_msg=path)
+
+
+def test_factors_of_a_layer_that_is_not_there_are_refused(monkeypatch):
+    monkeypatch.setattr(own_models, "LEARNING_RATE_FACTORS", {"heed": 0.1}, raising=False)
+    with pytest.raises(UserError, match="LEARNING_RATE_FACTORS name a layer 'heed', and no layer is called so"):
+        optimizer("--model", "own_models:sequential")

@@ -2,13 +2,14 @@
 
 A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to logits (a user's function
 may return others, see `by_name`); every keyword of `build` is an option of the trainer by that name. It may state what
-suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT.
-`package.module:function` names such a function anywhere on Python's path.
+suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT, and
+LEARNING_RATE_FACTORS of layers by their names. `package.module:function` names such a function anywhere on Python's path.
 
 It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it is there) from the
 dataset's columns, in graph operations that look at each example alone. It is applied once to a split that is resident
 in memory, to each batch otherwise, and inside the exported model. Without it a model takes the manifest's inputs as
-they are. And it may have `task(manifest) -> Task`: what the outputs mean, if the dataset's label does not say it all.
+they are. And it may have `task(manifest) -> Task`: what the outputs mean, if the dataset's label does not say it all; and
+`optimizer(manifest, schedule) -> keras.optimizers.Optimizer`, whose learning rate is the schedule.
 
 Modules are imported when they are asked for, because they import TensorFlow.
 """
@@ -42,6 +43,7 @@ _DEFAULTS = {
     "BOUNDARIES_EPOCHS": (),
     "FACTORS": (1.0,),
     "AUGMENT": "none",
+    "LEARNING_RATE_FACTORS": {},
 }
 
 
@@ -122,6 +124,11 @@ def task(function: str | None, manifest: Manifest) -> Task:
     from trainer.nn.tasks.of_dataset import task_of
 
     return getattr(_module(function), function.split(":")[1])(manifest) if function else task_of(manifest)
+
+
+def own_optimizer(name: str) -> Callable[[Manifest, Any], keras.optimizers.Optimizer] | None:
+    """The function `optimizer` of the model's module, if it has one."""
+    return getattr(_module(name), "optimizer", None)
 
 
 def _as_they_are(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
