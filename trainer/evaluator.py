@@ -43,7 +43,9 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
             if newest := checkpoints.load_newest(after=scored):
                 validator.evaluate(state, interrupted=lambda: False)
                 scored = newest
-            elif (record := done.load(opts.job_dir)) and record.covers(opts.train_steps, opts.train_epochs):
+            elif (record := done.load(opts.job_dir)) and record.covers(
+                opts.train_steps, opts.train_epochs, opts.patience
+            ):
                 break
             else:
                 time.sleep(_POLL_IN_STORE_S if is_remote(opts.job_dir) else _POLL_S)

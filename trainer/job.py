@@ -6,10 +6,11 @@ import keras
 import tensorflow as tf
 
 from trainer import trial, watchdog
+from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader import modes
-from trainer.evaluator import follow
+from trainer.evaluator import follow, has_evaluator
 from trainer.job_dir.journal import Journal
 from trainer.options import Options
 from trainer.replicas import rendezvous, strategy
@@ -22,6 +23,10 @@ _PEER_DIES_S = 2.0
 
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     """Plays this member's part until the job is done. Returns the exit code."""
+    if opts.patience and has_evaluator():
+        raise UserError(
+            f"--patience {opts.patience} goes by evaluations of the chief, and this cluster has an evaluator; leave out one"
+        )
     configure(opts)
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"

@@ -34,8 +34,8 @@ class Loop:
           to stop.
         """
         first_step = step
-        leaving = False
-        while step < self.last_step and not leaving:
+        leaving, enough = False, self._enough(step)
+        while step < self.last_step and not (leaving or enough):
             stop = self.wants_to_stop()
             window = self.steps.run(step, self._until(step), stop, stop or self.checkpoints.late)
             step += window.steps
@@ -44,14 +44,26 @@ class Loop:
                 raise UserError(f"the loss is {window.loss} at step {step}: training diverged; lower --learning-rate")
             leaving = window.stop and self.steps.idle
             ends, every = leaving or step >= self.last_step, self.opts.eval_every_steps
-            if self.validator and self.steps.idle and not ends and every and step % every == 0:
-                self._evaluate(step)
+            if self.steps.idle and not ends and every and step % every == 0:
+                if self.validator:
+                    self._evaluate(step)
+                ends = enough = self._enough(step)
             if ends or (self.steps.idle and self.checkpoints.due(step)):
                 self.checkpoints.save(step, last=ends)
         self.checkpoints.wait()
         # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
-        scored = not self.validator or first_step == step == self.validator.scores.latest_step
+        there = self.validator and self.validator.scores.latest_step == step
+        scored = not self.validator or (there and (enough or first_step == step))
         return step, not leaving and (scored or self._evaluate(step))
+
+    def _enough(self, step: int) -> bool:
+        """Whether the score has not risen for as many evaluations as there is patience for. All replicas must ask."""
+        if not (patience := self.opts.patience):
+            return False
+        enough = self.steps.agree(bool(self.validator) and self.validator.scores.without_better(step) >= patience)
+        if enough and self.validator:
+            print(f"step {step}  no better score in {patience} evaluations; training ends early", flush=True)
+        return enough
 
     def _until(self, step: int) -> int:
         """The next step at which something may be to be done, the same on all replicas: they make equal calls."""

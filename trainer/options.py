@@ -176,6 +176,10 @@ class Options(Flags):
         default=0,
     )
     eval_batch_size: int = _validation(at_least(1), "examples evaluated at a time", default=500)
+    patience: int | None = _validation(
+        at_least(1),
+        "evaluations of --eval-every-steps, one after the other without a better score, that end training early",
+    )
     export: str = _validation(
         ("last", "best", "ema"),
         "weights to export: the last, those that were best on the validation split, or the last average of --ema; with "
@@ -234,6 +238,8 @@ class Options(Flags):
                 "--precision float16 is for synchronous jobs: on parameter servers another worker would change the scale of "
                 "the loss in the middle of a step; use bfloat16"
             )
+        if self.patience and not self.eval_every_steps:
+            raise UserError(f"--patience {self.patience} counts evaluations; give --eval-every-steps too")
         if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
             raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 
@@ -248,10 +254,9 @@ class Options(Flags):
             raise UserError(
                 f"--augment {self.augment} is for images; dataset {manifest.name!r} is a table; leave it out"
             )
-        if self.export == "best" and not manifest.splits["validation"].examples:
-            raise UserError(
-                f"--export best: dataset {manifest.name!r} has no validation split to judge by; leave it out"
-            )
+        judging = "--export best" if self.export == "best" else self.patience and f"--patience {self.patience}"
+        if judging and not manifest.splits["validation"].examples:
+            raise UserError(f"{judging}: dataset {manifest.name!r} has no validation split to judge by; leave it out")
         return dataclasses.replace(self, model=registry.suited(self.model, manifest))
 
     def builder(self, manifest: Manifest) -> registry.Builder:

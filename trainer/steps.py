@@ -112,7 +112,7 @@ class SyncSteps:
         self._source = self._batches() if reader.ahead else self._copies()
         self._steps_a_call = 1
         self._step_s: float | None = None
-        self._function = tf.function(self._call)
+        self._function, self._agreement = tf.function(self._call), tf.function(self._total)
         # The first call would make the graph otherwise; no other replica is needed for it.
         scalar = tf.TensorSpec([], tf.int64)
         self._function.get_concrete_function(
@@ -142,6 +142,10 @@ class SyncSteps:
         # All processes must make calls of one length, and each sees another clock: they take the chief's.
         self._steps_a_call = max(1, round(proposal))
         return Window(steps=steps, sums=tuple(sums), seconds=seconds, warm=warm, stop=stops > 0)
+
+    def agree(self, wish: bool) -> bool:
+        """Whether any process wishes it. All must ask at the same step."""
+        return float(self._agreement(tf.constant(float(wish) / len(self._strategy.extended.worker_devices)))) > 0
 
     def _proposal(self) -> float:
         return min(4.0 * self._steps_a_call, _CALL_S / (self._step_s or _CALL_S)) if self._chief else 0.0
@@ -173,7 +177,11 @@ class SyncSteps:
         # One reduction a call carries the sums and what every process wishes. `run` hands the same vector to each
         # replica of this process, so each brings its part of it.
         mine = tf.concat([totals, wish], 0) / len(self._strategy.extended.worker_devices)
-        return self._strategy.reduce("SUM", self._strategy.run(tf.identity, args=(mine,)), axis=None)
+        return self._total(mine)
+
+    def _total(self, part: tf.Tensor) -> tf.Tensor:
+        """Its sum over the replicas, each of which brings the part of its process."""
+        return self._strategy.reduce("SUM", self._strategy.run(tf.identity, args=(part,)), axis=None)
 
     @_as_it_stands
     def _replica(self, held, step: tf.Tensor) -> tf.Tensor:
@@ -208,6 +216,10 @@ class AsyncSteps:
         self._steps_a_call = 1
         self._fetched = 0
         self._last_s = time.perf_counter()
+
+    def agree(self, wish: bool) -> bool:
+        """The wish, which is the chief's alone: nobody else trains of himself."""
+        return wish
 
     @property
     def idle(self) -> bool:

@@ -54,7 +54,7 @@ def _main(argv: Sequence[str] | None, signal: stop.Stop) -> int:
     with without_advice(), reading(opts.job_dir, "give --job-dir a directory that can be reached"):
         identity.check(opts.job_dir, facts)
         record = done.load(opts.job_dir)
-    if record and record.covers(opts.train_steps, opts.train_epochs):
+    if record and record.covers(opts.train_steps, opts.train_epochs, opts.patience):
         if (epath.Path(opts.job_dir) / "model" / "saved_model.pb").exists():
             print(f"{opts.job_dir}: already done at step {record.step}", flush=True)
             return 0

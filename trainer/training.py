@@ -267,6 +267,7 @@ class Training:
             epochs=reached * self._extent.batch / self._extent.examples,
             seconds=round(time.time() - self._started, 2),
             validation=scores.load(),
+            stopped_early=opts.patience if reached < self._extent.last_step else None,
             loss=final.get("loss"),
             metrics={name: final.get(name) for name in self._build.task.metrics},
             examples_per_s=final.get("examples_per_s"),

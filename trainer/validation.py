@@ -1,7 +1,8 @@
 """Evaluation on the validation split, by the chief or by a replica of its own, and what is remembered of it.
 
-`validation.json` in the job directory holds the latest and the best evaluation (`step` and the task's score);
-`best/ckpt-<step>` holds the whole state of the best. Selection is never on the test split.
+`validation.json` in the job directory holds the latest and the best evaluation (`step` and the task's score), and the
+steps of those since the best, none of them better; `best/ckpt-<step>` holds the whole state of the best. Selection is
+never on the test split.
 """
 
 import json
@@ -115,6 +116,15 @@ class Scores:
                 return {}
             return {which: {**scores[which], "step": int(scores[which]["step"])} for which in ("latest", "best")}
 
+    def without_better(self, step: int) -> int:
+        """How many evaluations there were up to a step since the best one. Later ones are yet to be made again."""
+        return sum(scored <= step for scored in self._since_best())
+
+    def _since_best(self) -> list[int]:
+        path = epath.Path(self.job_dir) / FILE
+        with reading(path):
+            return list(map(int, (read_json(path) or {}).get("since_best", [])))
+
     @property
     def latest_step(self) -> int:
         """The last step that was scored, or 0."""
@@ -125,12 +135,14 @@ class Scores:
         known, latest = self.load(), {"step": step, **score}
         best = known.get("best")
         better = best is None or self._task.rank(score) > self._task.rank(best)
+        # What an attempt had scored that got further does not count twice.
+        since = [] if better else [s for s in self._since_best() if s < step] + [step] * (step > best["step"])
         if better:
             with store_errors():
                 state.checkpoint.write(self._best(step))
         write_text(
             epath.Path(self.job_dir) / FILE,
-            json.dumps({"latest": latest, "best": latest if better else best}, indent=1) + "\n",
+            json.dumps({"latest": latest, "best": latest if better else best, "since_best": since}, indent=1) + "\n",
         )
         if better and best and best["step"] != step:
             remove(self._best(best["step"]))

@@ -23,10 +23,13 @@ class Done:
     metrics: Mapping[str, float | None]  # of the task, over those steps; in the file by their names
     validation: Mapping[str, Any]  # the `latest` and the `best` evaluation on the validation split, if there was any
     seconds: float  # wall time of the attempt that finished, from its start to the export
+    stopped_early: int | None = None  # by `--patience` of so many evaluations, before the last step asked for
     examples_per_s: float | None  # of the whole job while training; first call, saving and export excluded
 
-    def covers(self, train_steps: int | None, train_epochs: float | None) -> bool:
-        """Whether that many steps, or else epochs, are done."""
+    def covers(self, train_steps: int | None, train_epochs: float | None, patience: int | None) -> bool:
+        """Whether that many steps, or else epochs, are done; or training had ended early with that patience too."""
+        if patience and self.stopped_early and patience <= self.stopped_early:
+            return True
         return self.epochs >= train_epochs if train_steps is None else self.step >= train_steps
 
     def save(self, job_dir: str) -> None:

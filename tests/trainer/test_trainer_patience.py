@@ -1,0 +1,107 @@
+"""Training that ends early: on every kind of cluster at one step, and for good. Real processes."""
+
+import json
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer import options
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+from trainer.job_dir.done import Done
+from trainer.nn.tasks.classification import Classification
+from trainer.validation import Scores
+
+SLOW = pytest.mark.slow
+# At such a rate no score changes: the first evaluation is the best.
+STILL = ["--model", "own_models:sequential", "--optimizer", "sgd", "--learning-rate", 1e-9, "--batch-size", 16]
+CLUSTERS = {"alone": ["chief"], "two_workers": ["chief", "worker"], "parameter_server": ["chief", "worker", "ps"]}
+
+
+class Unwritten:
+    """In place of a state whose files nobody reads."""
+
+    checkpoint = property(lambda self: self)
+
+    def write(self, path: str) -> None:
+        pass
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.data())
+def test_evaluations_without_a_better_score_are_counted_as_if_no_attempt_had_got_further(tmp_path_factory, ranks, data):
+    scores = Scores(str(tmp_path_factory.mktemp("job")), Classification(("a", "b", "c")))
+    reached = 0
+    while reached < len(ranks):
+        score = {"loss": 1.0, "accuracy": float(ranks[reached])}
+        scores.add(reached + 1, score, Unwritten())
+        reached += 1
+        best = max(range(reached), key=lambda i: ranks[i])
+        undone = max(best + 1, data.draw(st.integers(best + 1, reached)))
+        assert scores.without_better(reached) == reached - 1 - best
+        assert scores.without_better(undone) == undone - 1 - best
+        if data.draw(st.integers(0, 3)) == 0 and undone < reached:
+            reached = undone
+
+
+def test_a_job_that_ended_early_is_done_for_those_who_are_not_more_patient():
+    facts = {"loss": 0.1, "metrics": {}, "validation": {}, "seconds": 1.0, "examples_per_s": 1.0}
+    early = Done(step=30, epochs=1.5, stopped_early=2, **facts)
+    assert early.covers(1000, None, 2) and early.covers(None, 9, 1) and early.covers(30, None, None)
+    assert not early.covers(1000, None, 3) and not early.covers(None, 9, None)
+    assert not Done(step=30, epochs=1.5, **facts).covers(1000, None, 2)
+
+
+def test_patience_without_evaluations_is_refused(digits):
+    needed = ["--data-dir", str(digits), "--job-dir", "j", "--train-steps", "9", "--patience", "2"]
+    with pytest.raises(UserError, match="--patience 2 counts evaluations; give --eval-every-steps too"):
+        options.parse(needed, {})
+    manifest = Manifest.load(digits)
+    manifest.splits["validation"] = manifest.splits["validation"].__class__(
+        **{**vars(manifest.splits["validation"]), "examples": 0}
+    )
+    with pytest.raises(UserError, match="--patience 2: dataset 'digits' has no validation split to judge by"):
+        options.parse([*needed, "--eval-every-steps", "3"], {}).on(manifest)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("how", ["alone", "two_workers", pytest.param("parameter_server", marks=SLOW)])
+def test_all_replicas_end_at_the_evaluation_that_exhausts_patience_and_the_job_is_done(job, how):
+    flags = [*STILL, "--eval-every-steps", 10, "--train-steps"]
+
+    def run(*more: object) -> str:
+        before = len(job.output())
+        job.start(*CLUSTERS[how], flags=[*flags, *more])
+        assert job.wait_for("chief-0") == {"chief-0": 0}, job.output()
+        if how != "parameter_server":
+            assert set(job.wait().values()) == {0}
+        job.close()
+        return job.output()[before:] if how == "alone" else job.output()
+
+    def record() -> dict:
+        return json.loads((job.directory / "DONE.json").read_text())
+
+    assert "step 30  no better score in 2 evaluations; training ends early" in run(1000, "--patience", 2)
+    assert (record()["step"], record()["stopped_early"]) == (30, 2)
+    assert [e["step"] for e in job.events() if e["event"] == "evaluation"] == [10, 20, 30]
+    assert job.checkpoints()[-1] == 30 and (job.directory / "model" / "saved_model.pb").exists()
+    assert "already done at step 30" in run(2000, "--patience", 2)
+    # As a job that was killed before it had exported.
+    (job.directory / "DONE.json").unlink()
+    shutil.rmtree(job.directory / "model")
+    run(1000, "--patience", 2)
+    assert (record()["step"], record()["stopped_early"]) == (30, 2)
+    assert not [e for e in job.events() if e["event"] in ("step", "evaluation")]
+    # Whoever is more patient goes on.
+    run(1000, "--patience", 3)
+    assert (record()["step"], record()["stopped_early"]) == (40, 3)
+    run(45)
+    assert (record()["step"], record()["stopped_early"]) == (45, None)
+
+
+@pytest.mark.cluster
+def test_patience_beside_an_evaluator_is_refused_by_both(job):
+    job.start("chief", "evaluator", flags=[*STILL, "--eval-every-steps", 10, "--patience", 2, "--train-steps", 99])
+    assert job.wait() == {"chief-0": 2, "evaluator-0": 2}
+    assert job.output().count("and this cluster has an evaluator; leave out one") == 2
