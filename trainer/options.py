@@ -16,6 +16,7 @@ from trainer.base.command_line import Flags, flag
 from trainer.base.errors import Parser, UserError
 from trainer.base.flags import (
     MOST,
+    Kind,
     at_least,
     directory,
     job_directory,
@@ -26,6 +27,7 @@ from trainer.base.flags import (
     variable,
 )
 from trainer.base.manifest import Manifest
+from trainer.data import weighing
 from trainer.nn.models import registry
 
 _GROUPS = {
@@ -36,6 +38,12 @@ _GROUPS = {
 _MOST_THREADS = 1024
 _MOST_PARTS = 64  # each stands in the graph
 _batch_size = at_least(1, 2**24)
+_class_weight = Kind(
+    str,
+    lambda text: text == weighing.BALANCED or ("=" in text and not_negative.holds(float(text.rpartition("=")[2]))),
+    f"{weighing.BALANCED!r} or CLASS=WEIGHT with {not_negative.says}",
+    "CLASS=WEIGHT",
+)
 # Of a flag that decides what is learnt: a resumed job with another value is refused.
 _learnt = functools.partial(flag, identity=True)
 _network = functools.partial(_learnt, group="network")
@@ -145,6 +153,14 @@ class Options(Flags):
         "of a label is spread evenly over all that it could be, in the loss of training and validation",
         default=0.0,
     )
+    class_weights: tuple[str, ...] | None = _learning(
+        several(_class_weight),
+        "that multiply the training loss of their examples, such as rare=5 (default: 1 of every class); or balanced: by how "
+        "few these are",
+    )
+    weight_column: str | None = _learning(
+        str, "a column of the table that does so, and that the model does not take (default: none)", metavar="COLUMN"
+    )
     precision: str = _learning(
         ("float32", "bfloat16", "float16"),
         "of the computation; weights stay float32, and with float16 the loss is scaled",
@@ -247,9 +263,13 @@ class Options(Flags):
         """These with a model for the dataset.
 
         Raises:
-          UserError: If theirs does not fit, images are to be augmented where there are none, or nothing can judge which
-            weights are best.
+          UserError: If theirs does not fit, images are to be augmented where there are none, examples cannot be weighed like
+            that, or nothing can judge which weights are best.
         """
+        if self.class_weights:
+            weighing.class_weights(self.class_weights, manifest)
+        if self.weight_column is not None:
+            weighing.check_column(self.weight_column, manifest)
         if manifest.is_table and self.augment not in (None, "none"):
             raise UserError(
                 f"--augment {self.augment} is for images; dataset {manifest.name!r} is a table; leave it out"

@@ -22,6 +22,7 @@ import tensorflow as tf
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns
+from trainer.data.weighing import WEIGHT
 from trainer.nn import in_training
 from trainer.nn.accumulation import accumulated
 from trainer.nn.tasks.base import Task
@@ -79,10 +80,10 @@ class TrainStep:
     ) -> tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]:
         """These values, and this replica's part of the gradients of the trainable variables, scaled for the optimizer."""
         features = dict(batch)
-        labels = features.pop(self.label)
+        labels, weights = features.pop(self.label), features.pop(WEIGHT, None)
         part = tf.cast(count, tf.float32) / self.global_batch
         with tf.GradientTape() as tape, in_training.at(seed=self.seed, step=step, first=first) as added:
-            sums = self.task.sums(self.model(features, training=True), labels)
+            sums = self.task.sums(self.model(features, training=True), labels, weights)
             loss, *metrics = (value / self.global_batch for value in sums)
             # Layers add means over this replica's examples, regularisers what counts once: over all replicas, by their parts.
             if own := [*added, *in_training.regularization(self.model)]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from trainer import learning, trial
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
-from trainer.data import records
+from trainer.data import records, weighing
 from trainer.data.reader.modes import Choice
 from trainer.evaluator import await_evaluator, has_evaluator
 from trainer.job_dir import done, identity, warm_start
@@ -193,7 +193,9 @@ class Training:
             self._manifest,
             global_batch=batch,
             seed=opts.seed,
-            prepare=self._build.prepare,
+            prepare=weighing.weighed(
+                self._build.prepare, self._manifest, classes=opts.class_weights, column=opts.weight_column
+            ),
             augment=opts.augment or registry.default(opts.model, "AUGMENT"),
         )
         if self._asynchronous:

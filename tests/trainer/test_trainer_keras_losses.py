@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest, Split
+from trainer.data import weighing
 from trainer.nn.tasks.base import Task
 from trainer.nn.tasks.classification import Binary, Classification
 from trainer.nn.tasks.multi_label import MultiLabel
@@ -21,12 +23,27 @@ BATCH, STEPS, ABC = 32, 50, ("a", "b", "c")
 EXAMPLES = BATCH * STEPS
 DRAW = np.random.default_rng(0)
 X = DRAW.normal(size=(EXAMPLES, 6)).astype(np.float32)
+IMPORTANCE = DRAW.choice([0.0, 0.5, 1.0, 4.0], EXAMPLES).astype(np.float32)
 LABELS = {
-    "classes": (X[:, :3] + DRAW.normal(size=(EXAMPLES, 3))).argmax(axis=1),
+    "classes": (X[:, :3] + [0, 1, 2] + DRAW.normal(size=(EXAMPLES, 3))).argmax(axis=1),
     "two": (X[:, 0] + DRAW.normal(size=EXAMPLES) > 0).astype(np.int64),
     "several": (X[:, :3] + DRAW.normal(size=(EXAMPLES, 3)) > 0).astype(np.int64),
     "number": X[:, 0] + DRAW.normal(size=EXAMPLES).astype(np.float32),
 }
+
+COUNTS = np.bincount(LABELS["classes"])
+BALANCED = EXAMPLES / (3 * COUNTS)
+SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+MANIFEST = Manifest(
+    name="made",
+    origin="made up",
+    features=(),
+    label="label",
+    class_names=ABC,
+    record_bytes=None,
+    splits={"train": Split(examples=EXAMPLES, class_histogram=tuple(COUNTS.tolist()), shards=())},
+    arguments={},
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,9 +52,65 @@ class Case:
     labels: str
     loss: keras.losses.Loss
     as_keras_has_them: Callable[[np.ndarray], np.ndarray] = np.asarray
+    classes: tuple[str, ...] | None = None
+    column: str | None = None
+    given_to_fit: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 CASES = {
+    "class weights": Case(
+        task=Classification(ABC),
+        labels="classes",
+        loss=SPARSE,
+        classes=("a=0", "c=2.5"),
+        given_to_fit={"class_weight": {0: 0.0, 2: 2.5}},
+    ),
+    "balanced classes": Case(
+        task=Classification(ABC),
+        labels="classes",
+        loss=SPARSE,
+        classes=("balanced",),
+        given_to_fit={"class_weight": dict(enumerate(BALANCED))},
+    ),
+    "balanced classes and a column": Case(
+        task=Classification(ABC),
+        labels="classes",
+        loss=SPARSE,
+        classes=("balanced",),
+        column="importance",
+        given_to_fit={"sample_weight": IMPORTANCE * BALANCED[LABELS["classes"]]},
+    ),
+    "a column for one logit": Case(
+        task=Binary(("no", "yes")),
+        labels="two",
+        loss=keras.losses.BinaryCrossentropy(from_logits=True),
+        as_keras_has_them=lambda labels: labels[:, None],
+        column="importance",
+        given_to_fit={"sample_weight": IMPORTANCE},
+    ),
+    "a column for a number": Case(
+        task=Regression(("a",), (1.0,)),
+        labels="number",
+        loss=keras.losses.MeanSquaredError(),
+        as_keras_has_them=lambda labels: labels[:, None],
+        column="importance",
+        given_to_fit={"sample_weight": IMPORTANCE},
+    ),
+    "a column for a loss of one's own": Case(
+        task=Own(Regression(("a",), (1.0,)), loss=lambda labels, outputs: keras.losses.huber(labels[:, None], outputs)),
+        labels="number",
+        loss=keras.losses.Huber(),
+        as_keras_has_them=lambda labels: labels[:, None],
+        column="importance",
+        given_to_fit={"sample_weight": IMPORTANCE},
+    ),
+    "a column for smoothed labels": Case(
+        task=MultiLabel(ABC).smoothed(0.3),
+        labels="several",
+        loss=keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=0.3),
+        column="importance",
+        given_to_fit={"sample_weight": IMPORTANCE},
+    ),
     "smoothed classes": Case(
         task=Classification(ABC).smoothed(0.2),
         labels="classes",
@@ -72,31 +145,33 @@ class Losses(keras.callbacks.Callback):
 
 def network(outputs: int) -> keras.Model:
     x = keras.Input((6,), name="x")
-    return keras.Model({"x": x}, keras.layers.Dense(outputs)(keras.layers.Dense(8, "tanh")(x)))
+    drawn = keras.initializers.RandomNormal(stddev=2.0, seed=0)  # sure of itself, so that smoothing makes a difference
+    return keras.Model(
+        {"x": x}, keras.layers.Dense(outputs, kernel_initializer=drawn)(keras.layers.Dense(8, "tanh")(x))
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_loss_of_fifty_steps_is_that_of_keras_fit(name):
     case, fitted = CASES[name], Losses()
+    keras.utils.set_random_seed(0)
     ours, theirs = network(case.task.outputs), network(case.task.outputs)
     ours.set_weights(theirs.get_weights())
     theirs.compile(keras.optimizers.SGD(0.1, 0.9), case.loss, jit_compile=False)
     labels = LABELS[case.labels]
-    theirs.fit({"x": X}, case.as_keras_has_them(labels), batch_size=BATCH, shuffle=False, verbose=0, callbacks=[fitted])
+    settings = {"batch_size": BATCH, "shuffle": False, "verbose": 0, "callbacks": [fitted]}
+    theirs.fit({"x": X}, case.as_keras_has_them(labels), **settings, **case.given_to_fit)
+    plain = case.task.smoothed(0.0) if case.task.label_smoothing else case.task
+    without = float(plain.sums(ours({"x": X[:BATCH]}), tf.constant(labels[:BATCH]))[0]) / BATCH
     optimizer = keras.optimizers.SGD(0.1, 0.9)
     optimizer.build(ours.trainable_variables)
     step = TrainStep(model=ours, optimizer=optimizer, task=case.task, label="label", global_batch=BATCH, seed=0)
     function = tf.function(lambda batch: step(batch, tf.constant(0, tf.int64), 0, BATCH)[0])
-    columns = {"x": X, "label": labels}
-    found = [
-        float(function({name: column[i : i + BATCH] for name, column in columns.items()}))
-        for i in range(0, EXAMPLES, BATCH)
-    ]
+    batches = tf.data.Dataset.from_tensor_slices({"x": X, "label": labels, "importance": IMPORTANCE}).batch(BATCH)
+    prepare = weighing.weighed(dict, MANIFEST, classes=case.classes, column=case.column)
+    found = [float(function({n: c for n, c in prepare(batch).items() if n != "importance"})) for batch in batches]
     np.testing.assert_allclose(found, fitted.seen, rtol=1e-5)
-    plain = case.task.smoothed(0.0) if case.task.label_smoothing else case.task
-    last = [tf.constant(column[-BATCH:]) for column in (X, labels)]
-    unweighted = plain.sums(ours({"x": last[0]}), last[1])
-    assert abs(found[-1] - float(unweighted[0]) / BATCH) > 0.01  # it made a difference
+    assert found[0] != pytest.approx(without, rel=1e-3)
 
 
 def test_of_smoothed_labels_metrics_and_what_is_measured_of_the_export_are_those_of_the_labels():
