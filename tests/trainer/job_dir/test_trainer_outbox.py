@@ -101,7 +101,7 @@ def test_however_a_replica_ends_the_store_has_its_journal(store, monkeypatch, ho
     monkeypatch.setattr(os, "_exit", lambda code: code)
     member = Member(role="worker", index=0, addresses={})
     try:
-        job.run(argparse.Namespace(job_dir=str(store)), member, None, Stop())
+        job.run(argparse.Namespace(job_dir=str(store), patience=None), member, None, Stop())
     except ConnectionError:
         assert how == "error"
     assert journal.last(str(store), "worker-0", "last")["step"] == 7
