@@ -1,5 +1,6 @@
 """A training job from start to export, as one replica sees it."""
 
+import dataclasses
 import math
 
 import keras
@@ -13,7 +14,7 @@ from trainer.data.reader import modes
 from trainer.evaluator import follow, has_evaluator
 from trainer.job_dir.journal import Journal
 from trainer.options import Options
-from trainer.replicas import rendezvous, strategy
+from trainer.replicas import devices, rendezvous, strategy
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop
 from trainer.training import Training
@@ -27,6 +28,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
         raise UserError(
             f"--patience {opts.patience} goes by evaluations of the chief, and this cluster has an evaluator; leave out one"
         )
+    opts = dataclasses.replace(opts, precision=devices.precision(opts.precision, opts.num_gpus))
     configure(opts)
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"
@@ -43,6 +45,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
 
 def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal: Journal) -> int:
     journal.status("starting", 0)
+    journal.event("machine", 0, devices=devices.described(opts.num_gpus), precision=opts.precision)
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)
     with stop.at_once():

@@ -162,8 +162,9 @@ class Options(Flags):
         str, "a column of the table that does so, and that the model does not take (default: none)", metavar="COLUMN"
     )
     precision: str = _learning(
-        ("float32", "bfloat16", "float16"),
-        "of the computation; weights stay float32, and with float16 the loss is scaled",
+        ("float32", "bfloat16", "float16", "auto"),
+        "of the computation; weights stay float32, and with float16 the loss is scaled; auto: bfloat16 where the GPU or the "
+        "processor (AMX) is faster with it",
         default="float32",
     )
 
@@ -228,6 +229,9 @@ class Options(Flags):
         "of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
         default=0,
     )
+    profile_steps: tuple[int, ...] | None = _machine(
+        several(at_least(1)), "first and last of the steps of which the chief writes a profile for TensorBoard"
+    )
     start_timeout_s: float = _machine(
         positive, "that replicas wait for each other at the start", default=600.0, metavar="SECONDS"
     )
@@ -256,6 +260,13 @@ class Options(Flags):
             )
         if self.patience and not self.eval_every_steps:
             raise UserError(f"--patience {self.patience} counts evaluations; give --eval-every-steps too")
+        if (steps := self.profile_steps) and not (
+            len(steps) == 2 and steps[0] <= min(steps[1], self.train_steps or MOST)
+        ):
+            given = ",".join(map(str, steps))
+            raise UserError(
+                f"--profile-steps {given}: give the first and the last, such as 100,110, within the training"
+            )
         if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
             raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 

@@ -18,6 +18,7 @@ from trainer.job_dir import done, identity, warm_start
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.export import export
 from trainer.job_dir.journal import Journal, last
+from trainer.job_dir.profile import Profile
 from trainer.job_dir.state import State
 from trainer.loop import Loop
 from trainer.meter import Extent, Meter
@@ -25,7 +26,7 @@ from trainer.nn import tables
 from trainer.nn.layers import synchronize
 from trainer.nn.models import registry
 from trainer.options import Options
-from trainer.replicas import exit_codes, rendezvous, strategy
+from trainer.replicas import devices, exit_codes, rendezvous, strategy
 from trainer.replicas.line import DONE, LEFT, Line
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop, StopMark
@@ -109,6 +110,7 @@ class Training:
             checkpoints=self._checkpoints,
             validator=Validator(self._build, self._manifest, opts, self._journal) if self._validates else None,
             meter=Meter(extent, self._build.task.metrics, self._journal, optimizer, self._chief),
+            profile=Profile(opts.profile_steps, self._journal.outbox.path("logs", "train") if self._chief else None),
             wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
         )
         if self._chief:
@@ -213,6 +215,9 @@ class Training:
             f"from step {self._first_step} to {extent.last_step}",
             flush=True,
         )
+        print(f"{self._member.name} computes in {opts.precision} on {devices.described(opts.num_gpus)}", flush=True)
+        if told := devices.advice(opts.precision, opts.num_gpus):
+            print(told, flush=True)
         if extent.horizon < extent.last_step and learning.falls(opts):
             print(
                 f"the learning rate is 0 from step {extent.horizon} on, where this job's schedule ends; for "

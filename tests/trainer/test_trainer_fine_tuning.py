@@ -88,8 +88,9 @@ def test_the_page_fine_tunes_a_backbone_that_is_read_once(make, tmp_path, monkey
     for job, command in zip((head, whole), commands, strict=True):
         assert command[:4] == ["--data-dir", "data/cifar10", "--job-dir", f"jobs/{job.directory.name}"]
         given = [paths.get(word, word) for word in command[4:]]
-        told = job.run("chief", flags=[*given, *less])
-        assert told.count(f"--init-from {given[given.index('--init-from') + 1]}: ") == 1
+        job.start("chief", flags=[*given, *less])
+        assert job.wait(600) == {"chief-0": 0}, job.output()
+        assert job.output().count(f"--init-from {given[given.index('--init-from') + 1]}: ") == 1
         file.unlink(missing_ok=True)
     assert "260 of 262 weights from the file into layer 'backbone'; not there: head/kernel, head/bias" in head.output()
     assert "262 of 262 weights from the checkpoint of step 4" in whole.output()
