@@ -53,7 +53,7 @@ class Loop:
                 ends = enough = self._enough(step)
             if ends or (self.steps.idle and self.checkpoints.due(step)):
                 self.checkpoints.save(step, last=ends)
-        self.profile.end()
+        self.profile.at(step, last=True)
         self.checkpoints.wait()
         # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
         there = self.validator and self.validator.scores.latest_step == step

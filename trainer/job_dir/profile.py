@@ -20,18 +20,12 @@ class Profile:
         """The next step after which it begins or ends; infinite if there is none."""
         return min((bound for bound in self._bounds if bound > step), default=math.inf)
 
-    def at(self, step: int) -> None:
-        """Begins or ends, if `step` steps being done is the time for it."""
-        inside = bool(self._bounds and self._directory) and self._bounds[0] <= step < self._bounds[1]
+    def at(self, step: int, *, last: bool = False) -> None:
+        """Begins or ends, if that is to be done after `step` steps; ends if they were the last."""
+        inside = bool(self._bounds and self._directory and not last) and self._bounds[0] <= step < self._bounds[1]
         if inside and not self._runs:
             tf.profiler.experimental.start(self._directory)
         elif self._runs and not inside:
-            self.end()
-        self._runs = inside
-
-    def end(self) -> None:
-        """Ends and writes, if it has begun."""
-        if self._runs:
-            self._runs = False
             tf.profiler.experimental.stop()
             print("profile written to logs/train", flush=True)
+        self._runs = inside

@@ -13,6 +13,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -44,29 +45,24 @@ def take(source: str, model: keras.Model) -> str:
         values, keys, what = _read(source)
     names = {id(weight): name for name, weight in weights.named(model).items()}
     parts = [part for part in model._flatten_layers() if part is model or part._layers]
-    found = [{key: w for key, w in keys(part).items() if key in values and id(w) in names} for part in parts]
-    fitting = [{key: w for key, w in some.items() if tuple(w.shape) == values[key].shape} for some in found]
+    # Of each part the weights that are there, and the keys that they have there.
+    found = [{id(w): (key, w) for key, w in keys(part).items() if key in values and id(w) in names} for part in parts]
+    fitting = [{i: (key, w) for i, (key, w) in some.items() if w.shape == values[key].shape} for some in found]
     best = max(range(len(parts)), key=lambda i: len(fitting[i]))  # of equals the outermost
-    if not (taken := fitting[best]):
+    there, taken = found[best], fitting[best]
+    if not taken:
         raise UserError(
             f"--init-from {source}: no weight of this model is there by its name and shape ({what}); the model has "
             f"{weights.listed(list(names.values()))}"
         )
-    for key, weight in taken.items():
+    for key, weight in taken.values():
         weight.assign(values[key])
+    unlike = [f"{names[i]} {values[key].shape} and not {w.shape}" for i, (key, w) in there.items() if i not in taken]
+    absent = [name for i, name in names.items() if i not in there]
+    told = {"of another shape there": unlike, "not there": absent}
     into = "" if parts[best] is model else f" into layer {parts[best].name!r}"
-    other = [
-        f"{names[id(w)]} {values[key].shape} and not {tuple(w.shape)}"
-        for key, w in found[best].items()
-        if key not in taken
-    ]
-    there = {id(weight) for weight in found[best].values()}
-    left = [name for identity, name in names.items() if identity not in there]
-    return f"{len(taken)} of {len(names)} weights from {what}{into}" + "".join(
-        f"; {why}: {weights.listed(some)}"
-        for why, some in (("of another shape there", other), ("not there", left))
-        if some
-    )
+    rest = "".join(f"; {why}: {weights.listed(some)}" for why, some in told.items() if some)
+    return f"{len(taken)} of {len(names)} weights from {what}{into}{rest}"
 
 
 def _read(source: str) -> tuple[_Values, _Keys, str]:
@@ -97,14 +93,14 @@ def _of_keras(source: str) -> _Values:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             content = archive.read("model.weights.h5")
     store = saving_lib.H5IOStore(io.BytesIO(content))
-    groups: dict[str, str] = {}
-    store.h5_file.visititems(
-        lambda path, item: groups.update({path: item.attrs["name"]} if "name" in item.attrs else {})
-    )
     values = {}
-    for path, name in groups.items():
-        layer = store.get(path.removesuffix("vars").rstrip("/"))
-        values.update({(path, weights.unnumbered(name), key): layer[key] for key in layer.keys()})  # noqa: SIM118
+
+    def visit(path: str, item: Any) -> None:
+        if name := item.attrs.get("name"):
+            layer = store.get(path.removesuffix("vars").rstrip("/"))
+            values.update({(path, weights.unnumbered(name), key): layer[key] for key in item})
+
+    store.h5_file.visititems(visit)
     return values
 
 
@@ -112,8 +108,7 @@ def _keras_keys(layer: keras.layers.Layer) -> Mapping[Hashable, keras.Variable]:
     """The same of a layer: where Keras would write its weights."""
     places = _Places()
     saving_lib._save_state(layer, places, None, "", set())
-    first = {id(variable): key for key, variable in reversed(places.found.items())}  # some layers share one
-    return {key: variable for key, variable in places.found.items() if first[id(variable)] == key}
+    return places.found
 
 
 class _Places(saving_lib.H5IOStore):

@@ -13,12 +13,8 @@ _BFLOAT16 = (_AMX, "avx512_bf16")
 def described(num_gpus: int | None = None, root: str = "/") -> str:
     """The GPUs that are used, or without one the processor; and their memory. In words."""
     if gpus := _gpus(num_gpus):
-        kinds = [
-            f"{gpu.get('device_name', 'GPU')} (compute capability {'.'.join(map(str, gpu.get('compute_capability', '?')))})"
-            for gpu in gpus
-        ]
-        each = ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
-        return f"{each}, {machine.gpu_free_bytes() / 2**30:.1f} GiB free on each"
+        names = ", ".join(gpu.get("device_name", "GPU") for gpu in gpus)
+        return f"{names}, {machine.gpu_free_bytes() / 2**30:.1f} GiB free on each"
     memory_gib = machine.memory_bytes(root) / 2**30
     return f"{_processor('model name', root) or 'processor'}, {machine.usable_cores(root)} cores, {memory_gib:.1f} GiB"
 

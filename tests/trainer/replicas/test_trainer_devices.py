@@ -67,7 +67,6 @@ def test_gpus_decide_where_there_are_some_and_the_processor_where_none_is_used(p
 
 def test_gpus_are_told_by_name_and_memory_as_far_as_they_are_used(gpus, tmp_path):
     gpus((8, 9), (8, 9), (7, 5))
-    told = devices.described()
-    assert told == "2 x GPU 8 (compute capability 8.9), 1 x GPU 7 (compute capability 7.5), 22.0 GiB free on each"
-    assert devices.described(1) == "1 x GPU 8 (compute capability 8.9), 22.0 GiB free on each"
+    assert devices.described() == "GPU 8, GPU 8, GPU 7, 22.0 GiB free on each"
+    assert devices.described(1) == "GPU 8, 22.0 GiB free on each"
     assert devices.described(0, str(tmp_path)).startswith("processor, ")
