@@ -23,7 +23,7 @@ class Loop:
     steps: SyncSteps | AsyncSteps
     state: State
     checkpoints: Checkpoints
-    validator: Validator | None  # of the replica that evaluates
+    validator: Validator | None  # of a replica that evaluates
     meter: Meter
     profile: Profile
     wants_to_stop: Callable[[], bool]  # whether this process was told to; all replicas then agree on the step
@@ -64,8 +64,9 @@ class Loop:
         """Whether the score has not risen for as many evaluations as there is patience for. All replicas must ask."""
         if not (patience := self.opts.patience):
             return False
-        enough = self.steps.agree(bool(self.validator) and self.validator.scores.without_better(step) >= patience)
-        if enough and self.validator:
+        tells = bool(self.validator) and self.validator.tells
+        enough = self.steps.agree(tells and self.validator.scores.without_better(step) >= patience)
+        if enough and tells:
             print(f"step {step}  no better score in {patience} evaluations; training ends early", flush=True)
         return enough
 

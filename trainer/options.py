@@ -188,7 +188,7 @@ class Options(Flags):
 
     eval_every_steps: int = _validation(
         at_least(0),
-        "steps between evaluations by the chief, which also evaluates at the end; 0: only then. A cluster's evaluator "
+        "steps between evaluations, of which one is at the end; 0: only that. A cluster's evaluator "
         "scores checkpoints instead",
         default=0,
     )

@@ -45,8 +45,8 @@ class Training:
         self._asynchronous, self._chief = opts.strategy == "parameter_server", member.is_chief
         judged = manifest.splits[SPLIT].examples > 0
         self._evaluator = judged and has_evaluator()
-        # The side-car evaluates where there is one; else the chief does.
-        self._validates = judged and self._chief and not self._evaluator
+        # The side-car evaluates where there is one; else all who step together do, or the chief of the others.
+        self._validates = judged and not self._evaluator
         self._started = time.time()
 
     def run(self) -> int:
@@ -55,7 +55,7 @@ class Training:
             self._mark.clear()  # a mark from an earlier attempt asks nothing of this one
             self._mark.watch()
         else:
-            # The chief may evaluate for long, and the others only wait for it.
+            # The chief may export for long, and the others only wait for it.
             self._stop.call(lambda: self._mark.set(self._member.name))
         # Until the first step there is nothing to save; but synchronous replicas leave together, or the others hang.
         alone = self._asynchronous or not self._member.addresses
@@ -108,7 +108,7 @@ class Training:
             steps=self._steps(distribution, state),
             state=state,
             checkpoints=self._checkpoints,
-            validator=Validator(self._build, self._manifest, opts, self._journal) if self._validates else None,
+            validator=self._validator(distribution) if self._validates else None,
             meter=Meter(extent, self._build.task.metrics, self._journal, optimizer, self._chief),
             profile=Profile(opts.profile_steps, self._journal.outbox.path("logs", "train") if self._chief else None),
             wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
@@ -130,6 +130,10 @@ class Training:
                 "with synchronized=True",
                 flush=True,
             )
+
+    def _validator(self, distribution: tf.distribute.Strategy) -> Validator:
+        together = None if self._asynchronous else distribution
+        return Validator(self._build, self._manifest, self._opts, self._journal, together=together, tells=self._chief)
 
     def _find_extent(self, replicas: int) -> Extent:
         opts, examples = self._opts, self._manifest.split("train").examples

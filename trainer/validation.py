@@ -1,4 +1,4 @@
-"""Evaluation on the validation split, by the chief or by a replica of its own, and what is remembered of it.
+"""Evaluation on the validation split, by the replicas that train or by one of its own, and what is remembered of it.
 
 `validation.json` in the job directory holds the latest and the best evaluation (`step` and the task's score), and the
 steps of those since the best, none of them better; `best/ckpt-<step>` holds the whole state of the best. Selection is
@@ -6,14 +6,11 @@ never on the test split.
 """
 
 import json
-import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import keras
-import numpy as np
 import tensorflow as tf
 from etils import epath
 
@@ -21,38 +18,64 @@ from trainer import tuning
 from trainer.base.errors import reading
 from trainer.base.files import read_json, store_errors, write_text
 from trainer.base.manifest import Manifest
-from trainer.data import records
+from trainer.data.parts import Parts
 from trainer.job_dir.checkpoint import remove
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
-from trainer.nn import in_training, weights
 from trainer.nn.models.registry import Builder
+from trainer.nn.scoring import Scorer
 from trainer.nn.tasks.base import Task
 from trainer.options import Options
 
 SPLIT = "validation"
 FILE = "validation.json"
-_KEPT_BYTES = 256 << 20
 
 
 class Validator:
-    """Scores states on the validation split, in a model of its own outside any strategy."""
+    """Scores states on the validation split, and tells how good they are."""
 
-    def __init__(self, build: Builder, manifest: Manifest, opts: Options, journal: Journal) -> None:
+    def __init__(
+        self,
+        build: Builder,
+        manifest: Manifest,
+        opts: Options,
+        journal: Journal,
+        *,
+        together: tf.distribute.Strategy | None = None,
+        tells: bool = True,
+    ) -> None:
+        """Takes the strategy of replicas that evaluate `together`, and whether it is this one that `tells` the score."""
         self.scores, self._task = Scores(opts.job_dir, build.task), build.task
-        self._build, self._manifest, self._opts, self._journal = build, manifest, opts, journal
+        self._journal, self.tells, self._averaged = journal, tells, opts.ema is not None
+        together = together or tf.distribute.get_strategy()
+        parts = Parts(
+            manifest=manifest,
+            data_dir=opts.data_dir,
+            split=SPLIT,
+            batch_size=opts.eval_batch_size,
+            replicas=together.num_replicas_in_sync,
+        )
+        self._scorer = Scorer(build, parts, together)
         self._writer: tf.summary.SummaryWriter | None = None
-        self._kept: list[records.Columns] | None = None
-        self._model: keras.Model | None = None
-        self._function = tf.function(self._sums, reduce_retracing=True, autograph=False)
 
     def evaluate(self, state: State, interrupted: Callable[[], bool]) -> bool:
-        """Scores the copies of `state` and tells it everywhere. Returns False when `interrupted` said to leave it."""
+        """Scores the copies of `state` and tells it everywhere.
+
+        All who evaluate together call it with the same state.
+
+        Returns:
+          False when `interrupted` has said on any of them to leave it.
+        """
         step, start = state.step, time.perf_counter()
         self._journal.status("evaluating", step)
-        score = self._score(state.weights(averaged=self._opts.ema is not None), interrupted)
-        if score is None:
-            return False
+
+        def leave() -> bool:
+            self._journal.alive()
+            return interrupted()
+
+        score = self._scorer.score(state.weights(averaged=self._averaged), leave)
+        if score is None or not self.tells:
+            return score is not None
         self._writer = self._writer or tf.summary.create_file_writer(self._journal.outbox.path("logs", SPLIT))
         with self._writer.as_default(step=step):
             for name, value in score.items():
@@ -64,42 +87,6 @@ class Validator:
         values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
         print(f"step {step}  validation {values}", flush=True)
         return True
-
-    def _score(self, values: Mapping[str, np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
-        """The task's score of the split; None when `interrupted` says that there is no time for it."""
-        self._model = self._model or self._build()  # not before: a start must not wait for it
-        weights.put(values, self._model)
-        sums, evidence = 0.0, []
-        for batch in self._batches():
-            self._journal.alive()
-            if interrupted():
-                return None
-            features = dict(batch)
-            labels = features.pop(self._manifest.label)
-            part, *found = self._function(features, labels)
-            sums = sums + part.numpy().astype(np.float64)
-            evidence.append(tuple(found))
-        return self._task.score((sums / self._manifest.split(SPLIT).examples).tolist(), evidence)
-
-    def _batches(self) -> Iterable[records.Columns]:
-        """The split as the model takes it; kept, if that is small."""
-        if self._kept is not None:
-            return self._kept
-        split = records.batches(self._manifest, self._opts.data_dir, SPLIT, self._opts.eval_batch_size)
-        batches = map(self._build.prepare, split)
-        example_bytes = sum(math.prod(f.shape) * tf.as_dtype(f.dtype).size for f in self._manifest.features)
-        if self._manifest.split(SPLIT).examples * example_bytes > _KEPT_BYTES:
-            return batches
-        self._kept = list(batches)
-        return self._kept
-
-    def _sums(self, features: records.Columns, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The task's sums of a batch, and its evidence."""
-        outputs = self._model(features, training=False)
-        loss, *metrics = self._task.sums(outputs, labels)
-        if losses := self._model.losses:
-            loss += tf.cast(tf.shape(labels)[0], tf.float32) * in_training.total(losses)
-        return tf.stack([loss, *metrics]), *self._task.evidence(outputs, labels)
 
 
 class Scores:

@@ -15,8 +15,8 @@ FLAGS = ["--checkpoint-num-steps", 10, "--batch-size", 16]
 
 
 def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_may_be_silent(job):
-    limits = Patience(silence_s={"evaluating": 5.0, "waiting": 5.0, "training": 5.0})
-    flags = ["--model", "slow_model:network", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 16]
+    limits = Patience(silence_s=dict.fromkeys(("evaluating", "waiting", "training"), 8.0))
+    flags = ["--model", "slow_model:network", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 8]
     job.start("chief", "worker", flags=flags)
     silences, started = set(), time.monotonic()
     vitals = {
@@ -36,14 +36,14 @@ def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_m
     assert silences == {""}
     evaluations = [e for e in job.events() if e["event"] == "evaluation"]
     assert [e["step"] for e in evaluations] == [10, 20]
-    assert min(e["seconds"] for e in evaluations) > 6
+    assert min(e["seconds"] for e in evaluations) > 10
     for name in vitals:
         used = [e for e in job.events(name) if e["event"] == "usage"]
         assert len(used) > 5 and used[-1]["cpu"] > used[0]["cpu"] and used[0]["memory"] > 50 << 20
 
 
 @pytest.mark.parametrize("phase", ["evaluating", pytest.param("exporting", marks=pytest.mark.slow)])
-def test_a_chief_that_is_told_to_stop_when_only_it_has_work_left_takes_the_others_along(job, phase):
+def test_a_chief_that_is_told_to_stop_when_training_is_over_takes_the_others_along(job, phase):
     flags = ["--model", "slow_model:network", "--train-steps", 10, "--eval-batch-size", 16]
     job.start("chief", "worker", "worker", flags=flags)
     job.until(lambda: job.status()["phase"] == phase)

@@ -17,7 +17,7 @@ from trainer_jobs import ROOT, Job, kill_at_random
 
 pytestmark = pytest.mark.cluster
 STEPS, EVERY = 200, 20
-# Evaluations between checkpoints: the chief, which alone evaluates, must not make calls of other lengths for them.
+# Evaluations between checkpoints: calls must not have other lengths for them.
 EXACT = ["--deterministic", "--train-steps", STEPS, "--checkpoint-num-steps", EVERY, "--eval-every-steps", 50]
 # At higher rates, and with Adam, 200 steps make a difference of 1e-2 out of rounding, as another number of threads on one
 # device does.

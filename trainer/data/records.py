@@ -174,17 +174,19 @@ def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:
     return {f.name: tf.concat([part[f.name] for part in parts], 0) for f in manifest.features}
 
 
-def batches(manifest: Manifest, data_dir: str, split: str, batch_size: int) -> Iterator[Columns]:
-    """The split in its order, batch by batch in little memory; images that are stored as files are decoded.
+def batches(
+    manifest: Manifest, data_dir: str, split: str, batch_size: int, *, start: int = 0, stop: int | None = None
+) -> Iterator[Columns]:
+    """The split in its order, or its examples `start` to `stop`, batch by batch in little memory; image files are decoded.
 
-    Files are read once from end to end, and checked as they pass. By feature name, [batch_size, *shape] in the feature's
-    dtype; the last batch may be shorter.
+    Files are read through once, and checked as they pass. By feature name, [batch_size, *shape] in the feature's dtype;
+    the last batch may be shorter.
 
     Raises:
       UserError: Naming a file that is missing or not what the manifest says, at its end at the latest.
     """
-    shards, encoded, start = Shards(manifest, data_dir, split), encoded_images(manifest), 0
-    for blocks in shards.in_order(batch_size):
+    shards, encoded = Shards(manifest, data_dir, split), encoded_images(manifest)
+    for blocks in shards.in_order(batch_size, start, manifest.split(split).examples if stop is None else stop):
         end = start + sum(len(block) for block in blocks)
         columns = decode(tf.constant(take(shards, blocks, np.arange(start, end))), manifest)
         yield {**columns, **{name: decoding.decode(columns[name], shape) for name, shape in encoded.items()}}

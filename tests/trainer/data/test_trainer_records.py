@@ -1,10 +1,16 @@
+import functools
+
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 from numbered import dataset, picture
 
 from components.convert.sources.registry import find_reader
+from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.data import records
+from trainer.data.parts import Parts
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +40,35 @@ def test_batches_are_the_split_in_its_order(numbered, batch_size):
     assert whole["label"].numpy().tolist() == list(range(40))
     for name, column in whole.items():
         assert np.array_equal(np.concatenate([batch[name] for batch in batches]), column)
+
+
+@hypothesis.given(st.integers(1, 41), st.integers(1, 9))
+def test_the_parts_of_all_replicas_are_the_batches_of_one(numbered, batch_size, replicas):
+    manifest = Manifest.load(numbered)
+    parts = Parts(manifest=manifest, data_dir=str(numbered), split="train", batch_size=batch_size, replicas=replicas)
+    found, counts = [], []
+    for replica in range(replicas):
+        batches = list(parts.batches(replica))
+        assert len(batches) == parts.rounds
+        found += [batch["label"].numpy().tolist() for batch in batches[parts.own(replica)]]
+        counts.append(len(batches[parts.own(replica)]))
+    assert found == [list(range(40))[i : i + batch_size] for i in range(0, 40, batch_size)]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_a_damaged_record_and_an_exchanged_file_are_refused_also_in_a_part(tmp_path):
+    manifest = dataset(tmp_path / "data", 40, shape=(64, 64, 3))  # files longer than what they are known by
+    first, second, _ = (tmp_path / "data" / shard.file for shard in manifest.split("test").shards)
+    read = functools.partial(records.batches, manifest, str(tmp_path / "data"), "test", 5)
+    for file, at in ((first, 20), (second, -20)):
+        content = bytearray(file.read_bytes())
+        content[at] ^= 1
+        file.write_bytes(content)
+    assert len(list(read(start=14, stop=24))) == 2
+    with pytest.raises(UserError, match="record 12 does not have its checksum"):
+        list(read(start=20, stop=30))
+    with pytest.raises(UserError, match="not the file that the manifest lists"):
+        list(read(start=5, stop=10))
 
 
 def test_batches_of_image_files_are_decoded(tmp_path):

@@ -102,7 +102,7 @@ class Task(abc.ABC):
         return None if np.isfinite(outputs.astype(np.float32)).all() else "the untrained model's outputs are not finite"
 
     def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """What of each example `score` needs beside the sums."""
+        """What of each example `score` needs beside the sums: floating or integer numbers [N, ...], which replicas gather."""
         return ()
 
     def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, ...]]) -> dict[str, float]:
@@ -110,7 +110,7 @@ class Task(abc.ABC):
 
         Args:
           means: Over the examples of the split, of what `sums` has.
-          evidence: Of its batches.
+          evidence: Of its parts, in the split's order.
         """
         return dict(zip(("loss", *self.metrics), means, strict=True))
 
