@@ -65,7 +65,7 @@ class Feature:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """One way in which a model takes columns: as a number, or as a category, an index in `range(categories)`.
+    """One way in which a model takes columns: as a number, as a category, an index in `range(categories)`, or as words.
 
     Attributes:
       kind: `numeric`: (value - mean) / std, by the statistics of the column's feature; 0 if std is 0.
@@ -73,9 +73,10 @@ class Encoding:
         `vocabulary`: its position in the vocabulary; `len(vocabulary)` if it is not there.
         `hash`: the hash of its text (`tf.strings.to_hash_bucket_fast` of the string, or of `tf.strings.as_string`).
         `cross`: the hash of the texts of several columns, joined by `_X_`.
+        `words`: a text, as a model of the user's own takes it; `trainer.nn.text` has the vocabulary of its words.
       columns: Names of the features; several of a cross, one of any other.
       boundaries: Ascending, of buckets.
-      vocabulary: Values of the training split, the most frequent first, equals by value.
+      vocabulary: Values, or words, of the training split, the most frequent first, equals by value.
       hash_buckets: Categories of a hash or a cross.
       embedding: Dimension of a category in the deep part; None for one-hot.
     """

@@ -18,7 +18,7 @@ from components.convert.tables import vocabulary
 from components.convert.tables.csv_parser import Block
 from components.convert.tables.labels import Labels, evaluate, missing, values
 from components.convert.tables.schema import Input, Schema
-from components.convert.writing.byte_strings import Strings
+from components.convert.writing.byte_strings import Strings, counts
 from components.convert.writing.column_store import MEMORY, Store
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.splits import Rows
@@ -94,7 +94,10 @@ class TableSource:
             training,
             entry.vocabulary_size,
             held=max(1000, int(min(1e9, self.working_bytes / _BYTES_PER_VALUE))),
+            of=vocabulary.words if entry.encoding.kind == "words" else counts,
         )
+        if entry.encoding.kind == "words" and not values:
+            raise UserError(f"column {name!r} has no words in the training split")
         return dataclasses.replace(entry.encoding, vocabulary=tuple(values))
 
 

@@ -31,6 +31,7 @@ _TAKES = {
     "buckets": ("float", "int"),
     "vocabulary": ("int", "string"),
     "hash_buckets": ("int", "string"),
+    "words": ("string",),
 }
 
 
@@ -234,6 +235,8 @@ def _input(value: Any, columns: Mapping[str, Column], place: str) -> Input:
     embedding = _positive(value["embedding"], f"{place}.embedding") if "embedding" in value else None
     if kind == "numeric" and (embedding or value[kind] != "z_score"):
         raise UserError(f"{place}: write 'numeric: z_score', and no embedding")
+    if kind == "words" and embedding:
+        raise UserError(f"{place}: a model of your own embeds words; leave out embedding")
     return Input(
         encoding=Encoding(
             kind={"hash_buckets": "cross" if len(taken) > 1 else "hash"}.get(kind, kind),
@@ -242,7 +245,7 @@ def _input(value: Any, columns: Mapping[str, Column], place: str) -> Input:
             hash_buckets=_positive(value[kind], f"{place}.{kind}") if kind == "hash_buckets" else None,
             embedding=embedding,
         ),
-        vocabulary_size=_positive(value[kind], f"{place}.{kind}") if kind == "vocabulary" else None,
+        vocabulary_size=_positive(value[kind], f"{place}.{kind}") if kind in ("vocabulary", "words") else None,
     )
 
 

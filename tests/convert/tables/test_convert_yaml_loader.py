@@ -166,6 +166,8 @@ def change(place: str, value) -> dict:
         ("deep.0.numeric", "log", r"deep\[0\]: write 'numeric: z_score'"),
         ("deep.0.column", "company", r"deep\[0\]\.numeric: is for columns of type float or int; company is a string"),
         ("deep.1.column", "fare", r"deep\[1\]\.vocabulary: is for columns of type int or string; fare is a float"),
+        ("deep.0", {"column": "fare", "words": 9}, r"deep\[0\]\.words: is for columns of type string; fare is a float"),
+        ("deep.0", {"column": "company", "words": 9, "embedding": 2}, r"deep\[0\]: a model of your own embeds words"),
         ("wide.0.buckets", [2, 1], r"wide\[0\]\.buckets: \[2, 1\] are not ascending"),
         ("wide.0.buckets", [1, "x"], r"wide\[0\]\.buckets\[1\]: 'x' is no number"),
         ("wide.1.embedding", 3, r"wide: embedding is for deep"),

@@ -76,6 +76,12 @@ def suited(name: str | None, manifest: Manifest) -> str:
         raise UserError(
             f"--model {name} does not fit dataset {manifest.name!r}, which is {kind}; use {' or '.join(fitting)}"
         )
+    words = {encoding.columns[0] for encoding in (*manifest.deep, *manifest.wide) if encoding.kind == "words"}
+    if words and (name or fitting[0]) in NAMES:
+        raise UserError(
+            f"dataset {manifest.name!r} has texts ({', '.join(sorted(words))}), which {name or fitting[0]} does not read; give "
+            "--model a model of your own"
+        )
     return name or fitting[0]
 
 
