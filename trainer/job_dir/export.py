@@ -8,6 +8,9 @@ It loads with TensorFlow alone, and its files lie as TensorFlow Serving wants th
 Of a table it takes every column that the model uses, as the source has it: `served(fare=..., company=..., ...)`. Where a
 client has no value it sends the column's `default` of `manifest.json`, as the converter did in training; a column
 without a default was never missing, so the model cannot say what its absence means.
+
+Of images there is a second signature, `image_bytes`, that takes whole PNG and JPEG files of any size: strings [N], which TensorFlow
+Serving reads as `{"b64": ...}`. It decodes, crops and resizes them as the converter or the trainer's reader has done.
 """
 
 import json
@@ -20,10 +23,13 @@ import tensorflow as tf
 
 from trainer.base import provenance
 from trainer.base.files import is_remote, read_json, store_errors, write_text
-from trainer.base.manifest import Manifest
+from trainer.base.manifest import Feature, Manifest
+from trainer.data.reader import decoding
 from trainer.nn import weights
 from trainer.nn.models.registry import Builder
 
+IMAGE_BYTES = "image_bytes"
+_OF_A_FILE = (0.0, 255.0)  # what pixels of image files can be; others are on a scale that no file has
 # Names of the variables in the order in which the archive numbers them; that of a random generator's state is null.
 _NAMES = "assets.extra/weights.json"
 
@@ -37,7 +43,10 @@ def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest,
     weights.put(values, served)
     archive = keras.export.ExportArchive()
     archive.track(served)
-    archive.add_endpoint("serving_default", signature(served, build, manifest))
+    endpoint = signature(served, build, manifest)
+    archive.add_endpoint("serving_default", endpoint)
+    if (image := manifest.inputs[0]).value_range == _OF_A_FILE and not manifest.is_table:
+        archive.add_endpoint(IMAGE_BYTES, _of_files(endpoint, image))
     # A store has no directories to rename: there the model is whole when `saved_model.pb`, the last that counts, appears.
     partial = directory if is_remote(directory) else f"{directory}.partial"
     with store_errors():
@@ -77,3 +86,17 @@ def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.typ
         **{f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
     )
     return endpoint
+
+
+def _of_files(
+    endpoint: tf.types.experimental.PolymorphicFunction, image: Feature
+) -> tf.types.experimental.PolymorphicFunction:
+    """The same from image files. What is stored as files was decoded by the reader, what as pixels by the converter."""
+
+    def serve(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+        pixels = decoding.decode(image_bytes, image.shape, accurate=image.encoding is None)
+        return endpoint(**{image.name: pixels})
+
+    of_files = tf.function(serve)
+    of_files.get_concrete_function(image_bytes=tf.TensorSpec([None], tf.string, name=IMAGE_BYTES))
+    return of_files

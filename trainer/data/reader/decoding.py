@@ -10,7 +10,9 @@ _AT_ONCE = 8
 
 
 @tf.function(reduce_retracing=True)  # eagerly it would be one image after the other
-def decode(files: tf.Tensor, shape: Sequence[int], *, crops: tf.Tensor | None = None) -> tf.Tensor:
+def decode(
+    files: tf.Tensor, shape: Sequence[int], *, crops: tf.Tensor | None = None, accurate: bool = False
+) -> tf.Tensor:
     """Pixels of images.
 
     Of each, a part is resized (bilinear, antialiased): the crop, if there is one, else the largest central part of the
@@ -20,6 +22,7 @@ def decode(files: tf.Tensor, shape: Sequence[int], *, crops: tf.Tensor | None = 
       files: [N], their contents.
       shape: Height, width and channels of the result.
       crops: [N, 5] of `augmentation.draw_crops`.
+      accurate: Whether JPEG files are decoded as exactly as Pillow does, and not as fast as can be.
 
     Returns:
       uint8 [N, *shape].
@@ -27,11 +30,14 @@ def decode(files: tf.Tensor, shape: Sequence[int], *, crops: tf.Tensor | None = 
     height, width, channels = shape
 
     def one(file: tf.Tensor, crop: tf.Tensor) -> tf.Tensor:
-        image = tf.io.decode_image(file, channels, expand_animations=False)
+        if accurate:  # the operation takes PNG files too
+            image = tf.io.decode_jpeg(file, channels, dct_method="INTEGER_ACCURATE")
+        else:
+            image = tf.io.decode_image(file, channels, expand_animations=False)
         size = tf.shape(image)[:2]
         if crops is None:
             fitting = tf.cast(size, tf.float32) / [height, width]
-            part = tf.cast(tf.round(tf.reduce_min(fitting) * [height, width]), tf.int32)
+            part = tf.cast(tf.maximum(tf.round(tf.reduce_min(fitting) * [height, width]), 1), tf.int32)
             top, left = tf.unstack((size - part) // 2)
             tall, wide = tf.unstack(part)
         else:
