@@ -1,4 +1,4 @@
-import argparse
+import dataclasses
 import os
 import pathlib
 import threading
@@ -11,6 +11,7 @@ from etils.epath import backend
 from trainer import job
 from trainer.job_dir import journal, outbox
 from trainer.job_dir.outbox import Outbox
+from trainer.options import parse
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop
 
@@ -101,7 +102,8 @@ def test_however_a_replica_ends_the_store_has_its_journal(store, monkeypatch, ho
     monkeypatch.setattr(os, "_exit", lambda code: code)
     member = Member(role="worker", index=0, addresses={})
     try:
-        job.run(argparse.Namespace(job_dir=str(store), patience=None), member, None, Stop())
+        opts = parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "7"])
+        job.run(dataclasses.replace(opts, job_dir=str(store)), member, None, Stop())
     except ConnectionError:
         assert how == "error"
     assert journal.last(str(store), "worker-0", "last")["step"] == 7
