@@ -167,6 +167,7 @@ class Options(Flags):
         "processor (AMX) is faster with it",
         default="float32",
     )
+    jit_compile: bool = _learning(bool, "compile model, loss and gradients by XLA; the same result but for rounding")
 
     reader: str = _reader(
         ("auto", "resident", "mapped", "streaming"),
@@ -253,11 +254,14 @@ class Options(Flags):
             raise UserError(f"--boundaries-epochs {','.join(map(str, self.boundaries_epochs))} do not rise")
         if self.export == "ema" and self.ema is None:
             raise UserError("--export ema needs --ema, the share of the average that stays each step, such as 0.999")
-        if self.strategy == "parameter_server" and self.precision == "float16":
+        asynchronous = self.strategy == "parameter_server" and not self.sync
+        if asynchronous and self.precision == "float16":
             raise UserError(
                 "--precision float16 is for synchronous jobs: on parameter servers another worker would change the scale of "
                 "the loss in the middle of a step; use bfloat16"
             )
+        if asynchronous and self.jit_compile:
+            raise UserError("--jit-compile is for synchronous jobs: XLA does not reach weights on parameter servers")
         if self.patience and not self.eval_every_steps:
             raise UserError(f"--patience {self.patience} counts evaluations; give --eval-every-steps too")
         if (steps := self.profile_steps) and not (

@@ -12,6 +12,7 @@ Python to cost nothing, short enough to stop in time.
 
 import collections
 import dataclasses
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns
 from trainer.data.weighing import WEIGHT
 from trainer.nn import in_training
-from trainer.nn.accumulation import accumulated
+from trainer.nn.accumulation import Differentiate, accumulated
 from trainer.nn.tasks.base import Task
 
 _CALL_S = 0.5
@@ -61,6 +62,7 @@ class TrainStep:
     weight_decay: float = 0.0  # times half the sum of squares of the decayed weights, added to what is minimised
     decayed: Sequence[keras.Variable] = ()
     accumulate: int = 1  # parts of the batch that are differentiated one after the other
+    jit_compile: bool = False  # whether XLA compiles what is between the batch and the gradients
 
     def __call__(self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
         """Runs in a replica context, on the examples `first` to `first + count` of the global batch.
@@ -69,9 +71,9 @@ class TrainStep:
         means over the global batch.
         """
         if self.accumulate > 1:
-            values, gradients = accumulated(self.differentiate, self.accumulate, batch, step, first, count)
+            values, gradients = accumulated(self._differentiate, self.accumulate, batch, step, first, count)
         else:
-            values, gradients = self.differentiate(batch, step, first, count)
+            values, gradients = self._differentiate(batch, step, first, count)
         self.optimizer.apply(gradients, self.model.trainable_variables)
         return values
 
@@ -93,6 +95,14 @@ class TrainStep:
                 objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
             objective = self.optimizer.scale_loss(objective)
         return tf.stack([loss, *metrics]), tape.gradient(objective, self.model.trainable_variables)
+
+    @functools.cached_property
+    def _differentiate(self) -> Differentiate:
+        if not self.jit_compile:
+            return self.differentiate
+        compiled = tf.function(lambda *arguments: self.differentiate(*arguments), jit_compile=True, autograph=False)
+        # As a tensor, or each part of a batch would be compiled apart; the count is to be a static shape where it can.
+        return lambda batch, step, first, count: compiled(batch, step, tf.cast(first, tf.int32), count)
 
     @property
     def values(self) -> int:

@@ -23,7 +23,7 @@ from trainer.job_dir.state import State
 from trainer.loop import Loop
 from trainer.meter import Extent, Meter
 from trainer.nn import tables
-from trainer.nn.layers import synchronize
+from trainer.nn.layers import exchanges, synchronize
 from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.replicas import devices, exit_codes, rendezvous, strategy
@@ -131,6 +131,12 @@ class Training:
                 flush=True,
             )
 
+        if self._extent.replicas > 1 and opts.jit_compile and exchanges(model):
+            raise UserError(
+                f"--jit-compile: the batch normalisation of --model {opts.model} exchanges sums with other replicas, which XLA "
+                "does not compile; leave it out, or train on one device"
+            )
+
     def _validator(self, distribution: tf.distribute.Strategy) -> Validator:
         together = None if self._asynchronous else distribution
         return Validator(self._build, self._manifest, self._opts, self._journal, together=together, tells=self._chief)
@@ -193,6 +199,7 @@ class Training:
             weight_decay=weight_decay,
             decayed=decayed,
             accumulate=opts.accumulate_steps,
+            jit_compile=opts.jit_compile,
         )
         reader = records.open_reader(
             self._place,

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer import learning
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, first_line
 from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.job_dir import export
@@ -151,6 +151,8 @@ class _Trial:
             raise self._refusal(f"the loss of the untrained model is {loss}")
         if replicas > 1:
             self._refuse_unshared(before, lambda: take(tf.constant(self._examples - count)))
+        if opts.jit_compile:
+            self._compile(dataclasses.replace(step, jit_compile=True))
         notes = []
         if without:
             notes.append(f"not trained, because the loss does not depend on them: {weights.listed(without)}")
@@ -160,6 +162,12 @@ class _Trial:
                 raise self._refusal(f"{why}, or leave out --deterministic")
             notes.append(why)
         return notes
+
+    def _compile(self, step: TrainStep) -> None:
+        try:
+            tf.function(step, autograph=False)(self._batch, tf.constant(0, tf.int64), 0, self._examples)
+        except tf.errors.OpError as error:
+            raise self._refusal(f"XLA cannot compile it ({first_line(error)}); leave out --jit-compile") from None
 
     def _refuse_state(self, graph: tf.Graph, known: list[keras.Variable]) -> None:
         """Refuses what is used in training and is neither of the model's weights nor of the optimizer."""

@@ -51,18 +51,23 @@ def adamw() -> keras.Optimizer:
         (dense, [*SGD, "--accumulate-steps", "4"], sgd(gradient_accumulation_steps=4), 4),
         (dense, [*SGD, "--accumulate-steps", "4"], sgd(), 1),
         (dense, [*SGD, "--ema", "0.9"], sgd(use_ema=True, ema_momentum=0.9), 1),
+        (dense, [*SGD, "--accumulate-steps", "4", "--jit-compile"], sgd(), 1),
     ],
-    ids=["l2", "frozen", "penalised", "clipped", "adamw", "accumulated", "parts_as_one", "averaged"],
+    ids=["l2", "frozen", "penalised", "clipped", "adamw", "accumulated", "as_one", "averaged", "compiled"],
 )
 def test_fifty_steps(digits, make, flags, optimizer, parts):
     manifest, draw = Manifest.load(digits), np.random.default_rng(0)
     images = draw.integers(0, 17, (STEPS, BATCH, 8, 8, 1)).astype(np.uint8)
     labels = draw.integers(0, 10, (STEPS, BATCH))
+    keras.utils.set_random_seed(0)
     ours, theirs = make(manifest), make(manifest)
     ours.set_weights(theirs.get_weights())
     theirs.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     step = step_of(ours, manifest, flags)
     function = tf.function(lambda image, label, i: step({"image": image, "label": label}, i, 0, BATCH)[0])
+    concrete = function.get_concrete_function(images[0], labels[0], tf.constant(0, tf.int64))
+    compiled = [f.attr["_XlaMustCompile"].b for f in concrete.graph.as_graph_def().library.function]
+    assert any(compiled) == ("--jit-compile" in flags)
     found, expected = [], []
     for i in range(STEPS):
         found.append(float(function(images[i], labels[i], tf.constant(i, tf.int64))))
@@ -94,4 +99,5 @@ def step_of(model: keras.Model, manifest: Manifest, flags: list[str]) -> TrainSt
         weight_decay=weight_decay,
         decayed=decayed,
         accumulate=opts.accumulate_steps,
+        jit_compile=opts.jit_compile,
     )

@@ -234,6 +234,15 @@ def test_parameter_servers_count_every_step_once_over_a_stop_and_a_resume_with_c
     assert record["accuracy"] > 0.9
 
 
+def test_the_workers_of_parameter_servers_clip_accumulate_and_average_too(make):
+    asynchronous = make()
+    numerics = ["--optimizer", "adamw", "--clip-norm", 1, "--accumulate-steps", 2, "--ema", 0.9, "--export", "ema"]
+    asynchronous.start("chief", "worker", "worker", "ps", flags=["--train-steps", 200, *numerics])
+    assert asynchronous.wait_for("chief-0") == {"chief-0": 0}, asynchronous.output()
+    score = json.loads((asynchronous.directory / "validation.json").read_text())["latest"]
+    assert (score["step"], score["accuracy"] > 0.8) == (200, True)
+
+
 def test_sync_trains_by_all_reduce_in_a_cluster_with_parameter_servers(make, straight):
     synchronous = make()
     codes = synchronous.start("chief", "worker", "ps", flags=[*EXACT, "--sync", "--strategy", "parameter_server"])

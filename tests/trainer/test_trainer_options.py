@@ -67,6 +67,7 @@ PLACES = [(flag, place) for flag in ("--data-dir", "--job-dir") for place in (""
         (["--logical-cpus", "2", "--strategy", "one_device"], "--logical-cpus 2 is for --strategy mirrored"),
         (["--precision", "float64"], "--precision"),
         (["--precision", "float16", "--strategy", "parameter_server"], "--precision float16 is for synchronous jobs"),
+        (["--jit-compile", "--strategy", "parameter_server"], "--jit-compile is for synchronous jobs"),
         (["--export", "ema"], "--export ema needs --ema"),
         (["--model", "cnm"], "--model"),
         (["--strategy", "mirored"], "--strategy"),

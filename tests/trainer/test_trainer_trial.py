@@ -73,6 +73,15 @@ def test_right_models_pass_on_several_replicas(digits, name):
     assert tried(digits, f"own_models:{name}", "--deterministic", replicas=2) == []
 
 
+def test_what_xla_does_not_compile_is_refused_where_it_is_asked_to(digits):
+    assert tried(digits, "own_models:batch_norm", "--jit-compile") == []
+    with pytest.raises(
+        UserError, match=r"own_models:text: XLA cannot compile it \(.*\); leave out --jit-compile"
+    ) as refused:
+        tried(digits, "own_models:text", "--jit-compile")
+    assert "\n" not in str(refused.value)
+
+
 def test_inputs_of_a_list_get_the_features_of_their_names(digits):
     assert tried(digits, "two_inputs:network") == []
     manifest = Manifest.load(digits)

@@ -138,6 +138,12 @@ def synchronize(model: keras.Model) -> int:
     return len(changed)
 
 
+def exchanges(model: keras.Model) -> bool:
+    """Whether layers of the model talk to other replicas in the middle of a step."""
+    kinds = (BatchNormalization, keras.layers.BatchNormalization)
+    return any(isinstance(layer, kinds) and layer.trainable for layer in model._flatten_layers())
+
+
 class Dropout(keras.layers.Layer):
     """Zeroes each value with probability `rate` in training and scales the others up by 1 / (1 - rate).
 

@@ -47,7 +47,7 @@ def seed() -> tf.Tensor:
       RuntimeError: Outside of `at`.
     """
     drawn, first = _drawn()
-    return tf.random.fold_in(drawn, tf.cast(first, tf.int64))
+    return tf.random.fold_in(drawn, tf.cast(first, tf.int64), alg=_PHILOX)
 
 
 def _drawn() -> tuple[tf.Tensor, int | tf.Tensor]:
@@ -58,7 +58,7 @@ def _drawn() -> tuple[tf.Tensor, int | tf.Tensor]:
         raise RuntimeError(
             "random numbers are drawn by step: call the model inside `with step_context.at(...)`"
         ) from None
-    return tf.random.fold_in(tf.stack([job_seed, tf.cast(step, tf.int64)]), next(draws)), first
+    return tf.random.fold_in(tf.stack([job_seed, tf.cast(step, tf.int64)]), next(draws), alg=_PHILOX), first
 
 
 def uniform(shape: tf.Tensor) -> tf.Tensor:
@@ -71,11 +71,20 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
       RuntimeError: Outside of `at`.
     """
     drawn, first = _drawn()
-    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=drawn)
+    # TensorFlow's own operation for it gives others of some seeds where XLA compiles it.
+    key, offset = tf.split(
+        tf.random.stateless_uniform([2], drawn, minval=None, maxval=None, dtype=tf.uint64, alg=_PHILOX), 2
+    )
     # Philox makes four numbers of each count, so whole counts an example let any position be reached at once.
     counts = -(-tf.reduce_prod(shape[1:]) // 4)
     skip = tf.cast(first, tf.int64) * tf.cast(counts, tf.int64)
-    numbers = tf.raw_ops.StatelessRandomUniformV2(
-        shape=[shape[0], 4 * counts], key=key, counter=counter + tf.cast([skip, 0], tf.uint64), alg=_PHILOX
+    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[shape[0], 4 * counts],
+        key=key,
+        counter=tf.concat([tf.cast([skip], tf.uint64), offset], 0),
+        alg=_PHILOX,
+        dtype=tf.uint32,
     )
+    # As TensorFlow makes numbers of bits, in [1, 2) by the fraction alone; XLA would take other bits for it.
+    numbers = tf.bitcast(tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, 0x7FFFFF), 0x3F800000), tf.float32) - 1
     return tf.reshape(numbers[:, : tf.reduce_prod(shape[1:])], shape)

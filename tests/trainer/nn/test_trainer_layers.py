@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from layers_program import BATCH, DECAY, STEPS, batch_norm, inputs
 
-from trainer.nn.layers import BatchNormalization, Dropout
+from trainer.nn.layers import BatchNormalization, Dropout, exchanges
 from trainer.replicas import step_context
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -156,6 +156,25 @@ def test_dropout_passes_all_outside_of_training_and_needs_to_know_the_step_withi
     np.testing.assert_array_equal(Dropout(0.0)(x, training=True), x)
     with pytest.raises(RuntimeError, match=r"inside `with step_context\.at"):
         Dropout(0.5)(x, training=True)
+
+
+@pytest.mark.parametrize("make", [BatchNormalization, keras.layers.BatchNormalization])
+def test_a_model_exchanges_sums_where_it_normalises_by_the_batch(make):
+    layer = make()
+    model = keras.Sequential([keras.Input([3]), keras.Sequential([layer]), keras.layers.Dense(2)])
+    assert exchanges(model)
+    layer.trainable = False
+    assert not exchanges(model)
+
+
+def test_dropout_masks_and_seeds_are_the_same_when_xla_compiles_them():
+    def draw(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with step_context.at(seed=1, step=tf.constant(7, tf.int64), first=first):
+            return Dropout(0.3)(tf.ones([6, 3, 7]), training=True), step_context.seed()
+
+    for first in map(tf.constant, (0, 5)):
+        for plain, compiled in zip(draw(first), tf.function(draw, jit_compile=True)(first), strict=True):
+            np.testing.assert_allclose(plain, compiled, rtol=1e-6)
 
 
 def test_a_place_ends_with_its_block_and_the_inner_one_counts():
