@@ -5,6 +5,7 @@ Exit codes: 0 done; 143 saved on SIGTERM; 2 a mistake in the arguments; anything
 
 import contextlib
 import dataclasses
+import faulthandler
 import functools
 import os
 import sys
@@ -26,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # First of all: whatever imports TensorFlow later, its threads inherit the mask.
     signal = stop.Stop.install()
     quiet.open_streams()
+    faulthandler.enable(2)  # a crash in TensorFlow says what each thread was doing
     try:
         return _main(argv, signal)
     except BrokenPipeError:

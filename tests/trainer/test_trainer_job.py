@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -139,6 +140,19 @@ def test_the_end_of_another_replica_is_told_in_one_line(make):
         assert re.fullmatch(
             rf"error: {survivor} cannot go on without .*worker-1.*; the same command resumes.*", lines[0]
         )
+
+
+def test_a_crash_leaves_in_the_log_what_each_thread_was_doing(job):
+    job.start("chief", flags=["--train-steps", 10**6])
+    job.until_step(1)
+    os.kill(job.pid("chief-0"), signal.SIGSEGV)
+    assert job.wait() == {"chief-0": -signal.SIGSEGV}
+    said = job.output()
+    assert (
+        "Segmentation fault" in said
+        and 'trainer/loop.py", line' in said
+        and 'trainer/job_dir/journal.py", line' in said
+    )
 
 
 def test_the_evaluator_scores_the_last_checkpoint_before_the_chief_leaves(make):
