@@ -1,9 +1,5 @@
 """The loss with smoothed labels and with weights of examples, as Keras' `fit` has it."""
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any
-
 import keras
 import numpy as np
 import pytest
@@ -19,167 +15,80 @@ from trainer.nn.tasks.own import Own
 from trainer.nn.tasks.regression import Regression
 from trainer.steps import TrainStep
 
-BATCH, STEPS, ABC = 32, 50, ("a", "b", "c")
-EXAMPLES = BATCH * STEPS
-DRAW = np.random.default_rng(0)
-X = DRAW.normal(size=(EXAMPLES, 6)).astype(np.float32)
+BATCH, STEPS, K = 32, 50, keras.losses
+EXAMPLES, DRAW = BATCH * STEPS, np.random.default_rng(0)
+X, NOISE = (DRAW.normal(size=(EXAMPLES, 6)).astype(np.float32) for _ in "XN")
 IMPORTANCE = DRAW.choice([0.0, 0.5, 1.0, 4.0], EXAMPLES).astype(np.float32)
-LABELS = {
-    "classes": (X[:, :3] + [0, 1, 2] + DRAW.normal(size=(EXAMPLES, 3))).argmax(axis=1),
-    "two": (X[:, 0] + DRAW.normal(size=EXAMPLES) > 0).astype(np.int64),
-    "several": (X[:, :3] + DRAW.normal(size=(EXAMPLES, 3)) > 0).astype(np.int64),
-    "number": X[:, 0] + DRAW.normal(size=EXAMPLES).astype(np.float32),
-}
-
-COUNTS = np.bincount(LABELS["classes"])
-BALANCED = EXAMPLES / (3 * COUNTS)
-SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-MANIFEST = Manifest(
-    name="made",
-    origin="made up",
-    features=(),
-    label="label",
-    class_names=ABC,
-    record_bytes=None,
-    splits={"train": Split(examples=EXAMPLES, class_histogram=tuple(COUNTS.tolist()), shards=())},
-    arguments={},
+A, AB, ABC = (X[:, :n] + NOISE[:, :n] for n in (1, 2, 3))
+CLASS, TWO, SEVERAL, NUMBER = (
+    (ABC + np.arange(3)).argmax(axis=1),
+    AB.argmax(axis=1),
+    (ABC > 0).astype(np.int64),
+    A[:, 0],
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Case:
-    task: Task
-    labels: str
-    loss: keras.losses.Loss
-    as_keras_has_them: Callable[[np.ndarray], np.ndarray] = np.asarray
-    classes: tuple[str, ...] | None = None
-    column: str | None = None
-    given_to_fit: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-
+COUNTS = np.bincount(CLASS)
+BALANCED = EXAMPLES / (3 * COUNTS)
+SPLITS = {"train": Split(examples=EXAMPLES, class_histogram=tuple(COUNTS.tolist()), shards=())}
+SAID = {"name": "made", "origin": "made up", "features": (), "record_bytes": None, "arguments": {}}
+MANIFEST = Manifest(label="label", class_names=("a", "b", "c"), splits=SPLITS, **SAID)
+CLASSES, LOGIT, LABELS = Classification(("a", "b", "c")), Binary(("no", "yes")), MultiLabel(("a", "b", "c"))
+REGRESSION, SPARSE = Regression(("a",), (1.0,)), K.SparseCategoricalCrossentropy(from_logits=True)
+HUBER = Own(REGRESSION, loss=lambda labels, outputs: K.huber(labels[:, None], outputs))
+BY = {"sample_weight": IMPORTANCE}
+# Task and labels; Keras' loss, and what its `fit` is given; the flags, and whether a column weighs.
 CASES = {
-    "class weights": Case(
-        task=Classification(ABC),
-        labels="classes",
-        loss=SPARSE,
-        classes=("a=0", "c=2.5"),
-        given_to_fit={"class_weight": {0: 0.0, 2: 2.5}},
-    ),
-    "balanced classes": Case(
-        task=Classification(ABC),
-        labels="classes",
-        loss=SPARSE,
-        classes=("balanced",),
-        given_to_fit={"class_weight": dict(enumerate(BALANCED))},
-    ),
-    "balanced classes and a column": Case(
-        task=Classification(ABC),
-        labels="classes",
-        loss=SPARSE,
-        classes=("balanced",),
-        column="importance",
-        given_to_fit={"sample_weight": IMPORTANCE * BALANCED[LABELS["classes"]]},
-    ),
-    "a column for one logit": Case(
-        task=Binary(("no", "yes")),
-        labels="two",
-        loss=keras.losses.BinaryCrossentropy(from_logits=True),
-        as_keras_has_them=lambda labels: labels[:, None],
-        column="importance",
-        given_to_fit={"sample_weight": IMPORTANCE},
-    ),
-    "a column for a number": Case(
-        task=Regression(("a",), (1.0,)),
-        labels="number",
-        loss=keras.losses.MeanSquaredError(),
-        as_keras_has_them=lambda labels: labels[:, None],
-        column="importance",
-        given_to_fit={"sample_weight": IMPORTANCE},
-    ),
-    "a column for a loss of one's own": Case(
-        task=Own(Regression(("a",), (1.0,)), loss=lambda labels, outputs: keras.losses.huber(labels[:, None], outputs)),
-        labels="number",
-        loss=keras.losses.Huber(),
-        as_keras_has_them=lambda labels: labels[:, None],
-        column="importance",
-        given_to_fit={"sample_weight": IMPORTANCE},
-    ),
-    "a column for smoothed labels": Case(
-        task=MultiLabel(ABC).smoothed(0.3),
-        labels="several",
-        loss=keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=0.3),
-        column="importance",
-        given_to_fit={"sample_weight": IMPORTANCE},
-    ),
-    "smoothed classes": Case(
-        task=Classification(ABC).smoothed(0.2),
-        labels="classes",
-        loss=keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.2),
-        as_keras_has_them=lambda labels: np.eye(3)[labels],
-    ),
-    "one smoothed logit": Case(
-        task=Binary(("no", "yes")).smoothed(0.1),
-        labels="two",
-        loss=keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=0.1),
-        as_keras_has_them=lambda labels: labels[:, None],
-    ),
-    "smoothed labels": Case(
-        task=Own(MultiLabel(ABC)).smoothed(0.3),
-        labels="several",
-        loss=keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=0.3),
-    ),
+    "smoothed classes": (CLASSES.smoothed(0.2), CLASS, K.CategoricalCrossentropy(True, 0.2), {}, (), False),
+    "one smoothed logit": (LOGIT.smoothed(0.1), TWO, K.BinaryCrossentropy(True, 0.1), {}, (), False),
+    "smoothed labels": (Own(LABELS).smoothed(0.3), SEVERAL, K.BinaryCrossentropy(True, 0.3), {}, (), False),
+    "classes": (CLASSES, CLASS, SPARSE, {"class_weight": {0: 0.0, 2: 2.5}}, ("a=0", "c=2.5"), False),
+    "balanced": (CLASSES, CLASS, SPARSE, {"class_weight": dict(enumerate(BALANCED))}, ("balanced",), False),
+    "both": (CLASSES, CLASS, SPARSE, {"sample_weight": IMPORTANCE * BALANCED[CLASS]}, ("balanced",), True),
+    "a column for one logit": (LOGIT, TWO, K.BinaryCrossentropy(True), BY, (), True),
+    "a column for a number": (REGRESSION, NUMBER, K.MeanSquaredError(), BY, (), True),
+    "a column for a loss of one's own": (HUBER, NUMBER, K.Huber(), BY, (), True),
+    "a column for smoothed labels": (LABELS.smoothed(0.3), SEVERAL, K.BinaryCrossentropy(True, 0.3), BY, (), True),
 }
 
 
-class Losses(keras.callbacks.Callback):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[float] = []
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self.model.reset_metrics()
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.seen.append(float(logs["loss"]))
-
-
-def network(outputs: int) -> keras.Model:
+def network(task: Task) -> keras.Model:
     x = keras.Input((6,), name="x")
     drawn = keras.initializers.RandomNormal(stddev=2.0, seed=0)  # sure of itself, so that smoothing makes a difference
-    return keras.Model(
-        {"x": x}, keras.layers.Dense(outputs, kernel_initializer=drawn)(keras.layers.Dense(8, "tanh")(x))
-    )
+    hidden = keras.layers.Dense(8, "tanh")(x)
+    return keras.Model({"x": x}, keras.layers.Dense(task.outputs, kernel_initializer=drawn)(hidden))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_loss_of_fifty_steps_is_that_of_keras_fit(name):
-    case, fitted = CASES[name], Losses()
+    task, labels, loss, fit, classes, by_column = CASES[name]
     keras.utils.set_random_seed(0)
-    ours, theirs = network(case.task.outputs), network(case.task.outputs)
+    ours, theirs, expected = network(task), network(task), []
     ours.set_weights(theirs.get_weights())
-    theirs.compile(keras.optimizers.SGD(0.1, 0.9), case.loss, jit_compile=False)
-    labels = LABELS[case.labels]
-    settings = {"batch_size": BATCH, "shuffle": False, "verbose": 0, "callbacks": [fitted]}
-    theirs.fit({"x": X}, case.as_keras_has_them(labels), **settings, **case.given_to_fit)
-    plain = case.task.smoothed(0.0) if case.task.label_smoothing else case.task
+    theirs.compile(keras.optimizers.SGD(0.1, 0.9), loss, jit_compile=False)
+    each = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: theirs.reset_metrics(),
+        on_train_batch_end=lambda batch, logs: expected.append(float(logs["loss"])),
+    )
+    truth = np.eye(3)[labels] if isinstance(loss, K.CategoricalCrossentropy) else labels.reshape(EXAMPLES, -1)
+    theirs.fit({"x": X}, truth, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[each], **fit)
+    plain = task.smoothed(0.0) if task.label_smoothing else task
     without = float(plain.sums(ours({"x": X[:BATCH]}), tf.constant(labels[:BATCH]))[0]) / BATCH
     optimizer = keras.optimizers.SGD(0.1, 0.9)
     optimizer.build(ours.trainable_variables)
-    step = TrainStep(model=ours, optimizer=optimizer, task=case.task, label="label", global_batch=BATCH, seed=0)
-    function = tf.function(lambda batch: step(batch, tf.constant(0, tf.int64), 0, BATCH)[0])
-    batches = tf.data.Dataset.from_tensor_slices({"x": X, "label": labels, "importance": IMPORTANCE}).batch(BATCH)
-    prepare = weighing.weighed(dict, MANIFEST, classes=case.classes, column=case.column)
-    found = [float(function({n: c for n, c in prepare(batch).items() if n != "importance"})) for batch in batches]
-    np.testing.assert_allclose(found, fitted.seen, rtol=1e-5)
-    assert found[0] != pytest.approx(without, rel=1e-3)
+    step = TrainStep(model=ours, optimizer=optimizer, task=task, label="label", global_batch=BATCH, seed=0)
+    take = tf.function(lambda batch: step(batch, tf.constant(0, tf.int64), 0, BATCH)[0])
+    columns = {"x": X, "label": labels, **({"importance": IMPORTANCE} if by_column else {})}
+    prepare = weighing.weighed(dict, MANIFEST, classes=classes, column="importance" if by_column else None)
+    found = [float(take(prepare(batch))) for batch in tf.data.Dataset.from_tensor_slices(columns).batch(BATCH)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert len(found) == STEPS and found[0] != pytest.approx(without, rel=1e-3)
 
 
 def test_of_smoothed_labels_metrics_and_what_is_measured_of_the_export_are_those_of_the_labels():
-    task, outputs, labels = Classification(ABC), tf.constant(X[:, :3]), LABELS["classes"]
-    loss, hits = (float(value) for value in task.smoothed(0.2).sums(outputs, labels))
-    assert hits == float(task.sums(outputs, labels)[1]) and loss > 1.01 * float(task.sums(outputs, labels)[0])
-    answers = task.answer(outputs)["probabilities"].numpy()
-    assert task.smoothed(0.2).measure(answers, labels) == task.measure(answers, labels)
+    outputs, plain = tf.constant(X[:, :3]), CLASSES.sums(X[:, :3], CLASS)
+    loss, hits = CLASSES.smoothed(0.2).sums(outputs, CLASS)
+    assert float(hits) == float(plain[1]) and float(loss) > 1.01 * float(plain[0])
+    answers = CLASSES.answer(outputs)["probabilities"].numpy()
+    assert CLASSES.smoothed(0.2).measure(answers, CLASS) == CLASSES.measure(answers, CLASS)
 
 
 class Focal(Classification):
@@ -188,15 +97,7 @@ class Focal(Classification):
         return (1 - tf.exp(-losses)) ** 2 * losses
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        Regression(("a",), (1.0,)),
-        Own(Classification(ABC), loss=keras.losses.SparseCategoricalCrossentropy(reduction="none")),
-        Focal(ABC),
-        Own(Focal(ABC)),
-    ],
-)
+@pytest.mark.parametrize("task", [REGRESSION, HUBER, Focal(("a", "b")), Own(Focal(("a", "b")))])
 def test_labels_are_not_smoothed_where_nothing_would_heed_it(task):
     with pytest.raises(UserError, match="--label-smoothing is for classes and labels"):
         task.smoothed(0.1)
