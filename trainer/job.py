@@ -28,7 +28,8 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
         raise UserError(
             f"--patience {opts.patience} goes by evaluations of the chief, and this cluster has an evaluator; leave out one"
         )
-    opts = dataclasses.replace(opts, precision=devices.precision(opts.precision, opts.num_gpus))
+    if opts.precision == "auto":
+        opts = dataclasses.replace(opts, precision=devices.precision(opts.num_gpus))
     configure(opts)
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"

@@ -19,9 +19,9 @@ def described(num_gpus: int | None = None, root: str = "/") -> str:
     return f"{_processor('model name', root) or 'processor'}, {machine.usable_cores(root)} cores, {memory_gib:.1f} GiB"
 
 
-def precision(wish: str, num_gpus: int | None = None, root: str = "/") -> str:
-    """The precision to compute in; of `auto` bfloat16 where there are instructions for it, which make it the faster one."""
-    return ("bfloat16" if _fast_bfloat16(num_gpus, root) else "float32") if wish == "auto" else wish
+def precision(num_gpus: int | None = None, root: str = "/") -> str:
+    """The precision that is the faster one here: bfloat16 where there are instructions for it."""
+    return "bfloat16" if _fast_bfloat16(num_gpus, root) else "float32"
 
 
 def advice(chosen: str, num_gpus: int | None = None, root: str = "/") -> str | None:

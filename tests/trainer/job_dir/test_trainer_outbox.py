@@ -1,4 +1,4 @@
-import dataclasses
+import argparse
 import os
 import pathlib
 import threading
@@ -11,7 +11,6 @@ from etils.epath import backend
 from trainer import job
 from trainer.job_dir import journal, outbox
 from trainer.job_dir.outbox import Outbox
-from trainer.options import parse
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop
 
@@ -102,8 +101,7 @@ def test_however_a_replica_ends_the_store_has_its_journal(store, monkeypatch, ho
     monkeypatch.setattr(os, "_exit", lambda code: code)
     member = Member(role="worker", index=0, addresses={})
     try:
-        opts = parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "7"])
-        job.run(dataclasses.replace(opts, job_dir=str(store)), member, None, Stop())
+        job.run(argparse.Namespace(job_dir=str(store), patience=None, precision="float32"), member, None, Stop())
     except ConnectionError:
         assert how == "error"
     assert journal.last(str(store), "worker-0", "last")["step"] == 7

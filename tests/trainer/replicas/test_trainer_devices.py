@@ -42,9 +42,7 @@ def gpus(monkeypatch):
 )
 def test_a_processor_computes_in_what_it_has_instructions_for(processor, flags, chosen, slow):
     root = processor(flags)
-    assert devices.precision("auto", root=root) == chosen
-    for wish in ("float32", "bfloat16"):
-        assert devices.precision(wish, root=root) == wish
+    assert devices.precision(root=root) == chosen
     told = devices.advice("bfloat16", root=root)
     assert (told is not None) == slow
     assert told is None or "about half as fast as float32 on this processor" in told
@@ -59,8 +57,8 @@ def test_a_processor_computes_in_what_it_has_instructions_for(processor, flags, 
 def test_gpus_decide_where_there_are_some_and_the_processor_where_none_is_used(processor, gpus, capabilities, chosen):
     gpus(*capabilities)
     root = processor("amx_bf16" if chosen == "float32" else "")
-    assert devices.precision("auto", root=root) == chosen
-    assert devices.precision("auto", 0, root=root) != chosen
+    assert devices.precision(root=root) == chosen
+    assert devices.precision(0, root=root) != chosen
     assert devices.advice("bfloat16", root=root) is None
     assert (devices.advice("bfloat16", 0, root=root) is None) == (chosen == "float32")
 

@@ -1,0 +1,82 @@
+"""Flags that change a step, several at a time: a job that is resumed ends with the bits of one that was not."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+pytestmark = pytest.mark.cluster
+TOGETHER = {
+    "float16": [
+        "--precision",
+        "float16",
+        "--accumulate-steps",
+        3,
+        "--ema",
+        0.9,
+        "--export",
+        "ema",
+        "--optimizer",
+        "adamw",
+    ],
+    "compiled": ["--jit-compile", "--accumulate-steps", 2, "--clip-norm", 0.5, "--label-smoothing", 0.1, "--ema", 0.9],
+    "bfloat16": [
+        "--precision",
+        "bfloat16",
+        "--class-weights",
+        "balanced",
+        "--clip-norm",
+        0.5,
+        "--optimizer",
+        "sgd",
+        "--ema",
+        0.5,
+    ],
+    "patient": [
+        "--precision",
+        "float16",
+        "--jit-compile",
+        "--class-weights",
+        "3=5",
+        "--patience",
+        1,
+        "--export",
+        "best",
+    ],
+}
+
+
+IN_TIME = {("compiled", 1), ("float16", 2)}  # the others are for make test-slow
+CASES = [
+    pytest.param(name, replicas, marks=[] if (name, replicas) in IN_TIME else pytest.mark.slow)
+    for name in TOGETHER
+    for replicas in (1, 2)
+]
+
+
+@pytest.mark.parametrize(("name", "replicas"), CASES)
+def test_what_changes_a_step_goes_together_and_is_resumed_to_the_bit(make, digits, name, replicas):
+    flags = [
+        "--model",
+        "together:thawed",
+        "--deterministic",
+        "--eval-every-steps",
+        6,
+        "--warmup-steps",
+        4,
+        *TOGETHER[name],
+    ]
+    flags += ["--strategy", "mirrored", "--logical-cpus", 2] if replicas == 2 else ["--strategy", "one_device"]
+    straight, resumed = make("straight"), make("resumed")
+    straight.run("chief", flags=[*flags, "--train-steps", 18])
+    resumed.run("chief", flags=[*flags, "--train-steps", 7])
+    resumed.run("chief", flags=[*flags, "--train-steps", 18])
+    done = json.loads((straight.directory / "DONE.json").read_text())
+    assert resumed.digest(done["step"]) == straight.digest(done["step"])
+    images = tf.constant(np.random.default_rng(0).integers(0, 17, (5, 8, 8, 1)), tf.uint8)
+    answers = [
+        tf.saved_model.load(str(job.directory / "model")).signatures["serving_default"](image=images)
+        for job in (straight, resumed)
+    ]
+    np.testing.assert_array_equal(*(answer["probabilities"] for answer in answers))
