@@ -8,45 +8,11 @@ import tensorflow as tf
 
 pytestmark = pytest.mark.cluster
 TOGETHER = {
-    "float16": [
-        "--precision",
-        "float16",
-        "--accumulate-steps",
-        3,
-        "--ema",
-        0.9,
-        "--export",
-        "ema",
-        "--optimizer",
-        "adamw",
-    ],
-    "compiled": ["--jit-compile", "--accumulate-steps", 2, "--clip-norm", 0.5, "--label-smoothing", 0.1, "--ema", 0.9],
-    "bfloat16": [
-        "--precision",
-        "bfloat16",
-        "--class-weights",
-        "balanced",
-        "--clip-norm",
-        0.5,
-        "--optimizer",
-        "sgd",
-        "--ema",
-        0.5,
-    ],
-    "patient": [
-        "--precision",
-        "float16",
-        "--jit-compile",
-        "--class-weights",
-        "3=5",
-        "--patience",
-        1,
-        "--export",
-        "best",
-    ],
+    "float16": "--precision float16 --accumulate-steps 3 --ema 0.9 --export ema --optimizer adamw",
+    "compiled": "--jit-compile --accumulate-steps 2 --clip-norm 0.5 --label-smoothing 0.1 --ema 0.9",
+    "bfloat16": "--precision bfloat16 --class-weights balanced --clip-norm 0.5 --optimizer sgd --ema 0.5",
+    "patient": "--precision float16 --jit-compile --class-weights 3=5 --patience 1 --export best",
 }
-
-
 IN_TIME = {("compiled", 1), ("float16", 2)}  # the others are for make test-slow
 CASES = [
     pytest.param(name, replicas, marks=[] if (name, replicas) in IN_TIME else pytest.mark.slow)
@@ -57,16 +23,9 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "replicas"), CASES)
 def test_what_changes_a_step_goes_together_and_is_resumed_to_the_bit(make, digits, name, replicas):
-    flags = [
-        "--model",
-        "together:thawed",
-        "--deterministic",
-        "--eval-every-steps",
-        6,
-        "--warmup-steps",
-        4,
-        *TOGETHER[name],
-    ]
+    flags = (
+        "--model together:thawed --deterministic --eval-every-steps 6 --warmup-steps 4".split() + TOGETHER[name].split()
+    )
     flags += ["--strategy", "mirrored", "--logical-cpus", 2] if replicas == 2 else ["--strategy", "one_device"]
     straight, resumed = make("straight"), make("resumed")
     straight.run("chief", flags=[*flags, "--train-steps", 18])
