@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 pytestmark = pytest.mark.cluster
+COMMON = "--model together:thawed --deterministic --eval-every-steps 6 --warmup-steps 4"
 TOGETHER = {
     "float16": "--precision float16 --accumulate-steps 3 --ema 0.9 --export ema --optimizer adamw",
     "compiled": "--jit-compile --accumulate-steps 2 --clip-norm 0.5 --label-smoothing 0.1 --ema 0.9",
@@ -23,9 +24,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "replicas"), CASES)
 def test_what_changes_a_step_goes_together_and_is_resumed_to_the_bit(make, digits, name, replicas):
-    flags = (
-        "--model together:thawed --deterministic --eval-every-steps 6 --warmup-steps 4".split() + TOGETHER[name].split()
-    )
+    flags = [*COMMON.split(), *TOGETHER[name].split()]
     flags += ["--strategy", "mirrored", "--logical-cpus", 2] if replicas == 2 else ["--strategy", "one_device"]
     straight, resumed = make("straight"), make("resumed")
     straight.run("chief", flags=[*flags, "--train-steps", 18])
