@@ -72,7 +72,7 @@ def test_crops_follow_from_seed_step_and_position_and_not_from_the_split_over_re
 def test_the_crops_share_no_numbers_with_the_layers(monkeypatch):
     seeds = []
     fold_in = tf.random.fold_in
-    monkeypatch.setattr(tf.random, "fold_in", lambda seed, data: seeds.append(fold_in(seed, data)) or seeds[-1])
+    monkeypatch.setattr(tf.random, "fold_in", lambda *of, **alg: seeds.append(fold_in(*of, **alg)) or seeds[-1])
     augmentation.crop_and_flip(random_images(2, 5, 5, 1), seed=4, step=6, positions=np.arange(2))
     with step_context.at(seed=4, step=6, first=0):
         for _ in range(3):
