@@ -32,9 +32,8 @@ def accumulated(
     for i in range(parts):
         start, end = i * count // parts, (i + 1) * count // parts
         # A part begins when the one before has its gradients; else all would be in memory at once.
-        with tf.control_dependencies(
-            [tensor for g in gradients for tensor in tf.nest.flatten(g, expand_composites=True)]
-        ):
+        done = [tensor for tensor in tf.nest.flatten(gradients, expand_composites=True) if tensor is not None]
+        with tf.control_dependencies(done):
             part = {name: column[start:end] for name, column in batch.items()}
             found, more = differentiate(part, step, first + start, end - start)
         if values is None:
