@@ -155,6 +155,7 @@ class Training:
             )
         # A job that is asked for more steps later keeps the schedule that it began with.
         now = {"batch_size": batch, "horizon_steps": opts.horizon_steps or last_step}
+        now["arguments"] = dict(self._manifest.arguments)  # for those that begin with what is learnt here
         settled = identity.settle(opts.job_dir, now, write=self._chief)
         if (before := settled["batch_size"]) != batch:
             raise UserError(
@@ -173,6 +174,7 @@ class Training:
             )
         told = {}
         if opts.init_from and not first_step:
+            warm_start.check_unseen(opts.init_from, self._manifest)
             told = {"init_from": warm_start.take(opts.init_from, model)}
             if self._chief:
                 print(f"--init-from {opts.init_from}: {told['init_from']}", flush=True)

@@ -13,6 +13,7 @@ from trainer.nn.tasks.classification import Classification
 from trainer.options import parse
 from trainer.steps import TrainStep
 
+pytestmark = pytest.mark.cluster
 BATCH, STEPS = 128, 50
 L2 = keras.regularizers.L2(0.01)
 SGD = ["--optimizer", "sgd", "--learning-rate", "0.05"]

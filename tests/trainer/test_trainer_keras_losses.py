@@ -15,6 +15,7 @@ from trainer.nn.tasks.own import Own
 from trainer.nn.tasks.regression import Regression
 from trainer.steps import TrainStep
 
+pytestmark = pytest.mark.cluster
 BATCH, STEPS, K = 32, 50, keras.losses
 EXAMPLES, DRAW = BATCH * STEPS, np.random.default_rng(0)
 X, NOISE = (DRAW.normal(size=(EXAMPLES, 6)).astype(np.float32) for _ in "XN")

@@ -73,6 +73,7 @@ def test_right_models_pass_on_several_replicas(digits, name):
     assert tried(digits, f"own_models:{name}", "--deterministic", replicas=2) == []
 
 
+@pytest.mark.cluster
 def test_what_xla_does_not_compile_is_refused_where_it_is_asked_to(digits):
     assert tried(digits, "own_models:batch_norm", "--jit-compile") == []
     with pytest.raises(

@@ -5,7 +5,7 @@ Wherever the model lies by then, whoever scores it can tell whether it may have 
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etils import epath
@@ -49,14 +49,22 @@ def check_unseen(manifest: Manifest, split: str, model_dir: str) -> None:
     Raises:
       UserError: If its training split was drawn otherwise than this dataset's.
     """
+    if (trained := trained_on(model_dir)) is not None:
+        check_drawn(manifest, split, model_dir, trained[1])
+
+
+def trained_on(model_dir: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Name of the dataset that a model was trained on, and arguments of its conversion; None if it does not tell."""
     with _facts(model_dir) as facts:
-        if facts is None:
-            return
-        trained = facts["arguments"]
-        drawn = [(name, trained.get(name), manifest.arguments.get(name)) for name in _DRAWN_BY[split]]
+        return None if facts is None else (facts["dataset"], dict(facts["arguments"]))
+
+
+def check_drawn(manifest: Manifest, split: str, trained: str, arguments: Mapping[str, Any]) -> None:
+    """The same of what was trained on a dataset that was converted with these arguments."""
+    drawn = [(name, arguments.get(name), manifest.arguments.get(name)) for name in _DRAWN_BY[split]]
     if differences := [f"{name} {theirs} and not {ours}" for name, theirs, ours in drawn if theirs != ours]:
         raise UserError(
-            f"{model_dir} was trained on a split with {', '.join(differences)}, so it may know records of {split} here; "
+            f"{trained} was trained on a split with {', '.join(differences)}, so it may know records of {split} here; "
             "convert the dataset with that"
         )
 

@@ -60,6 +60,14 @@ def settle(job_dir: str, values: Mapping[str, Any], *, write: bool) -> dict[str,
     return {name: content.get(name, value) for name, value in values.items()}
 
 
+def trained_on(job_dir: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Name of the dataset of a job, and arguments of its conversion; None if this is no job's directory."""
+    path = epath.Path(job_dir) / FILE
+    with reading(path):
+        content = read_json(path)
+        return None if content is None else (content["identity"]["dataset"], dict(content.get("arguments", {})))
+
+
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

@@ -21,9 +21,11 @@ import tensorflow as tf
 from etils import epath
 from keras.src.saving import saving_lib
 
+from trainer.base import provenance
 from trainer.base.errors import UserError, reading
 from trainer.base.files import store_errors
-from trainer.job_dir import checkpoint, export
+from trainer.base.manifest import Manifest
+from trainer.job_dir import checkpoint, export, identity
 from trainer.nn import weights
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -33,6 +35,19 @@ _REPAIR = f"give a job directory, its best/, a model that a job exported, or a {
 _Values = Mapping[Hashable, np.ndarray]
 # From a layer to its weights by the keys that such a source has for them.
 _Keys = Callable[[keras.layers.Layer], Mapping[Hashable, keras.Variable]]
+
+
+def check_unseen(source: str, manifest: Manifest) -> None:
+    """Refuses weights that may have learnt of what is for validation or test here. Files of Keras tell nothing.
+
+    Raises:
+      UserError: If the source was trained on the same dataset, with its splits drawn otherwise.
+    """
+    job_dir = os.path.dirname(source.rstrip("/")) if os.path.basename(source.rstrip("/")) == "best" else source
+    if not source.endswith(_KERAS) and (told := provenance.trained_on(source) or identity.trained_on(job_dir)):
+        dataset, arguments = told
+        if dataset == manifest.name:
+            provenance.check_drawn(manifest, "validation", f"--init-from {source}", arguments)
 
 
 def take(source: str, model: keras.Model) -> str:

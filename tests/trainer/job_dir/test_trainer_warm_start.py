@@ -1,5 +1,7 @@
 """Weights taken from what was trained before, from every kind of place."""
 
+import contextlib
+import dataclasses
 import pathlib
 import shutil
 from collections.abc import Callable
@@ -10,10 +12,11 @@ import own_models
 import pytest
 
 from trainer import options
+from trainer.base import provenance
 from trainer.base.errors import UserError
 from trainer.base.files import copy_tree
 from trainer.base.manifest import Manifest
-from trainer.job_dir import warm_start
+from trainer.job_dir import identity, warm_start
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.export import export
 from trainer.job_dir.journal import Journal
@@ -22,7 +25,8 @@ from trainer.nn.models import registry
 from trainer.nn.weights import named
 
 L = keras.layers
-MODELS = ["functional", "sequential", "subclassed", "lstm", "batch_norm", "frozen"]
+MODELS = ["functional", "sequential", "subclassed", "batch_norm", "frozen"]
+MODELS += [pytest.param("lstm", marks=pytest.mark.cluster)]
 
 
 def filled(model: keras.Model, seed: int = 0) -> keras.Model:
@@ -169,3 +173,20 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, make_model):
         with pytest.raises(UserError, match=f"--init-from {place} cannot be used") as refused:
             warm_start.take(str(place), model)
         assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["model", "job", "best"])
+def test_weights_that_may_know_what_is_for_test_here_are_refused(digits, tmp_path, kind):
+    manifest = Manifest.load(digits)
+    for name, changed in {"split_seed": 1, "test_fraction": 0.5, "validation_fraction": 0.0, "shards": 99}.items():
+        source = tmp_path / name
+        other = dataclasses.replace(manifest, arguments={**manifest.arguments, name: changed})
+        if kind == "model":
+            provenance.write(other, "cnn", str(source))
+        else:
+            identity.claim(str(source), {"dataset": other.name})
+            identity.settle(str(source), {"arguments": dict(other.arguments)}, write=True)
+        place = str(source / "best") if kind == "best" else str(source)
+        with contextlib.nullcontext() if name == "shards" else pytest.raises(UserError, match=f"{name} .* and not"):
+            warm_start.check_unseen(place, manifest)
+        warm_start.check_unseen(place, dataclasses.replace(manifest, name="another"))
