@@ -33,7 +33,7 @@ def check_recovery(job: Path, *, saved: int, last: int) -> list[dict[str, Any]]:
     (blame,) = [event for event in events if event["event"] == "blame"]
     assert (blame["replica"], blame["kind"]) == ("worker/0", "preemption")
     journal = [json.loads(line) for line in (job / "journal-chief-0-1.jsonl").read_text().splitlines()]
-    began = next(event for event in journal if event["event"] != "usage")
+    began = next(event for event in journal if event["event"] in ("start", "resume"))
     assert began["event"] == "resume" and began["step"] >= saved
     assert json.loads((job / "DONE.json").read_text())["step"] == last
     return journal
