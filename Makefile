@@ -27,7 +27,7 @@ run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--datase
 	@exec $(PY) pipelines/run.py --die-with-parent $(ARGS)
 
 check: lint  ## lint and the fast tests, under a minute
-	@$(PY) -m pytest -q -n auto --dist loadfile -m "not cluster and not pipeline and not docker and not slow and not cloud" \
+	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not slow and not cloud" \
 		--ignore tests/cloud --ignore tests/docker tests
 
 test: check  ## lint, fast tests, real clusters, the whole pipeline once here and in a cloud here; under twelve minutes

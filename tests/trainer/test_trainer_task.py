@@ -77,6 +77,7 @@ def test_a_bucket_that_cannot_be_reached_is_told_in_one_line(flags, flag):
     assert "gs://no-such-bucket-of-ours/d/" in said and "resolve host" in said
 
 
+@pytest.mark.cluster
 def test_a_store_that_still_fails_after_minutes_is_no_mistake_of_the_users(flags):
     program = (
         "import sys, tensorflow as tf; from trainer import task; from trainer.base import errors, files, manifest\n"

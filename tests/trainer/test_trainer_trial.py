@@ -68,7 +68,9 @@ def test_random_numbers_that_a_resume_does_not_repeat_are_refused_where_it_is_as
         tried(digits, "wrong_models:tf_random", "--deterministic")
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "functional" else pytest.mark.cluster) for name in RIGHT]
+)
 def test_right_models_pass_on_several_replicas(digits, name):
     assert tried(digits, f"own_models:{name}", "--deterministic", replicas=2) == []
 

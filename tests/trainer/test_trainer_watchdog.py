@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.cluster
 PROGRAM = """
 import sys, time
 from trainer.job_dir.journal import Journal

@@ -22,6 +22,7 @@ from trainer.nn.tasks.own import Own
 from trainer.nn.tasks.regression import Regression
 from trainer.nn.weights import named
 
+pytestmark = pytest.mark.cluster
 ABC, SIZES = ("a", "b", "c"), [(24, 32), (40, 60), (61, 40), (12, 16), (7, 90), (90, 7), (480, 640)]
 TASKS = [Classification(ABC), Binary(ABC[:2]), MultiLabel(ABC), Regression(ABC, (1.0, 2.0, 3.0)), Own(MultiLabel(ABC))]
 

@@ -25,8 +25,7 @@ from trainer.nn.models import registry
 from trainer.nn.weights import named
 
 L = keras.layers
-MODELS = ["functional", "sequential", "subclassed", "batch_norm", "frozen"]
-MODELS += [pytest.param("lstm", marks=pytest.mark.cluster)]
+MODELS = ["functional", "sequential", "subclassed", "lstm", "batch_norm", "frozen"]
 
 
 def filled(model: keras.Model, seed: int = 0) -> keras.Model:
@@ -60,6 +59,7 @@ def builder(digits: pathlib.Path, name: str) -> registry.Builder:
     return registry.builder(f"own_models:{name}", Manifest.load(digits), {})
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("name", MODELS)
 def test_all_weights_come_back_from_all_kinds_of_places(digits, tmp_path, name):
     build = builder(digits, name)

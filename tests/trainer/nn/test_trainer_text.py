@@ -19,7 +19,8 @@ from trainer.nn.text import vocabulary
 
 # Beside any other character such as are near to what is taken out, made small or between words.
 TEXTS = st.text(
-    st.sampled_from("aBŁé ß\t\n\r\x0b\x0c\x1c\x1f\x85\xa0.,-_'\"[]\\^`~") | st.characters(exclude_characters="\0")
+    st.sampled_from("aBŁé ß\t\n\r\x0b\x0c\x1c\x1f\x85\xa0.,-_'\"[]\\^`~")
+    | st.characters(codec="utf-8", exclude_characters="\0")
 )
 SCHEMA = {
     "name": "comments",

@@ -121,6 +121,7 @@ def test_the_model_follows_from_the_dataset_and_another_that_does_not_fit_is_ref
         ask("--augment", "crop_flip").on(table)
 
 
+@pytest.mark.cluster
 def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns, tmp_path):
     build = builder(ask("--model", "wide_deep"), table)
     model = randomised(build())
