@@ -45,6 +45,11 @@ class Loop:
             self.meter.add(step, window)
             if not math.isfinite(window.loss):
                 raise UserError(f"the loss is {window.loss} at step {step}: training diverged; lower --learning-rate")
+            if getattr(self.state.optimizer, "hopeless", False):
+                raise UserError(
+                    f"gradients overflow float16 at step {step}, whatever the scale of the loss; use --precision bfloat16 or "
+                    "float32"
+                )
             leaving = window.stop and self.steps.idle
             ends, every = leaving or step >= self.last_step, self.opts.eval_every_steps
             if self.steps.idle and not ends and every and step % every == 0:

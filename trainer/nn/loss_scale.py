@@ -5,6 +5,8 @@ import tensorflow as tf
 
 from trainer.nn.optimizers import Summing
 
+_SMALLEST = 2.0**-14  # normal number of float16
+
 
 class LossScale(keras.optimizers.LossScaleOptimizer):
     """Keras' own, by the gradients of all replicas together; its scale and counter are among the optimizer's variables.
@@ -25,6 +27,11 @@ class LossScale(keras.optimizers.LossScaleOptimizer):
         ]
         gradients, variables = zip(*found, strict=True)
         super().apply(tf.distribute.get_replica_context().all_reduce("SUM", list(gradients)), list(variables))
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether so many steps have overflowed that no gradient is left in what float16 holds of the scaled ones."""
+        return float(keras.ops.convert_to_numpy(self.dynamic_scale)) < _SMALLEST
 
     def check_finite(self, gradients: list[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor:
         """Whether they all are; of a table only the rows that there are."""
