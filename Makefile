@@ -26,7 +26,7 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--dataset ...' for another)
 	@exec $(PY) pipelines/run.py --die-with-parent $(ARGS)
 
-check: lint  ## lint and the fast tests, under a minute
+check: lint  ## lint and the fast tests, in about a minute
 	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not slow and not cloud" \
 		--ignore tests/cloud --ignore tests/docker tests
 
