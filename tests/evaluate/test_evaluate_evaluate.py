@@ -91,6 +91,7 @@ def test_the_validation_split_is_scored_when_asked_for(scored, make_model, evalu
     assert found["metrics"]["accuracy"] == pytest.approx(histogram[scored.labels[0]] / sum(histogram))
 
 
+@pytest.mark.cluster
 def test_the_champion_is_scored_again_on_the_same_records(scored, make_model, evaluation, champion):
     flags = champion(make_model(wrong=20))
     count = len(scored.labels)

@@ -85,6 +85,7 @@ def test_what_xla_does_not_compile_is_refused_where_it_is_asked_to(digits):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.cluster
 def test_inputs_of_a_list_get_the_features_of_their_names(digits):
     assert tried(digits, "two_inputs:network") == []
     manifest = Manifest.load(digits)

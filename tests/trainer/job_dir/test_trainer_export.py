@@ -27,6 +27,7 @@ def values(directory: object) -> set[float]:
     return {float(v) for variable in tf.saved_model.load(str(directory)).variables for v in variable.numpy().ravel()}
 
 
+@pytest.mark.cluster
 def test_what_is_exported_replaces_what_was_there_and_in_a_store_without_a_rename(
     manifest, store, tmp_path, monkeypatch
 ):

@@ -167,6 +167,7 @@ def test_a_model_exchanges_sums_where_it_normalises_by_the_batch(make):
     assert not exchanges(model)
 
 
+@pytest.mark.cluster
 def test_dropout_masks_and_seeds_are_the_same_when_xla_compiles_them():
     def draw(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with step_context.at(seed=1, step=tf.constant(7, tf.int64), first=first):

@@ -39,6 +39,7 @@ def layered(names: list[str]) -> keras.Model:
     return keras.Model(inputs, x)
 
 
+@pytest.mark.cluster
 @given(st.lists(st.sampled_from(["a", "head_3", "b_2_c"]), unique=True, min_size=1), st.integers(1, 3))
 def test_layers_that_their_author_has_named_are_not_taken_for_each_other(names, others):
     found = weights.named(layered([*names, *[None] * others]))

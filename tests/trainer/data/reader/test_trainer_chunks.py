@@ -73,6 +73,7 @@ def test_image_files_are_the_same_bytes_in_every_way(files):
         assert batches[0] == batches[1] == batches[2]
 
 
+@pytest.mark.cluster
 def test_batches_made_ahead_are_those_of_the_steps_for_all_replicas_in_turn(numbered):
     _, _, streamed, _ = storages(numbered, SMALL)
     reader = Reader(storage=streamed, order=SMALL, global_batch=12, ahead=True)
