@@ -46,7 +46,11 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
 
 def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal: Journal) -> int:
     journal.status("starting", 0)
-    journal.event("machine", 0, devices=devices.described(opts.num_gpus), precision=opts.precision)
+    journal.event("machine", 0, devices=(found := devices.described(opts.num_gpus)), precision=opts.precision)
+    if member.is_chief:
+        print(f"{member.name} computes in {opts.precision} on {found}", flush=True)
+        if told := devices.advice(opts.precision, opts.num_gpus):
+            print(told, flush=True)
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)
     with stop.at_once():

@@ -156,7 +156,7 @@ class SyncSteps:
 
     def agree(self, wish: bool) -> bool:
         """Whether any process wishes it. All must ask at the same step."""
-        return float(self._agreement(tf.constant(float(wish) / len(self._strategy.extended.worker_devices)))) > 0
+        return float(self._agreement(tf.constant(float(wish)))) > 0
 
     def _proposal(self) -> float:
         return min(4.0 * self._steps_a_call, _CALL_S / (self._step_s or _CALL_S)) if self._chief else 0.0
@@ -185,13 +185,13 @@ class SyncSteps:
             held = next(source) if self._reader.ahead else source
             results = self._strategy.run(self._replica, args=(held, step + tf.cast(i, tf.int64)))
             totals += tf.add_n(self._strategy.experimental_local_results(results))
-        # One reduction a call carries the sums and what every process wishes. `run` hands the same vector to each
-        # replica of this process, so each brings its part of it.
-        mine = tf.concat([totals, wish], 0) / len(self._strategy.extended.worker_devices)
-        return self._total(mine)
+        # One reduction a call carries the sums and what every process wishes.
+        return self._total(tf.concat([totals, wish], 0))
 
-    def _total(self, part: tf.Tensor) -> tf.Tensor:
-        """Its sum over the replicas, each of which brings the part of its process."""
+    def _total(self, mine: tf.Tensor) -> tf.Tensor:
+        """The sum of it over all processes."""
+        # `run` hands the same to each replica of this process, so each brings its part.
+        part = mine / len(self._strategy.extended.worker_devices)
         return self._strategy.reduce("SUM", self._strategy.run(tf.identity, args=(part,)), axis=None)
 
     @_as_it_stands

@@ -26,7 +26,7 @@ from trainer.nn import tables
 from trainer.nn.layers import exchanges, synchronize
 from trainer.nn.models import registry
 from trainer.options import Options
-from trainer.replicas import devices, exit_codes, rendezvous, strategy
+from trainer.replicas import exit_codes, rendezvous, strategy
 from trainer.replicas.line import DONE, LEFT, Line
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop, StopMark
@@ -228,9 +228,6 @@ class Training:
             f"from step {self._first_step} to {extent.last_step}",
             flush=True,
         )
-        print(f"{self._member.name} computes in {opts.precision} on {devices.described(opts.num_gpus)}", flush=True)
-        if told := devices.advice(opts.precision, opts.num_gpus):
-            print(told, flush=True)
         if extent.horizon < extent.last_step and learning.falls(opts):
             print(
                 f"the learning rate is 0 from step {extent.horizon} on, where this job's schedule ends; for "
@@ -277,7 +274,7 @@ class Training:
                 print(f"--export best: nothing was scored yet; the state of step {reached} is exported", flush=True)
         journal.status("exporting", reached)
         # What is best was found by the averages, where there are such.
-        values = loop.state.weights(averaged=opts.ema is not None and opts.export != "last")
+        values = loop.state.weights(averaged=opts.export != "last")
         export(values, self._build, self._manifest, os.path.join(opts.job_dir, "model"))
         journal.event("export", reached, exported_step=exported)
         # An attempt that only had to export has not seen a step.

@@ -130,7 +130,7 @@ class _Trial:
         def take(first: tf.Tensor) -> tf.Tensor:
             part = {n: tf.ensure_shape(c[first : first + count], [count, *c.shape[1:]]) for n, c in self._batch.items()}
             values, gradients = step.differentiate(part, tf.constant(0, tf.int64), first, count)
-            names = {id(weight): name for name, weight in weights.named(model).items()}
+            names = weights.names(model)
             pairs = zip(model.trainable_variables, gradients, strict=True)
             without.extend(names[id(weight)] for weight, gradient in pairs if gradient is None)
             if len(without) == len(gradients):

@@ -46,7 +46,7 @@ class Validator:
     ) -> None:
         """Takes the strategy of replicas that evaluate `together`, and whether it is this one that `tells` the score."""
         self.scores, self._task = Scores(opts.job_dir, build.task), build.task
-        self._journal, self.tells, self._averaged = journal, tells, opts.ema is not None
+        self._journal, self.tells = journal, tells
         together = together or tf.distribute.get_strategy()
         parts = Parts(
             manifest=manifest,
@@ -73,7 +73,7 @@ class Validator:
             self._journal.alive()
             return interrupted()
 
-        score = self._scorer.score(state.weights(averaged=self._averaged), leave)
+        score = self._scorer.score(state.weights(averaged=True), leave)
         if score is None or not self.tells:
             return score is not None
         self._writer = self._writer or tf.summary.create_file_writer(self._journal.outbox.path("logs", SPLIT))

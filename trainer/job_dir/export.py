@@ -53,7 +53,7 @@ def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest,
         if tf.io.gfile.exists(partial):
             tf.io.gfile.rmtree(partial)
         provenance.write(manifest, build.name, partial, task=build.task_by)
-        names = {id(weight): name for name, weight in weights.named(served).items()}
+        names = weights.names(served)
         write_text(os.path.join(partial, _NAMES), json.dumps([names.get(id(v)) for v in served.variables]) + "\n")
         archive.write_out(partial, verbose=False)
         if partial != directory:

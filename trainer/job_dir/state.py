@@ -49,7 +49,7 @@ class State:
     def weights(self, *, averaged: bool = False) -> dict[str, np.ndarray]:
         """The copies of the model's weights, as `trainer.nn.weights` names them.
 
-        If `averaged`, those that are trained are the optimizer's moving averages.
+        If `averaged`, those that are trained are the optimizer's moving averages, where it keeps such.
         """
         where = self._averages if averaged else {}
         return {name.removeprefix("model/"): self._copies[where.get(name, name)].numpy() for name in self._weights}

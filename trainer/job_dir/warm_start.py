@@ -43,7 +43,8 @@ def check_unseen(source: str, manifest: Manifest) -> None:
     Raises:
       UserError: If the source was trained on the same dataset, with its splits drawn otherwise.
     """
-    job_dir = os.path.dirname(source.rstrip("/")) if os.path.basename(source.rstrip("/")) == "best" else source
+    parent, name = os.path.split(source.rstrip("/"))
+    job_dir = parent if name == "best" else source
     if not source.endswith(_KERAS) and (told := provenance.trained_on(source) or identity.trained_on(job_dir)):
         dataset, arguments = told
         if dataset == manifest.name:
@@ -58,7 +59,7 @@ def take(source: str, model: keras.Model) -> str:
     """
     with reading(f"--init-from {source}", _REPAIR), store_errors():
         values, keys, what = _read(source)
-    names = {id(weight): name for name, weight in weights.named(model).items()}
+    names = weights.names(model)
     parts = [part for part in model._flatten_layers() if part is model or part._layers]
     # Of each part the weights that are there, and the keys that they have there.
     found = [{id(w): (key, w) for key, w in keys(part).items() if key in values and id(w) in names} for part in parts]

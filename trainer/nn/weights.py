@@ -28,6 +28,11 @@ def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
     return found
 
 
+def names(model: keras.layers.Layer) -> dict[int, str]:
+    """The names of `named` by the identity of the weight."""
+    return {id(weight): name for name, weight in named(model).items()}
+
+
 def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
     """Assigns the values to the weights of their names.
 
