@@ -4,12 +4,14 @@
 """
 
 import argparse
+import atexit
 import datetime
 import json
 import os
 import re
 import secrets
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -95,6 +97,9 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
 
         parent_model = VertexRegistry.parse(registry).resource_name(arguments["name"]) or ""
     digest = bucket_digest(args.source) if args.source else cache_key(args.dataset, (), args.schema)
+    # Of its own until this process ends: another submission from this checkout may compile for another image.
+    specs = tempfile.TemporaryDirectory(prefix="training-")
+    atexit.register(specs.cleanup)
     # Two may be submitted in one second.
     run_id = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     root, labels = f"{args.bucket}/runs", {"run": run_id}
@@ -102,7 +107,7 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "display_name": run_id,
         "job_id": run_id,
-        "template_path": str(compile_specs(args.image, "build", parent_model)[1]),
+        "template_path": str(compile_specs(args.image, specs.name, parent_model)[1]),
         "pipeline_root": root,
         "parameter_values": {
             **arguments,

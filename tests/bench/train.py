@@ -14,7 +14,8 @@ from tests.bench.race import Child
 from trainer.base.manifest import Manifest
 from trainer.data import records
 
-_STEPS = {"cnn": 150, "resnet": 10, "wide_deep": 1500}
+_FROZEN, _THAWED = "tests.bench.tuned:frozen", "tests.bench.tuned:thawed"
+_STEPS = {"cnn": 150, "resnet": 10, "wide_deep": 1500, _FROZEN: 40, _THAWED: 20}
 
 
 def _child(kind: str, model: str, dataset: str, *flags: str) -> Child:
@@ -57,6 +58,8 @@ RACES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
     "train-cnn": functools.partial(_keras, "cnn", "mnist"),
     "train-resnet44": functools.partial(_keras, "resnet", "cifar10", "--num-layers", "44"),
     "train-wide-deep": _wide_deep,
+    "tune-frozen": functools.partial(_keras, _FROZEN, "cifar10"),
+    "tune-thawed": functools.partial(_keras, _THAWED, "cifar10"),
     "torch-cnn": functools.partial(_one_thread, "cnn", "mnist"),
     "torch-resnet44": functools.partial(_one_thread, "resnet", "cifar10", "--num-layers", "44"),
 }

@@ -86,6 +86,10 @@ class Cloud:
         """Number, display name, output, state, running replicas and events of each custom job, in order."""
         return self._ask("GET", "jobs").json()
 
+    def starts(self, job: dict[str, Any], replica: str) -> int:
+        """How often a replica of the job has started."""
+        return sum(now["number"] == job["number"] and now["events"].count(f"{replica} started") for now in self.jobs())
+
     def take(self, job: dict[str, Any], replica: str, how: str) -> None:
         """Takes the replica's machine away: `lose` or `preempt`."""
         self._ask("POST", f"jobs/{job['number']}/{how}", params={"replica": replica})

@@ -13,16 +13,6 @@ IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
 
 
 @pytest.fixture
-def in_tmp(tmp_path, monkeypatch):
-    """Compiled specs land here; the cluster files are the project's."""
-    monkeypatch.setattr(submit, "compile_specs", lambda image, _, parent: _compile(image, str(tmp_path), parent))
-    return tmp_path
-
-
-_compile = submit.compile_specs
-
-
-@pytest.fixture
 def aiplatform(vertex):
     from google.cloud import aiplatform  # 3 s
 
@@ -34,7 +24,7 @@ def prepared(*flags: str) -> dict[str, Any]:
     return submit.prepare(args)
 
 
-def test_what_is_sent_is_what_the_dry_run_shows(aiplatform, in_tmp, monkeypatch):
+def test_what_is_sent_is_what_the_dry_run_shows(aiplatform, monkeypatch):
     # It would ask Google whether the bucket is there, for minutes.
     monkeypatch.setattr(
         "google.cloud.aiplatform.utils.gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist",
@@ -55,7 +45,14 @@ def test_what_is_sent_is_what_the_dry_run_shows(aiplatform, in_tmp, monkeypatch)
     assert shown["pipelineJob"]["serviceAccount"] == "a@b.c"
 
 
-def test_a_second_run_adds_a_version_to_the_model_of_the_first(aiplatform, in_tmp):
+def test_each_of_two_submissions_at_once_sends_its_own_image(aiplatform):
+    jobs = {image: prepared("--image", image) for image in (IMAGE, IMAGE.replace("aa", "bb"))}
+    for image, job in jobs.items():
+        executors = submit.request(job, "")["pipelineJob"]["pipelineSpec"]["deploymentSpec"]["executors"]
+        assert executors["exec-evaluate"]["container"]["image"] == image
+
+
+def test_a_second_run_adds_a_version_to_the_model_of_the_first(aiplatform):
     assert "parentModel" not in json.dumps(submit.request(prepared("--image", IMAGE), ""))
     model = aiplatform.Model.upload(
         display_name="digits", serving_container_image_uri="i", artifact_uri="gs://b/m", sync=True
@@ -78,13 +75,13 @@ def test_a_second_run_adds_a_version_to_the_model_of_the_first(aiplatform, in_tm
         (["--image", IMAGE, "--", "--no-such-flag"], "unrecognized arguments: --no-such-flag"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_sent(aiplatform, in_tmp, flags, message):
+def test_what_cannot_work_is_refused_before_anything_is_sent(aiplatform, flags, message):
     with pytest.raises(UserError, match=message):
         prepared(*flags)
     assert aiplatform.PipelineJob.list() == []
 
 
-def test_synchronous_training_drops_the_parameter_servers_as_everywhere(vertex, in_tmp, capsys):
+def test_synchronous_training_drops_the_parameter_servers_as_everywhere(vertex, capsys):
     values = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--", "--sync")["parameter_values"]
     cluster = json.loads(values["cluster"])
     assert cluster["strategy"] == "multi_worker_mirrored" and "ps" not in cluster
@@ -92,7 +89,7 @@ def test_synchronous_training_drops_the_parameter_servers_as_everywhere(vertex, 
     assert "replaced: clusters/vertex-ps.yaml: --sync: the parameter servers are dropped" in capsys.readouterr().err
 
 
-def test_the_dry_run_needs_no_account_and_says_what_stands_in(in_tmp, monkeypatch, capsys):
+def test_the_dry_run_needs_no_account_and_says_what_stands_in(monkeypatch, capsys):
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "argv", ["pipelines/submit.py", "--dry-run"])

@@ -66,7 +66,8 @@ def test_an_optimizer_and_rates_of_the_models_own_are_the_same_everywhere_and_re
 @SLOW
 def test_the_page_fine_tunes_a_backbone_that_is_read_once(make, tmp_path, monkeypatch):
     page = (ROOT / "docs" / "MODELS.md").read_text()
-    (tmp_path / "tuned.py").write_text(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[3])
+    (code,) = [b for b in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "def frozen" in b]
+    (tmp_path / "tuned.py").write_text(code)
     (block,) = [b for b in re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL) if "--init-from" in b]
     commands = [shlex.split(line)[3:] for line in block.splitlines()]
     monkeypatch.syspath_prepend(str(tmp_path))
