@@ -8,7 +8,7 @@ from etils import epath
 from components.evaluate import gate, report
 from components.evaluate.baseline import baseline
 from components.evaluate.options import Options
-from components.evaluate.score import score_model
+from components.evaluate.score import Answers, measure, predict_split
 from components.register.register import open_registry
 from components.register.registry import CHAMPION
 from trainer.base import provenance
@@ -35,7 +35,8 @@ def evaluate(options: Options) -> dict[str, Any]:
     model_dir, data_dir, split = options.model_dir, options.data_dir, options.split
     manifest = Manifest.load(data_dir)
     task = registry.task(provenance.task_of(model_dir), manifest)
-    score = score_model(model_dir, data_dir, split, task)
+    candidate, classes = predict_split(model_dir, data_dir, split, task), len(manifest.class_names)
+    score = measure(candidate, task, classes)
     metrics, metric, thresholds = score["metrics"], task.ranked_by(score["metrics"]), options.thresholds
     if missing := thresholds.keys() - metrics.keys():
         raise UserError(
@@ -43,7 +44,11 @@ def evaluate(options: Options) -> dict[str, Any]:
             f"{', '.join(name for name in metrics if name != 'examples')}"
         )
     found = baseline(manifest, data_dir, split, task)
-    champion = _champion(options.registry, options.name, data_dir, split, task) if options.registry else None
+    champion, other = (
+        _champion(options.registry, options.name, data_dir, split, task) if options.registry else (None, None)
+    )
+    if champion:
+        champion["metrics"] = other and measure(other, task, classes)["metrics"]
     evaluation = {
         **score,
         "model_dir": model_dir,
@@ -71,15 +76,18 @@ def evaluate(options: Options) -> dict[str, Any]:
     return evaluation
 
 
-def _champion(registry: str, name: str, data_dir: str, split: str, task: Task) -> dict[str, Any] | None:
-    """The champion's version and its metrics on these records, or why one that was made for other data has none."""
+def _champion(
+    registry: str, name: str, data_dir: str, split: str, task: Task
+) -> tuple[dict[str, Any] | None, Answers | None]:
+    """The champion's version, and what it answers for these records or why one that was made for other data does not."""
     store = open_registry(registry)
     version = store.alias(name, CHAMPION)
     if version is None:
-        return None
+        return None, None
     try:
-        metrics, incomparable = score_model(store.model_dir(name, version), data_dir, split, task)["metrics"], ""
+        return {"version": version, "incomparable": ""}, predict_split(
+            store.model_dir(name, version), data_dir, split, task
+        )
     except UserError as error:
-        metrics, incomparable = None, str(error)
         print(f"the champion, version {version}, cannot be compared: {error}")
-    return {"version": version, "metrics": metrics, "incomparable": incomparable}
+        return {"version": version, "incomparable": str(error)}, None

@@ -1,10 +1,12 @@
 """Scores an exported model on one split of a dataset, each record once.
 
-score_model("jobs/m/model", "data/mnist", "test")["metrics"]["accuracy"]
+answered = predict_split("jobs/m/model", "data/mnist", "test", task)
+measure(answered, task, classes=10)["metrics"]["accuracy"]
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -18,13 +20,25 @@ from trainer.nn.tasks.base import Task
 _BATCH = 512
 
 
-def score_model(model_dir: str, data_dir: str, split: str, task: Task) -> dict[str, Any]:
-    """Loads the SavedModel and scores a split of the dataset.
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Answers:
+    """What a model has answered for the records of a split, in their order, and what is true of each.
 
-    Returns:
-      `metrics`: those of the task, over `examples`. `confusion`: of classes, examples by [true class][predicted class].
-      `roc`: of two classes false positive rate, true positive rate, and the least probability that counts as positive.
-      What there is not is None.
+    Attributes:
+      answers: The first of the task's answers, [N, outputs].
+      labels: As the dataset has them, [N] or [N, targets].
+    """
+
+    answers: np.ndarray
+    labels: np.ndarray
+
+    def of(self, chosen: np.ndarray) -> Self:
+        """Those of some of the records: a mask [N], or positions [M]."""
+        return type(self)(answers=self.answers[chosen], labels=self.labels[chosen])
+
+
+def predict_split(model_dir: str, data_dir: str, split: str, task: Task) -> Answers:
+    """Loads the SavedModel and has it answer for every record of a split of the dataset, once.
 
     Raises:
       UserError: If there is no such model or split, or the model is made for other data or may have seen this split.
@@ -36,9 +50,20 @@ def score_model(model_dir: str, data_dir: str, split: str, task: Task) -> dict[s
     for columns in records.batches(manifest, data_dir, split, _BATCH):
         answers.append(predict({feature.name: columns[feature.name] for feature in manifest.inputs}))
         labels.append(columns[manifest.label].numpy())
-    answers, labels = np.concatenate(answers), np.concatenate(labels)
+    return Answers(answers=np.concatenate(answers), labels=np.concatenate(labels))
+
+
+def measure(answered: Answers, task: Task, classes: int) -> dict[str, Any]:
+    """The score of answers by a task of so many classes, 0 if of none.
+
+    Returns:
+      `metrics`: those of the task, over `examples`. `confusion`: of classes, examples by [true class][predicted class].
+      `roc`: of two classes false positive rate, true positive rate, and the least probability that counts as positive.
+      What there is not is None.
+    """
+    answers, labels = answered.answers, answered.labels
     metrics, confusion, curve = task.measure(answers, labels), None, None
-    if classes := len(manifest.class_names):
+    if classes:
         cells = labels * classes + answers.argmax(axis=1)
         confusion = np.bincount(cells, minlength=classes * classes).reshape(classes, classes).tolist()
         if classes == 2 and len(np.unique(labels)) == 2:
