@@ -6,8 +6,6 @@ doi:10.1023/A:1022631118932), learnt on the training split: an example gets the 
 examples in the same category of that column.
 """
 
-from typing import Any
-
 import numpy as np
 
 from trainer.base.manifest import Manifest
@@ -18,19 +16,18 @@ from trainer.nn.tasks.base import Task
 _MOST_VALUES, _BINS = 100, 10
 
 
-def baseline(manifest: Manifest, data_dir: str, split: str, task: Task) -> dict[str, Any]:
-    """The metrics of the answer to beat, and in words what it is: `rule`."""
+def baseline(manifest: Manifest, data_dir: str, split: str, task: Task) -> tuple[str, np.ndarray]:
+    """What it is, in words, and the answers to beat for the records of a split in their order, [N, outputs]."""
     if not manifest.is_table:
-        training, labels = (_labels(manifest, data_dir, name) for name in ("train", split))
-        mean = _targets(training, manifest).mean(axis=0)
+        mean = _targets(_labels(manifest, data_dir, "train"), manifest).mean(axis=0)
         rule = "majority class" if manifest.class_names else "mean of the training split"
-        return {"rule": rule, **task.measure(np.tile(mean, (len(labels), 1)), labels)}
-    training, columns = (_columns(manifest, data_dir, name) for name in ("train", split))
+        return rule, np.tile(mean, (manifest.split(split).examples, 1))
+    training = columns(manifest, data_dir, "train")
     targets = _targets(training[manifest.label], manifest)
     rules = {f.name: _Rule(training[f.name], targets) for f in manifest.inputs}
     seen = {name: task.measure(rule(training[name]), training[manifest.label]) for name, rule in rules.items()}
     name = max(seen, key=lambda name: task.rank(seen[name]))
-    return {"rule": f"best single column, {name}", **task.measure(rules[name](columns[name]), columns[manifest.label])}
+    return f"best single column, {name}", rules[name](columns(manifest, data_dir, split)[name])
 
 
 def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
@@ -45,7 +42,7 @@ def _labels(manifest: Manifest, data_dir: str, split: str) -> np.ndarray:
     return np.concatenate([b[manifest.label].numpy() for b in records.batches(manifest, data_dir, split, 512)])
 
 
-def _columns(manifest: Manifest, data_dir: str, split: str) -> dict[str, np.ndarray]:
+def columns(manifest: Manifest, data_dir: str, split: str) -> dict[str, np.ndarray]:
     """The columns of a split by name, [N] each, verified."""
     records.verify(manifest, data_dir, split)
     return {name: column.numpy() for name, column in records.resident(manifest, data_dir, split).items()}

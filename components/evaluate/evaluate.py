@@ -1,12 +1,15 @@
 """Evaluates a candidate, and the champion on the same records, and writes what was found."""
 
+import dataclasses
 import json
 from typing import Any
 
 from etils import epath
 
-from components.evaluate import gate, report
+from components.evaluate import report
 from components.evaluate.baseline import baseline
+from components.evaluate.bootstrap import figures
+from components.evaluate.judge import Judge
 from components.evaluate.options import Options
 from components.evaluate.score import Answers, measure, predict_split
 from components.register.register import open_registry
@@ -37,18 +40,21 @@ def evaluate(options: Options) -> dict[str, Any]:
     task = registry.task(provenance.task_of(model_dir), manifest)
     candidate, classes = predict_split(model_dir, data_dir, split, task), len(manifest.class_names)
     score = measure(candidate, task, classes)
-    metrics, metric, thresholds = score["metrics"], task.ranked_by(score["metrics"]), options.thresholds
-    if missing := thresholds.keys() - metrics.keys():
-        raise UserError(
-            f"a threshold of {min(missing)}: split {split!r} of dataset {manifest.name!r} gives no such metric; it has "
-            f"{', '.join(name for name in metrics if name != 'examples')}"
-        )
-    found = baseline(manifest, data_dir, split, task)
+    rule, simple = baseline(manifest, data_dir, split, task)
+    found = figures(task, {"candidate": candidate.answers, "baseline": simple}, candidate.labels)
     champion, other = (
         _champion(options.registry, options.name, data_dir, split, task) if options.registry else (None, None)
     )
+    shared = {}
     if champion:
+        if other:
+            shared = figures(task, {"candidate": candidate.answers, CHAMPION: other.answers}, candidate.labels)
         champion["metrics"] = other and measure(other, task, classes)["metrics"]
+    judge = Judge(gate=options.asked, manifest=manifest, data_dir=data_dir, split=split, model_dir=model_dir, task=task)
+    decided = (
+        open_registry(options.registry).decided(options.name, manifest.fingerprint, split) if options.registry else 0
+    )
+    decision = judge.decide(candidate, found, rule, champion, shared, decided)
     evaluation = {
         **score,
         "model_dir": model_dir,
@@ -58,13 +64,12 @@ def evaluate(options: Options) -> dict[str, Any]:
         "split": split,
         "task": manifest.task,
         "class_names": list(manifest.class_names),
-        "baseline": found,
-        "metric": metric,
-        "thresholds": thresholds,
+        "baseline": {"rule": rule, **found["baseline"].metrics},
         "champion": champion,
-        "decision": gate.decide(
-            metrics, found, metric=metric, better=task.better, thresholds=thresholds, champion=champion
-        ),
+        "intervals": {who: each.intervals() for who, each in {**shared, **found}.items()},
+        "gate": dataclasses.asdict(options.asked),
+        "metric": decision["metric"],
+        "decision": decision,
     }
     directory = epath.Path(options.output)
     try:

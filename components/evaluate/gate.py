@@ -1,55 +1,73 @@
-"""Two decisions, kept apart: is the model worth a version, and is it better than the champion?"""
+"""Two decisions, kept apart: is the model worth a version, and is it better than the champion?
 
-from collections.abc import Callable, Mapping
+    decide("auc", comparisons)["verdict"]
+
+Every comparison is data with its words; the verdict is which of them have passed, and nothing later decides again.
+"""
+
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 REJECT, REGISTER, PROMOTE = "reject", "register", "promote"
+CHAMPION = "champion"
 
 
-def decide(
-    metrics: Mapping[str, float],
-    baseline: Mapping[str, Any],
-    *,
-    metric: str,
-    better: Callable[[float, float, str], bool],
-    thresholds: Mapping[str, float],
-    champion: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Judges by figures from one split.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A figure of the candidate beside what it has to reach or to beat; what does not apply is None.
+
+    Attributes:
+      who: `champion`, which decides about promotion; all others about a version: `baseline`, `threshold`, `slice`, `cost`.
+      passed: Whether it holds. What is no number never does.
+      words: All of it in a sentence.
+      metric: What is compared.
+      candidate: Its value.
+      other: That of what it is compared with.
+      difference: By how much the candidate is better.
+      interval: Of the difference, at the gate's confidence: its lower end is above the margin where the lead is more than chance.
+      p: How likely chance alone would show such a lead.
+      threshold: What has to be reached; of a lead what it has to exceed.
+      records: On which both were measured.
+      records_needed: To see a difference of half a point, or of half a percent of an error, four times out of five.
+    """
+
+    who: str
+    passed: bool
+    words: str
+    metric: str | None = None
+    candidate: float | None = None
+    other: float | None = None
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    threshold: float | None = None
+    records: int | None = None
+    records_needed: int | None = None
+
+
+def decide(metric: str, comparisons: Sequence[Comparison], notes: Sequence[str] = ()) -> dict[str, Any]:
+    """What all of a model's comparisons come to.
 
     Args:
-      metrics: Of the candidate.
-      baseline: Those of the answer that needs no model, on the same records, and its `rule`; the candidate must beat it.
-      metric: What baseline and champion are compared by.
-      better: Whether a value of a metric is better than another.
-      thresholds: By metric; reaching all is enough.
-      champion: The `metrics` of the current one on the same records, or None and why there are none: `incomparable`,
-        when nothing is known to be better than it. None where there is no champion.
+      metric: By which models are ranked.
+      comparisons: All that were made.
+      notes: What else there is to say.
 
     Returns:
-      The `verdict`: `reject`; `register` as a new version; or `promote`, which registers and makes it the champion. And
-      the `reasons`: every comparison that was made, in words and figures.
+      The `metric`. The `verdict`: `reject`; `register` as a new version; or `promote`, which registers and makes it the
+      champion. `why`: the comparisons that decided so, in words. `comparisons`, as data. `reasons`: the words of all, and the notes.
     """
-    reasons, reached = [], True
-    for name, least in thresholds.items():
-        enough = metrics[name] == least or better(metrics[name], least, name)
-        reached &= enough
-        reasons.append(f"{name} {metrics[name]:.4f} {'reaches' if enough else 'misses'} the threshold {least:.4f}")
-
-    def beats(who: str, figures: Mapping[str, float]) -> bool:
-        beaten = better(metrics[metric], figures[metric], metric)
-        how = "beats" if beaten else "does not beat"
-        reasons.append(f"{metric} {metrics[metric]:.4f} {how} the {who}, {figures[metric]:.4f}")
-        return beaten
-
-    useful = beats(baseline["rule"], baseline)
-    if champion is None:
-        best = True
-        reasons.append("there is no champion to compare with")
-    elif champion["metrics"] is None:
-        best = False
-        reasons.append(f"cannot be compared with the champion: {champion['incomparable']}")
+    failed = [each for each in comparisons if not each.passed]
+    if deciding := [each for each in failed if each.who != CHAMPION]:
+        verdict = REJECT
     else:
-        best = beats("champion", champion["metrics"])
-    accepted = PROMOTE if best else REGISTER
-    return {"verdict": accepted if reached and useful else REJECT, "reasons": reasons}
+        verdict = REGISTER if failed else PROMOTE
+        deciding = [each for each in comparisons if each.who == CHAMPION]
+    return {
+        "metric": metric,
+        "verdict": verdict,
+        "why": "; ".join(each.words for each in deciding),
+        "comparisons": [dataclasses.asdict(each) for each in comparisons],
+        "reasons": [*(each.words for each in comparisons), *notes],
+    }

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import math
 
+from components.evaluate.gate_file import Gate
 from trainer.base.command_line import Flags, flag
 from trainer.base.errors import UserError
 from trainer.base.flags import zero_to_one
@@ -35,6 +36,9 @@ class Options(Flags):
         several=True,
         metavar="METRIC=VALUE",
     )
+    gate: str = flag(
+        str, "file that says what a model is asked for (gates/default.yaml shows it)", default="", metavar="FILE"
+    )
     registry: str = flag(str, "compare with the champion in this registry", default="")
     name: str = flag(str, "of the model in the registry", default="")
 
@@ -42,11 +46,14 @@ class Options(Flags):
         super().__post_init__()
         if self.registry and not self.name:
             raise UserError("--registry needs the --name of the model in it")
+        if self.gate:  # its content from here on: a file of this machine may not be where the step runs
+            object.__setattr__(self, "gate", Gate.load(self.gate).to_json())
 
     @property
-    def thresholds(self) -> dict[str, float]:
-        """Those that are not 0, by metric."""
+    def asked(self) -> Gate:
+        """The gate; thresholds that are flags go before those of its file."""
         given = {"accuracy": self.min_accuracy, "auc": self.min_auc}
         several = (self.threshold,) if isinstance(self.threshold, str) else self.threshold or ()
         others = {metric: float(value) for metric, value in (each.split("=") for each in several)}
-        return {metric: least for metric, least in given.items() if least} | others
+        gate, flags = Gate.load(self.gate or "{}"), {metric: least for metric, least in given.items() if least} | others
+        return dataclasses.replace(gate, thresholds={**gate.thresholds, **flags})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from components.register.vertex import VertexRegistry
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
-_NOT_OF_A_VERSION = frozenset({"model_dir", "confusion", "roc", "thresholds", "champion"})
+_NOT_OF_A_VERSION = frozenset({"model_dir", "confusion", "roc", "gate", "intervals", "champion"})
 
 
 def open_registry(place: str) -> "Registry | VertexRegistry":

@@ -93,6 +93,15 @@ class Registry:
                 return version
         return None
 
+    def decided(self, name: str, fingerprint: str, split: str) -> int:
+        """How many versions were made by what they did on that split of the dataset with that fingerprint."""
+        read = 0
+        for version in self.versions(name):
+            with contextlib.suppress(UserError):  # a version that is damaged says nothing
+                facts = _read(self._model(name) / version / "version.json")
+                read += (facts.get("fingerprint"), facts.get("split")) == (fingerprint, split)
+        return read
+
     def promote(self, name: str, version: str, *, instead_of: str | None) -> bool:
         """Makes a version the champion if the champion is still `instead_of`. Returns whether it did.
 

@@ -61,6 +61,10 @@ class VertexRegistry:
         versions = self._versions(name, f'labels.run="{run}"')
         return max((v.version_id for v in versions), key=int, default=None)
 
+    def decided(self, name: str, fingerprint: str, split: str) -> int:
+        """0: a version here does not tell by what it was made."""
+        return 0
+
     def promote(self, name: str, version: str, *, instead_of: str | None) -> bool:
         """Moves the alias if it is still where the comparison found it. Returns whether it did.
 

@@ -1,88 +1,115 @@
+import dataclasses
+import itertools
+import math
+
+import numpy as np
 import pytest
 
-from components.evaluate.gate import PROMOTE, REGISTER, REJECT, decide
+from components.evaluate.bootstrap import figures
+from components.evaluate.comparing import beat, reach
+from components.evaluate.gate import CHAMPION, PROMOTE, REGISTER, REJECT, Comparison, decide
 from trainer.nn.tasks.classification import Classification
 from trainer.nn.tasks.regression import Regression
 
-BETTER = Classification(("no", "yes")).better
+CLASSES = Classification(("a", "b", "c"))
+NUMBERS = Regression(("fare",), (1.0,))
+
+
+def hits(count: int, of: int = 400) -> np.ndarray:
+    """Answers of a model that takes the right class, 0, for the first `count` of so many records."""
+    return np.eye(3)[np.where(np.arange(of) < count, 0, 1)] * 0.8 + 0.1
+
+
+def compared(ours: np.ndarray, theirs: np.ndarray, *, labels=None, task=CLASSES, confidence=0.95, margin=0.0):
+    labels = np.zeros(len(ours), int) if labels is None else labels
+    found = figures(task, {"ours": ours, "theirs": theirs}, labels)
+    metric = task.ranked_by(found["ours"].metrics)
+    pair = found["ours"], found["theirs"]
+    return beat(CHAMPION, "the champion", *pair, task, metric, confidence=confidence, margin=margin)
+
+
+@pytest.mark.parametrize("passed", itertools.product([True, False], repeat=3))
+def test_a_version_depends_on_all_but_the_champion_and_promotion_on_that_too(passed):
+    worthy, useful, best = passed
+    threshold = Comparison(who="threshold", passed=worthy, words="t")
+    baseline = Comparison(who="baseline", passed=useful, words="b")
+    champion = Comparison(
+        who=CHAMPION, passed=best, words="c", metric="auc", candidate=0.9, other=0.8, interval=(0.0, 0.1)
+    )
+    decision = decide("auc", [threshold, baseline, champion], notes=["n"])
+    assert decision["verdict"] == ((PROMOTE if best else REGISTER) if worthy and useful else REJECT)
+    failed = [name for name, held in (("t", worthy), ("b", useful)) if not held]
+    assert decision["why"] == ("; ".join(failed) or "c")
+    assert decision["reasons"] == ["t", "b", "c", "n"] and decision["metric"] == "auc"
+    assert [Comparison(**each) for each in decision["comparisons"]] == [threshold, baseline, champion]
 
 
 @pytest.mark.parametrize(
-    ("ours", "least", "theirs", "verdict"),
+    ("value", "threshold", "task", "metric", "passed"),
     [
-        (0.8, 0.8, None, PROMOTE),  # reaching the threshold is enough
-        (0.7999, 0.8, None, REJECT),
-        (0.5, 0.4, None, REJECT),  # the majority class is as good
-        (0.8, 0.7, 0.8, REGISTER),  # equal is not better
-        (0.8, 0.7, 0.79, PROMOTE),
-        (0.8, 0.9, 0.1, REJECT),
-        (0.8, 0.7, 0.0, PROMOTE),  # a champion that is never right is a champion
-        (0.8, 0.7, "incomparable", REGISTER),
+        (0.8, 0.8, CLASSES, "accuracy", True),  # reaching is enough
+        (0.7999, 0.8, CLASSES, "accuracy", False),
+        (0.5, 0.4, NUMBERS, "rmse", False),  # of an error less is better
+        (0.5, 0.5, NUMBERS, "rmse", True),
+        (math.nan, 0.0, CLASSES, "accuracy", False),
+        (0.9, math.nan, CLASSES, "accuracy", False),
     ],
 )
-def test_register_and_promote_follow_from_the_comparisons_alone(ours, least, theirs, verdict):
-    champion, why = {"metrics": {"accuracy": theirs}, "incomparable": ""}, "there is no champion to compare with"
-    if theirs is None:
-        champion = None
-    elif theirs == "incomparable":
-        champion = {"metrics": None, "incomparable": "it takes other images"}
-        why = "cannot be compared with the champion: it takes other images"
-    else:
-        why = f"accuracy {ours:.4f} {'beats' if ours > theirs else 'does not beat'} the champion, {theirs:.4f}"
-    baseline = {"accuracy": 0.5, "rule": "majority class"}
-    decision = decide(
-        {"accuracy": ours},
-        baseline,
-        metric="accuracy",
-        better=BETTER,
-        thresholds={"accuracy": least},
-        champion=champion,
+def test_a_threshold_is_reached_or_missed(value, threshold, task, metric, passed):
+    found = reach("threshold", metric, value, threshold, task, 9)
+    assert (found.passed, found.threshold, found.records) == (passed, threshold, 9)
+    assert f"{metric} {value:.4f} {'reaches' if passed else 'misses'} the threshold {threshold:.4f}" == found.words
+
+
+def test_one_record_more_is_chance_and_many_more_are_not():
+    one, many = compared(hits(391), hits(390)), compared(hits(390), hits(370))
+    assert not one.passed and 0.2 < one.p < 0.7 and one.difference == pytest.approx(1 / 400)
+    assert one.words.startswith("accuracy 0.9775 does not beat the champion, 0.9750, by more than chance (p 0.")
+    assert many.passed and many.p < 0.01 and many.records == 400
+    assert many.words == f"accuracy 0.9750 beats the champion, 0.9250 (p {many.p:.3f})"
+    for each in (one, many):
+        low, high = each.interval
+        assert low < each.difference < high and each.passed == (low > 0)
+    assert compared(hits(391), hits(390), confidence=None).passed  # who asks for no certainty gets none
+    assert compared(hits(390), hits(370), margin=0.02).passed and not compared(hits(390), hits(370), margin=0.04).passed
+    assert not compared(hits(390), hits(370), margin=0.05, confidence=None).passed  # no more than the margin
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.5, None])
+def test_equal_models_and_what_is_no_number_never_win(confidence):
+    equal = compared(hits(200), hits(200), confidence=confidence)
+    assert (equal.passed, equal.p, equal.difference, equal.records_needed) == (False, 1.0, 0.0, None)
+    labels, answers = np.arange(40.0), np.arange(40.0)[:, np.newaxis]
+    for ours, theirs in itertools.permutations((answers, np.full((40, 1), math.nan)), 2):
+        found = compared(ours, theirs, labels=labels, task=NUMBERS, confidence=confidence)
+        assert not found.passed and found.p == 1.0 and found.interval is None
+
+
+def test_of_an_error_less_is_better_and_the_answers_may_be_swapped():
+    random = np.random.default_rng(0)
+    labels = random.normal(size=500)
+    close, far = ((labels + random.normal(size=500) * scale)[:, np.newaxis] for scale in (1.0, 1.3))
+    better = compared(close, far, labels=labels, task=NUMBERS)
+    worse = compared(far, close, labels=labels, task=NUMBERS)
+    assert better.metric == "rmse" and better.passed and not worse.passed and worse.p == 1.0
+    assert better.difference == pytest.approx(-worse.difference) and better.interval == pytest.approx(
+        tuple(-end for end in reversed(worse.interval))
     )
-    assert decision["verdict"] == verdict
-    assert decision["reasons"] == [
-        f"accuracy {ours:.4f} {'reaches' if ours >= least else 'misses'} the threshold {least:.4f}",
-        f"accuracy {ours:.4f} {'beats' if ours > 0.5 else 'does not beat'} the majority class, 0.5000",
-        why,
-    ]
 
 
-def test_every_threshold_holds_and_the_metric_compares():
-    def verdict(auc: float, accuracy: float) -> str:
-        return decide(
-            {"auc": auc, "accuracy": accuracy},
-            {"auc": 0.9, "accuracy": 0.95, "rule": "best single column, payment"},
-            metric="auc",
-            better=BETTER,
-            thresholds={"auc": 0.8, "accuracy": 0.7},
-            champion={"metrics": {"auc": 0.93, "accuracy": 0.99}},
-        )["verdict"]
+def test_so_many_records_show_half_a_point_four_times_out_of_five():
+    random = np.random.default_rng(1)
 
-    assert verdict(0.94, 0.7) == PROMOTE
-    assert verdict(0.93, 0.7) == REGISTER
-    assert verdict(0.94, 0.69) == REJECT
-    assert verdict(0.9, 0.99) == REJECT
+    def drawn(n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Two models, better at 905 and 900 of 1,000 records, each by itself."""
+        return tuple(np.eye(3)[(random.random(n) > share).astype(int)] for share in (0.905, 0.9))
+
+    needed = np.median([compared(*drawn(2000)).records_needed for _ in range(9)])
+    assert needed == pytest.approx(6.18 * (0.905 * 0.095 + 0.9 * 0.1) / 0.005**2, rel=0.1)
+    seen = np.mean([compared(*drawn(int(needed))).passed for _ in range(30)])
+    assert 0.55 < seen < 0.98
 
 
-@pytest.mark.parametrize(
-    ("rmse", "most", "theirs", "verdict"),
-    [(0.5, 0.5, 0.6, PROMOTE), (0.5, 0.4, 0.6, REJECT), (0.5, 0.6, 0.5, REGISTER), (0.7, 0.8, 0.8, REJECT)],
-)
-def test_of_an_error_less_is_better_in_every_comparison(rmse, most, theirs, verdict):
-    decision = decide(
-        {"rmse": rmse},
-        {"rmse": 0.7, "rule": "mean of the training split"},
-        metric="rmse",
-        better=Regression(("fare",), (1.0,)).better,
-        thresholds={"rmse": most},
-        champion={"metrics": {"rmse": theirs}},
-    )
-    assert decision["verdict"] == verdict
-
-
-@pytest.mark.parametrize("value", [float("nan"), 0.9])
-def test_nothing_is_better_by_a_metric_that_is_no_number(value):
-    nan = float("nan")
-    figures = {"metric": "accuracy", "better": BETTER, "champion": {"metrics": {"accuracy": nan}}}
-    baseline = {"accuracy": 0.1, "rule": "majority class"}
-    assert decide({"accuracy": value}, baseline, thresholds={"accuracy": nan}, **figures)["verdict"] == REJECT
-    assert decide({"accuracy": value}, baseline, thresholds={}, **figures)["verdict"] != PROMOTE
+def test_a_comparison_is_plain_data():
+    found = dataclasses.asdict(compared(hits(391), hits(390)))
+    assert all(type(value) in (str, bool, float, int, tuple) for value in found.values())

@@ -93,7 +93,7 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
     assert first["model"]["name"] == "trips"
     assert first["model"]["verdict"] in ("register", "promote", "reject")
     evaluation = json.loads(pathlib.Path(first["paths"]["evaluation"]).read_text())
-    assert evaluation["thresholds"]["auc"] == 0.6
+    assert evaluation["gate"]["thresholds"]["auc"] == 0.6
     assert evaluation["baseline"]["rule"] == "best single column, company"
     assert f"test auc       {first['metrics']['auc']:.4f}" in first["told"]
     rename(table / "schema.yaml")
@@ -123,5 +123,5 @@ def test_a_number_is_learnt_judged_and_registered(command, friedman):
     assert (model["verdict"], model["champion"]) == ("promote", "1")
     assert f"test rmse      {metrics['rmse']:.4f}" in done.stdout
     evaluation = json.loads(pathlib.Path(summary["paths"]["evaluation"]).read_text())
-    assert evaluation["thresholds"] == {"rmse": 2.0, "r2": 0.8} and evaluation["baseline"]["rmse"] > 3
+    assert evaluation["gate"]["thresholds"] == {"rmse": 2.0, "r2": 0.8} and evaluation["baseline"]["rmse"] > 3
     assert "root mean squared error" in (pathlib.Path(summary["paths"]["report"])).read_text()

@@ -157,6 +157,12 @@ def tree_digest(directory: epath.PathLike) -> str:
     return digest.hexdigest()
 
 
+def tree_bytes(directory: epath.PathLike) -> int:
+    """Of all files below a directory."""
+    with store_errors():
+        return sum(path.stat().length for path in _files(epath.Path(directory)))
+
+
 def copy_tree(source: epath.PathLike, target: epath.PathLike) -> None:
     """Copies all files below a directory to below another one."""
     root = epath.Path(source)

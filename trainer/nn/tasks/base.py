@@ -75,12 +75,14 @@ class Task(abc.ABC):
         """What the exported model says of outputs [N, outputs]."""
 
     @abc.abstractmethod
-    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        """The metrics of an exported model, and `loss`, without the model's own.
+    def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+        """The metrics of an exported model, and `loss`, without the model's own: a number each.
 
         Args:
           answers: The first of what it has answered for a whole split, [N, outputs].
           labels: As the dataset has them.
+          weights: How often each example is in each of R samples of N examples, [N, R]: every metric is then [R], NaN where
+            a sample does not define it. A task may do without this argument: examples are repeated for it, which takes longer.
         """
 
     @abc.abstractmethod
@@ -137,9 +139,14 @@ def probabilities_already(operation: str, *, sure: bool = False) -> str | None:
     return f"its outputs are probabilities already{by}, and the loss takes logits; leave out the last activation"
 
 
-def log_loss(of_truth: np.ndarray) -> float:
-    """Mean cross-entropy in nats of the probabilities of what was true; bounded, where float32 has rounded one to zero."""
-    return float(-np.log(np.maximum(of_truth, _SMALLEST)).mean())
+def log_losses(of_truth: np.ndarray) -> np.ndarray:
+    """Cross-entropies in nats of the probabilities of what was true; bounded, where float32 has rounded one to zero."""
+    return -np.log(np.maximum(of_truth, _SMALLEST, dtype=np.float64))
+
+
+def mean(values: np.ndarray, weights: np.ndarray | None) -> Any:
+    """Of values [N, ...] over the examples; by weights [N, R] over those of each of R samples, [R, ...]."""
+    return values.mean(axis=0) if weights is None else (values.T @ weights).T / len(values)
 
 
 def all_batches(evidence: Sequence[tuple[tf.Tensor, ...]]) -> list[np.ndarray]:

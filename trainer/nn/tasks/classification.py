@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from trainer.base.roc import auc
-from trainer.nn.tasks.base import Task, all_batches, log_loss, probabilities_already
+from trainer.nn.tasks.base import Task, all_batches, log_losses, mean, probabilities_already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,14 +75,14 @@ class Classification(Task):
         names = tf.gather(tf.constant(self.class_names), index)
         return {"probabilities": probabilities, "class_index": index, "class_name": names}
 
-    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
         """`accuracy`, `loss` (mean cross-entropy, nats), and of two classes that are both there `auc`."""
-        accuracy = float((answers.argmax(axis=1) == labels).mean())
-        loss = log_loss(answers[np.arange(len(labels)), labels])
-        return {"accuracy": accuracy, "loss": loss, **self._auc(answers[:, -1], labels)}
+        accuracy = mean(answers.argmax(axis=1) == labels, weights)
+        loss = mean(log_losses(answers[np.arange(len(labels)), labels]), weights)
+        return {"accuracy": accuracy, "loss": loss, **self._auc(answers[:, -1], labels, weights)}
 
-    def _auc(self, scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        area = auc(scores, labels == 1) if len(self.class_names) == 2 else None
+    def _auc(self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+        area = auc(scores, labels == 1, weights) if len(self.class_names) == 2 else None
         return {} if area is None else {"auc": area}
 
 

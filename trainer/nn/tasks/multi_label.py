@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from trainer.base.roc import auc
-from trainer.nn.tasks.base import Task, all_batches, log_loss, probabilities_already
+from trainer.nn.tasks.base import Task, all_batches, log_losses, mean, probabilities_already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,15 +66,15 @@ class MultiLabel(Task):
         """`probabilities` float32 [N, targets]."""
         return {"probabilities": tf.sigmoid(tf.cast(outputs, tf.float32))}
 
-    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
         """`accuracy` and `loss` (binary cross-entropy, nats), means over examples and labels, and the mean `auc`."""
         probabilities, truth = answers.astype(np.float64), labels == 1
-        accuracy = float(((probabilities > 0.5) == truth).mean())
-        loss = log_loss(np.where(truth, probabilities, 1 - probabilities))
-        return {"accuracy": accuracy, "loss": loss, **_auc(probabilities, labels)}
+        accuracy = mean(((probabilities > 0.5) == truth).mean(axis=1), weights)
+        loss = mean(log_losses(np.where(truth, probabilities, 1 - probabilities)).mean(axis=1), weights)
+        return {"accuracy": accuracy, "loss": loss, **_auc(probabilities, labels, weights)}
 
 
-def _auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    areas = [auc(scores[:, i], labels[:, i] == 1) for i in range(scores.shape[1])]
+def _auc(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+    areas = [auc(scores[:, i], labels[:, i] == 1, weights) for i in range(scores.shape[1])]
     known = [area for area in areas if area is not None]
-    return {"auc": float(np.mean(known))} if known else {}
+    return {"auc": np.nanmean(known, axis=0)} if known else {}

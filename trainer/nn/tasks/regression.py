@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from trainer.nn.tasks.base import Task, columns
+from trainer.nn.tasks.base import Task, columns, mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,18 +61,20 @@ class Regression(Task):
         """`predictions` float32 [N, targets]."""
         return {"predictions": columns(outputs)}
 
-    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
         """`rmse` and `mae`, over examples and targets; `r2`, the mean over targets that vary; of several the `rmse` of each.
 
         `r2` is the coefficient of determination, 1 - (squared error / squared deviation from these labels' mean).
         """
         labels = labels.reshape(len(labels), -1).astype(np.float64)
         error = answers.astype(np.float64) - labels
-        squares, spread = (error**2).mean(axis=0), labels.var(axis=0)
-        loss = (squares / np.square(self.spreads)).mean()
-        found = {"rmse": squares.mean() ** 0.5, "mae": np.abs(error).mean(), "mse": squares.mean(), "loss": loss}
-        if spread.any():
-            found["r2"] = (1 - squares[spread > 0] / spread[spread > 0]).mean()
+        squares, centred = mean(error**2, weights), labels - labels.mean(axis=0)
+        mse, mae = squares.mean(axis=-1), mean(np.abs(error), weights).mean(axis=-1)
+        found = {"rmse": mse**0.5, "mae": mae, "mse": mse, "loss": (squares / np.square(self.spreads)).mean(axis=-1)}
+        if (varies := labels.var(axis=0) > 0).any():
+            spread = (mean(centred**2, weights) - mean(centred, weights) ** 2)[..., varies]
+            with np.errstate(divide="ignore", invalid="ignore"):  # of a sample in which a target does not vary
+                found["r2"] = (1 - squares[..., varies] / spread).mean(axis=-1)
         if self.outputs > 1:
-            found |= {f"rmse_{name}": square**0.5 for name, square in zip(self.targets, squares, strict=True)}
-        return {name: float(value) for name, value in found.items()}
+            found |= {f"rmse_{name}": squares[..., i] ** 0.5 for i, name in enumerate(self.targets)}
+        return found
