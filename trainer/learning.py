@@ -1,7 +1,9 @@
 """From the options to what learns: optimizer, learning-rate schedule, decayed weights. The model states the defaults."""
 
+import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -10,7 +12,7 @@ from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.nn import layer_rates, schedules
 from trainer.nn.loss_scale import LossScale
-from trainer.nn.models.registry import default, own_optimizer
+from trainer.nn.models.registry import default, options, own_optimizer
 from trainer.nn.optimizers import SGD, Adam, AdamW
 from trainer.options import Options
 
@@ -110,6 +112,28 @@ def _schedule(opts: Options, examples: int, examples_per_step: int, horizon_step
     elif name in _FALLING:
         factor = _FALLING[name](horizon_steps)
     return schedules.Schedule(rate, factor, warmup_steps=opts.warmup_steps)
+
+
+def settings(opts: Options, *, batch_size: int, horizon_steps: int) -> dict[str, Any]:
+    """Every option that decides what is learnt, with the value that it has in a job: also what nobody gave.
+
+    `none` is of what there is not; an option that means nothing to the model or to the others is left out.
+    """
+    found = {**opts.identity(), "batch_size": batch_size, "weight_decay": _decay_rate(opts)}
+    for name in ("optimizer", "learning_rate", "schedule", "boundaries_epochs", "factors", "augment"):
+        found[name] = found[name] or default(opts.model, name.upper())
+    network = {field.name for field in dataclasses.fields(opts) if field.metadata["group"] == "network"}
+    taken = options(opts.model)
+    found |= {name: taken[name] for name in network & taken.keys() if found[name] is None}
+    if found["optimizer"] == "sgd" and found["momentum"] is None:
+        found["momentum"] = _MOMENTUM
+    if own_optimizer(opts.model):
+        found["optimizer"] = "the model's own"
+    useless = (network - taken.keys()) | {"per_replica_batch_size"}
+    useless |= set() if found["optimizer"] == "sgd" else {"momentum"}
+    useless |= set() if found["schedule"] == "piecewise" else {"boundaries_epochs", "factors"}
+    found["horizon_steps"] = horizon_steps if falls(opts) else None
+    return {name: "none" if value is None else value for name, value in found.items() if name not in useless}
 
 
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:

@@ -155,6 +155,8 @@ class Training:
             )
         # A job that is asked for more steps later keeps the schedule that it began with.
         now = {"batch_size": batch, "horizon_steps": opts.horizon_steps or last_step}
+        now["settings"] = learning.settings(opts, batch_size=batch, horizon_steps=now["horizon_steps"])
+        now["replicas"] = {role: len(them) for role, them in self._member.addresses.items()} or {"chief": 1}
         now["arguments"] = dict(self._manifest.arguments)  # for those that begin with what is learnt here
         settled = identity.settle(opts.job_dir, now, write=self._chief)
         if (before := settled["batch_size"]) != batch:

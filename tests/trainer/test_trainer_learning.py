@@ -12,6 +12,8 @@ from trainer.nn import layer_rates
 from trainer.nn.optimizers import Adam
 from trainer.options import Options, parse
 
+RESNET = ("num_layers", "batch_norm_decay", "batch_norm_epsilon", "batch_norm_statistics")
+WIDE_DEEP = ("hidden_units", "dropout")
 MANIFEST = types.SimpleNamespace(name="none is looked at")
 
 
@@ -43,6 +45,35 @@ def optimizer(*flags: str):
 def test_an_option_that_would_do_nothing_is_refused(flags, message):
     with pytest.raises(UserError, match=message):
         optimizer(*flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected", "meaningless"),
+    [
+        (
+            ["--model", "cnn"],
+            {"optimizer": "adam", "learning_rate": 1e-3, "weight_decay": 0.0, "schedule": "constant", "horizon_steps": "none"}
+            | {"batch_size": 64, "seed": 0, "ema": "none", "augment": "none", "strategy": "synchronous"},
+            {"momentum", "factors", "boundaries_epochs", *RESNET, *WIDE_DEEP},
+        ),
+        (
+            ["--model", "resnet", "--num-layers", "20", "--seed", "7"],
+            {"optimizer": "sgd", "momentum": 0.9, "num_layers": 20, "batch_norm_decay": 0.997, "schedule": "piecewise"}
+            | {"seed": 7, "augment": "crop_flip"},
+            {*WIDE_DEEP},
+        ),
+        (
+            ["--model", "wide_deep", "--schedule", "cosine", "--learning-rate", "0.5", "--optimizer", "adamw"],
+            {"hidden_units": (128, 64, 32), "dropout": 0.0, "horizon_steps": 7, "learning_rate": 0.5, "weight_decay": 0.004},
+            {"momentum", "factors", "boundaries_epochs", *RESNET},
+        ),
+    ],
+)  # fmt: skip
+def test_every_setting_has_the_value_that_a_job_learns_with(flags, expected, meaningless):
+    opts = options(*flags)
+    found = learning.settings(opts, batch_size=64, horizon_steps=7)
+    assert None not in found.values() and expected.items() <= found.items()
+    assert opts.identity().keys() - found.keys() == meaningless | {"per_replica_batch_size"}
 
 
 def test_momentum_is_that_of_the_flag_or_the_customary_one():

@@ -60,6 +60,18 @@ def settle(job_dir: str, values: Mapping[str, Any], *, write: bool) -> dict[str,
     return {name: content.get(name, value) for name, value in values.items()}
 
 
+def facts(job_dir: str) -> dict[str, Any]:
+    """What a job keeps for whoever asks later what made its model; nothing if this is no job's directory.
+
+    `settings`: every option that decides what is learnt, resolved; `replicas`: how many by role, at the first start;
+    `versions`: of the packages that ran then.
+    """
+    path = epath.Path(job_dir) / FILE
+    with reading(path):
+        content = read_json(path) or {}
+        return {key: content[key] for key in ("settings", "replicas", "versions") if key in content}
+
+
 def trained_on(job_dir: str) -> tuple[str, Mapping[str, Any]] | None:
     """Name of the dataset of a job, and arguments of its conversion; None if this is no job's directory."""
     path = epath.Path(job_dir) / FILE

@@ -125,6 +125,13 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any], *, label_sm
     return Builder(name, build, found.smoothed(label_smoothing) if label_smoothing else found, prepare, task_by)
 
 
+def options(name: str) -> dict[str, Any]:
+    """The keywords of a model's function, each with what it is where nobody says."""
+    function = getattr(_module(name), name.split(":")[1] if ":" in name else "build")
+    _, *keywords = inspect.signature(function).parameters.values()
+    return {keyword.name: keyword.default for keyword in keywords if keyword.default is not keyword.empty}
+
+
 def task(function: str | None, manifest: Manifest) -> Task:
     """What a function of the user's, by its name, says that the outputs mean; else what the dataset is made for."""
     from trainer.nn.tasks.of_dataset import task_of
