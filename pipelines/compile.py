@@ -12,7 +12,7 @@ from trainer.base.errors import Parser, UserError, run_cli
 _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 
 
-def compile_specs(image: str, output_dir: str, parent_model: str = "") -> list[pathlib.Path]:
+def compile_specs(image: str, output_dir: str) -> list[pathlib.Path]:
     """Writes `training-<backend>.yaml` for each back end; the same arguments give the same bytes. Returns the paths.
 
     Raises:
@@ -27,7 +27,7 @@ def compile_specs(image: str, output_dir: str, parent_model: str = "") -> list[p
         path = directory / f"{NAME}-{backend}.yaml"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of the pinned kfp, about its own future
-            compiler.Compiler().compile(build(backend, image, parent_model=parent_model), str(path))
+            compiler.Compiler().compile(build(backend, image), str(path))
         paths.append(path)
     return paths
 
@@ -37,11 +37,10 @@ def main() -> int:
     p = Parser(prog="pipelines/compile.py", description="Writes build/training-vertex.yaml and training-local.yaml.")
     p.add_argument("--image", required=True, help="container image of the project, by digest for Vertex AI")
     p.add_argument("--output-dir", default="build", help="made when it is not there")
-    p.add_argument("--parent-model", default="", help="Vertex model that new versions belong to (None: a new model)")
     args = p.parse_args()
     if "@sha256:" not in args.image:
         print(f"note: {args.image} is a tag; a run on Vertex AI is reproducible only by digest")
-    for path in compile_specs(args.image, args.output_dir, args.parent_model):
+    for path in compile_specs(args.image, args.output_dir):
         print(f"wrote {path}")
     return 0
 

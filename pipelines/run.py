@@ -172,7 +172,8 @@ def _tell(result: dict) -> None:
     elif model["champion"] == model["version"]:
         fate = f"version {model['version']} of {model['name']!r}, now the champion"
     else:
-        fate = f"version {model['version']} of {model['name']!r}, registered; the champion stays version {model['champion']}"
+        stays = f"the champion stays version {model['champion']}" if model["champion"] else "there is no champion"
+        fate = f"version {model['version']} of {model['name']!r}, registered; {model['passed_over'] or stays}"
     python = _shown(sys.executable)
     figures = [(f"test {name}", value) for name, value in result["metrics"].items() if name not in ("examples", "loss")]
     metrics = "\n".join(f"{name:14} {value:.4f}" for name, value in figures)

@@ -91,11 +91,6 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
     plan_vertex(cluster, args.image, [], region=args.location)  # refuses pools that cannot run there
     for warning in quota_warnings(cluster, args.location):
         print(f"warning: {warning}", file=sys.stderr)
-    parent_model = ""  # while there is none
-    if not args.dry_run:
-        from components.register.vertex import VertexRegistry  # 2 s
-
-        parent_model = VertexRegistry.parse(registry).resource_name(arguments["name"]) or ""
     digest = bucket_digest(args.source) if args.source else cache_key(args.dataset, (), args.schema)
     # Of its own until this process ends: another submission from this checkout may compile for another image.
     specs = tempfile.TemporaryDirectory(prefix="training-")
@@ -107,7 +102,7 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "display_name": run_id,
         "job_id": run_id,
-        "template_path": str(compile_specs(args.image, specs.name, parent_model)[1]),
+        "template_path": str(compile_specs(args.image, specs.name)[1]),
         "pipeline_root": root,
         "parameter_values": {
             **arguments,

@@ -12,7 +12,7 @@ import markupsafe
 
 from components.convert.writing.output import PAGE
 from components.evaluate.report import render_page, section, templates
-from components.register.registry import CHAMPION, Registry
+from components.register.registry import Registry
 from pipelines.record import RunRecord
 from pipelines.steps import Steps
 from trainer.base.files import write_text
@@ -34,7 +34,7 @@ def write(
     finished = done.load(str(run_dir / "job"))
     dataset = next((e["data_dir"] for e in journal if "data_dir" in e), None)
     name, registry = record.arguments["name"], Registry(record.arguments["registry"])
-    version = registry.version_of(name, record.id)
+    version, (champion, gone) = registry.version_of(name, record.id), registry.standing(name)
     summary = {
         "run": record.id,
         "status": status,
@@ -46,7 +46,8 @@ def write(
         "model": {
             "name": name,
             "version": version,
-            "champion": registry.alias(name, CHAMPION),
+            "champion": champion,
+            "passed_over": gone,
             "verdict": evaluation["decision"]["verdict"] if evaluation else None,
             "reasons": evaluation["decision"]["reasons"] if evaluation else [],
         },

@@ -1,7 +1,7 @@
 """THE pipeline: convert, plan, train, evaluate, gate, register, promote; cleanup whatever happens.
 
-One definition for this machine and for Vertex AI. Two slots differ between the back ends: how the worker pools start
-(`train`) and how a version is added (`register`). All other steps, conditions and edges are the same.
+One definition for this machine and for Vertex AI. One slot differs between the back ends: how the worker pools start
+(`train`). All other steps, conditions and edges are the same.
 
     pipeline = build("local", image="python:3.11-slim")
     pipeline = build("vertex", image="us-docker.pkg.dev/project/repository/image@sha256:...")
@@ -24,17 +24,14 @@ from components.train import component as train_step
 
 NAME = "training"
 BACKENDS = ("local", "vertex")
-# What serves the exported SavedModel on Vertex AI: TensorFlow Serving, whose layout the export has.
-SERVING_IMAGE = "us-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest"
 
 
-def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
+def build(backend: str, image: str) -> BaseComponent:
     """The pipeline for a back end.
 
     Args:
       backend: Of `BACKENDS`.
       image: Container image that holds this project; every step runs in it. Give it by digest for Vertex AI.
-      parent_model: Resource name of the Vertex model that new versions belong to; empty makes a new model.
     """
 
     def step(function: Callable) -> BaseComponent:
@@ -96,20 +93,16 @@ def build(backend: str, image: str, *, parent_model: str = "") -> BaseComponent:
             verdict = gate(evaluation=evaluation).set_caching_options(False)
             # A condition may look at a task's only output, and at nothing with a name: kfp.local takes that for False.
             with dsl.If(verdict.output != REJECT, name="accepted"):
-                if backend == "vertex":
-                    registered = _upload(
-                        judged.outputs["Output"],
-                        parent_model,
-                        display_name=name,
-                        labels=labels,
-                        project=project,
-                        location=location,
-                    )
-                else:
-                    registered = register(
-                        job_dir=job_dir, registry=registry, name=name, run_id=run_id, evaluation=evaluation
-                    )
-                registered.set_caching_options(False).set_display_name("register")
+                registered = register(
+                    job_dir=job_dir,
+                    registry=registry,
+                    name=name,
+                    run_id=run_id,
+                    cluster=cluster,
+                    image=image,
+                    evaluation=evaluation,
+                )
+                registered.set_caching_options(False)
                 with dsl.If(verdict.output == PROMOTE, name="better"):
                     promoted = promote(registry=registry, name=name, run_id=run_id, evaluation=evaluation)
                     promoted.after(registered).set_caching_options(False)
@@ -138,28 +131,3 @@ def _custom_job(**arguments: Any) -> dsl.PipelineTask:
 
     # The defaults of these two are placeholders that only Vertex resolves.
     return CustomTrainingJobOp(persistent_resource_id="", encryption_spec_key_name="", **arguments)
-
-
-def _upload(model_dir: Any, parent_model: str, **arguments: Any) -> dsl.PipelineTask:
-    """Adds a version to the Model Registry."""
-    from google_cloud_pipeline_components.types import artifact_types
-    from google_cloud_pipeline_components.v1.model import ModelUploadOp
-
-    model = dsl.importer(
-        artifact_uri=model_dir,  # a task's output: kfp does not expand a text made of parameters here
-        artifact_class=artifact_types.UnmanagedContainerModel,
-        metadata={"containerSpec": {"imageUri": SERVING_IMAGE}},
-    )
-    if parent_model:
-        parent = dsl.importer(
-            artifact_uri=f"https://aiplatform.googleapis.com/v1/{parent_model}",
-            artifact_class=artifact_types.VertexModel,
-            metadata={"resourceName": parent_model},
-        )
-        arguments["parent_model"] = parent.output
-    return ModelUploadOp(
-        unmanaged_container_model=model.output,
-        version_aliases=["candidate"],
-        encryption_spec_key_name="",
-        **arguments,
-    )

@@ -13,7 +13,7 @@ from components.evaluate.judge import Judge
 from components.evaluate.options import Options
 from components.evaluate.score import Answers, measure, predict_split
 from components.register.register import open_registry
-from components.register.registry import CHAMPION
+from components.register.store import CHAMPION
 from trainer.base import provenance
 from trainer.base.errors import UserError
 from trainer.base.files import tree_digest, write_text
@@ -42,9 +42,9 @@ def evaluate(options: Options) -> dict[str, Any]:
     score = measure(candidate, task, classes)
     rule, simple = baseline(manifest, data_dir, split, task)
     found = figures(task, {"candidate": candidate.answers, "baseline": simple}, candidate.labels)
-    champion, other = (
-        _champion(options.registry, options.name, data_dir, split, task) if options.registry else (None, None)
-    )
+    champion, other, gone = None, None, ""
+    if options.registry:
+        champion, other, gone = _champion(options.registry, options.name, data_dir, split, task)
     shared = {}
     if champion:
         if other:
@@ -65,12 +65,16 @@ def evaluate(options: Options) -> dict[str, Any]:
         "task": manifest.task,
         "class_names": list(manifest.class_names),
         "baseline": {"rule": rule, **found["baseline"].metrics},
+        "targets": list(manifest.targets),
+        "features": {f.name: f"{f.dtype}{list(f.shape)}" for f in manifest.inputs},
         "champion": champion,
         "intervals": {who: each.intervals() for who, each in {**shared, **found}.items()},
         "gate": dataclasses.asdict(options.asked),
         "metric": decision["metric"],
         "decision": decision,
     }
+    if gone:
+        evaluation["decision"]["reasons"].insert(0, gone)
     directory = epath.Path(options.output)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -83,16 +87,20 @@ def evaluate(options: Options) -> dict[str, Any]:
 
 def _champion(
     registry: str, name: str, data_dir: str, split: str, task: Task
-) -> tuple[dict[str, Any] | None, Answers | None]:
-    """The champion's version, and what it answers for these records or why one that was made for other data does not."""
+) -> tuple[dict[str, Any] | None, Answers | None, str]:
+    """The champion's version, and what it answers for these records or why one that was made for other data does not.
+
+    And in words, what was passed over because its files are gone.
+    """
     store = open_registry(registry)
-    version = store.alias(name, CHAMPION)
+    version, gone = store.standing(name)
+    if gone:
+        print(gone)
     if version is None:
-        return None, None
+        return None, None, gone
     try:
-        return {"version": version, "incomparable": ""}, predict_split(
-            store.model_dir(name, version), data_dir, split, task
-        )
+        answers = predict_split(store.model_dir(name, version), data_dir, split, task)
+        return {"version": version, "incomparable": ""}, answers, gone
     except UserError as error:
         print(f"the champion, version {version}, cannot be compared: {error}")
-        return {"version": version, "incomparable": str(error)}, None
+        return {"version": version, "incomparable": str(error)}, None, gone

@@ -1,36 +1,130 @@
-"""Registers an evaluated model from the command line: `python -m components.register --help`."""
+"""The model registry from the command line: `python -m components.register --help`."""
 
-from collections.abc import Sequence
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from components.register.comparison import compare, table
 from components.register.register import load_evaluation, open_registry, promote, register
-from trainer.base.errors import Parser, run_cli
+from components.register.store import CHAMPION, Store
+from trainer.base.errors import Parser, UserError, run_cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    print(args.does(open_registry(args.registry), args))
+    return 0
+
+
+def _parser() -> Parser:
     p = Parser(
         prog="components.register",
-        description="Adds an evaluated model to a registry as a new version, and makes it the champion when it is "
-        "better than the one there is. --rollback makes the previous champion the champion again.",
+        description="Versions of trained models: what each is, which one is the champion, and why. The registry is a "
+        "directory or Vertex AI's Model Registry, with the same verbs.",
     )
-    p.add_argument("--registry", required=True, help="a directory; to go back also vertex://PROJECT/LOCATION")
-    p.add_argument("--name", required=True, help="of the model in the registry")
-    p.add_argument("--model-dir", help="the SavedModel, <job-dir>/model")
-    p.add_argument("--evaluation", help="its evaluation.json")
-    p.add_argument("--run", default="", help="id of the pipeline run that made it")
-    p.add_argument("--rollback", action="store_true", help="go back to the previous champion")
-    args = p.parse_args(argv)
-    if args.rollback:
-        print(f"{args.name}: version {open_registry(args.registry).rollback(args.name)} is the champion again")
-        return 0
-    if not (args.model_dir and args.evaluation):
-        p.error("--model-dir and --evaluation are needed (or --rollback)")
+    verbs = p.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+
+    def verb(name: str, does: Callable[[Store, argparse.Namespace], str], help: str, *, named: bool = True) -> Parser:
+        made = verbs.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+        made.add_argument("--registry", default="registry", help="a directory, or vertex://PROJECT/LOCATION")
+        made.add_argument("--name", required=named, help="of the model in the registry")
+        made.set_defaults(does=does)
+        return made
+
+    add = verb(
+        "add", _add, "adds an evaluated model as a new version, and makes it the champion if its evaluation says so"
+    )
+    add.add_argument("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
+    add.add_argument("--evaluation", required=True, help="its evaluation.json")
+    add.add_argument("--run", default="", help="id of the pipeline run that made it")
+    add.add_argument(
+        "--new-schema", action="store_true", help="it may be for other features, classes or task than before"
+    )
+    verb("list", _list, "lists the versions of a model, or without --name the models", named=False)
+    show = verb("show", _show, "prints all that is kept of a version, as JSON")
+    show.add_argument("version", nargs="?", default=CHAMPION, help="its number or an alias")
+    pair = verb("compare", _compare, "sets metrics and differing settings of two versions side by side")
+    pair.add_argument("versions", nargs=2, metavar="VERSION", help="number or alias")
+    move = verb("promote", _promote, "makes a version the champion without asking for an evaluation")
+    move.add_argument("version", help="its number")
+    back = verb("rollback", _rollback, "makes the previous champion the champion again")
+    back.add_argument("--to", metavar="VERSION", help="another version")
+    delete = verb("delete", _delete, "deletes a version that no alias points at")
+    delete.add_argument("version", help="its number")
+    for changes in (move, back, delete):
+        changes.add_argument("--why", default="", help="for the history")
+    verb("history", _history, "lists who added, moved and deleted what, when and why")
+    return p
+
+
+def _add(store: Store, args: argparse.Namespace) -> str:
+    about = {"registry": args.registry, "name": args.name, "run": args.run}
     evaluation = load_evaluation(args.evaluation, args.model_dir)
-    version = register(
-        model_dir=args.model_dir, evaluation=evaluation, registry=args.registry, name=args.name, run=args.run
-    )
-    print(f"{args.name}: registered version {version} in {args.registry}")
-    print(f"{args.name}: {promote(evaluation=evaluation, registry=args.registry, name=args.name, version=version)}")
-    return 0
+    version = register(model_dir=args.model_dir, evaluation=evaluation, new_schema=args.new_schema, **about)
+    print(f"{args.name}: registered version {version} in {store}")
+    return f"{args.name}: {promote(evaluation=evaluation, version=version, **about)}"
+
+
+def _list(store: Store, args: argparse.Namespace) -> str:
+    if args.name is None:
+        rows = [(name, str(len(store.versions(name))), store.alias(name, CHAMPION) or "-") for name in store.names()]
+        return "\n".join(table([("model", "versions", "champion"), *rows]))
+    aliases, rows = store.aliases(args.name), [("version", "registered", "by", "figures", "aliases")]
+    for version in _known(store, args.name):
+        facts = store.facts(args.name, version)
+        held = ", ".join(alias for alias, pointed in aliases.items() if pointed == version)
+        metrics = {facts["metric"]: facts["metrics"][facts["metric"]]} if "metric" in facts else {}
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+        if not store.has_files(args.name, version):
+            figures = "its files are gone"
+        rows.append((version, facts.get("registered", "-"), facts.get("by", "-"), figures, held))
+    return "\n".join(table(rows))
+
+
+def _show(store: Store, args: argparse.Namespace) -> str:
+    version = store.find(args.name, args.version)
+    held = [alias for alias, pointed in store.aliases(args.name).items() if pointed == version]
+    about: dict[str, Any] = {"version": version, "aliases": held, "model_dir": store.model_dir(args.name, version)}
+    about["has_files"] = store.has_files(args.name, version)
+    return json.dumps({**about, **store.facts(args.name, version)}, indent=1)
+
+
+def _compare(store: Store, args: argparse.Namespace) -> str:
+    found = {version: store.facts(args.name, store.find(args.name, version)) for version in args.versions}
+    if gone := [version for version, facts in found.items() if not facts]:
+        raise UserError(f"the files of version {gone[0]} of model {args.name!r} are gone, and its figures with them")
+    return compare(*(found[version] for version in args.versions))
+
+
+def _promote(store: Store, args: argparse.Namespace) -> str:
+    standing, _ = store.standing(args.name)
+    if not store.promote(args.name, args.version, instead_of=standing, why=args.why):
+        raise UserError(f"another version of model {args.name!r} became the champion just now; look, and try again")
+    return f"{args.name}: version {args.version} is the champion now"
+
+
+def _rollback(store: Store, args: argparse.Namespace) -> str:
+    return f"{args.name}: version {store.rollback(args.name, args.to, args.why)} is the champion again"
+
+
+def _delete(store: Store, args: argparse.Namespace) -> str:
+    store.delete(args.name, args.version, args.why)
+    return f"{args.name}: version {args.version} is deleted"
+
+
+def _history(store: Store, args: argparse.Namespace) -> str:
+    _known(store, args.name)
+    rows = [
+        tuple(event[key] for key in ("time", "who", "event", "version", "why")) for event in store.history(args.name)
+    ]
+    return "\n".join(table([("time", "who", "what", "version", "why"), *rows]))
+
+
+def _known(store: Store, name: str) -> list[str]:
+    if not (versions := store.versions(name)):
+        raise UserError(f"there is no model {name!r} in {store} (there: {', '.join(store.names()) or 'none'})")
+    return versions
 
 
 if __name__ == "__main__":

@@ -1,15 +1,24 @@
-"""The pipeline's steps `register`, on this machine, and `promote`."""
+"""The pipeline's steps `register` and `promote`."""
 
 from kfp import dsl
 
 
-def register(job_dir: str, registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Artifact]) -> str:
-    """Adds the model of a finished job to a registry in a directory, if the evaluation is of it. Returns the version."""
+def register(
+    job_dir: str, registry: str, name: str, run_id: str, cluster: str, image: str, evaluation: dsl.Input[dsl.Artifact]
+) -> str:
+    """Adds the model of a finished job to a registry, if the evaluation is of it. Returns the version."""
     from components.register import register as step
 
     model_dir = f"{job_dir.rstrip('/')}/model"
-    content = step.load_evaluation(evaluation.path, model_dir)
-    return step.register(model_dir=model_dir, evaluation=content, registry=registry, name=name, run=run_id)
+    return step.register(
+        model_dir=model_dir,
+        evaluation=step.load_evaluation(evaluation.path, model_dir),
+        registry=registry,
+        name=name,
+        run=run_id,
+        cluster=cluster,
+        image=image,
+    )
 
 
 def promote(registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Artifact]) -> str:
@@ -21,6 +30,6 @@ def promote(registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Art
 
     content = json.loads(pathlib.Path(evaluation.path).read_text(encoding="utf-8"))
     version = step.open_registry(registry).version_of(name, run_id)
-    outcome = step.promote(evaluation=content, registry=registry, name=name, version=version)
+    outcome = step.promote(evaluation=content, registry=registry, name=name, version=version, run=run_id)
     print(outcome)
     return outcome

@@ -1,28 +1,27 @@
 """Registers an evaluated model, and makes it the champion when it is better."""
 
-import datetime
+import hashlib
 import importlib.metadata
 import json
 import os
 import pathlib
 import subprocess
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from etils import epath
 
-from components.register.registry import CHAMPION, Registry
+from components.register.registry import Registry
+from components.register.store import CHAMPION, Store
 from trainer.base.errors import UserError, reading
 from trainer.base.files import tree_digest
-
-if TYPE_CHECKING:
-    from components.register.vertex import VertexRegistry
+from trainer.job_dir import identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
 _NOT_OF_A_VERSION = frozenset({"model_dir", "confusion", "roc", "gate", "intervals", "champion"})
 
 
-def open_registry(place: str) -> "Registry | VertexRegistry":
+def open_registry(place: str) -> Store:
     """The registry at a place: a directory, or `vertex://PROJECT/LOCATION`."""
     if place.startswith("vertex://"):
         from components.register.vertex import VertexRegistry  # imports Google's client, 2 s
@@ -47,25 +46,50 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
     return evaluation
 
 
-def register(*, model_dir: str, evaluation: Mapping[str, Any], registry: str, name: str, run: str = "") -> str:
-    """Adds a new version of model `name` to a registry in a directory. Returns the version.
+def register(
+    *,
+    model_dir: str,
+    evaluation: Mapping[str, Any],
+    registry: str,
+    name: str,
+    run: str = "",
+    new_schema: bool = False,
+    cluster: str = "",
+    image: str = "",
+) -> str:
+    """Adds a new version of model `name` to a registry, with all that is known of how it was made. Returns the version.
 
     Registering for the same run of the pipeline, if any, again gives the same version. What is rejected is refused.
+
+    Args:
+      model_dir: The SavedModel; the directory above it is the job's, if it is one of ours.
+      evaluation: Of this model, as `load_evaluation` gives it.
+      registry: A directory or `vertex://PROJECT/LOCATION`.
+      name: Of the model in the registry.
+      run: Id of the pipeline's run.
+      new_schema: Whether it may be for other data than the versions before.
+      cluster: The cluster file as JSON, where it is known.
+      image: The steps' container image; it is kept if it is given by digest.
     """
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
         raise UserError(f"the evaluation rejects {model_dir}: {'; '.join(decision['reasons'])}")
+    kept = {key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION}
+    schema = {key: kept.get(key) for key in ("task", "features", "class_names", "targets")}
     facts = {
         "name": name,
         "run": run,
-        "registered": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "code_version": code_version(),
-        **{key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION},
+        **({"image_digest": image.partition("@")[2]} if "@" in image else {}),
+        **({"cluster": json.loads(cluster)} if cluster else {}),
+        **identity.facts(os.fspath(epath.Path(model_dir).parent)),
+        **kept,
+        "schema_digest": hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest(),
     }
-    return Registry(registry).add(name, model_dir, facts)
+    return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema)
 
 
-def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None) -> str:
+def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None, run: str = "") -> str:
     """Makes `version` the champion if its evaluation says so. Returns what happened, in words.
 
     Nothing is judged here. An evaluation speaks of the champion that it compared with: where another one is the champion
@@ -73,14 +97,15 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
     """
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")
-    store = open_registry(registry)
+    store, decision = open_registry(registry), evaluation["decision"]
     if store.alias(name, CHAMPION) == version:
         return f"version {version} is the champion already"
-    if evaluation["decision"]["verdict"] != "promote":
-        return f"not promoted: {'; '.join(evaluation['decision']['reasons'])}"
+    if decision["verdict"] != "promote":
+        return f"not promoted: {'; '.join(decision['reasons'])}"
     compared = (evaluation["champion"] or {}).get("version")
-    if not store.promote(name, version, instead_of=compared):
-        current = store.alias(name, CHAMPION)
+    why = ": ".join([*([f"run {run}"] if run else []), "; ".join(decision["reasons"])])
+    if not store.promote(name, version, instead_of=compared, why=why):
+        current, _ = store.standing(name)
         return (
             f"not promoted: the champion was {compared or 'none'} when the model was evaluated, and is {current or 'none'} "
             "now; evaluate again with --registry"

@@ -1,46 +1,36 @@
 """A model registry in a directory.
 
-<registry>/<model>/<version>/   the SavedModel, laid out as TensorFlow Serving wants it, and version.json
-<registry>/<model>/aliases.json {"champion": "3", "previous": "2"}
+<registry>/<model>/<version>/     the SavedModel, laid out as TensorFlow Serving wants it, and version.json with its facts
+<registry>/<model>/history.jsonl  what was added, moved and deleted, a line each, never changed; what it says, holds
+<registry>/<model>/aliases.json   {"champion": "3", "previous": "2"}: its last word on that, for other programs
 
-store = Registry("registry")
-version = store.add("mnist", "jobs/m/model", facts)
-store.promote("mnist", version, instead_of=store.alias("mnist", CHAMPION))
+A version is there when a rename gives its copy a number; a move or a deletion is done when its line is written. Whoever writes
+next finishes what a writer began that was killed in between.
 """
 
 import contextlib
 import json
+import os
 import pathlib
-import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from etils import epath
-
-from trainer.base.errors import UserError, reading, unknown
-from trainer.base.files import copy_tree, is_remote, store_errors, write_text
+from components.register.store import ADD, CHAMPION, DELETE, PREVIOUS, Store, added, check_name
+from trainer.base.errors import UserError, reading
+from trainer.base.files import copy_tree, is_remote, write_text
 from trainer.base.locks import locked
 
-CHAMPION, PREVIOUS = "champion", "previous"
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+__all__ = ["CHAMPION", "PREVIOUS", "Registry"]
+_ALIASES, _FACTS, _HISTORY = "aliases.json", "version.json", "history.jsonl"
 _PARTIAL = ".partial-"
 _ABANDONED_S = 86_400.0  # no copy takes a day: the writer of one that old was killed
 
 
-def check_name(name: str) -> None:
-    """Raises a UserError for what is no name of a model."""
-    if not _NAME.fullmatch(name):
-        raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 63")
-
-
-class Registry:
-    """Versions of models and the aliases that point at them. Safe for several writers on one file system.
-
-    All methods raise UserError for a version that is not there, and where the registry cannot be read or written.
-    """
+class Registry(Store):
+    """Safe for several writers on one file system, and for their deaths."""
 
     def __init__(self, root: str) -> None:
         """The registry at `root`; it need not exist yet."""
@@ -48,93 +38,112 @@ class Registry:
             raise UserError(f"--registry {root}: a registry is a local directory")
         self._root = pathlib.Path(root)
 
+    def __str__(self) -> str:
+        return str(self._root)
+
+    def names(self) -> list[str]:
+        """Names of the models, in order."""
+        return sorted(p.name for p in self._root.glob("[a-z0-9]*") if p.is_dir() and self.versions(p.name))
+
     def versions(self, name: str) -> list[str]:
-        """Versions of a model, oldest first."""
-        found = [p.name for p in self._model(name).glob("*") if p.name.isdecimal() and p.is_dir()]
-        return sorted(found, key=int)
+        """Versions of a model that nobody has deleted by this registry, oldest first."""
+        events = self.history(name)
+        deleted = {event["version"] for event in events if event["event"] == DELETE}
+        return sorted({event["version"] for event in events} - deleted, key=int)
+
+    def aliases(self, name: str) -> dict[str, str]:
+        """Version by alias: `champion` and `previous`."""
+        moves = [event for event in self._recorded(name) if CHAMPION in event]
+        return {alias: v for alias in (CHAMPION, PREVIOUS) if moves and (v := moves[-1][alias])}
+
+    def facts(self, name: str, version: str) -> dict[str, Any]:
+        """What was kept of a version when it was added; nothing once its files are gone."""
+        directory = self._model(name) / version
+        with reading(directory / _FACTS, "the registry is damaged"):
+            return json.loads((directory / _FACTS).read_text(encoding="utf-8")) if directory.is_dir() else {}
 
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies."""
         return str(self._model(name) / version)
 
-    def alias(self, name: str, alias: str) -> str | None:
-        """The version that an alias points at, or None."""
-        return self._aliases(name).get(alias)
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """What happened to a model, oldest first."""
+        events = self._recorded(name)
+        return [*events, *self._unrecorded(name, events)]
 
-    def add(self, name: str, model_dir: str, facts: Mapping[str, Any]) -> str:
-        """Copies a SavedModel into a new version. Returns the version.
-
-        The copy is complete before a rename gives it its number. A number that an alias names is never given again. A
-        run that registers again gets the version it has.
-        """
+    def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool) -> str:
         model = self._model(name)
         with self._writing():
-            with store_errors():
-                if not (epath.Path(model_dir) / "saved_model.pb").exists():
-                    raise UserError(f"{model_dir}: no SavedModel here")
             model.mkdir(parents=True, exist_ok=True)
             _sweep(model)
             with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=model) as partial:
                 copy = pathlib.Path(partial) / "model"
                 copy_tree(model_dir, copy)
-                with locked(model / ".lock"):
+                with self._changing(name):
                     if facts.get("run") and (own := self.version_of(name, facts["run"])):
                         return own
-                    taken = [*self.versions(name), *self._aliases(name).values()]
-                    version = str(max(map(int, taken), default=0) + 1)
-                    write_text(copy / "version.json", json.dumps({"version": version, **facts}, indent=1) + "\n")
+                    if not new_schema:  # another writer may have been the first meanwhile
+                        self._check_schema(name, facts)
+                    taken = [int(event["version"]) for event in self._recorded(name)]
+                    version = str(max(taken, default=0) + 1)
+                    write_text(copy / _FACTS, json.dumps({"version": version, **facts}, indent=1) + "\n")
                     copy.rename(model / version)
+                    self._record(name, added(version, facts))
                     return version
 
-    def version_of(self, name: str, run: str) -> str | None:
-        """The version that a run registered, or None."""
-        for version in reversed(self.versions(name)):
-            if _read(self._model(name) / version / "version.json").get("run") == run:
-                return version
-        return None
+    def _do(self, name: str, event: dict[str, Any]) -> None:
+        self._record(name, event)
+        self._settle(name)
 
-    def decided(self, name: str, fingerprint: str, split: str) -> int:
-        """How many versions were made by what they did on that split of the dataset with that fingerprint."""
-        read = 0
-        for version in self.versions(name):
-            with contextlib.suppress(UserError):  # a version that is damaged says nothing
-                facts = _read(self._model(name) / version / "version.json")
-                read += (facts.get("fingerprint"), facts.get("split")) == (fingerprint, split)
-        return read
-
-    def promote(self, name: str, version: str, *, instead_of: str | None) -> bool:
-        """Makes a version the champion if the champion is still `instead_of`. Returns whether it did.
-
-        A model was compared with one champion; if another was promoted since, nothing is known.
-        """
+    @contextlib.contextmanager
+    def _changing(self, name: str) -> Iterator[None]:
+        """Holds the model's lock, with all finished that writers before have begun."""
+        if not self._model(name).is_dir():
+            yield
+            return
         with self._writing(), locked(self._model(name) / ".lock"):
-            if self._aliases(name).get(CHAMPION) != instead_of:
-                return False
-            self._point(name, {CHAMPION: version, PREVIOUS: instead_of})
-            return True
+            self._settle(name)
+            yield
 
-    def rollback(self, name: str) -> str:
-        """Makes the previous champion the champion again, and the champion the previous one. Returns its version."""
-        if not self.alias(name, PREVIOUS):
-            raise UserError(f"model {name!r} in {self._root} has no previous champion to go back to")
-        with self._writing(), locked(self._model(name) / ".lock"):
-            aliases = self._aliases(name)
-            self._point(name, {CHAMPION: aliases[PREVIOUS], PREVIOUS: aliases[CHAMPION]})
-            return aliases[PREVIOUS]
+    def _settle(self, name: str) -> None:
+        """Makes the directory what the history says, and the history whole."""
+        model, path = self._model(name), self._model(name) / _HISTORY
+        if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)  # half a line: nothing was done by it yet
+        events = self._recorded(name)
+        for event in self._unrecorded(name, events):
+            self._record(name, event)
+        for event in events:
+            if event["event"] == DELETE and (left := model / event["version"]).is_dir():
+                away = left.rename(model / f"{_PARTIAL}deleted-{event['version']}")
+                shutil.rmtree(away)
+        if aliases := self.aliases(name):
+            text, path = json.dumps(aliases, indent=1) + "\n", model / _ALIASES
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                write_text(path, text)
+
+    def _recorded(self, name: str) -> list[dict[str, Any]]:
+        """The whole lines of the history."""
+        path = self._model(name) / _HISTORY
+        with reading(path, "the registry is damaged"):
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def _unrecorded(self, name: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Events of versions that were added by writers who died before they wrote that down."""
+        known = {event["version"] for event in events if event["event"] == ADD}
+        there = [p.name for p in self._model(name).glob("*") if p.name.isdecimal() and p.is_dir()]
+        return [added(version, self.facts(name, version)) for version in sorted(set(there) - known, key=int)]
+
+    def _record(self, name: str, event: Mapping[str, Any]) -> None:
+        with (self._model(name) / _HISTORY).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def _model(self, name: str) -> pathlib.Path:
         check_name(name)
         return self._root / name
-
-    def _aliases(self, name: str) -> dict[str, str]:
-        path = self._model(name) / "aliases.json"
-        return _read(path) if path.exists() else {}
-
-    def _point(self, name: str, aliases: Mapping[str, str | None]) -> None:
-        if aliases[CHAMPION] not in (versions := self.versions(name)):
-            raise unknown(f"version of model {name!r}", aliases[CHAMPION], versions)
-        text = json.dumps({k: v for k, v in aliases.items() if v}, indent=1) + "\n"
-        write_text(self._model(name) / "aliases.json", text)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -150,8 +159,3 @@ def _sweep(model: pathlib.Path) -> None:
         with contextlib.suppress(FileNotFoundError):  # its writer ends just now
             if time.time() - left.stat().st_mtime > _ABANDONED_S:
                 shutil.rmtree(left)
-
-
-def _read(path: pathlib.Path) -> dict[str, Any]:
-    with reading(path, "the registry is damaged"):
-        return json.loads(path.read_text(encoding="utf-8"))

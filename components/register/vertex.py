@@ -1,32 +1,48 @@
-"""The Vertex AI Model Registry, as far as evaluation and promotion need it.
+"""The Vertex AI Model Registry.
 
-A model of ours is a Vertex model with our name as its display name; its versions carry the label `run`, and the
-aliases `champion` and `previous` point at two of them. New versions come from `ModelUploadOp` in the pipeline.
+A name of ours is one Vertex model with an id that follows from the name, so that two who are the first at once make one model.
+It is ours by its labels; a model of somebody else's, whatever its display name, is never looked at. The alias `default`, which
+callers get who name no version, follows the champion.
+
+What Vertex AI has no place for (facts, and who moved an alias to a version when and why) is a JSON file beside the model's
+directory, which the version's label `record` names. It goes with the run's directory, and a deleted version's is not listed any
+more. That an alias moved and a process died before it wrote that down, only the project's audit logs have.
 """
 
 import contextlib
-import dataclasses
+import itertools
+import json
 import re
-from collections.abc import Iterator
-from typing import Self
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
-from google.api_core.exceptions import GoogleAPICallError
+from etils import epath
+from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import aiplatform
-from google.cloud.aiplatform.models import ModelRegistry, VersionInfo
+from google.cloud import aiplatform_v1 as v1
+from google.cloud.aiplatform.utils import ModelClientWithOverride
 
-from components.register.registry import CHAMPION, PREVIOUS, check_name
-from trainer.base.errors import UserError, unknown
+from components.register.store import CHAMPION, DELETE, PREVIOUS, Store, added, check_name
+from trainer.base.errors import UserError, reading, unknown
+from trainer.base.files import read_json, write_text
 
+# What serves the exported SavedModel there: TensorFlow Serving, whose layout the export has.
+SERVING_IMAGE = "us-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest"
 _PLACE = re.compile(r"vertex://(?P<project>[a-z][a-z0-9:.-]+)/(?P<location>[a-z0-9-]+)")
+_OURS = ("managed_by", "tfrecord-training")
+_ATTEMPTS, _WAIT_S, _UPLOAD_S = 10, 3.0, 1800.0
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class VertexRegistry:
-    """Models of a project in a location. All methods raise UserError where Vertex AI refuses."""
+class VertexRegistry(Store):
+    """Models of a project in a location."""
 
-    project: str
-    location: str
+    def __init__(self, project: str, location: str) -> None:
+        """The registry; nothing is asked yet."""
+        self._parent = f"projects/{project}/locations/{location}"
+        self._place, self._location = f"vertex://{project}/{location}", location
 
     @classmethod
     def parse(cls, place: str) -> Self:
@@ -37,76 +53,136 @@ class VertexRegistry:
             )
         return cls(**match.groupdict())
 
-    def resource_name(self, name: str) -> str | None:
-        """Resource name of the model, `projects/.../models/...`; of several with this name the oldest; or None."""
-        check_name(name)
-        with self._told():
-            models = aiplatform.Model.list(
-                filter=f'display_name="{name}"', order_by="create_time", project=self.project, location=self.location
-            )
-        return models[0].resource_name if models else None
+    def __str__(self) -> str:
+        return self._place
 
-    def alias(self, name: str, alias: str) -> str | None:
-        """The version that an alias points at, or None."""
-        return next((v.version_id for v in self._versions(name) if alias in v.version_aliases), None)
+    def resource_name(self, name: str) -> str:
+        """`projects/.../models/...`; an id begins with a letter."""
+        check_name(name)
+        return f"{self._parent}/models/m-{name[:61]}"
+
+    def names(self) -> list[str]:
+        """Names of the models, in order."""
+        with self._told():
+            found = self._client().list_models(
+                request=v1.ListModelsRequest(parent=self._parent, filter='labels.{}="{}"'.format(*_OURS))
+            )
+            return sorted(model.labels["name"] for model in found)
+
+    def versions(self, name: str) -> list[str]:
+        """Versions of a model, oldest first."""
+        return list(self._versions(name))
+
+    def aliases(self, name: str) -> dict[str, str]:
+        """Version by alias."""
+        return {alias: version for version, model in self._versions(name).items() for alias in model.version_aliases}
+
+    def facts(self, name: str, version: str) -> dict[str, Any]:
+        """What was kept of a version when it was added; nothing once its files are gone."""
+        return {"version": version, **kept["facts"]} if (kept := self._kept(self._find(name, version))) else {}
 
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies, `gs://...`."""
-        with self._told():
-            return self._registry(name).get_model(version).uri
+        return self._find(name, version).artifact_uri
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """What happened to the versions that are there, oldest first."""
+        kept = {version: self._kept(model) for version, model in self._versions(name).items()}
+        events = [event for v, found in kept.items() if found for event in (added(v, found["facts"]), *found["moves"])]
+        return sorted(events, key=lambda event: event["time"])
 
     def version_of(self, name: str, run: str) -> str | None:
         """The newest version that a run registered, or None."""
-        # Asked of the versions: a list of models holds only the default version of each.
-        versions = self._versions(name, f'labels.run="{run}"')
-        return max((v.version_id for v in versions), key=int, default=None)
+        return next((v for v, m in reversed(self._versions(name).items()) if m.labels.get("run") == run), None)
 
-    def decided(self, name: str, fingerprint: str, split: str) -> int:
-        """0: a version here does not tell by what it was made."""
-        return 0
+    def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool) -> str:
+        labels = dict([_OURS]) | {"name": name, "record": secrets.token_hex(8)}
+        labels |= {"run": facts["run"]} if facts.get("run") else {}
+        model = v1.Model(
+            display_name=name,
+            artifact_uri=model_dir,
+            labels=labels,
+            version_description="; ".join(facts["decision"]["reasons"])[:500],
+            container_spec=v1.ModelContainerSpec(image_uri=SERVING_IMAGE),
+        )
+        record = _record(model)
+        write_text(record, _text(facts, []))
+        try:
+            return self._upload(name, model)
+        except BaseException:
+            record.unlink(missing_ok=True)
+            raise
 
-    def promote(self, name: str, version: str, *, instead_of: str | None) -> bool:
-        """Moves the alias if it is still where the comparison found it. Returns whether it did.
-
-        Vertex cannot compare and set in one request: of two promotions in the same second the later one stays.
-        """
-        if self.alias(name, CHAMPION) != instead_of:
-            return False
-        self._point(name, champion=version, previous=instead_of)
-        return True
-
-    def rollback(self, name: str) -> str:
-        """Makes the previous champion the champion again, and the champion the previous one. Returns its version."""
-        champion, previous = self.alias(name, CHAMPION), self.alias(name, PREVIOUS)
-        if not champion or not previous:
-            raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
-        self._point(name, champion=previous, previous=champion)
-        return previous
-
-    def __str__(self) -> str:
-        return f"vertex://{self.project}/{self.location}"
-
-    def _point(self, name: str, *, champion: str, previous: str | None) -> None:
-        """Vertex takes an alias from the version that had it; at no moment is there no champion."""
-        if champion not in (versions := [v.version_id for v in self._versions(name)]):
-            raise unknown(f"version of model {name!r}", champion, versions)
-        with self._told():
-            registry = self._registry(name)
-            if previous:
-                registry.add_version_aliases([PREVIOUS], previous)
-            registry.add_version_aliases([CHAMPION], champion)
-
-    def _versions(self, name: str, query: str = "") -> list[VersionInfo]:
-        with self._told():
-            return registry.list_versions(query) if (registry := self._registry(name)) else []
-
-    def _registry(self, name: str) -> ModelRegistry | None:
+    def _upload(self, name: str, model: v1.Model) -> str:
         resource_name = self.resource_name(name)
-        return ModelRegistry(resource_name, project=self.project, location=self.location) if resource_name else None
+        for attempt in itertools.count(1):
+            first = not self._versions(name)
+            place = {"model_id": resource_name.rpartition("/")[2]} if first else {"parent_model": resource_name}
+            try:
+                with self._told(exceptions.Conflict, exceptions.NotFound):
+                    request = v1.UploadModelRequest(parent=self._parent, model=model, **place)
+                    return self._client().upload_model(request=request).result(timeout=_UPLOAD_S).model_version_id
+            except (exceptions.Conflict, exceptions.NotFound) as error:  # another one is the first just now
+                if attempt == _ATTEMPTS:
+                    raise UserError(f"{self}: {error}") from None
+                time.sleep(_WAIT_S)
+
+    def _do(self, name: str, event: dict[str, Any]) -> None:
+        model, client = self._find(name, event["version"]), self._client()
+        version = f"{self.resource_name(name)}@{event['version']}"
+        with self._told():
+            if event["event"] == DELETE:
+                client.delete_model_version(name=version).result()
+                return
+            # Vertex takes an alias from the version that had it: at no moment is there no champion.
+            if previous := event[PREVIOUS]:
+                client.merge_version_aliases(name=f"{self.resource_name(name)}@{previous}", version_aliases=[PREVIOUS])
+            client.merge_version_aliases(name=version, version_aliases=[CHAMPION, "default"])
+        if kept := self._kept(model):
+            write_text(_record(model), _text(kept["facts"], [*kept["moves"], event]))
+
+    def _who(self) -> str:
+        credentials = aiplatform.initializer.global_config.credentials
+        account = getattr(credentials, "service_account_email", None)
+        return account if account and account != "default" else super()._who()
+
+    def _versions(self, name: str) -> dict[str, v1.Model]:
+        """The versions of our model of this name, oldest first; none if there is no such model."""
+        resource_name, found = self.resource_name(name), []
+        with self._told(exceptions.NotFound), contextlib.suppress(exceptions.NotFound):
+            found = list(self._client().list_model_versions(name=resource_name))
+        if any(m.labels.get(_OURS[0]) != _OURS[1] or m.labels.get("name") != name for m in found):
+            raise UserError(f"{resource_name} is not of model {name!r} of this program; choose another name")
+        return {model.version_id: model for model in sorted(found, key=lambda model: int(model.version_id))}
+
+    def _find(self, name: str, version: str) -> v1.Model:
+        if not (model := (versions := self._versions(name)).get(version)):
+            raise unknown(f"version of model {name!r}", version, versions)
+        return model
+
+    def _kept(self, model: v1.Model) -> dict[str, Any] | None:
+        """`facts` and `moves` of a version; None if the file is gone."""
+        path = _record(model)
+        with reading(path):
+            return read_json(path)
+
+    def _client(self) -> ModelClientWithOverride:
+        config = aiplatform.initializer.global_config
+        return config.create_client(client_class=ModelClientWithOverride, location_override=self._location)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _told(self, *but: type[Exception]) -> Iterator[None]:
         try:
             yield
-        except (GoogleAPICallError, GoogleAuthError) as error:
+        except but:
+            raise
+        except (exceptions.GoogleAPICallError, GoogleAuthError) as error:
             raise UserError(f"{self}: {' '.join(str(error).split())}") from None
+
+
+def _record(model: v1.Model) -> epath.Path:
+    return epath.Path(model.artifact_uri).parent / f"version-{model.labels['record']}.json"
+
+
+def _text(facts: Mapping[str, Any], moves: list[dict[str, Any]]) -> str:
+    return json.dumps({"facts": dict(facts), "moves": moves}, indent=1) + "\n"

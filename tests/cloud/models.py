@@ -4,6 +4,7 @@ The first version of a model gets the alias `default`, later ones only when they
 version at a time. A list of models holds the default version of each.
 """
 
+import collections
 import itertools
 import json
 import re
@@ -11,6 +12,7 @@ import re
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
+from google.protobuf import empty_pb2
 
 from tests.cloud.collection import Route, now, page
 from tests.cloud.front import Request
@@ -24,23 +26,26 @@ class Models:
 
     def __init__(self, route: Route) -> None:
         self.versions: dict[str, list[v1.Model]] = {}  # By name of the model, oldest first.
-        self._ids = itertools.count(1)
+        self._ids, self._numbers = itertools.count(1), collections.defaultdict(lambda: itertools.count(1))
         route("POST", "{parent}/models:upload", self.upload)
         route("GET", "{parent}/models", self.list_models)
         route("GET", "{parent}/models/{id}(?:@{version})?", self.get)
         route("GET", "{parent}/models/{id}:listVersions", self.list_versions)
         route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", self.merge_aliases)
+        route("DELETE", "{parent}/models/{id}@{version}:deleteVersion", self.delete_version)
 
     def upload(self, request: Request, parent: str) -> operations_pb2.Operation:
-        """Adds a model, or a version of `parentModel`."""
+        """Adds a model, by `modelId` if that is given, or a version of `parentModel`."""
         asked = v1.UploadModelRequest.from_json(request.body, ignore_unknown_fields=False)
         model = asked.model
         if bad := [label for label in model.labels.values() if not _LABEL.fullmatch(label)]:
             raise exceptions.InvalidArgument(f"label values {bad}")
-        model.name = asked.parent_model or f"{parent}/models/{next(self._ids)}"
+        model.name = asked.parent_model or f"{parent}/models/{asked.model_id or next(self._ids)}"
+        if not asked.parent_model and model.name in self.versions:
+            raise exceptions.AlreadyExists(model.name)
         versions = self._of(model.name) if asked.parent_model else self.versions.setdefault(model.name, [])
         aliases = [*model.version_aliases, *([] if versions else ["default"])]
-        model.version_id, model.version_aliases = str(len(versions) + 1), []
+        model.version_id, model.version_aliases = str(next(self._numbers[model.name])), []
         model.create_time = versions[0].create_time if versions else now()
         versions.append(model)
         self._move(versions, model, aliases)
@@ -68,6 +73,13 @@ class Models:
         model = self._find(name, version)
         self._move(self._of(name), model, json.loads(request.body)["versionAliases"])
         return model
+
+    def delete_version(self, request: Request, parent: str, id: str, version: str) -> operations_pb2.Operation:
+        """Deletes a version."""
+        self._of(name := f"{parent}/models/{id}").remove(self._find(name, version))
+        operation = operations_pb2.Operation(name=f"{parent}/operations/{next(self._ids)}", done=True)
+        operation.response.Pack(empty_pb2.Empty())
+        return operation
 
     def _of(self, name: str) -> list[v1.Model]:
         if name not in self.versions:

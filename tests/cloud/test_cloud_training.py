@@ -38,7 +38,7 @@ def test_data_and_model_of_a_bucket_make_a_version_of_a_registry_here(cloud, dat
     assert train(f"{bucket}/data", f"{bucket}/job", "--reader", "streaming", steps=300).wait() == 0
     about = ["--model-dir", f"{bucket}/job/model", "--registry", registry, "--name", "digits"]
     evaluate = ["components.evaluate", "--data-dir", f"{bucket}/data", "--output", f"{bucket}/eval", *about]
-    for words in (evaluate, ["components.register", "--evaluation", f"{bucket}/eval/evaluation.json", *about]):
+    for words in (evaluate, ["components.register", "add", "--evaluation", f"{bucket}/eval/evaluation.json", *about]):
         printed = (process := cloud.run("-m", *words)).communicate()[0]
         assert not process.returncode, printed
     assert (registry / "digits" / "1" / "saved_model.pb").is_file()

@@ -73,7 +73,7 @@ def test_what_lies_in_a_store_is_scored_written_and_registered_as_what_lies_here
     found = evaluation(store / "model", output=store / "evaluation", data=store / "data")
     assert {**found, "model_dir": str(model)} == evaluation(model)
     flags = ["--model-dir", store / "model", "--evaluation", store / "evaluation" / "evaluation.json"]
-    assert register([*map(str, flags), "--registry", str(tmp_path / "registry"), "--name", "m"]) == 0
+    assert register(["add", *map(str, flags), "--registry", str(tmp_path / "registry"), "--name", "m"]) == 0
     (tmp_path / "registry" / "m" / "1" / "version.json").unlink()
     assert tree_digest(tmp_path / "registry" / "m" / "1") == tree_digest(model)
 

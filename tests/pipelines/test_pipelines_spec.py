@@ -61,17 +61,12 @@ def tasks(spec: dict) -> dict[str, dict]:
     return found
 
 
-def test_task_graphs_are_equal_but_for_the_two_slots(specs):
+def test_task_graphs_are_equal_but_for_how_training_starts(specs):
     local, vertex = tasks(specs["local"]), tasks(specs["vertex"])
-    only_vertex = vertex.keys() - local.keys()
-    assert [name.rsplit("/")[-1] for name in only_vertex] == ["importer"]
-    assert not local.keys() - vertex.keys()
+    assert local.keys() == vertex.keys()
     for name, task in local.items():
-        slot = name.endswith(("/train", "/register"))
-        mine, theirs = dict(task), dict(vertex[name])
-        theirs["waits"] = [w for w in theirs["waits"] if w != "importer"]
-        assert (mine.pop("key") == theirs.pop("key")) is not slot
-        assert mine == theirs
+        assert (task.pop("key") == vertex[name].pop("key")) is not name.endswith("/train")
+        assert task == vertex[name]
 
 
 def test_only_convert_is_cached(specs):

@@ -10,14 +10,20 @@ from trainer.base.files import tree_digest
 
 
 @pytest.fixture
-def job(tmp_path: pathlib.Path) -> Callable[[str], pathlib.Path]:
+def vertex_place(vertex: Any) -> str:
+    return f"vertex://{vertex.project}/{vertex.location}"
+
+
+@pytest.fixture
+def job(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     """Makes the directory of a job with files in `model/` as TensorFlow lays them out; the name tells them apart."""
 
-    def make(name: str = "job") -> pathlib.Path:
+    def make(name: str = "job", **settings: Any) -> pathlib.Path:
         model = tmp_path / name / "model"
         (model / "variables").mkdir(parents=True)
         (model / "saved_model.pb").write_text(name)
         (model / "variables" / "variables.index").write_text("index")
+        (model.parent / "job.json").write_text(json.dumps({"identity": {}, "settings": settings}))
         return model.parent
 
     return make
@@ -37,9 +43,11 @@ def evaluated(job: Callable[[str], pathlib.Path]) -> Callable[..., tuple[pathlib
         champion: dict[str, Any] | None = None,
         metric: str = "accuracy",
         least: float = 0.0,
+        features: dict[str, str] | None = None,
+        settings: dict[str, Any] | None = None,
         **figures: float,
     ) -> tuple[pathlib.Path, dict[str, Any]]:
-        directory = job(name)
+        directory = job(name, **settings or {})
         metrics = {"accuracy": accuracy, "loss": 0.5, "examples": 100, **figures}
         ours = metrics[metric]
         words = f"{metric} {ours:.4f} {'reaches' if ours >= least else 'misses'} the threshold {least:.4f}"
@@ -56,7 +64,10 @@ def evaluated(job: Callable[[str], pathlib.Path]) -> Callable[..., tuple[pathlib
             "dataset": "digits",
             "fingerprint": "f" * 64,
             "split": "test",
+            "task": "classification",
+            "features": features or {"image": "uint8[8, 8, 1]"},
             "class_names": ["0", "1"],
+            "targets": [],
             "champion": champion,
             "decision": decide(metric, comparisons),
         }

@@ -103,8 +103,8 @@ def test_the_command_registers_promotes_and_goes_back(evaluated, place, capsys):
     for name, accuracy, champion in (("a", 0.8, None), ("b", 0.9, scored("1", accuracy=0.8))):
         directory, _ = evaluated(name, accuracy, champion=champion)
         flags = ["--model-dir", str(directory / "model"), "--evaluation", str(directory / "evaluation.json")]
-        assert main(["--registry", place, "--name", "m", *flags]) == 0
-    assert main(["--registry", place, "--name", "m", "--rollback"]) == 0
+        assert main(["add", "--registry", place, "--name", "m", *flags]) == 0
+    assert main(["rollback", "--registry", place, "--name", "m"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"m: registered version 1 in {place}",
         "m: version 1 is the champion now",
@@ -120,7 +120,7 @@ def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, 
     flags = ["--registry", place, "--name", "m"]
 
     def line(evaluation, model=second / "model"):
-        return refused(main, *flags, "--evaluation", evaluation, "--model-dir", model)
+        return refused(main, "add", *flags, "--evaluation", evaluation, "--model-dir", model)
 
     assert "is of another model than the one in" in line(first / "evaluation.json")
     (second / "model" / "variables" / "variables.index").write_text("changed")
@@ -134,9 +134,10 @@ def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, 
     )
     (tmp_path / "list.json").write_text("[]")
     assert "cannot be used" in line(tmp_path / "list.json")
-    assert "--model-dir and --evaluation are needed (or --rollback)" in refused(main, *flags)
-    assert "model name '../m'" in refused(main, "--registry", place, "--name", "../m", "--rollback")
-    assert "a registry is a local directory" in refused(main, "--registry", "gs://b/r", "--name", "m", "--rollback")
+    assert "required: --model-dir, --evaluation" in refused(main, "add", *flags)
+    assert "model name '../m'" in refused(main, "rollback", "--registry", place, "--name", "../m")
+    assert "a registry is a local directory" in refused(main, "rollback", "--registry", "gs://b/r", "--name", "m")
+    assert "there is no model 'm' in" in refused(main, "history", *flags)
     assert not (tmp_path / "registry").exists()
 
 
@@ -145,8 +146,10 @@ def test_the_steps_register_and_promote_what_this_run_made(evaluated, place, tmp
         directory, _ = evaluated(run, accuracy, champion=champion)
         evaluation = dsl.Artifact(name="evaluation", uri=str(directory / "evaluation.json"))
         said = {"registry": place, "name": "m", "run_id": run, "evaluation": evaluation}
-        first = component.register(job_dir=f"{directory}/", **said)
-        assert component.register(job_dir=str(directory), **said) == first  # a retry of the step
+        made = {**said, "cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
+        first = component.register(job_dir=f"{directory}/", **made)
+        assert component.register(job_dir=str(directory), **made) == first  # a retry of the step
+        assert (read(place, first)["cluster"], read(place, first)["image_digest"]) == ({"chief": {}}, "sha256:7")
         assert component.promote(**said).startswith(f"version {first} is the champion now")
     assert Registry(place).versions("m") == ["1", "2"]
     with pytest.raises(UserError, match="this run has registered no version of model 'm'"):

@@ -79,7 +79,7 @@ def test_four_processes_that_add_at_once_get_versions_of_their_own_but_one_for_t
         path = tmp_path / "registry" / "m" / version
         assert json.loads((path / "version.json").read_text())["version"] == version
         assert (path / "variables" / "variables.index").read_text() == "index"
-    assert entries(tmp_path) == sorted([".lock", *versions])
+    assert entries(tmp_path) == sorted([".lock", "history.jsonl", *versions])
     assert [registry.version_of("m", name) for name in ("r1", "r2")] == ["1" if run else None, None]
 
 
@@ -102,7 +102,7 @@ def test_a_writer_killed_while_it_copies_leaves_nothing_that_counts(tmp_path, jo
     long_ago = time.time() - 2 * 86_400
     os.utime(partial, (long_ago, long_ago))
     assert registry.add("m", model, {}) == "2"
-    assert entries(tmp_path) == [".lock", "1", "2"]
+    assert entries(tmp_path) == [".lock", "1", "2", "history.jsonl"]
 
 
 def test_nothing_is_left_of_a_version_that_could_not_be_added(tmp_path, registry, job):
@@ -116,7 +116,7 @@ def test_nothing_is_left_of_a_version_that_could_not_be_added(tmp_path, registry
     assert entries(tmp_path) == []
     with pytest.raises(UserError, match="no SavedModel here"):
         registry.add("n", str(directory), {})
-    with pytest.raises(UserError, match=r"cannot write to the registry .*not implemented"):
+    with pytest.raises(UserError, match=r"cannot be used .*not implemented"):
         registry.add("n", memory_store.AWAY, {})
     assert not (tmp_path / "registry" / "n").exists()
 
@@ -150,7 +150,7 @@ def test_the_champion_moves_only_from_the_one_that_was_compared_to_a_version_tha
     assert json.loads(aliases.read_text()) == {"champion": "2", "previous": "1"}
     (tmp_path / "registry" / "m" / "2").rename(tmp_path / "gone")
     (tmp_path / "registry" / "m" / "3").rename(tmp_path / "gone too")
-    assert registry.add("m", str(tmp_path / "job" / "model"), {}) == "3"  # the champion's number is not given again
+    assert registry.add("m", str(tmp_path / "job" / "model"), {}) == "4"  # no number is given again
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "/m", "Model", "", "-m", "m\n", "é", "m" * 64])
@@ -170,9 +170,11 @@ def test_what_is_no_name_of_a_model(tmp_path, registry, job, name):
 
 def test_a_damaged_registry_is_told_in_words(tmp_path, add, registry):
     add(1)
-    (tmp_path / "registry" / "m" / "aliases.json").write_text("{")
-    with pytest.raises(UserError, match=r"aliases\.json cannot be used .* the registry is damaged"):
+    history = tmp_path / "registry" / "m" / "history.jsonl"
+    history.write_text(f"{{\n{(whole := history.read_text())}")
+    with pytest.raises(UserError, match=r"history\.jsonl cannot be used .* the registry is damaged"):
         registry.alias("m", CHAMPION)
+    history.write_text(whole)
     (tmp_path / "registry" / "m" / "1" / "version.json").unlink()
     with pytest.raises(UserError, match=r"version\.json cannot be used"):
         registry.version_of("m", "r")

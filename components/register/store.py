@@ -1,0 +1,233 @@
+"""What a registry of models is, whoever keeps it: versions, aliases, and a history of who moved them when and why.
+
+store = open_registry("registry")                       # or "vertex://my-project/us-central1"
+version = store.add("mnist", "jobs/m/model", facts)
+champion, _ = store.standing("mnist")
+store.promote("mnist", version, instead_of=champion)
+store.rollback("mnist", why="too many complaints")
+
+Here is all that both kinds of registry share; `registry` and `vertex` have how each keeps it.
+"""
+
+import abc
+import contextlib
+import datetime
+import getpass
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from etils import epath
+
+from trainer.base.errors import UserError, reading, unknown
+from trainer.base.files import store_errors
+
+CHAMPION, PREVIOUS = "champion", "previous"
+ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
+# What a version answers to: whoever uses a name counts on these.
+_SCHEMA = ("task", "features", "class_names", "targets")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+def check_name(name: str) -> None:
+    """Raises a UserError for what is no name of a model."""
+    if not _NAME.fullmatch(name):
+        raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 63")
+
+
+class Store(abc.ABC):
+    """Versions of models and the aliases that point at them.
+
+    A version has facts, which never change, and a directory with a SavedModel, which others may delete: a version whose files
+    are gone is told, and never becomes the champion. All methods raise UserError for a name or version that cannot be, for a
+    version that is not there, and where the registry cannot be read or written.
+    """
+
+    @abc.abstractmethod
+    def names(self) -> list[str]:
+        """Names of the models, in order."""
+
+    @abc.abstractmethod
+    def versions(self, name: str) -> list[str]:
+        """Versions of a model that nobody has deleted by this registry, oldest first."""
+
+    @abc.abstractmethod
+    def aliases(self, name: str) -> dict[str, str]:
+        """Version by alias: `champion`, `previous`, and those of others."""
+
+    @abc.abstractmethod
+    def facts(self, name: str, version: str) -> dict[str, Any]:
+        """What was kept of a version when it was added; nothing once its files are gone."""
+
+    @abc.abstractmethod
+    def model_dir(self, name: str, version: str) -> str:
+        """Where the SavedModel of a version lies."""
+
+    @abc.abstractmethod
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """What happened to a model, oldest first: `time` (ISO 8601), `who`, `event`, `version`, `why`.
+
+        Of promotions and rollbacks also `champion` and `previous`, as they were from then on.
+        """
+
+    @abc.abstractmethod
+    def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool) -> str:
+        """Makes a new version, whole or not at all. Returns it."""
+
+    @abc.abstractmethod
+    def _do(self, name: str, event: dict[str, Any]) -> None:
+        """Keeps an event and does what it says: deletes its version, or points the aliases at `champion` and `previous`."""
+
+    @contextlib.contextmanager
+    def _changing(self, name: str) -> Iterator[None]:
+        """Around a decision and what is done by it: nobody else changes the model meanwhile, where that can be had."""
+        yield
+
+    def alias(self, name: str, alias: str) -> str | None:
+        """The version that an alias points at, or None."""
+        return self.aliases(name).get(alias)
+
+    def has_files(self, name: str, version: str) -> bool:
+        """Whether a version's SavedModel is still there."""
+        return _is_model(self.model_dir(name, version))
+
+    def standing(self, name: str) -> tuple[str | None, str]:
+        """The version that another one has to beat, and in words what was passed over, if anything.
+
+        It is the champion, or the one before it when the champion's files are gone, or None.
+        """
+        aliases, gone = self.aliases(name), []
+        for alias, what in ((CHAMPION, "the champion"), (PREVIOUS, "the previous champion")):
+            if not (version := aliases.get(alias)):
+                continue
+            if self.has_files(name, version):
+                return version, "; ".join([*gone, f"version {version} stands in"] if gone else [])
+            gone.append(f"the files of version {version}, {what}, are gone, and it is passed over")
+        return None, "; ".join(gone)
+
+    def version_of(self, name: str, run: str) -> str | None:
+        """The newest version that a run registered, or None."""
+        return next((v for v in reversed(self.versions(name)) if self.facts(name, v).get("run") == run), None)
+
+    def decided(self, name: str, fingerprint: str, split: str) -> int:
+        """How many versions were made by what they did on that split of the dataset with that fingerprint."""
+        read = [self.facts(name, version) for version in self.versions(name)]
+        return sum((facts.get("fingerprint"), facts.get("split")) == (fingerprint, split) for facts in read)
+
+    def add(self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool = False) -> str:
+        """Adds a SavedModel as a new version with these facts. Returns the version.
+
+        A run that adds again gets the version it has. A number is never given twice.
+
+        Raises:
+          UserError: Also if it takes or answers other than the newest version of this name, unless that is wanted.
+        """
+        check_name(name)
+        if not _is_model(model_dir):
+            raise UserError(f"{model_dir}: no SavedModel here")
+        if facts.get("run") and (own := self.version_of(name, facts["run"])):
+            return own
+        facts = {"registered": now(), "by": self._who(), **facts}
+        if not new_schema:
+            self._check_schema(name, facts)
+        return self._insert(name, model_dir, facts, new_schema=new_schema)
+
+    def promote(self, name: str, version: str, *, instead_of: str | None, why: str = "") -> bool:
+        """Makes a version the champion if the one to beat is still `instead_of`. Returns whether it did.
+
+        A model was compared with one champion; if another was promoted since, nothing is known.
+        """
+        with self._changing(name):
+            standing, _ = self.standing(name)
+            self._check_usable(name, version)
+            if standing != instead_of:
+                return False
+            self._do(name, self._event(PROMOTE, version, why, champion=version, previous=standing))
+            return True
+
+    def rollback(self, name: str, to: str | None = None, why: str = "") -> str:
+        """Makes the previous champion, or version `to`, the champion, and the champion the previous one. Returns its version."""
+        with self._changing(name):
+            aliases = self.aliases(name)
+            champion = aliases.get(CHAMPION)
+            if (version := to or aliases.get(PREVIOUS)) is None:
+                raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
+            self._check_usable(name, version)
+            if version == champion:
+                raise UserError(f"version {version} of model {name!r} is the champion already; name another with --to")
+            self._do(name, self._event(ROLLBACK, version, why, champion=version, previous=champion))
+            return version
+
+    def delete(self, name: str, version: str, why: str = "") -> None:
+        """Deletes a version that no alias points at."""
+        with self._changing(name):
+            self._check_known(name, version)
+            if held := [alias for alias, pointed in self.aliases(name).items() if pointed == version]:
+                raise UserError(f"version {version} of model {name!r} is {' and '.join(held)}; move that away first")
+            self._do(name, self._event(DELETE, version, why))
+
+    def find(self, name: str, what: str) -> str:
+        """The version that is meant by a number or an alias."""
+        version = self.aliases(name).get(what, what)
+        self._check_known(name, version)
+        return version
+
+    def _check_known(self, name: str, version: str) -> None:
+        if version not in (versions := self.versions(name)):
+            raise unknown(f"version of model {name!r}", version, versions)
+
+    def _check_usable(self, name: str, version: str) -> None:
+        self._check_known(name, version)
+        if not self.has_files(name, version):
+            there = ", ".join(v for v in self.versions(name) if self.has_files(name, v)) or "none"
+            raise UserError(f"the files of version {version} of model {name!r} are gone; those of {there} are there")
+
+    def _check_schema(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Refuses what other versions' users do not expect."""
+        known = [found for version in reversed(self.versions(name)) if (found := self.facts(name, version))]
+        if not known:
+            return
+        if other := [key for key in _SCHEMA if key in known[0] and known[0][key] != facts.get(key)]:
+            said = "; ".join(f"{key} {_short(facts.get(key))} and not {_short(known[0][key])}" for key in other)
+            raise UserError(
+                f"the versions of model {name!r} are for other data: this one has {said}; give it another name, or "
+                "--new-schema if whoever uses this one knows"
+            )
+
+    def _event(self, event: str, version: str, why: str, **aliases: str | None) -> dict[str, Any]:
+        """What is kept of a change; the champion is not the previous one too."""
+        if aliases and aliases[PREVIOUS] == version:
+            aliases[PREVIOUS] = None
+        return {"time": now(), "who": self._who(), "event": event, "version": version, "why": why, **aliases}
+
+    def _who(self) -> str:
+        """The account that acts, as far as it can be known."""
+        try:
+            user = getpass.getuser()
+        except (OSError, KeyError):  # a container's user without a name
+            user = "?"
+        return f"{user}@{socket.gethostname()}"
+
+
+def now() -> str:
+    """The time as ISO 8601, in UTC, to the millisecond."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def added(version: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The event of the history that a version's facts tell of."""
+    reasons = "; ".join(facts.get("decision", {}).get("reasons", ()))
+    why = ": ".join(part for part in (f"run {facts['run']}" if facts.get("run") else "", reasons) if part)
+    about = {"time": facts.get("registered", ""), "who": facts.get("by", "")}
+    return {**about, "event": ADD, "version": version, "why": why}
+
+
+def _is_model(directory: str) -> bool:
+    with reading(directory, "give one that can be reached"), store_errors():
+        return (epath.Path(directory) / "saved_model.pb").exists()
+
+
+def _short(value: Any, most: int = 120) -> str:
+    text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
+    return text if len(text) <= most else f"{text[:most]}..."
