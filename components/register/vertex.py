@@ -21,6 +21,7 @@ from typing import Any, Self
 from etils import epath
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
+from google.auth.transport import requests
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import ModelClientWithOverride
@@ -142,9 +143,11 @@ class VertexRegistry(Store):
             write_text(_record(model), _text(kept["facts"], [*kept["moves"], event]))
 
     def _who(self) -> str:
-        credentials = aiplatform.initializer.global_config.credentials
-        account = getattr(credentials, "service_account_email", None)
-        return account if account and account != "default" else super()._who()
+        with self._told():
+            credentials = aiplatform.initializer.global_config.credentials
+            if getattr(credentials, "service_account_email", None) == "default":  # of a machine, which is told its name
+                credentials.refresh(requests.Request())
+        return getattr(credentials, "service_account_email", None) or super()._who()
 
     def _versions(self, name: str) -> dict[str, v1.Model]:
         """The versions of our model of this name, oldest first; none if there is no such model."""

@@ -132,6 +132,25 @@ def test_a_model_is_not_scored_on_a_split_of_which_it_may_have_learnt(scored, tm
     assert [name for name in trained if f"{name} {trained[name]} and not" in str(error and error.value)] == [*told]
 
 
+def test_a_champion_whose_files_are_gone_is_told_of_and_the_one_before_it_is_to_be_beaten(
+    make_model, evaluation, champion, tmp_path, capsys
+):
+    flags, registry = champion(make_model(wrong=20)), Registry(str(tmp_path / "registry"))
+    assert registry.promote("digits", registry.add("digits", str(make_model(wrong=2)), {}), instead_of="1")
+    shutil.rmtree(registry.model_dir("digits", "2"))
+    told = "the files of version 2, the champion, are gone, and it is passed over"
+    for wrong, verdict in ((10, "promote"), (30, "register")):
+        found = evaluation(make_model(wrong=wrong), *flags)
+        assert found["champion"]["version"] == "1" and found["decision"]["verdict"] == verdict
+        assert (
+            found["decision"]["reasons"][0] == f"{told}; version 1 stands in" == capsys.readouterr().out.splitlines()[0]
+        )
+    shutil.rmtree(registry.model_dir("digits", "1"))
+    found = evaluation(make_model(wrong=30), *flags)
+    assert found["champion"] is None and found["decision"]["verdict"] == "promote"
+    assert found["decision"]["reasons"][0].startswith(told)
+
+
 def test_neither_a_candidate_nor_a_champion_is_judged_by_what_it_may_know(
     scored, make_model, evaluation, champion, tmp_path, refused
 ):

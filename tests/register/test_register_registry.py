@@ -1,5 +1,6 @@
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -103,6 +104,48 @@ def test_a_writer_killed_while_it_copies_leaves_nothing_that_counts(tmp_path, jo
     os.utime(partial, (long_ago, long_ago))
     assert registry.add("m", model, {}) == "2"
     assert entries(tmp_path) == [".lock", "1", "2", "history.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "kills", [pytest.param(20, marks=pytest.mark.cluster), pytest.param(200, marks=pytest.mark.slow)]
+)
+def test_of_eight_writers_killed_at_random_no_version_is_lost_or_half_and_the_history_is_whole(
+    tmp_path, job, registry, kills
+):
+    root, model = tmp_path / "registry", job() / "model"
+    program = pathlib.Path(__file__).with_name("killed_writers.py")
+    subprocess.run([sys.executable, program, root, model, "8", str(kills), "0"], check=True)
+    last = registry.add("m", str(model), {})  # whoever writes next ends what was begun
+
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    added, deleted, aliases = [], [], {}
+    for event in registry.history("m"):
+        version = event["version"]
+        assert event["event"] == "add" or (version in added and version not in deleted)
+        if event["event"] == "add":
+            added.append(version)
+        elif event["event"] == "delete":
+            assert version not in aliases.values()
+            deleted.append(version)
+        else:
+            aliases = {alias: event[alias] for alias in (CHAMPION, PREVIOUS) if event[alias]}
+    assert len(set(added)) == len(added) and len(deleted) == len(set(deleted)) and added[-1] == last
+    there = {path.name for path in (root / "m").iterdir() if path.name.isdigit()}
+    assert there == set(added) - set(deleted) == set(registry.versions("m"))
+    for version in there:
+        found = {
+            str(p.relative_to(root / "m" / version)): p.read_bytes()
+            for p in (root / "m" / version).rglob("*")
+            if p.is_file()
+        }
+        assert json.loads(found.pop("version.json"))["version"] == version and found == files
+    assert json.loads((root / "m" / "aliases.json").read_text()) == aliases == registry.aliases("m")
+
+    history = [(event["event"], event["version"]) for event in registry.history("m")]
+    done = [tuple(line.split()) for path in tmp_path.glob("done-*") for line in path.read_text().splitlines()]
+    assert len(done) > kills and {what for what, _ in done} == {"add", "promote", "rollback", "delete"}
+    for event in set(done):
+        assert history.count(event) >= done.count(event)
 
 
 def test_nothing_is_left_of_a_version_that_could_not_be_added(tmp_path, registry, job):

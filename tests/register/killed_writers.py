@@ -1,0 +1,58 @@
+"""Writers of one registry who are killed at random: `python killed_writers.py REGISTRY MODEL_DIR WRITERS KILLS SEED`.
+
+What a writer has done it says in a file of its own, `done-<n>`, after the registry has returned.
+"""
+
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+
+from components.register.registry import Registry
+from trainer.base.errors import UserError
+
+
+def write(root: str, model: str, chance: random.Random, done: pathlib.Path) -> None:
+    """Adds, promotes, rolls back and deletes until it is killed."""
+    store = Registry(root)
+    with done.open("a", buffering=1) as said:
+        while True:
+            what = chance.choice(("add", "add", "promote", "rollback", "delete"))
+            versions = store.versions("m")
+            version = chance.choice(versions) if versions else ""
+            try:
+                if what == "add":
+                    version = store.add("m", model, {"run": f"{os.getpid()}-{chance.random()}"})
+                elif what == "promote" and not store.promote("m", version, instead_of=store.standing("m")[0]):
+                    continue
+                elif what == "rollback":
+                    version = store.rollback("m")
+                elif what == "delete":
+                    store.delete("m", version)
+            except UserError:
+                continue  # of one that another has deleted, or that has an alias
+            said.write(f"{what} {version}\n")
+
+
+def main(root: str, model: str, writers: int, kills: int, seed: int) -> None:
+    """Keeps so many writers running until so many were killed."""
+    chance, running = random.Random(seed), []
+    for started in range(kills):
+        while len(running) < writers:
+            if not (pid := os.fork()):
+                done = pathlib.Path(root).parent / f"done-{started}-{len(running)}"
+                write(root, model, random.Random(chance.random()), done)
+            running.append(pid)
+            chance.random()  # that the next one does something else
+        time.sleep(chance.uniform(0, 0.1))
+        os.kill(pid := running.pop(chance.randrange(writers)), signal.SIGKILL)
+        os.waitpid(pid, 0)
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
