@@ -25,6 +25,7 @@ SCHEMA = {
         "tip": {"type": "string"},
     },
     "label": {"column": "tip", "classes": ["no", "yes"]},
+    "missing": ["", "-"],
     "deep": [
         {"column": "miles", "numeric": "z_score"},
         {"column": "when", "numeric": "z_score"},

@@ -48,6 +48,8 @@ class Feature:
         is negative; floats are little-endian; of a vector all values together, each as wide as the others.
       unit: Of a column's values, in words.
       default: What stands in for a missing value; None of a column that is never missing.
+      missing: Of a column, texts that stand for a missing value in the source; `trainer.base.missing` says which values
+        those are. None of others.
       statistics: Of a column: `missing`, `mean`, `std`, `min` and `max` of the training split.
     """
 
@@ -60,6 +62,7 @@ class Feature:
     num_bytes: int | None = None
     unit: str | None = None
     default: float | int | str | None = None
+    missing: tuple[str, ...] | None = None
     statistics: Summary | None = None
 
 

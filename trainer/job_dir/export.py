@@ -5,9 +5,9 @@ It loads with TensorFlow alone, and its files lie as TensorFlow Serving wants th
     served = tf.saved_model.load("job/model").signatures["serving_default"]
     served(image=images)  # -> probabilities [N, classes], class_index [N], class_name [N]
 
-Of a table it takes every column that the model uses, as the source has it: `served(fare=..., company=..., ...)`. Where a
-client has no value it sends the column's `default` of `manifest.json`, as the converter did in training; a column
-without a default was never missing, so the model cannot say what its absence means.
+Of a table it takes every column that the model uses, as the source has it: `served(fare=..., company=..., ...)`. What is
+missing is sent as NaN of a float, else as one of the texts or numbers that the schema lists as `missing`, and becomes the
+column's default as in conversion; of a column without a default it is refused, since no model has learnt what it means.
 
 Of images there is a second signature, `image_bytes`, that takes whole PNG and JPEG files of any size: strings [N], which TensorFlow
 Serving reads as `{"b64": ...}`. It decodes, crops and resizes them as the converter or the trainer's reader has done.
@@ -24,6 +24,7 @@ import tensorflow as tf
 from trainer.base import provenance
 from trainer.base.files import is_remote, read_json, store_errors, write_text
 from trainer.base.manifest import Feature, Manifest
+from trainer.data.as_converted import as_converted
 from trainer.data.reader import decoding
 from trainer.nn import weights
 from trainer.nn.models.registry import Builder
@@ -79,7 +80,7 @@ def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.typ
     """A function, traced, from the dataset's columns to the task's answers by the model."""
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        return build.task.answer(served(build.prepare(features), training=False))
+        return build.task.answer(served(build.prepare(as_converted(manifest, features)), training=False))
 
     endpoint = tf.function(serve)
     endpoint.get_concrete_function(

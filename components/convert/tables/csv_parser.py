@@ -28,8 +28,10 @@ from components.convert.tables.quoting import Chunk, chunks
 from components.convert.tables.schema import Column, Schema
 from components.convert.writing.progress import track
 from trainer.base.errors import UserError, readable, unknown
+from trainer.base.missing import marks
 
 ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
+_STORED = {"float": pa.float32(), "int": pa.int64()}
 _GZIP = b"\x1f\x8b"
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
 # All that Arrow takes for a number that is finite, but for a whole one in hexadecimal digits.
@@ -111,6 +113,7 @@ def _block(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[str
             if any(pc.any(pc.match_substring(text, "x", ignore_case=True)).as_py() for text in texts):
                 _explain(path, chunk, schema, names)
         columns = parse({name: ARROW[column.type] for name, column in schema.columns.items()})
+        columns = _without_marks(columns, schema)
     except pa.ArrowMemoryError:
         raise  # which is no fault of the file
     except pa.ArrowException as error:
@@ -142,6 +145,17 @@ def _parse(
     )
     (batch,) = table.to_batches()
     return batch
+
+
+def _without_marks(columns: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """Null also where a number equals one that stands for a missing value: -999.0 where that is -999."""
+    for name, column in schema.columns.items():
+        if column.type != "string" and (numbers := marks(schema.missing, column.dtype)):
+            stored = columns[name].cast(_STORED[column.type], safe=False)
+            marked = functools.reduce(pc.or_, (pc.equal(stored, pa.scalar(mark, stored.type)) for mark in numbers))
+            found = pc.if_else(marked, pa.scalar(None, columns[name].type), columns[name])
+            columns = columns.set_column(columns.schema.get_field_index(name), name, found)
+    return columns
 
 
 def _fits(values: pa.Array, column: Column) -> bool:
@@ -192,5 +206,10 @@ def _fault(text: str, column: Column, missing: Sequence[str]) -> str | None:
         "int": lambda: _WHOLE.fullmatch(text) and _INT64.min <= decimal.Decimal(text.strip()) <= _INT64.max,
     }
     if fits[column.type]():
-        return None
+        equal = column.required and column.type != "string" and _number(text, column) in marks(missing, column.dtype)
+        return f"{text.strip()} is a missing value, and the schema has no default for it" if equal else None
     return f"{text[:40]!r} is no {'finite 32-bit number' if column.type == 'float' else '64-bit whole number'}"
+
+
+def _number(text: str, column: Column) -> int | float:
+    return int(text) if column.type == "int" else float(np.float32(float(text)))

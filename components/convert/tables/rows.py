@@ -67,7 +67,10 @@ class TableSource:
 
     def features(self) -> tuple[Feature, ...]:
         """The manifest's, without statistics."""
-        columns = [Feature(name=c.name, dtype=c.dtype, unit=c.unit, default=c.default) for c in self.schema.stored]
+        columns = [
+            Feature(name=c.name, dtype=c.dtype, unit=c.unit, default=c.default, missing=self.schema.missing)
+            for c in self.schema.stored
+        ]
         return tuple(sorted([self.schema.label.feature, *columns], key=lambda feature: feature.name))
 
     def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:

@@ -5,7 +5,6 @@
 A column's header is the key of its feature; `sizes[2]` is the third value of the feature `sizes`.
 """
 
-import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 from components.convert.sources.examples.parser import Record, groups, place
 from components.convert.tables.csv_parser import ARROW, Block
 from components.convert.tables.schema import Column, Schema
+from trainer.base import missing
 from trainer.base.errors import unknown
 
 
@@ -36,13 +36,13 @@ def blocks(found: Iterable[Record], schema: Schema) -> Iterator[Block]:
         )
 
 
-def _column(group: Sequence[Record], column: Column, marks: Sequence[str]) -> pa.Array:
+def _column(group: Sequence[Record], column: Column, texts: Sequence[str]) -> pa.Array:
     """The values of a column, null where they are missing."""
     key, index = place(column.header)
     given = [record.value(key, column.type, index) for record in group]
-    marked = _as_values(marks, column)
-    nan = any(mark != mark for mark in marked)
-    values = [None if value in marked or (nan and value != value) else value for value in given]
+    marks = missing.marks(texts, column.dtype)
+    marked = {mark.encode() if isinstance(mark, str) else mark for mark in marks}
+    values = [None if value in marked or value != value else value for value in given]
     if column.required and None in values:
         row = values.index(None)
         if given[row] is None:
@@ -56,16 +56,6 @@ def _column(group: Sequence[Record], column: Column, marks: Sequence[str]) -> pa
         if value is not None and not math.isfinite(value):
             raise record.error(f"{column.name}: {value} is no finite 32-bit number")
     return pa.array(values, ARROW[column.type])
-
-
-def _as_values(marks: Sequence[str], column: Column) -> set[bytes | int | float]:
-    """The texts that stand for a missing value, as a feature would hold them."""
-    convert = {"string": str.encode, "int": int, "float": lambda mark: float(np.float32(mark))}[column.type]
-    found = set()
-    for mark in marks:
-        with contextlib.suppress(ValueError):
-            found.add(convert(mark))
-    return found
 
 
 def _texts(group: Sequence[Record], column: Column, values: Sequence[bytes | None]) -> pa.LargeStringArray:

@@ -145,10 +145,13 @@ def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns,
     assert answers["class_name"].numpy().tolist() == names
     one = served(**{name: column[3:4] for name, column in raw.items()})
     np.testing.assert_allclose(one["probabilities"], answers["probabilities"][3:4], rtol=1e-5)
-    missing = {
-        f.name: tf.constant([f.default], f.dtype) if f.default is not None else raw[f.name][:1] for f in table.inputs
-    }
-    assert np.isfinite(served(**missing)["probabilities"]).all()
+    defaults, absent = {"miles": 0.0, "company": ""}, {"miles": np.nan, "company": "-"}
+    stood_in, missing = ({**raw, **{n: tf.fill([len(raw[n])], v) for n, v in by.items()}} for by in (defaults, absent))
+    np.testing.assert_array_equal(served(**missing)["probabilities"], served(**stood_in)["probabilities"])
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"same: a value is missing, .* no default for it \(row 3\)"
+    ):
+        served(**raw | {"same": tf.constant([2.5] * 3 + [np.nan] + [2.5] * (len(raw["same"]) - 4))})
 
 
 def test_a_model_without_a_preparation_of_its_own_sees_the_inputs_and_nothing_that_tells_the_label(table, columns):

@@ -1,0 +1,126 @@
+"""A model that is sent what the source has answers as of what the converter made of it, and refuses what that refuses."""
+
+import contextlib
+import csv
+import pathlib
+import tempfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.convert.tables import csv_parser, rows, yaml_loader
+from trainer.base.errors import UserError
+from trainer.base.manifest import Encoding, Feature, Manifest
+from trainer.base.missing import marks
+from trainer.data.as_converted import as_converted
+
+LABEL = {"column": "said", "classes": ["no", "yes"]}
+DTYPES = {"float": "float32", "int": "int64", "string": "string"}
+NUMPY = {"float": np.float32, "int": np.int64, "string": object}
+MISSING = st.lists(
+    st.sampled_from(["", "NA", "-999", "-999.5", "0", "nan", "1e3", " ", "none"]), max_size=3, unique=True
+)
+CELLS = {
+    "float": st.sampled_from(["", "NA", "-999", "-999.0", " -999", "0", "-0.0", "1000", "inf", "0.1", "1e39"])
+    # TensorFlow takes what is subnormal for 0.
+    | st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False).map(repr),
+    "int": st.sampled_from(["", "NA", "-999", "0", "1000", "7"]) | st.integers(-(2**63), 2**63 - 1).map(str),
+    "string": st.sampled_from(["", "NA", "-999", "-999.0", "0", " ", "Bonn", "none", "None"]),
+}
+DEFAULTS = {
+    "float": st.sampled_from([0.1, -999, 0]),
+    "int": st.sampled_from([-999, 3]),
+    "string": st.sampled_from(["", "Ulm"]),
+}
+
+
+@st.composite
+def tables(draw) -> tuple[dict, dict[str, list[str]]]:
+    """A schema, and cells of a file by column."""
+    count, columns, cells = draw(st.integers(1, 4)), {}, {}
+    for i in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(list(CELLS)))
+        default = draw(st.none() | DEFAULTS[kind])
+        columns[f"c{i}"] = {"type": kind, **({} if default is None else {"default": default})}
+        cells[f"c{i}"] = draw(st.lists(CELLS[kind], min_size=count, max_size=count))
+    schema = {"name": "t", "origin": "t", "columns": {**columns, "said": {"type": "string"}}, "label": LABEL}
+    how = {"numeric": "z_score"} if columns["c0"]["type"] == "float" else {"hash_buckets": 3}
+    schema |= {"missing": draw(MISSING), "wide": [{"column": "c0", **how}]}
+    return schema, {**cells, "said": ["yes"] * count}
+
+
+def sent(cell: str, kind: str, default: object, missing: list[str]) -> object:
+    """What a client sends for a cell of a file; None where it cannot say that."""
+    if kind == "string":
+        return cell.encode()
+    if cell in missing:
+        return np.nan if kind == "float" else next(iter(marks(missing, "int64")), default)
+    with contextlib.suppress(ValueError):
+        return float(cell) if kind == "float" else int(cell)
+
+
+def convert(schema: dict, cells: dict[str, list[str]]) -> rows.TableSource:
+    with tempfile.TemporaryDirectory() as directory:
+        (file := pathlib.Path(directory, "schema.yaml")).write_text(yaml.safe_dump(schema))
+        with open(pathlib.Path(directory, "rows.csv"), "w", newline="", encoding="utf-8") as table:
+            csv.writer(table, quoting=csv.QUOTE_ALL).writerows([cells, *zip(*cells.values(), strict=True)])
+        loaded = yaml_loader.load(file)
+        return rows.read({"train": csv_parser.read([pathlib.Path(table.name)], loaded)}, loaded)
+
+
+def of(features: tuple[Feature, ...]) -> Manifest:
+    """A table's manifest, as far as it matters here."""
+    wide = (Encoding(kind="hash", columns=("c0",), hash_buckets=3),)
+    return Manifest(
+        name="t",
+        origin="t",
+        features=features,
+        label="label",
+        class_names=(),
+        record_bytes=None,
+        splits={},
+        arguments={},
+        wide=wide,
+    )
+
+
+@given(tables())
+def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_both_refuse_it(table):
+    schema, cells = table
+    columns, missing = schema["columns"], schema["missing"]
+    columns = {name: column for name, column in columns.items() if name != "said"}
+    given = {n: [sent(cell, c["type"], c.get("default"), missing) for cell in cells[n]] for n, c in columns.items()}
+    sendable = all(value is not None for values in given.values() for value in values)
+    try:
+        source = convert(schema, cells)
+    except UserError:
+        source = None
+    features = (
+        source.features()
+        if source
+        else tuple(
+            Feature(name=n, dtype=DTYPES[c["type"]], default=c.get("default"), missing=tuple(missing))
+            for n, c in columns.items()
+        )
+    )
+    if not sendable:
+        assert source is None
+        return
+    with np.errstate(over="ignore"):
+        arrays = {
+            n: tf.constant(np.array(v, NUMPY[columns[n]["type"]]), DTYPES[columns[n]["type"]]) for n, v in given.items()
+        }
+    if source is None:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"c\d: a value is"):
+            as_converted(of(features), arrays)
+        return
+    stored = {n: source.splits["train"][n] for n in columns}
+    clean = {n: tf.constant(v.tolist() if columns[n]["type"] == "string" else v) for n, v in stored.items()}
+    for found in (as_converted(of(features), arrays), as_converted(of(features), clean)):
+        for name, values in clean.items():
+            assert found[name].numpy().tolist() == values.numpy().tolist()
+            assert values.dtype == tf.string or found[name].numpy().tobytes() == values.numpy().tobytes()

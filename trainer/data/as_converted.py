@@ -1,0 +1,47 @@
+"""What the converter makes of a table's values, for a model that is sent them as they are.
+
+    columns = as_converted(manifest, {"age": [31.0, nan], "city": ["Bonn", ""]})      # 31 and the default; Bonn and the default
+
+It is in the exported model alone: what training reads has been converted. Of converted values it changes none.
+"""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from trainer.base.manifest import Feature, Manifest
+from trainer.base.missing import marks
+
+
+def as_converted(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """A table's columns [N] with defaults where values are missing; what is no table's is given back as it is.
+
+    A float is missing where it is NaN, and any value where it is what the schema says stands for a missing one.
+
+    Raises:
+      tf.errors.InvalidArgumentError: When it runs, if a value is missing that has no default, or a float is infinite: the
+        converter has refused such rows, and no model knows what they mean. It names the column and the first such row.
+    """
+    if not manifest.is_table:
+        return dict(columns)
+    return {name: _column(manifest.feature(name), values) for name, values in columns.items()}
+
+
+def _column(feature: Feature, values: tf.Tensor) -> tf.Tensor:
+    missing = tf.zeros_like(values, tf.bool)
+    if values.dtype.is_floating:
+        missing = tf.math.is_nan(values)
+    if known := marks(feature.missing or (), feature.dtype):
+        missing |= tf.reduce_any(tf.equal(values[:, tf.newaxis], tf.constant(known, values.dtype)), axis=1)
+    if feature.default is not None:
+        values = tf.where(missing, tf.constant(feature.default, values.dtype), values)
+    elif values.dtype.is_floating or known:
+        _refuse(missing, feature, "is missing, and the dataset's schema has no default for it")
+    if values.dtype.is_floating:
+        _refuse(tf.math.is_inf(values), feature, "is infinite")
+    return values
+
+
+def _refuse(wrong: tf.Tensor, feature: Feature, what: str) -> None:
+    row = tf.strings.as_string(tf.argmax(wrong))
+    tf.debugging.Assert(~tf.reduce_any(wrong), [tf.strings.join([f"{feature.name}: a value {what} (row ", row, ")"])])
