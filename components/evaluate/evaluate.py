@@ -57,6 +57,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     decision = judge.decide(candidate, found, rule, champion, shared, decided)
     evaluation = {
         **score,
+        "answered": candidate.sample,
         "model_dir": model_dir,
         "model_digest": tree_digest(model_dir),
         "dataset": manifest.name,

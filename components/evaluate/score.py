@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from components.evaluate.answered import Sample
 from trainer.base import provenance, roc
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
@@ -27,10 +28,12 @@ class Answers:
     Attributes:
       answers: The first of the task's answers, [N, outputs].
       labels: As the dataset has them, [N] or [N, targets].
+      sample: Some of the records, with the answers to them, as `evaluation.json` keeps them; None of a part of a split.
     """
 
     answers: np.ndarray
     labels: np.ndarray
+    sample: dict[str, Any] | None = None
 
     def of(self, chosen: np.ndarray) -> Self:
         """Those of some of the records: a mask [N], or positions [M]."""
@@ -46,11 +49,18 @@ def predict_split(model_dir: str, data_dir: str, split: str, task: Task) -> Answ
     manifest = Manifest.load(data_dir)
     provenance.check_unseen(manifest, split, model_dir)
     predict = load_predictor(model_dir, manifest, task)
+    is_ours = provenance.trained_on(model_dir) is not None  # and so knows what is missing
+    sample = Sample(manifest, examples=manifest.split(split).examples, raw=is_ours)
     answers, labels = [], []
     for columns in records.batches(manifest, data_dir, split, _BATCH):
         answers.append(predict({feature.name: columns[feature.name] for feature in manifest.inputs}))
         labels.append(columns[manifest.label].numpy())
-    return Answers(answers=np.concatenate(answers), labels=np.concatenate(labels))
+        sample.add(columns)
+    return Answers(
+        answers=np.concatenate(answers),
+        labels=np.concatenate(labels),
+        sample=sample.answered(predict, task.answers[0]),
+    )
 
 
 def measure(answered: Answers, task: Task, classes: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from etils import epath
 
+from components.register import answers
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store
 from trainer.base.errors import UserError, reading
@@ -18,7 +19,7 @@ from trainer.base.files import tree_digest
 from trainer.job_dir import identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
-_NOT_OF_A_VERSION = frozenset({"model_dir", "confusion", "roc", "gate", "intervals", "champion"})
+_NOT_OF_A_VERSION = frozenset({"model_dir", "confusion", "roc", "gate", "intervals", "champion", "answered"})
 
 
 def open_registry(place: str) -> Store:
@@ -92,8 +93,8 @@ def register(
 def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None, run: str = "") -> str:
     """Makes `version` the champion if its evaluation says so. Returns what happened, in words.
 
-    Nothing is judged here. An evaluation speaks of the champion that it compared with: where another one is the champion
-    by now, it says nothing.
+    Nothing is judged here, but the version must still answer as it did when it was judged; a UserError if not. An evaluation
+    speaks of the champion that it compared with: where another one is the champion by now, it says nothing.
     """
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")
@@ -102,6 +103,8 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
         return f"version {version} is the champion already"
     if decision["verdict"] != "promote":
         return f"not promoted: {'; '.join(decision['reasons'])}"
+    if answered := evaluation.get("answered"):
+        answers.check(store.model_dir(name, version), answered)
     compared = (evaluation["champion"] or {}).get("version")
     why = ": ".join([*([f"run {run}"] if run else []), "; ".join(decision["reasons"])])
     if not store.promote(name, version, instead_of=compared, why=why):

@@ -65,6 +65,7 @@ def test_accuracy_loss_confusion_and_baseline_are_those_of_a_hand_computation(sc
     assert found["baseline"]["loss"] == pytest.approx(loss, abs=1e-9)
 
 
+@pytest.mark.cluster
 def test_what_lies_in_a_store_is_scored_written_and_registered_as_what_lies_here(
     scored, make_model, evaluation, store, tmp_path
 ):

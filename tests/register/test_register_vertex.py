@@ -101,6 +101,7 @@ def test_a_version_has_its_facts_beside_the_model_or_is_not_made(store, add, tmp
     assert store.versions("m") == ["1"] and not list(tmp_path.glob("r2/version-*"))
 
 
+@pytest.mark.cluster
 def test_the_champion_is_loaded_from_where_the_registry_has_it_and_scored_again(
     store, vertex_place, make_model, scored, tmp_path
 ):
