@@ -12,6 +12,7 @@ from typing import Any
 from etils import epath
 
 from components.register import answers
+from components.register.model_card import model_card
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store
 from trainer.base.errors import UserError, reading
@@ -87,7 +88,7 @@ def register(
         **kept,
         "schema_digest": hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest(),
     }
-    return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema)
+    return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema, card=model_card)
 
 
 def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None, run: str = "") -> str:

@@ -15,7 +15,7 @@ import datetime
 import getpass
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from etils import epath
@@ -27,6 +27,7 @@ CHAMPION, PREVIOUS = "champion", "previous"
 ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
 # What a version answers to: whoever uses a name counts on these.
 _SCHEMA = ("task", "features", "class_names", "targets")
+Card = Callable[[Mapping[str, Any]], str]  # what a person reads of a version, from its facts
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
@@ -72,8 +73,10 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool) -> str:
-        """Makes a new version, whole or not at all. Returns it."""
+    def _insert(
+        self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool, card: Card | None
+    ) -> str:
+        """Makes a new version with a card of its facts, if there is to be one, whole or not at all. Returns it."""
 
     @abc.abstractmethod
     def _do(self, name: str, event: dict[str, Any]) -> None:
@@ -115,7 +118,9 @@ class Store(abc.ABC):
         read = [self.facts(name, version) for version in self.versions(name)]
         return sum((facts.get("fingerprint"), facts.get("split")) == (fingerprint, split) for facts in read)
 
-    def add(self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool = False) -> str:
+    def add(
+        self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool = False, card: Card | None = None
+    ) -> str:
         """Adds a SavedModel as a new version with these facts. Returns the version.
 
         A run that adds again gets the version it has. A number is never given twice.
@@ -131,7 +136,7 @@ class Store(abc.ABC):
         facts = {"registered": now(), "by": self._who(), **facts}
         if not new_schema:
             self._check_schema(name, facts)
-        return self._insert(name, model_dir, facts, new_schema=new_schema)
+        return self._insert(name, model_dir, facts, new_schema=new_schema, card=card)
 
     def promote(self, name: str, version: str, *, instead_of: str | None, why: str = "") -> bool:
         """Makes a version the champion if the one to beat is still `instead_of`. Returns whether it did.

@@ -26,7 +26,7 @@ from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import ModelClientWithOverride
 
-from components.register.store import CHAMPION, DELETE, PREVIOUS, Store, added, check_name
+from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Store, added, check_name
 from trainer.base.errors import UserError, reading, unknown
 from trainer.base.files import read_json, write_text
 
@@ -96,7 +96,9 @@ class VertexRegistry(Store):
         """The newest version that a run registered, or None."""
         return next((v for v, m in reversed(self._versions(name).items()) if m.labels.get("run") == run), None)
 
-    def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool) -> str:
+    def _insert(
+        self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool, card: Card | None
+    ) -> str:
         labels = dict([_OURS]) | {"name": name, "record": secrets.token_hex(8)}
         labels |= {"run": facts["run"]} if facts.get("run") else {}
         model = v1.Model(
@@ -109,10 +111,13 @@ class VertexRegistry(Store):
         record = _record(model)
         write_text(record, _text(facts, []))
         try:
-            return self._upload(name, model)
+            version = self._upload(name, model)
         except BaseException:
             record.unlink(missing_ok=True)
             raise
+        if card:
+            write_text(record.with_suffix(".md"), card({"version": version, **facts}))
+        return version
 
     def _upload(self, name: str, model: v1.Model) -> str:
         resource_name = self.resource_name(name)

@@ -59,7 +59,7 @@ def evaluated(job: Callable[[str], pathlib.Path]) -> Callable[..., tuple[pathlib
         evaluation = {
             "metrics": metrics,
             "metric": metric,
-            "baseline": {"rule": "nothing", "accuracy": -1.0, "auc": -1.0},
+            "baseline": {"rule": "nothing", "accuracy": -1.0, "auc": -1.0, "loss": -1.0},
             "model_digest": tree_digest(directory / "model"),
             "dataset": "digits",
             "fingerprint": "f" * 64,
