@@ -1,22 +1,14 @@
-"""What earlier runs left for later ones: kfp.local's notes of where the dataset of a conversion is.
-
-kfp goes by the arguments of a step, so one of them is a key of all else that decides what comes of it.
-
-for dataset in forget_damaged(runs_dir):
-    print(f"{dataset} was damaged; the next run converts it again")
-"""
+"""What runs share: converted datasets, each in a directory by a key of all that decides what comes of a conversion."""
 
 import hashlib
 import json
 import pathlib
+import re
 from collections.abc import Sequence
 
 from components.convert.sources.registry import source_digest
-from components.convert.writing import output
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 
-CACHE = ".cache"  # beside the runs, and shared by all of them
+STORE = ".datasets"  # beside the runs, and shared by all of them
 # The code that makes a dataset and its page: the step, and all that it imports.
 _CODE = ("components/convert", "components/evaluate/report.py", "components/evaluate/templates", "trainer/base")
 
@@ -41,17 +33,7 @@ def code_digest(root: pathlib.Path) -> str:
     return digest.hexdigest()
 
 
-def forget_damaged(runs_dir: pathlib.Path) -> list[str]:
-    """Deletes the notes of datasets that are no longer what their manifests say. Returns their directories.
-
-    kfp itself only looks whether the directory is there.
-    """
-    damaged = []
-    for note in sorted((runs_dir / CACHE).glob("*.json")):
-        dataset = json.loads(note.read_text(encoding="utf-8")).get("output", {}).get("uri", "")
-        try:
-            output.verify(pathlib.Path(dataset), Manifest.load(dataset))
-        except UserError:
-            note.unlink()
-            damaged.append(dataset)
-    return damaged
+def dataset_dir(runs_dir: pathlib.Path, dataset: str, *decides: object) -> pathlib.Path:
+    """Where the dataset that is asked for by that name lies, by its `cache_key` and all else that decides what it is."""
+    digest = hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+    return runs_dir / STORE / f"{re.sub('[:/]', '-', dataset)}-{digest[:16]}"

@@ -13,7 +13,6 @@ import warnings
 
 from kfp import local
 
-from pipelines.cache import CACHE
 from pipelines.record import RunRecord
 from pipelines.steps import NAMES
 from pipelines.training import build, step_names
@@ -25,6 +24,8 @@ def main(run_dir: str) -> int:
     if owner := owner_pid(os.environ):
         # The steps are in this process's group; the replicas of `train` die with their launcher.
         watch(owner, lambda: os.killpg(0, signal.SIGKILL))
+    # The group is told to stop so that the step that trains saves; this process lives to tell that it has.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     warnings.simplefilter("ignore")  # of kfp about its own future, once for every task
     # kfp.local has a log of its own inside a task; that a task came from the cache it tells outside, to this one.
     logging.basicConfig(
@@ -39,8 +40,8 @@ def main(run_dir: str) -> int:
         runner=_runner(record, directory),
         pipeline_root=str(directory / "artifacts"),
         workspace_root=str(directory / "tmp" / "workspace"),
-        enable_caching=record.cache,
-        cache_root=str(directory.parent / CACHE),
+        enable_caching=True,
+        cache_root=str(directory / "artifacts" / ".done"),  # what a resume does not do again
     )
     pipeline = build("local", record.image)
     print(NAMES + " ".join(step_names(pipeline)), flush=True)

@@ -48,6 +48,10 @@ class Progress:
         if not self._console.is_terminal and step.status != RUNNING:
             self._console.print(self._line(step), soft_wrap=True)
 
+    def tell(self, text: str) -> None:
+        """Prints a line above; from a signal's handler too, which may have come in the middle of printing."""
+        threading.Thread(target=self._console.print, args=(text,), daemon=True).start()
+
     def _tick(self) -> None:
         """Prints a line of training now and then."""
         last = None
@@ -67,7 +71,7 @@ class Progress:
     def _line(self, step: Step) -> Text:
         mark, style = _MARKS[step.status]
         line = Text(f"{mark} ", style=style).append(f"{step.name:<10}", style="default")
-        line.append("    cached" if step.status == CACHED else f"{step.seconds:8.1f} s", style="default not bold")
+        line.append("    done before" if step.status == CACHED else f"{step.seconds:8.1f} s", style="default not bold")
         if step.name == "train" and step.status in (RUNNING, SUCCEEDED) and (detail := training(self._status)):
             line.append(f"  {detail}", style="dim not bold")
         return line

@@ -25,7 +25,8 @@ class RunRecord:
     id: str  # Name of its directory, and its label everywhere else.
     runner: str  # `subprocess` or `docker`.
     image: str  # Of the steps' containers.
-    cache: bool  # Whether results of earlier runs may be taken.
+    dataset: str  # As it was asked for, for people to see, and the `cluster`.
+    cluster: str
     sources: Sequence[str] = ()  # Paths of the data, for the steps to see.
     arguments: Mapping[str, Any]  # Of the pipeline.
 
@@ -37,6 +38,19 @@ class RunRecord:
     def save(self, run_dir: pathlib.Path) -> None:
         """Writes `run.json`."""
         write_text(run_dir / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def begin(cls, runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) -> tuple[Self, pathlib.Path]:
+        """Makes a run, and the directory that it has from now on and that this process holds. Returns both."""
+        run_dir = new_run_dir(runs_dir)
+        for part in ("logs", "tmp"):
+            (run_dir / part).mkdir()
+        places = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs", "run_id": run_dir.name}
+        arguments = {**arguments, **{name: str(place) for name, place in places.items()}}
+        record = cls(id=run_dir.name, arguments=arguments, **facts)
+        record.save(run_dir)
+        hold(run_dir)
+        return record, run_dir
 
 
 def hold(run_dir: pathlib.Path) -> int:

@@ -9,41 +9,49 @@ import functools
 import os
 import pathlib
 import re
+import secrets
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 
+from components.convert import store
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
+from components.train.supervision.signals import STOPPING
 from pipelines import summary
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
-from pipelines.cache import cache_key, forget_damaged
+from pipelines.cache import cache_key, dataset_dir
 from pipelines.progress import Progress
-from pipelines.record import RunRecord, hold, new_run_dir
-from pipelines.steps import CACHED, FAILED, Steps
+from pipelines.record import RunRecord
+from pipelines.steps import FAILED, Steps
 from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.files import is_remote
 from trainer.base.flags import job_directory
 from trainer.base.lifeline import OWNER_PID, watch
 
-_STOP_S = 20.0
 _say = functools.partial(print, flush=True)
 # What steps and replicas say of mistakes that are the user's to mend.
 _MEND = re.compile(r"(?:UserError: |^\S+ \| error: )(.*)", re.MULTILINE)
 
 
 def main() -> int:
-    """Runs the command line. Returns 0 on success, 1 or 2 when a step failed (2: the user can mend it), 130 on Ctrl-C."""
+    """Runs the command line. Returns 0 on success, 1 or 2 when a step failed (2: the user can mend it), 128+n on signal n."""
     sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets question marks, not an error
     args = _parser().parse_args()
     if args.die_with_parent:
         watch(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGKILL))
     record, run_dir = _prepare(args)
     _say(f"run {record.id}: {args.dataset} on {args.cluster}; logs in {_shown(run_dir / 'logs')}")
+    return execute(record, run_dir)
+
+
+def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
+    """Runs what the record of a run says, in its directory, which this process holds. Returns the exit code."""
     started = time.monotonic()
     steps = Steps(run_dir / "logs")
-    status = _drive(record, run_dir, steps)
+    status, code = _drive(record, run_dir, steps)
     seconds = time.monotonic() - started
     if status == "succeeded" and not (run_dir / "job" / "DONE.json").exists():
         status = "failed"  # kfp's DockerRunner takes a container that vanished for one that succeeded
@@ -51,11 +59,13 @@ def main() -> int:
     result = summary.write(run_dir, record, steps, status, seconds, reason)
     if status == "succeeded":
         _tell(result)
-        return 0
-    if status == "interrupted":
-        _say(f"interrupted; what there is so far is in {_shown(run_dir)}", file=sys.stderr)
-        return 130
-    return _explain(reason, steps, run_dir)
+    elif status == "failed":
+        code = _explain(reason, steps, run_dir)
+    else:
+        _say(
+            f"{status}; to go on: {_shown(sys.executable)} pipelines/runs.py resume {_shown(run_dir)}", file=sys.stderr
+        )
+    return code
 
 
 def _parser() -> Parser:
@@ -93,33 +103,24 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     registry = pathlib.Path(args.registry).resolve()
     Registry(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
     registry.mkdir(parents=True, exist_ok=True)
-    run_dir = new_run_dir(pathlib.Path(args.runs_dir).resolve())
-    for part in ("logs", "tmp"):
-        (run_dir / part).mkdir()
-    record = RunRecord(
-        id=run_dir.name,
+    runs_dir = pathlib.Path(args.runs_dir).resolve()
+    known = dataset_dir(runs_dir, args.dataset, key, arguments["convert_args"], arguments["schema"])
+    # A new one is for this run alone: others may read the one that is there.
+    dataset = known if args.cache else known.with_name(f"{known.name}-{secrets.token_hex(4)}")
+    return RunRecord.begin(
+        runs_dir,
+        {**arguments, "source_digest": key, "dataset_dir": str(dataset), "registry": str(registry)},
         runner=args.runner,
         # Processes run in this interpreter; kfp warns about an image whose name does not say so.
         image=args.image or "python",
-        cache=args.cache,
+        dataset=args.dataset,
+        cluster=args.cluster,
         sources=sources,
-        arguments={
-            **arguments,
-            "source_digest": key,
-            "registry": str(registry),
-            "run_id": run_dir.name,
-            "run_dir": str(run_dir),
-            "job_dir": str(run_dir / "job"),
-            "log_dir": str(run_dir / "logs"),
-        },
     )
-    record.save(run_dir)
-    hold(run_dir)
-    return record, run_dir
 
 
-def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> str:
-    """Runs the pipeline in a child and shows its progress. Returns the status."""
+def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str, int]:
+    """Runs the pipeline in a child and shows its progress. Returns the status and an exit code for it."""
     child = subprocess.Popen(
         [sys.executable, "-m", "pipelines.local", str(run_dir)],
         stdin=subprocess.DEVNULL,
@@ -129,25 +130,48 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> str:
         start_new_session=True,
         env={**os.environ, OWNER_PID: str(os.getpid()), "TMPDIR": str(run_dir / "tmp"), "PYTHONUNBUFFERED": "1"},
     )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stopped: list[int] = []
+
+    def stop(number: int, _frame: object) -> None:
+        """Has the training save, the first time; whatever else goes on ends at once, and begins anew in a resume."""
+        stopped.append(number)
+        if number == signal.SIGHUP:  # nothing can be shown any more
+            for stream in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        saves = stopped == [number] and record.runner == "subprocess" and steps.is_training
+        _signal_group(child, signal.SIGTERM if saves else signal.SIGKILL)
+        progress.tell("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
+
+    progress = Progress(steps, run_dir / "logs")
+    with _on_signals(stop):
+        try:
+            with progress:
+                for step in steps.follow(child.stdout):
+                    progress.changed(step)
+                    if stopped:  # it has saved, or had ended by itself
+                        _signal_group(child, signal.SIGKILL)
+            if child.wait() and stopped:
+                return "interrupted", 128 + stopped[0]
+            failed = child.returncode or any(step.status == FAILED for step in steps.seen.values())
+            return ("failed", 1) if failed else ("succeeded", 0)
+        finally:
+            _signal_group(child, signal.SIGKILL)
+            child.wait()
+            if record.runner == "docker":
+                _remove_containers(record)
+
+
+@contextlib.contextmanager
+def _on_signals(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Has the signals that stop a process handled; one that this process was started to ignore stays ignored."""
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    for number in (number for number in STOPPING if before[number] is not signal.SIG_IGN):
+        signal.signal(number, handler)
     try:
-        with Progress(steps, run_dir / "logs") as progress:
-            for step in steps.follow(child.stdout):
-                progress.changed(step)
-        failed = child.wait() or any(step.status == FAILED for step in steps.seen.values())
-        return "failed" if failed else "succeeded"
-    except KeyboardInterrupt:
-        _say("interrupted; stopping the steps and replicas (again: at once)")
-        with contextlib.suppress(KeyboardInterrupt):
-            _signal_group(child, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_STOP_S)
-        return "interrupted"
+        yield
     finally:
-        _signal_group(child, signal.SIGKILL)
-        child.wait()
-        if record.runner == "docker":
-            _remove_containers(record)
+        for number, handled in before.items():
+            signal.signal(number, handled)
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -217,9 +241,9 @@ def _explain(reason: str | None, steps: Steps, run_dir: pathlib.Path) -> int:
         what = f"step {failed.name}" if failed else "the run"
         _say("\n  ".join([f"{what} failed; its last lines:", *lines[-12:]]), file=sys.stderr)
         _say(f"all of it: {_shown(log)}", file=sys.stderr)
-    if any(step.status == CACHED for step in steps.seen.values()):
-        for dataset in forget_damaged(run_dir.parent):
-            _say(f"{_shown(dataset)}, made by an earlier run, is damaged; the next run converts again", file=sys.stderr)
+    dataset = pathlib.Path(RunRecord.load(run_dir).arguments["dataset_dir"])
+    if dataset.exists() and store.discard_damaged(dataset):
+        _say(f"{_shown(dataset)} is damaged; it is converted again when the next run needs it", file=sys.stderr)
     return 2 if reason else 1
 
 

@@ -53,6 +53,11 @@ class Steps:
         return next((s for s in self.seen.values() if s.status == RUNNING), None)
 
     @property
+    def is_training(self) -> bool:
+        """Whether the step that is running is `train`."""
+        return self.current is not None and self.current.name == "train"
+
+    @property
     def failed(self) -> Step | None:
         """The first step that failed, if one did."""
         return next((s for s in self.seen.values() if s.status == FAILED), None)
@@ -60,7 +65,7 @@ class Steps:
     def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:
         """Reads to the end; yields a step whenever it starts or ends."""
         with contextlib.ExitStack() as files:
-            whole = files.enter_context((self._log_dir / "pipeline.log").open("w", encoding="utf-8"))
+            whole = files.enter_context((self._log_dir / "pipeline.log").open("a", encoding="utf-8"))
             part: IO[str] | None = None
             for raw in lines:
                 line = _ANSI.sub("", raw.decode("utf-8", errors="replace"))
@@ -69,7 +74,7 @@ class Steps:
                 if step := self._event(line):
                     part = None
                     if step.status == RUNNING:
-                        part = files.enter_context((self._log_dir / f"{step.name}.log").open("w", encoding="utf-8"))
+                        part = files.enter_context((self._log_dir / f"{step.name}.log").open("a", encoding="utf-8"))
                     yield step
                 elif part:
                     part.write(line.removeprefix("    "))

@@ -69,7 +69,8 @@ def write(
 
 def _evaluation(run_dir: pathlib.Path) -> dict[str, Any] | None:
     """The evaluation that the step left among its artifacts, kept in the run's directory."""
-    for artifact in run_dir.glob("artifacts/*/evaluate/evaluation"):
+    found = run_dir.glob("artifacts/*/evaluate/evaluation")
+    for artifact in sorted(found, key=lambda path: path.stat().st_mtime)[-1:]:  # a resume may have evaluated again
         shutil.copyfile(artifact, run_dir / EVALUATION)
         return json.loads(artifact.read_text(encoding="utf-8"))
     return None

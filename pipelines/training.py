@@ -38,6 +38,8 @@ def build(backend: str, image: str) -> BaseComponent:
         # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task otherwise).
         return dsl.component(function, base_image=image, install_kfp_package=False)
 
+    # On this machine the notes are of one run: a resume of it takes the steps that are done from there.
+    again = backend == "local"
     convert, plan = step(convert_step.convert), step(train_step.plan)
     evaluate, gate = step(evaluate_step.evaluate), step(evaluate_step.gate)
     promote, cleanup = step(register_step.promote), step(cleanup_step.cleanup)
@@ -53,6 +55,7 @@ def build(backend: str, image: str) -> BaseComponent:
         evaluate_args: list[str],
         schema: str = "",
         source_digest: str = "",
+        dataset_dir: str = "",
         registry: str = "registry",
         name: str = "model",
         run_dir: str = "",
@@ -67,11 +70,13 @@ def build(backend: str, image: str) -> BaseComponent:
         final = cleanup(run_id=run_id, run_dir=run_dir, job_dir=job_dir, project=project, location=location)
         final.set_caching_options(False)
         with dsl.ExitHandler(final, name="steps"):
-            converted = convert(convert_args=convert_args, schema=schema, source_digest=source_digest)
+            converted = convert(
+                convert_args=convert_args, schema=schema, source_digest=source_digest, directory=dataset_dir
+            )
             data = converted.outputs["output"]
             pools = plan(
                 cluster=cluster, backend=backend, image=image, trainer_args=trainer_args, job_dir=job_dir, dataset=data
-            ).set_caching_options(False)
+            ).set_caching_options(again)
             if backend == "vertex":
                 trained = _custom_job(
                     worker_pool_specs=pools.output,
@@ -86,11 +91,11 @@ def build(backend: str, image: str) -> BaseComponent:
                 )
             else:
                 trained = train(cluster=cluster, worker_pool_specs=pools.output, log_dir=log_dir)
-            trained.set_caching_options(False).set_display_name("train")
+            trained.set_caching_options(again).set_display_name("train")
             judged = evaluate(job_dir=job_dir, registry=registry, name=name, evaluate_args=evaluate_args, dataset=data)
-            judged.after(trained).set_caching_options(False)
+            judged.after(trained).set_caching_options(again)
             evaluation = judged.outputs["evaluation"]
-            verdict = gate(evaluation=evaluation).set_caching_options(False)
+            verdict = gate(evaluation=evaluation).set_caching_options(again)
             # A condition may look at a task's only output, and at nothing with a name: kfp.local takes that for False.
             with dsl.If(verdict.output != REJECT, name="accepted"):
                 registered = register(
@@ -102,10 +107,10 @@ def build(backend: str, image: str) -> BaseComponent:
                     image=image,
                     evaluation=evaluation,
                 )
-                registered.set_caching_options(False)
+                registered.set_caching_options(again)
                 with dsl.If(verdict.output == PROMOTE, name="better"):
                     promoted = promote(registry=registry, name=name, run_id=run_id, evaluation=evaluation)
-                    promoted.after(registered).set_caching_options(False)
+                    promoted.after(registered).set_caching_options(again)
 
     return training
 

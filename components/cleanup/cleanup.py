@@ -4,7 +4,7 @@ A run's directory keeps its summary, report, logs, journal and model. Three kind
 is, or lies behind, a symbolic link:
   * temporary files: the exit handler deletes these itself after a success;
   * checkpoints of a finished job: only a resume needs them;
-  * intermediate results of the pipeline's steps, except a dataset that a run's summary or the cache points at.
+  * intermediate results of the pipeline's steps; datasets are no run's own.
 After a failure nothing goes by itself: it is the evidence, and what a resume starts from.
 """
 
@@ -13,10 +13,10 @@ import json
 import pathlib
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from components.cleanup.processes import running
-from trainer.base.errors import UserError, reading
+from trainer.base.errors import UserError
 from trainer.job_dir import done
 
 JOURNAL = "cleanup.jsonl"
@@ -41,7 +41,7 @@ def unneeded(run_dir: str) -> list[Candidate]:
     """All that can go: temporary files, checkpoints of the finished job, intermediate results.
 
     Raises:
-      UserError: If this is no run's directory, or the run is still going on, or it cannot be known what is in use.
+      UserError: If this is no run's directory, or the run is still going on.
     """
     run = _run(run_dir)
     if running(run):
@@ -49,10 +49,7 @@ def unneeded(run_dir: str) -> list[Candidate]:
     found = _temporary(run)
     if (run / "job" / done.FILE).is_file():
         found[run / "job" / "checkpoints"] = "checkpoints of a finished job"
-    used = set(_datasets_in_use(run.parent))
-    for path in sorted(run.glob("artifacts/*/*")):
-        if not any(dataset.is_relative_to(path.resolve()) for dataset in used):
-            found[path] = "intermediate results"
+    found |= dict.fromkeys(sorted(run.glob("artifacts/*/*")), "intermediate results")
     return _candidates(run, found)
 
 
@@ -104,15 +101,3 @@ def _candidates(run: pathlib.Path, found: Mapping[pathlib.Path, str]) -> list[Ca
 def _bytes(path: pathlib.Path) -> int:
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files if not file.is_dir())
-
-
-def _datasets_in_use(runs: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Datasets that another step may read again: of every run's summary, and of every cache entry."""
-    for file in (*runs.glob("*/summary.json"), *runs.glob(".cache/*.json")):
-        with reading(file, "until then it is not known which datasets are in use"):
-            content = json.loads(file.read_text(encoding="utf-8"))
-            if file.name == "summary.json":
-                uris = [content["paths"]["dataset"]]
-            else:  # of a cache entry of kfp.local
-                uris = [output["uri"] for output in content.values() if isinstance(output, dict) and "uri" in output]
-        yield from (pathlib.Path(uri).resolve() for uri in uris if uri)

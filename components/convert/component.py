@@ -7,6 +7,7 @@ def convert(
     convert_args: list[str],
     schema: str,
     source_digest: str,
+    directory: str,
     output: dsl.Output[dsl.Dataset],
     page: dsl.Output[dsl.HTML],
 ) -> None:
@@ -16,13 +17,16 @@ def convert(
       convert_args: Flags of `components.convert` beside those that are known here.
       schema: Text of the schema file of dataset `csv` or `tfrecord`; empty for any other.
       source_digest: Of what decides the result beside the other arguments: an edited source is not taken from the cache.
+      directory: Where runs of this machine share the dataset; empty where the step's own place is to hold it.
       output: The dataset's directory.
       page: Its `dataset.html`, where a console shows it.
     """
+    import contextlib
     import pathlib
     import shutil
     import tempfile
 
+    from components.convert import store
     from components.convert.convert import convert
     from components.convert.options import Options
     from components.convert.writing.output import PAGE, copy
@@ -30,9 +34,11 @@ def convert(
 
     escape_output()
 
+    if directory:
+        output.uri = directory
     # Vertex AI mounts the bucket that the path lies in; anywhere else the dataset is written in its place.
     in_bucket = output.path.startswith("/gcs/")
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         schema_file = pathlib.Path(scratch, "schema.yaml")
         schema_file.write_text(schema, encoding="utf-8")
         options = Options.parse(
@@ -41,7 +47,12 @@ def convert(
             schema=str(schema_file) if schema else None,
             output=f"{scratch}/dataset" if in_bucket else output.path,
         )
-        manifest = convert(options)
+        manifest = None
+        if directory:
+            stack.enter_context(store.held(pathlib.Path(directory)))
+            if manifest := store.ready(pathlib.Path(directory)):
+                print(f"{directory}: another run has converted it")
+        manifest = manifest or convert(options)
         shutil.copyfile(pathlib.Path(options.output, PAGE), page.path)
         if in_bucket:
             copy(pathlib.Path(options.output), pathlib.Path(output.path))

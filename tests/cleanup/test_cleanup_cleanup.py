@@ -5,12 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from kfp import dsl
-from kfp.local.cache import LocalCache
 
 from components.cleanup.__main__ import main
 from components.cleanup.cleanup import Candidate, delete, temporary, unneeded
-from pipelines.cache import CACHE
 from trainer.base.errors import UserError
 
 KEPT = {
@@ -73,39 +70,6 @@ def test_a_run_may_be_named_by_a_path_with_dots_or_a_link(make_run, tmp_path, fi
     assert unneeded(str(dotted)) == unneeded(str(tmp_path / "latest")) == unneeded(str(run))
     delete(str(dotted), unneeded(str(tmp_path / "latest")))
     assert files(run) == {*KEPT, "cleanup.jsonl"}
-
-
-@pytest.mark.parametrize("user", ["another run", "this run", "the cache"])
-def test_a_dataset_in_use_stays_and_other_results_go(make_run, tmp_path, user):
-    run = make_run()
-    dataset = str(run / "artifacts" / "r1" / "convert" / "output")
-    if user == "the cache":
-        outputs = {"output": dsl.Dataset(name="output", uri=dataset), "Output": "a text"}
-        LocalCache(str(tmp_path / "runs" / CACHE)).put("key", outputs)
-    else:
-        reader = make_run("r2") if user == "another run" else run
-        (reader / "summary.json").write_text(json.dumps({"paths": {"dataset": dataset}}))
-    delete(str(run), unneeded(str(run)))
-    assert os.listdir(dataset) == ["manifest.json"]
-    assert os.listdir(run / "artifacts" / "r1") == ["convert"]
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("r2/summary.json", "{"),
-        ("r2/summary.json", '{"paths": 3}'),
-        (f"{CACHE}/key.json", "[]"),
-    ],
-)
-def test_where_it_cannot_be_known_what_is_in_use_nothing_goes(make_run, tmp_path, refused, files, file, content):
-    run = make_run()
-    path = tmp_path / "runs" / file
-    path.parent.mkdir()
-    path.write_text(content)
-    before = files(run)
-    assert f"{path} cannot be used (" in refused(main, "--run", run, "--delete")
-    assert files(run) == before
 
 
 @pytest.mark.cluster

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ def flags(place: pathlib.Path) -> list[object]:
 
 
 def newest(place: pathlib.Path) -> pathlib.Path:
-    return max((p for p in (place / "runs").iterdir() if not p.name.startswith(".")), key=lambda p: p.name)
+    return max((place / "runs").glob("*/run.json")).parent
 
 
 def summary(run: pathlib.Path) -> dict:
@@ -54,7 +55,7 @@ def gone(place: pathlib.Path, within_s: float) -> bool:
     return not left_over(place)
 
 
-def test_the_first_run_registers_a_good_model_and_the_second_takes_convert_from_the_cache(command, place):
+def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(command, place):
     first = command("pipelines/run.py", *flags(place))
     assert first.returncode == 0, first.stdout + first.stderr
     run = newest(place)
@@ -84,7 +85,9 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_convert_from_
     assert second.returncode == 0, second.stdout + second.stderr
     again = summary(newest(place))
     status = {s["name"]: s["status"] for s in again["steps"]}
-    assert status["convert"] == "cached"
+    assert status["convert"] == "succeeded"
+    assert "another run has converted it" in (newest(place) / "logs" / "convert.log").read_text()
+    assert again["paths"]["dataset"] == told["paths"]["dataset"]
     assert "promote" not in status
     assert again["metrics"] == told["metrics"]  # synchronous training is deterministic
     assert (again["model"]["version"], again["model"]["champion"]) == ("2", "1")
@@ -102,16 +105,13 @@ def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_eviden
     dataset = pathlib.Path(summary(newest(place))["paths"]["dataset"])
     shard = dataset / "train-00000-of-00008.tfrecord"
     good = shard.read_bytes()
-    shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # bit rot in the cache
-    try:
-        done = command("pipelines/run.py", *flags(place), "--cluster", "clusters/local.yaml")
-    finally:
-        shard.write_bytes(good)
+    shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # bit rot
+    done = command("pipelines/run.py", *flags(place), "--cluster", "clusters/local.yaml", "--train-steps", 20)
     assert done.returncode == 2, done.stdout + done.stderr
     reason = f"step train: {shard} is not the file that the manifest lists"
     assert f"error: {reason}" in done.stderr
-    assert "made by an earlier run, is damaged; the next run converts again" in done.stderr
-    assert not [note for note in (place / "runs/.cache").glob("*.json") if str(dataset) in note.read_text()]
+    assert f"{dataset} is damaged; it is converted again when the next run needs it" in done.stderr
+    assert not dataset.exists()
     assert "logs/train.log" in done.stderr
     run = newest(place)
     told = summary(run)
@@ -120,6 +120,10 @@ def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_eviden
     assert (run / "tmp").exists()
     assert told["reason"].startswith(reason)
     assert told["reason"][:60] in (run / "report.html").read_text()
+    assert command("pipelines/runs.py", "resume", run).returncode == 0
+    assert shard.read_bytes() == good
+    steps = {step["name"]: step["status"] for step in summary(run)["steps"]}
+    assert (steps["convert"], steps["plan"], steps["train"]) == ("succeeded", "cached", "succeeded")
 
 
 def start(place: pathlib.Path, *more: object, parent: str = "") -> tuple[subprocess.Popen[bytes], int]:
@@ -155,7 +159,7 @@ def wait_for_training(place: pathlib.Path, before: set[pathlib.Path]) -> pathlib
     raise AssertionError("training did not start")
 
 
-def test_ctrl_c_stops_everything_and_says_so(place):
+def test_ctrl_c_has_the_training_save_and_says_how_to_go_on(place):
     process, terminal = start(place)
     shown = b""
     while b"examples/s" not in shown:  # training is shown while it goes on
@@ -167,7 +171,13 @@ def test_ctrl_c_stops_everything_and_says_so(place):
     assert process.wait(40) == 130
     assert b"interrupted" in shown
     assert gone(place, within_s=1), left_over(place)
-    assert summary(newest(place))["status"] == "interrupted"
+    run = newest(place)
+    assert summary(run)["status"] == "interrupted"
+    assert f"pipelines/runs.py resume {run}".encode() in shown
+    step = int(
+        re.search(r"told to stop by SIGTERM after [\d.]+ s, at step (\d+)", (run / "logs/train.log").read_text())[1]
+    )
+    assert step > 0 and (run / "job" / "checkpoints" / f"ckpt-{step}.index").exists()
 
 
 @pytest.mark.parametrize("victim", ["run", "parent"])

@@ -52,7 +52,7 @@ def test_progress_without_a_terminal_prints_a_line_for_each_end(tmp_path):
             progress.changed(step)
     lines = console.export_text().splitlines()
     assert [line.split()[:2] for line in lines] == [["✓", "convert"], ["✓", "plan"], ["✗", "train"]]
-    assert "cached" in lines[0]
+    assert "done before" in lines[0]
 
 
 def test_progress_on_a_terminal_shows_all_steps_and_the_training(tmp_path):

@@ -66,7 +66,14 @@ def test_a_container_sees_every_source(table):
 
     places = [table / "runs/r", table / "registry", *halves(table)]
     record = RunRecord(
-        **{"id": "r", "runner": "docker", "image": "i", "cache": True, "sources": list(map(str, places[2:]))},
+        **{
+            "id": "r",
+            "runner": "docker",
+            "image": "i",
+            "dataset": "csv",
+            "cluster": "c.yaml",
+            "sources": list(map(str, places[2:])),
+        },
         arguments={"registry": str(places[1])},
     )
     mounts = _runner(record, places[0]).container_run_args["mounts"]
@@ -84,8 +91,8 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
             *("--runs-dir", table / "runs", "--registry", table / "registry", *flags),
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        newest = max((table / "runs").iterdir())
-        return {**json.loads((newest / "summary.json").read_text()), "told": done.stdout}
+        newest = max((table / "runs").glob("*/summary.json"))
+        return {**json.loads(newest.read_text()), "told": done.stdout}
 
     first = run("--min-auc", "0.6")
     manifest = Manifest.load(first["paths"]["dataset"])

@@ -1,0 +1,49 @@
+"""Datasets that several runs share: each is converted once, by whoever needs it first.
+
+with held(directory):
+    manifest = ready(directory) or convert(Options(..., output=str(directory)))
+"""
+
+import contextlib
+import functools
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+from components.convert.writing import output
+from trainer.base.errors import UserError
+from trainer.base.locks import locked
+from trainer.base.manifest import Manifest
+
+
+@contextlib.contextmanager
+def held(directory: pathlib.Path) -> Iterator[None]:
+    """Keeps others from converting, or deleting, a dataset of the store; waits as long as they do."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    tell = functools.cache(lambda: print(f"waiting for another run to convert {directory}", flush=True))
+    with locked(f"{directory}.lock", tell):
+        yield
+
+
+def ready(directory: pathlib.Path) -> Manifest | None:
+    """The dataset if it is whole, as far as names and sizes tell, and notes that it was used. Anything else is deleted."""
+    with contextlib.suppress(UserError, OSError):
+        manifest = Manifest.load(directory)
+        sizes = {shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards}
+        if (directory / output.PAGE).exists() and all((directory / f).stat().st_size == n for f, n in sizes.items()):
+            os.utime(directory)
+            return manifest
+    shutil.rmtree(directory, ignore_errors=True)
+    return None
+
+
+def discard_damaged(directory: pathlib.Path) -> bool:
+    """Deletes a dataset that is no longer what its manifest says. Returns whether it was."""
+    with held(directory):
+        try:
+            output.verify(directory, Manifest.load(directory))
+            return False
+        except UserError:
+            shutil.rmtree(directory, ignore_errors=True)
+            return True
