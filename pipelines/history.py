@@ -8,13 +8,19 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import markupsafe
+
 from components.cleanup.processes import running
+from components.evaluate.report import render_page
 from pipelines import summary
+from pipelines.cache import STORE
 from pipelines.record import FILE, RunRecord
 from trainer.base.errors import UserError, unknown
+from trainer.base.files import write_text
 
 RUNNING, SUCCEEDED, BROKEN = "running", "succeeded", "broken"
 KILLED = "killed"  # Without a word: the process that drove it is gone, and left no summary.
@@ -30,6 +36,29 @@ class Run:
     record: RunRecord | None = None
     summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # Empty before it has ended.
     metric: str = ""  # What it was judged by, if it was.
+
+    def mentions(self, other: "Run") -> bool:
+        """Whether what this one was asked to do names files of the other, as `--init-from` does."""
+        return f"/{other.dir.name}/" in (self.dir / FILE).read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that decided what came of it, once training has begun with the values it resolved; none is None."""
+        arguments, job = self.record.arguments, _json(self.dir / "job" / "job.json")
+        own = {**job.get("identity", {}), **job.get("settings", {})}
+        found = {
+            **_flat(json.loads(arguments["cluster"]), "cluster"),
+            **_flat(job.get("arguments", {}), "dataset"),
+            **_flat(job.get("versions", {}), "version"),
+            **{name: value for name, value in own.items() if value is not None},
+            **{name: job[name] for name in ("batch_size", "horizon_steps") if name in job},
+            "last_step": _json(self.dir / "job" / "DONE.json").get("step"),
+            "name": arguments["name"],
+            "evaluate": " ".join(arguments["evaluate_args"]),
+        }
+        if not own:
+            found |= {what: " ".join(arguments[f"{what}_args"]) for what in ("convert", "trainer")}
+        return {name: value for name, value in found.items() if value not in (None, "")}
 
     @property
     def row(self) -> dict[str, str]:
@@ -52,7 +81,8 @@ def runs_in(runs_dir: pathlib.Path) -> list[Run]:
     """The runs there, the oldest first; what is something else is passed over."""
     if not runs_dir.is_dir():
         raise UserError(f"--runs-dir {runs_dir}: no such directory")
-    return [read(path.parent) for path in sorted(runs_dir.glob(f"[!.]*/{FILE}"))]
+    found = sorted(path.parent for path in runs_dir.glob(f"[!.]*/{FILE}"))
+    return [read(path) for path in found if not path.is_symlink()]
 
 
 def find(name: str, runs_dir: pathlib.Path) -> Run:
@@ -77,8 +107,54 @@ def read(run_dir: pathlib.Path) -> Run:
     except (OSError, ValueError, TypeError):
         return Run(dir=run_dir, status=BROKEN)
     told, evaluation = _json(run_dir / summary.FILE), _json(run_dir / summary.EVALUATION)
-    status = RUNNING if runs else told.get("status", KILLED)
+    status = told.get("status") or (RUNNING if runs else KILLED)  # a resume deletes the summary first
     return Run(dir=run_dir, status=status, record=record, summary=told, metric=evaluation.get("metric", ""))
+
+
+def differences(one: Run, other: Run) -> list[dict[str, str]]:
+    """Metrics of two runs, and the settings that are not the same, as rows."""
+
+    def rows(kind: str, first: Mapping[str, Any], second: Mapping[str, Any], *, same: bool) -> Iterator[dict[str, str]]:
+        for name in sorted(first.keys() | second.keys()):
+            values = [first.get(name, "-"), second.get(name, "-")]
+            if same or values[0] != values[1]:
+                texts = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in values]
+                yield {"": f"{kind}{name}", **dict(zip((one.dir.name, other.dir.name), texts, strict=True))}
+
+    figures = [run.summary.get("metrics", {}) for run in (one, other)]
+    return [*rows("test ", *figures, same=True), *rows("", one.settings, other.settings, same=False)]
+
+
+def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path], older_than_days: int) -> list[pathlib.Path]:
+    """Datasets of the store that no run refers to, but for these, and that were not used for so long.
+
+    Raises:
+      UserError: If it cannot be known what a run refers to.
+    """
+    used = set()
+    for run in runs_in(runs_dir):
+        if run.record is None:
+            raise UserError(f"{run.dir / FILE} cannot be read; until it can, or is gone, its dataset is not known")
+        if run.dir not in but:
+            used.add(pathlib.Path(run.record.arguments["dataset_dir"]).name)  # the directory may have been moved
+    last = time.time() - 86400 * older_than_days
+    found = sorted(path for path in (runs_dir / STORE).glob("*") if path.is_dir())
+    return [path for path in found if path.name not in used and path.stat().st_mtime <= last]
+
+
+def write_page(runs_dir: pathlib.Path) -> None:
+    """Writes `index.html`: the runs, the newest first, with links to their pages."""
+    runs = [(run.row, (run.dir / summary.REPORT).exists()) for run in reversed(runs_in(runs_dir))]
+    body = summary.TEMPLATES.get_template("runs.html").render(runs=runs)
+    write_text(runs_dir / PAGE, render_page("Runs", markupsafe.Markup(body)))
+
+
+def _flat(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Values in values by their path with dots."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{name}.{key}") if isinstance(value, dict) else {f"{name}.{key}": value}
+    return found
 
 
 def _json(path: pathlib.Path) -> dict[str, Any]:

@@ -14,13 +14,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 
 from components.convert import store
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.signals import STOPPING
-from pipelines import summary
+from pipelines import history, summary
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
 from pipelines.cache import cache_key, dataset_dir
 from pipelines.progress import Progress
@@ -51,20 +50,21 @@ def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
     """Runs what the record of a run says, in its directory, which this process holds. Returns the exit code."""
     started = time.monotonic()
     steps = Steps(run_dir / "logs")
+    runs = f"{_shown(sys.executable)} pipelines/runs.py"
+    _say(f"TensorBoard: {runs} board {_shown(run_dir)}")
     status, code = _drive(record, run_dir, steps)
     seconds = time.monotonic() - started
     if status == "succeeded" and not (run_dir / "job" / "DONE.json").exists():
         status = "failed"  # kfp's DockerRunner takes a container that vanished for one that succeeded
     reason = _reason(steps, run_dir) if status == "failed" else None
     result = summary.write(run_dir, record, steps, status, seconds, reason)
+    history.write_page(run_dir.parent)
     if status == "succeeded":
         _tell(result)
     elif status == "failed":
         code = _explain(reason, steps, run_dir)
     else:
-        _say(
-            f"{status}; to go on: {_shown(sys.executable)} pipelines/runs.py resume {_shown(run_dir)}", file=sys.stderr
-        )
+        _say(f"{status}; to go on: {runs} resume {_shown(run_dir)}", file=sys.stderr)
     return code
 
 
@@ -143,35 +143,24 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
         progress.tell("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
 
     progress = Progress(steps, run_dir / "logs")
-    with _on_signals(stop):
-        try:
-            with progress:
-                for step in steps.follow(child.stdout):
-                    progress.changed(step)
-                    if stopped:  # it has saved, or had ended by itself
-                        _signal_group(child, signal.SIGKILL)
-            if child.wait() and stopped:
-                return "interrupted", 128 + stopped[0]
-            failed = child.returncode or any(step.status == FAILED for step in steps.seen.values())
-            return ("failed", 1) if failed else ("succeeded", 0)
-        finally:
-            _signal_group(child, signal.SIGKILL)
-            child.wait()
-            if record.runner == "docker":
-                _remove_containers(record)
-
-
-@contextlib.contextmanager
-def _on_signals(handler: Callable[[int, object], None]) -> Iterator[None]:
-    """Has the signals that stop a process handled; one that this process was started to ignore stays ignored."""
-    before = {number: signal.getsignal(number) for number in STOPPING}
-    for number in (number for number in STOPPING if before[number] is not signal.SIG_IGN):
-        signal.signal(number, handler)
+    for number in STOPPING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # of nohup, say
+            signal.signal(number, stop)
     try:
-        yield
+        with progress:
+            for step in steps.follow(child.stdout):
+                progress.changed(step)
+                if stopped:  # it has saved, or had ended by itself
+                    _signal_group(child, signal.SIGKILL)
+        if child.wait() and stopped:
+            return "interrupted", 128 + stopped[0]
+        failed = child.returncode or any(step.status == FAILED for step in steps.seen.values())
+        return ("failed", 1) if failed else ("succeeded", 0)
     finally:
-        for number, handled in before.items():
-            signal.signal(number, handled)
+        _signal_group(child, signal.SIGKILL)
+        child.wait()
+        if record.runner == "docker":
+            _remove_containers(record)
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:

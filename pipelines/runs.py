@@ -2,14 +2,22 @@
 
 import argparse
 import dataclasses
+import functools
 import pathlib
+import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 
+from components.cleanup.cleanup import num_bytes
+from components.cleanup.processes import running
+from components.convert import store
 from pipelines import cache, history, summary
+from pipelines.history import Run
 from pipelines.record import RunRecord, hold
 from pipelines.run import execute
 from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.flags import at_least
 from trainer.base.manifest import FILE as MANIFEST
 
 
@@ -33,9 +41,23 @@ def _parser() -> Parser:
         return own
 
     verb("list", _list, "the runs, the oldest first")
+    verb("show", _show, "what one was to do, and what became of it", runs=1)
+    verb("compare", _compare, "metrics of two, and the settings in which they differ", runs=2)
     verb("resume", _resume, "finish a run, whatever ended it, with the flags that it was started with", runs=1)
     verb("repeat", _repeat, "run the same again, in a directory of its own", runs=1)
+    board = verb("board", _board, "TensorBoard over these, or over all", runs="*")
+    board.add_argument("--port", type=at_least(0, 65535), default=6006, help="of this machine; 0: any")
+    delete = verb("delete", _delete, "delete runs; other runs and versions in the registry stay whole", runs="*")
+    delete.add_argument("--datasets", action="store_true", help="delete also the datasets that no run is left to use")
+    delete.add_argument(
+        "--older-than", type=at_least(0), default=0, metavar="DAYS", help="of --datasets: not used for so long"
+    )
+    delete.add_argument("--yes", action="store_true", help="without asking")
     return p
+
+
+def _chosen(args: argparse.Namespace) -> list[Run]:
+    return [history.find(name, args.runs_dir) for name in dict.fromkeys(args.runs)]
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -44,6 +66,73 @@ def _list(args: argparse.Namespace) -> int:
     else:
         print(f"no runs in {args.runs_dir}")
     return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    (run,) = _chosen(args)
+    groups = (
+        {name: value for name, value in run.row.items() if name != "metric"} | {"reason": run.summary.get("reason")},
+        {f"test {name}": f"{value:.6g}" for name, value in run.summary.get("metrics", {}).items()},
+        {step["name"]: f"{step['status']}, {step['seconds']} s" for step in run.summary.get("steps", ())},
+        run.settings,
+        run.summary.get("paths", {}),
+    )
+    width = max(len(name) for group in groups for name in group)
+    for group in groups:
+        print("".join(f"{name:{width}}  {value}\n" for name, value in group.items() if value not in (None, "")))
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    one, other = map(functools.partial(history.find, runs_dir=args.runs_dir), args.runs)
+    if rows := history.differences(one, other):
+        _print_table(rows)
+    else:
+        print("nothing was measured, and no setting differs")
+    return 0
+
+
+def _board(args: argparse.Namespace) -> int:
+    from pipelines import board  # 1 s
+
+    runs = _chosen(args) or [run for run in history.runs_in(args.runs_dir) if run.record]
+    return board.show(runs, args.port)
+
+
+def _delete(args: argparse.Namespace) -> int:
+    going = {run.dir: run for run in _chosen(args)}
+    places = {path.parent for path in going} or {args.runs_dir}
+    left = [run for place in places for run in history.runs_in(place) if run.dir not in going]
+    for run in going.values():
+        if running(run.dir):
+            raise UserError(f"{run.dir} is still running; stop it first")
+        if users := [other.dir.name for other in left if other.mentions(run)]:
+            raise UserError(
+                f"{users[0]} begins with what {run.dir.name} has learnt; delete that first, or both at once"
+            )
+    datasets = [path for place in places for path in history.unused(place, going, args.older_than) if args.datasets]
+    for path in (*going, *datasets):
+        print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
+    if not going and not datasets:
+        print("there is nothing to delete")
+    elif _agreed(args):
+        for path in going:
+            shutil.rmtree(path)
+        for path in datasets:
+            with store.held(path):
+                if path in history.unused(path.parents[1], (), args.older_than):  # a run may have begun meanwhile
+                    shutil.rmtree(path)
+        for place in places:
+            history.write_page(place)
+    return 0
+
+
+def _agreed(args: argparse.Namespace) -> bool:
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UserError("nobody is here to be asked; add --yes to delete what is listed")
+    return input("delete all of this? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _print_table(rows: Sequence[dict[str, str]]) -> None:
@@ -55,8 +144,8 @@ def _print_table(rows: Sequence[dict[str, str]]) -> None:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    run = history.find(args.runs[0], args.runs_dir)
-    if run.status == history.RUNNING:
+    (run,) = _chosen(args)
+    if running(run.dir):
         raise UserError(f"{run.dir} is still running")
     hold(run.dir)
     run = history.read(run.dir)  # somebody else may have been faster
@@ -75,12 +164,14 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _repeat(args: argparse.Namespace) -> int:
-    before = history.find(args.runs[0], args.runs_dir).record
-    _check_source(before)
-    facts = {field.name: getattr(before, field.name) for field in dataclasses.fields(before)}
-    del facts["id"]
-    record, run_dir = RunRecord.begin(args.runs_dir, **facts)
-    print(f"run {record.id} repeats {before.id}: {record.dataset} on {record.cluster}", flush=True)
+    (run,) = _chosen(args)
+    facts = {field.name: getattr(run.record, field.name) for field in dataclasses.fields(run.record)}
+    dataset = run.dir.parent / cache.STORE / pathlib.Path(facts["arguments"]["dataset_dir"]).name
+    facts["arguments"] = {**facts["arguments"], "dataset_dir": str(dataset)}  # where it is, if all was moved
+    _check_source(dataclasses.replace(run.record, arguments=facts["arguments"]))
+    before = facts.pop("id")
+    record, run_dir = RunRecord.begin(run.dir.parent, **facts)
+    print(f"run {record.id} repeats {before}: {record.dataset} on {record.cluster}", flush=True)
     return execute(record, run_dir)
 
 

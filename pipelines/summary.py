@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import shutil
 import time
@@ -19,7 +20,7 @@ from trainer.base.files import write_text
 from trainer.job_dir import done
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
-_TEMPLATES = templates("pipelines")
+TEMPLATES = templates("pipelines")
 
 
 def write(
@@ -87,8 +88,10 @@ def _journal(job_dir: pathlib.Path) -> list[dict[str, Any]]:
 
 def _page(summary: Mapping[str, Any], evaluation: Mapping[str, Any] | None, journal: list[dict[str, Any]]) -> str:
     points = [(e["step"], e["loss"]) for e in journal if e["event"] == "step"]
-    body = _TEMPLATES.get_template("run.html").render(
+    here = os.path.dirname(summary["paths"]["report"])
+    body = TEMPLATES.get_template("run.html").render(
         s=summary,
+        links={what: os.path.relpath(path, here) for what, path in summary["paths"].items() if path},
         metric=evaluation["metric"] if evaluation else None,
         curve=_curve(points) if len(points) > 1 else None,
         evaluation=section(evaluation) if evaluation else "",

@@ -45,8 +45,8 @@ def run(command: str, folder: pathlib.Path) -> str:
     for name, example in EXAMPLES.items():
         command = command.replace(name, example)
     if "<id>" in command:
-        newest = max(path.name for path in (folder / "runs").iterdir() if not path.name.startswith("."))
-        command = command.replace("<id>", newest)
+        newest = max((folder / "runs").glob("*/run.json")).parent
+        command = command.replace("<id>", newest.name)
     done = subprocess.run(shlex.split(command), cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -92,12 +92,13 @@ def _temporary(run: pathlib.Path) -> dict[pathlib.Path, str]:
 def _candidates(run: pathlib.Path, found: Mapping[pathlib.Path, str]) -> list[Candidate]:
     """Those that are there, inside the run, and no part of another."""
     return [
-        Candidate(path=path, bytes=_bytes(path), why=why)
+        Candidate(path=path, bytes=num_bytes(path), why=why)
         for path, why in found.items()
         if path.exists() and _inside(run, path) and found.keys().isdisjoint(path.parents)
     ]
 
 
-def _bytes(path: pathlib.Path) -> int:
+def num_bytes(path: pathlib.Path) -> int:
+    """Of a file, or of all files below a directory; of a link its own."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files if not file.is_dir())

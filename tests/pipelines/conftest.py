@@ -1,12 +1,16 @@
+import json
 import os
 import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pipelines import run
+from pipelines.cache import STORE
+from pipelines.record import RunRecord
 from trainer.base.errors import run_cli
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -21,6 +25,64 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ, **env})
 
     return run
+
+
+@pytest.fixture(scope="session")
+def weights() -> Callable[[pathlib.Path], list[bytes]]:
+    """Those of a SavedModel, in its own order."""
+    import tensorflow as tf  # 3 s
+
+    def read(model: pathlib.Path) -> list[bytes]:
+        reader = tf.train.load_checkpoint(str(model / "variables" / "variables"))
+        names = sorted(name for name in reader.get_variable_to_shape_map() if name.startswith("variables/"))
+        assert len(names) == 10
+        return [reader.get_tensor(name).tobytes() for name in names]
+
+    return read
+
+
+@pytest.fixture
+def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+    """Makes the directory of a run that asked for a dataset; `told` is its summary's status."""
+
+    def make(
+        name: str, told: str | None = "succeeded", *, dataset: str = "d1", accuracy: float = 0.5, **job: Any
+    ) -> Any:
+        run = tmp_path / "runs" / name
+        (run / "job").mkdir(parents=True)
+        arguments = {
+            "run_dir": str(run),
+            "job_dir": str(run / "job"),
+            "name": "digits",
+            "registry": str(tmp_path / "r"),
+        }
+        arguments |= {
+            "trainer_args": ["--seed=1"],
+            "convert_args": [],
+            "evaluate_args": [],
+            "cluster": '{"ps": {"n": 1}}',
+        }
+        arguments |= {"dataset_dir": str(run.parent / STORE / dataset), "schema": "", "source_digest": "0"}
+        facts = {"runner": "subprocess", "image": "python", "dataset": "digits", "cluster": "clusters/local.yaml"}
+        RunRecord(id=name, arguments=arguments, **facts).save(run)
+        if told:
+            model = {"name": "digits", "version": "1", "verdict": "promote"}
+            summary = {
+                "status": told,
+                "reason": None,
+                "seconds": 2.5,
+                "metrics": {"accuracy": accuracy},
+                "model": model,
+            }
+            steps, paths = [{"name": "train", "status": "succeeded", "seconds": 1.0}], {"job": str(run / "job")}
+            (run / "summary.json").write_text(json.dumps({**summary, "steps": steps, "paths": paths}))
+            (run / "evaluation.json").write_text('{"metric": "accuracy"}')
+            (run / "report.html").write_text("page")
+        if job:
+            (run / "job" / "job.json").write_text(json.dumps(job))
+        return run
+
+    return make
 
 
 @pytest.fixture

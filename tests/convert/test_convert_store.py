@@ -1,0 +1,65 @@
+"""Datasets that runs share: converted once, whole or not at all, whoever comes first."""
+
+import concurrent.futures
+import pathlib
+
+import pytest
+from kfp import dsl
+
+from components.convert import component, convert, store
+from components.convert.writing.output import PAGE
+
+
+@pytest.fixture
+def step(tmp_path: pathlib.Path):
+    """The pipeline's step, which keeps the dataset in a store."""
+
+    def run(name: str) -> dsl.Dataset:
+        output = dsl.Dataset(name="output", uri=str(tmp_path / name))
+        page = dsl.HTML(name="page", uri=str(tmp_path / f"{name}.html"))
+        known = {"convert_args": ["--processes=1"], "schema": "", "source_digest": ""}
+        component.convert(**known, directory=str(tmp_path / "store" / "digits"), output=output, page=page)
+        assert pathlib.Path(page.path).read_text() == (pathlib.Path(output.path) / PAGE).read_text()
+        return output
+
+    return run
+
+
+def test_steps_at_once_convert_once_and_all_have_the_dataset(step, monkeypatch):
+    converted, original = [], convert.convert
+
+    def count(options):
+        converted.append(options.output)
+        return original(options)
+
+    monkeypatch.setattr(convert, "convert", count)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        outputs = list(pool.map(step, "abc"))
+    assert len(converted) == 1 and {output.path for output in outputs} == set(converted)
+    assert all(output.metadata == outputs[0].metadata and output.metadata["train"] == 1307 for output in outputs)
+
+
+@pytest.mark.parametrize("harm", ["shorter", "gone", "no page", "no manifest", "half converted"])
+def test_what_is_not_whole_is_converted_again(step, harm):
+    dataset = pathlib.Path(step("a").path)
+    files = {path.name: path.read_bytes() for path in dataset.iterdir()}
+    shard = dataset / "train-00000-of-00008.tfrecord"
+    if harm == "shorter":
+        shard.write_bytes(shard.read_bytes()[:-1])
+    else:
+        {"gone": shard, "no page": dataset / PAGE}.get(harm, dataset / "manifest.json").unlink()
+    if harm == "half converted":
+        (dataset / ".converting").mkdir()
+    assert store.ready(dataset) is None
+    step("b")
+    assert {path.name: path.read_bytes() for path in dataset.iterdir()} == files
+
+
+def test_only_what_is_damaged_is_discarded(step):
+    dataset = pathlib.Path(step("a").path)
+    assert not store.discard_damaged(dataset) and store.ready(dataset)
+    shard = dataset / "test-00000-of-00002.tfrecord"
+    content = bytearray(shard.read_bytes())
+    content[50] ^= 1
+    shard.write_bytes(content)
+    assert store.discard_damaged(dataset) and not dataset.exists()

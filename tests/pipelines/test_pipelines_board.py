@@ -1,0 +1,47 @@
+"""What TensorBoard shows of runs."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from pipelines import history
+
+
+@pytest.mark.cluster  # it takes seconds to start TensorBoard
+def test_tensorboard_has_the_runs_by_readable_names_with_settings_and_test_metrics(make, tmp_path):
+    from pipelines import board
+
+    identity = {"optimizer": "adam", "momentum": None}
+    make("1", accuracy=0.75, identity=identity, settings={"learning_rate": 0.001})
+    make("2", None, identity=identity, settings={"learning_rate": 0.01})
+    with board.laid_out(history.runs_in(tmp_path / "runs")) as directory:
+        line = [sys.executable, "-m", "tensorboard.main", "--logdir", directory, "--port", "0", "--load_fast", "false"]
+        with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as server:
+            try:
+                url = next(found[0] for line in server.stderr if (found := re.search(r"http://localhost:\d+", line)))
+                asked = {
+                    "experimentName": "",
+                    "allowedStatuses": ["STATUS_SUCCESS", "STATUS_RUNNING", "STATUS_UNKNOWN"],
+                }
+                groups = []
+                while len(groups) < 2:  # it is still reading
+                    content = json.dumps({**asked, "colParams": [], "startIndex": 0, "sliceSize": 10}).encode()
+                    place = f"{url}/data/plugin/hparams/session_groups"
+                    header = {"Content-Type": "application/json"}
+                    with urllib.request.urlopen(urllib.request.Request(place, content, header)) as answer:
+                        groups = json.load(answer)["sessionGroups"]
+            finally:
+                server.kill()
+    shown = {group["sessions"][0]["name"]: group for group in groups}
+    assert shown.keys() == {"1 digits local", "2 digits local"}
+    one, two = (shown[name] for name in sorted(shown))
+    assert one["hparams"].items() >= {"learning_rate": 0.001, "optimizer": "adam", "cluster.ps.n": 1}.items()
+    assert "momentum" not in one["hparams"] and two["hparams"]["learning_rate"] == 0.01
+    assert one["sessions"][0]["status"] == "STATUS_SUCCESS" and two["sessions"][0]["status"] != "STATUS_SUCCESS"
+    assert {(value["name"]["tag"], value["value"]) for value in one["metricValues"]} == {("test/accuracy", 0.75)}
+    assert not pathlib.Path(directory).exists()

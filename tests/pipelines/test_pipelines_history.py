@@ -1,0 +1,161 @@
+"""Runs as their files tell of them: listed, compared and deleted, whatever else lies beside them."""
+
+import os
+import pathlib
+import re
+import shutil
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipelines import history, runs
+from pipelines.cache import STORE
+from pipelines.record import RunRecord, hold
+
+DAY_S = 86_400
+
+
+@pytest.fixture
+def said(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a verb to its end, and returns what it printed."""
+
+    def said(verb: str, *more: object) -> str:
+        capsys.readouterr()
+        assert runs.main([verb, *map(str, more), "--runs-dir", str(tmp_path / "runs")]) == 0
+        return capsys.readouterr().out
+
+    return said
+
+
+def test_a_list_has_what_became_of_each_run_and_passes_over_what_is_none(make, said, tmp_path):
+    make("1-done", accuracy=0.75)
+    make("2-failed", "failed")
+    make("3-killed", None)
+    descriptor = hold(make("4-running", None))
+    for name, content in (("5-broken", "{"), ("6-foreign", '{"id": 7}'), ("7-list", "[]"), ("8-binary", "\0\udcff")):
+        (tmp_path / "runs" / name).mkdir()
+        (tmp_path / "runs" / name / "run.json").write_text(content, errors="surrogateescape")
+    (tmp_path / "runs" / "notes").mkdir()
+    (tmp_path / "runs" / "readme.txt").touch()
+    (tmp_path / "runs" / "latest").symlink_to("1-done")
+    try:
+        heads, *lines = (line.split() for line in said("list").splitlines())
+    finally:
+        os.close(descriptor)
+    assert heads == ["run", "status", "dataset", "cluster", "metric", "verdict", "version", "seconds"]
+    of_digits = ["digits", "clusters/local.yaml"]
+    figures = [*of_digits, "accuracy", "0.7500", "promote", "digits", "1", "2.5"]
+    assert lines[0] == ["1-done", "succeeded", *figures]
+    assert [line[:2] for line in lines[1:]] == [
+        *(["2-failed", "failed"], ["3-killed", "killed"], ["4-running", "running"]),
+        *([name, "broken"] for name in ("5-broken", "6-foreign", "7-list", "8-binary")),
+    ]
+    assert lines[2] == ["3-killed", "killed", *of_digits]
+
+
+def test_what_is_no_run_is_refused_with_the_nearest_and_so_is_what_cannot_be_gone_on_with(make, refused, tmp_path):
+    where = ("--runs-dir", tmp_path / "runs")
+    done, killed = make("20260101-000000"), make("20260102-000000", None)
+    assert "did you mean '20260101-000000'?" in refused(runs.main, "show", "20260101-00000", *where)
+    assert "no such directory" in refused(runs.main, "list", "--runs-dir", tmp_path / "nowhere")
+    descriptor = hold(killed)
+    assert "is still running" in refused(runs.main, "resume", killed, *where)
+    assert "is still running" in refused(runs.main, "delete", killed, "--yes", *where)
+    os.close(descriptor)
+    moved = killed.rename(killed.with_name("moved"))
+    assert f"move it back to {killed}" in refused(runs.main, "resume", moved, *where)
+    before = sorted(tmp_path.rglob("*"))
+    assert "its dataset is gone, and the source" in refused(runs.main, "repeat", done, *where)
+    assert "add --yes" in refused(runs.main, "delete", done, *where)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_finished_run_is_not_gone_on_with(make, said):
+    run = make("1")
+    before = (run / "summary.json").read_bytes()
+    assert said("resume", run) == "run 1 is finished; there is nothing to go on with\n"
+    assert (run / "summary.json").read_bytes() == before
+
+
+def test_a_comparison_has_all_metrics_and_the_settings_that_differ_and_nothing_is_none(make, said):
+    own = {"seed": 0, "momentum": None, "optimizer": "adam", "schedule": None}
+    make(
+        "1",
+        accuracy=0.75,
+        identity=own,
+        settings={"learning_rate": 0.001, "schedule": "constant"},
+        versions={"tf": "2"},
+    )
+    make(
+        "2", accuracy=0.5, identity=own, settings={"learning_rate": 0.01, "schedule": "constant"}, versions={"tf": "2"}
+    )
+    lines = [line.split() for line in said("compare", "1", "2").splitlines()]
+    assert lines == [["1", "2"], ["test", "accuracy", "0.75", "0.5"], ["learning_rate", "0.001", "0.01"]]
+    for name in "12":
+        shown = said("show", name)
+        assert "None" not in shown and "null" not in shown
+        assert re.search(r"^cluster\.ps\.n +1$", shown, re.MULTILINE)
+        assert re.search(r"^train +succeeded, 1\.0 s$", shown, re.MULTILINE)
+
+
+def test_the_page_leads_to_the_runs_from_wherever_they_are_moved_to(make, tmp_path):
+    make("1")
+    make("2 & <3>", None)
+    history.write_page(tmp_path / "runs")
+    page = (tmp_path / "runs").rename(tmp_path / "moved") / "index.html"
+    links = re.findall(r'href="([^"]+)"', page.read_text())
+    assert links == ["1/report.html"]
+    assert (page.parent / links[0]).read_text() == "page"
+    assert "2 &amp; &lt;3&gt;" in page.read_text() and str(tmp_path) not in page.read_text()
+
+
+def test_a_run_that_another_begins_with_stays(make, said, refused, tmp_path):
+    first, second = make("1"), make("2")
+    record = RunRecord.load(second)
+    record.arguments["trainer_args"].append(f"--init-from={first / 'job'}")
+    record.save(second)
+    assert "2 begins with what 1 has learnt" in refused(runs.main, "delete", first, "--yes")
+    assert first.exists()
+    said("delete", "1", "2", "--yes")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["index.html"]
+
+
+def test_where_it_cannot_be_known_which_datasets_are_in_use_none_goes(make, refused, tmp_path):
+    (make("1") / "run.json").write_text("{")
+    (tmp_path / "runs" / STORE / "d1").mkdir(parents=True)
+    flags = ("--datasets", "--yes", "--runs-dir", tmp_path / "runs")
+    assert "its dataset is not known" in refused(runs.main, "delete", *flags)
+    assert (tmp_path / "runs" / STORE / "d1").exists()
+
+
+NAMES = ("d1", "d2", "d3", "d4")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    uses=st.lists(st.sampled_from(NAMES), max_size=4),
+    ages=st.fixed_dictionaries({name: st.integers(0, 40) for name in NAMES}),
+    days=st.integers(0, 40),
+    moved=st.booleans(),
+    data=st.data(),
+)
+def test_datasets_go_when_no_run_is_left_to_use_them_and_not_before(
+    make, said, tmp_path, uses, ages, days, moved, data
+):
+    shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+    for number, name in enumerate(uses):
+        make(f"run{number}", dataset=f"../../elsewhere/{STORE}/{name}" if moved else name)
+    for name, age in ages.items():
+        (tmp_path / "runs" / STORE / name).mkdir(parents=True)
+        os.utime(tmp_path / "runs" / STORE / name, times=(0, time.time() - age * DAY_S - 60))
+    going = data.draw(st.sets(st.sampled_from(range(len(uses))))) if uses else set()
+    said("delete", *(f"run{number}" for number in going), "--datasets", "--older-than", days, "--yes")
+    left = {name for number, name in enumerate(uses) if number not in going}
+    assert {path.name for path in (tmp_path / "runs").glob("run*")} == {
+        f"run{number}" for number in range(len(uses)) if number not in going
+    }
+    stay = left | {name for name, age in ages.items() if age < days}
+    assert {path.name for path in (tmp_path / "runs" / STORE).iterdir() if path.is_dir()} == stay
