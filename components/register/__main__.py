@@ -3,11 +3,10 @@
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from components.register.comparison import compare, table
 from components.register.register import load_evaluation, open_registry, promote, register
-from components.register.store import CHAMPION, Store
+from components.register.store import CHAMPION, PROMOTE, Store
 from trainer.base.errors import Parser, UserError, run_cli
 
 
@@ -70,24 +69,22 @@ def _list(store: Store, args: argparse.Namespace) -> str:
     if args.name is None:
         rows = [(name, str(len(store.versions(name))), store.alias(name, CHAMPION) or "-") for name in store.names()]
         return "\n".join(table([("model", "versions", "champion"), *rows]))
-    aliases, rows = store.aliases(args.name), [("version", "registered", "by", "figures", "aliases")]
+    aliases, rows = store.aliases(args.name), [("version", "registered", "by", "figure", "aliases")]
     for version in _known(store, args.name):
-        facts = store.facts(args.name, version)
+        facts, figure = store.facts(args.name, version), "its files are gone"
+        if facts and store.has_files(args.name, version):
+            figure = f"{facts['metric']} {facts['metrics'][facts['metric']]:.4f}"
         held = ", ".join(alias for alias, pointed in aliases.items() if pointed == version)
-        metrics = {facts["metric"]: facts["metrics"][facts["metric"]]} if "metric" in facts else {}
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        if not store.has_files(args.name, version):
-            figures = "its files are gone"
-        rows.append((version, facts.get("registered", "-"), facts.get("by", "-"), figures, held))
+        rows.append((version, facts.get("registered", "-"), facts.get("by", "-"), figure, held))
     return "\n".join(table(rows))
 
 
 def _show(store: Store, args: argparse.Namespace) -> str:
     version = store.find(args.name, args.version)
     held = [alias for alias, pointed in store.aliases(args.name).items() if pointed == version]
-    about: dict[str, Any] = {"version": version, "aliases": held, "model_dir": store.model_dir(args.name, version)}
+    about = {"aliases": held, "model_dir": store.model_dir(args.name, version)}
     about["has_files"] = store.has_files(args.name, version)
-    return json.dumps({**about, **store.facts(args.name, version)}, indent=1)
+    return json.dumps({"version": version, **about, **store.facts(args.name, version)}, indent=1)
 
 
 def _compare(store: Store, args: argparse.Namespace) -> str:
@@ -98,9 +95,7 @@ def _compare(store: Store, args: argparse.Namespace) -> str:
 
 
 def _promote(store: Store, args: argparse.Namespace) -> str:
-    standing, _ = store.standing(args.name)
-    if not store.promote(args.name, args.version, instead_of=standing, why=args.why):
-        raise UserError(f"another version of model {args.name!r} became the champion just now; look, and try again")
+    store.rollback(args.name, args.version, args.why, event=PROMOTE)
     return f"{args.name}: version {args.version} is the champion now"
 
 

@@ -61,17 +61,9 @@ def register(
 ) -> str:
     """Adds a new version of model `name` to a registry, with all that is known of how it was made. Returns the version.
 
-    Registering for the same run of the pipeline, if any, again gives the same version. What is rejected is refused.
-
-    Args:
-      model_dir: The SavedModel; the directory above it is the job's, if it is one of ours.
-      evaluation: Of this model, as `load_evaluation` gives it.
-      registry: A directory or `vertex://PROJECT/LOCATION`.
-      name: Of the model in the registry.
-      run: Id of the pipeline's run.
-      new_schema: Whether it may be for other data than the versions before.
-      cluster: The cluster file as JSON, where it is known.
-      image: The steps' container image; it is kept if it is given by digest.
+    Registering for the same run of the pipeline, if any, again gives the same version. What is rejected is refused. The
+    directory above the model's is the job's, if it is one of ours; `cluster` is the cluster file as JSON, and of `image` the
+    digest is kept, where they are known.
     """
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":

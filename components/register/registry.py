@@ -23,7 +23,6 @@ from trainer.base.errors import UserError, reading
 from trainer.base.files import copy_tree, is_remote, write_text
 from trainer.base.locks import locked
 
-__all__ = ["CHAMPION", "PREVIOUS", "Registry"]
 _ALIASES, _CARD, _FACTS, _HISTORY = "aliases.json", "MODEL_CARD.md", "version.json", "history.jsonl"
 _PARTIAL = ".partial-"
 _ABANDONED_S = 86_400.0  # no copy takes a day: the writer of one that old was killed

@@ -148,11 +148,15 @@ class Store(abc.ABC):
             self._check_usable(name, version)
             if standing != instead_of:
                 return False
-            self._do(name, self._event(PROMOTE, version, why, champion=version, previous=standing))
+            previous = standing if standing != version else None
+            self._do(name, self._event(PROMOTE, version, why, champion=version, previous=previous))
             return True
 
-    def rollback(self, name: str, to: str | None = None, why: str = "") -> str:
-        """Makes the previous champion, or version `to`, the champion, and the champion the previous one. Returns its version."""
+    def rollback(self, name: str, to: str | None = None, why: str = "", *, event: str = ROLLBACK) -> str:
+        """Makes the previous champion, or version `to`, the champion, and the champion the previous one. Returns its version.
+
+        Nothing is compared; the history calls it by the event.
+        """
         with self._changing(name):
             aliases = self.aliases(name)
             champion = aliases.get(CHAMPION)
@@ -160,8 +164,8 @@ class Store(abc.ABC):
                 raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
             self._check_usable(name, version)
             if version == champion:
-                raise UserError(f"version {version} of model {name!r} is the champion already; name another with --to")
-            self._do(name, self._event(ROLLBACK, version, why, champion=version, previous=champion))
+                raise UserError(f"version {version} of model {name!r} is the champion already")
+            self._do(name, self._event(event, version, why, champion=version, previous=champion))
             return version
 
     def delete(self, name: str, version: str, why: str = "") -> None:
@@ -191,19 +195,16 @@ class Store(abc.ABC):
     def _check_schema(self, name: str, facts: Mapping[str, Any]) -> None:
         """Refuses what other versions' users do not expect."""
         known = [found for version in reversed(self.versions(name)) if (found := self.facts(name, version))]
-        if not known:
-            return
-        if other := [key for key in _SCHEMA if key in known[0] and known[0][key] != facts.get(key)]:
-            said = "; ".join(f"{key} {_short(facts.get(key))} and not {_short(known[0][key])}" for key in other)
+        newest = known[0] if known else {}
+        if other := [key for key in _SCHEMA if key in newest and newest[key] != facts.get(key)]:
+            said = "; ".join(f"{key} {_short(facts.get(key))} and not {_short(newest[key])}" for key in other)
             raise UserError(
                 f"the versions of model {name!r} are for other data: this one has {said}; give it another name, or "
                 "--new-schema if whoever uses this one knows"
             )
 
     def _event(self, event: str, version: str, why: str, **aliases: str | None) -> dict[str, Any]:
-        """What is kept of a change; the champion is not the previous one too."""
-        if aliases and aliases[PREVIOUS] == version:
-            aliases[PREVIOUS] = None
+        """What is kept of a change."""
         return {"time": now(), "who": self._who(), "event": event, "version": version, "why": why, **aliases}
 
     def _who(self) -> str:
