@@ -1,7 +1,4 @@
-"""What a candidate is held against: thresholds, and other answers to the same records.
-
-beat("champion", "the champion", found["candidate"], found["champion"], task, "auc", confidence=0.95, margin=0.0)
-"""
+"""Holds a candidate against thresholds, and against other answers to the same records."""
 
 import math
 from statistics import NormalDist
@@ -13,7 +10,6 @@ from components.evaluate.gate import Comparison
 from trainer.nn.tasks.base import Task
 
 _POWER, _STEP = 0.8, 0.005
-_UNDEFINED = np.full(1, math.nan)
 
 
 def reach(
@@ -37,22 +33,15 @@ def beat(
     confidence: float | None,
     margin: float,
 ) -> Comparison:
-    """Whether the candidate is better than another one on the same records, by more than a margin and more than chance.
+    """Whether the candidate leads another one, `name` in words, by more than a margin, in the metric's unit, and than chance.
 
-    Args:
-      who: As a comparison has it.
-      name: Of the other one, in words.
-      ours: The candidate's figures.
-      theirs: The other one's, of the same samples.
-      task: Of both.
-      metric: By which they are compared.
-      confidence: With which it must be more than chance; None lets the figures alone decide.
-      margin: In the unit of the metric.
+    Its figures and the other one's are of the same samples. Without a confidence they decide alone.
     """
     sign = -1 if metric in task.lower_is_better else 1
     mine, other = (float(each.metrics.get(metric, math.nan)) for each in (ours, theirs))
     difference, level = sign * (mine - other), confidence or 0.95
-    samples = sign * (ours.samples.get(metric, _UNDEFINED) - theirs.samples.get(metric, _UNDEFINED))
+    nothing = np.full(1, math.nan)
+    samples = sign * (ours.samples.get(metric, nothing) - theirs.samples.get(metric, nothing))
     p, leads = p_value(difference, samples, margin), difference > margin
     passed = p <= 1 - level if confidence else leads
     words = f"{metric} {mine:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
@@ -61,8 +50,17 @@ def beat(
             f" (p {p:.3f})" if passed else f", by more than chance (p {p:.3f}; at most {1 - level:.3g} is asked for)"
         )
     elif margin:
-        words += f" {'and' if passed else 'by more than'} the margin {margin:.4g}"
-    step = _STEP * (abs(other) if sign < 0 else 1)
+        words += f"{'' if passed else ' by more than'} the margin {margin:.4g}"
+    # What is left when either end is cut off as the test does it: as far as the samples reach, and as far as they stray.
+    low, high = np.quantile(samples, (1 - level, level)).tolist()
+    interval = None if math.isnan(low) else (min(low, 2 * difference - high), max(high, 2 * difference - low))
+    # By the normal approximation; an error is looked at in its own unit.
+    step, reach_of = _STEP * (abs(other) if sign < 0 else 1), NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)
+    seen = step > 0 and ours.records * (reach_of * float(np.std(samples)) / step) ** 2
+    needed = math.ceil(seen) if seen > 0 else None
+    if needed and not passed:
+        what = "half a percent less" if sign < 0 else "half a point more"
+        words += f"; {what} is seen four times out of five with {needed:,} records, here are {ours.records:,}"
     return Comparison(
         who=who,
         passed=passed,
@@ -71,24 +69,9 @@ def beat(
         candidate=mine,
         other=other,
         difference=difference,
-        interval=_interval(difference, samples, level),
+        interval=interval,
         p=p,
         threshold=margin,
         records=ours.records,
-        records_needed=_needed(float(np.std(samples)) * ours.records**0.5, step, level),
+        records_needed=needed,
     )
-
-
-def _interval(difference: float, samples: np.ndarray, level: float) -> tuple[float, float] | None:
-    """What is left when either end is cut off as the test does it: as far as the samples reach, and as far as they stray."""
-    if np.isnan(samples).any():
-        return None
-    low, high = np.quantile(samples, (1 - level, level))
-    return float(min(low, 2 * difference - high)), float(max(high, 2 * difference - low))
-
-
-def _needed(deviation: float, step: float, level: float) -> int | None:
-    """Records that show a difference of `step` where one record's has this standard deviation (a normal approximation)."""
-    if not (deviation > 0 and step > 0):
-        return None
-    return math.ceil(((NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)) * deviation / step) ** 2)

@@ -9,11 +9,12 @@ from etils import epath
 from components.evaluate import report
 from components.evaluate.baseline import baseline
 from components.evaluate.bootstrap import figures
-from components.evaluate.judge import Judge
+from components.evaluate.comparing import beat
+from components.evaluate.demands import demands
+from components.evaluate.gate import CHAMPION, Comparison, decide
 from components.evaluate.options import Options
 from components.evaluate.score import Answers, measure, predict_split
 from components.register.register import open_registry
-from components.register.store import CHAMPION
 from trainer.base import provenance
 from trainer.base.errors import UserError
 from trainer.base.files import tree_digest, write_text
@@ -45,16 +46,25 @@ def evaluate(options: Options) -> dict[str, Any]:
     champion, other, gone = None, None, ""
     if options.registry:
         champion, other, gone = _champion(options.registry, options.name, data_dir, split, task)
-    shared = {}
+    shared = figures(task, {"candidate": candidate.answers, CHAMPION: other.answers}, other.labels) if other else {}
     if champion:
-        if other:
-            shared = figures(task, {"candidate": candidate.answers, CHAMPION: other.answers}, candidate.labels)
         champion["metrics"] = other and measure(other, task, classes)["metrics"]
-    judge = Judge(gate=options.asked, manifest=manifest, data_dir=data_dir, split=split, model_dir=model_dir, task=task)
-    decided = (
-        open_registry(options.registry).decided(options.name, manifest.fingerprint, split) if options.registry else 0
-    )
-    decision = judge.decide(candidate, found, rule, champion, shared, decided)
+    gate, metric = options.asked, task.ranked_by(score["metrics"])
+    comparisons = [
+        *demands(gate, manifest, data_dir, split, model_dir, task, candidate),
+        beat("baseline", f"the {rule}", *found.values(), task, metric, confidence=gate.confidence, margin=0.0),
+    ]
+    if shared:
+        sure = {"confidence": gate.confidence, "margin": gate.margin}
+        comparisons.append(beat(CHAMPION, "the champion", *shared.values(), task, metric, **sure))
+    else:
+        alone = (
+            f"cannot be compared with the champion: {champion['incomparable']}"
+            if champion
+            else "there is no champion to compare with"
+        )
+        comparisons.append(Comparison(who=CHAMPION, passed=champion is None, words=alone))
+    decision = decide(metric, comparisons, _often(options, manifest))
     evaluation = {
         **score,
         "answered": candidate.sample,
@@ -70,8 +80,8 @@ def evaluate(options: Options) -> dict[str, Any]:
         "features": {f.name: f"{f.dtype}{list(f.shape)}" for f in manifest.inputs},
         "champion": champion,
         "intervals": {who: each.intervals() for who, each in {**shared, **found}.items()},
-        "gate": dataclasses.asdict(options.asked),
-        "metric": decision["metric"],
+        "gate": dataclasses.asdict(gate),
+        "metric": metric,
         "decision": decision,
     }
     if gone:
@@ -105,3 +115,15 @@ def _champion(
     except UserError as error:
         print(f"the champion, version {version}, cannot be compared: {error}")
         return {"version": version, "incomparable": str(error)}, None, gone
+
+
+def _often(options: Options, manifest: Manifest) -> list[str]:
+    """What is to be said of a split that has decided before: the oftener, the more of a lead is luck with its records."""
+    if not options.registry:
+        return []
+    store = open_registry(options.registry)
+    known = [store.facts(options.name, version) for version in store.versions(options.name)]
+    same = (manifest.fingerprint, options.split)
+    times = sum((facts.get("fingerprint"), facts.get("split")) == same for facts in known)
+    often = f"at least {times} times" if times > 1 else "at least once"
+    return [f"these records have decided about {options.name!r} before, {often}"] if times else []

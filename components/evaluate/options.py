@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import math
 
-from components.evaluate.gate_file import Gate
+from components.evaluate import gate_file
 from trainer.base.command_line import Flags, flag
 from trainer.base.errors import UserError
 from trainer.base.flags import zero_to_one
@@ -47,13 +47,13 @@ class Options(Flags):
         if self.registry and not self.name:
             raise UserError("--registry needs the --name of the model in it")
         if self.gate:  # its content from here on: a file of this machine may not be where the step runs
-            object.__setattr__(self, "gate", Gate.load(self.gate).to_json())
+            object.__setattr__(self, "gate", gate_file.text(self.gate))
 
     @property
-    def asked(self) -> Gate:
+    def asked(self) -> gate_file.Gate:
         """The gate; thresholds that are flags go before those of its file."""
         given = {"accuracy": self.min_accuracy, "auc": self.min_auc}
         several = (self.threshold,) if isinstance(self.threshold, str) else self.threshold or ()
         others = {metric: float(value) for metric, value in (each.split("=") for each in several)}
-        gate, flags = Gate.load(self.gate or "{}"), {metric: least for metric, least in given.items() if least} | others
+        gate, flags = gate_file.Gate.of(self.gate), {metric: least for metric, least in given.items() if least} | others
         return dataclasses.replace(gate, thresholds={**gate.thresholds, **flags})

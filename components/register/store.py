@@ -113,11 +113,6 @@ class Store(abc.ABC):
         """The newest version that a run registered, or None."""
         return next((v for v in reversed(self.versions(name)) if self.facts(name, v).get("run") == run), None)
 
-    def decided(self, name: str, fingerprint: str, split: str) -> int:
-        """How many versions were made by what they did on that split of the dataset with that fingerprint."""
-        read = [self.facts(name, version) for version in self.versions(name)]
-        return sum((facts.get("fingerprint"), facts.get("split")) == (fingerprint, split) for facts in read)
-
     def add(
         self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool = False, card: Card | None = None
     ) -> str:
