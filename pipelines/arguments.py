@@ -25,6 +25,7 @@ from trainer.base.flags import Kind
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
+EXIT_REJECTED = 3  # of --fail-on-reject
 # What the pipeline gives to its steps itself. A place for downloads would be one of the machine that a step runs on.
 _CONVERT_OWN = {"output": "-", "download_dir": None}
 _EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "test", "registry": "", "name": ""}
@@ -61,6 +62,9 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
     judge = p.add_argument_group("evaluation and registry")
     EvaluateOptions.add_flags(judge, but=_EVALUATE_OWN)
     judge.add_argument("--name", default=None, help="of the model in the registry (None: that of the dataset)")
+    judge.add_argument(
+        "--fail-on-reject", action="store_true", help=f"exit code {EXIT_REJECTED} if the model is rejected, for builds"
+    )
     p.add_argument("trainer_flags", nargs="*", metavar="-- trainer flags", help=argparse.SUPPRESS)
 
 

@@ -1,8 +1,10 @@
 """Sources that lie in a bucket."""
 
+import contextlib
 import hashlib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainer.base.errors import UserError
@@ -54,12 +56,34 @@ def unfinished_step(job_dir: str) -> int:
     return -1 if "DONE.json" in names else max((int(match[1]) for match in found), default=-1)
 
 
+def decision(job_dir: str) -> dict[str, Any]:
+    """What the evaluation that lies in a job directory in a bucket has decided.
+
+    Raises:
+      UserError: If it cannot be read.
+    """
+    bucket, _, folder = job_dir.removeprefix("gs://").partition("/")
+    with _told(job_dir):
+        from google.cloud import storage
+
+        return json.loads(storage.Client().bucket(bucket).blob(f"{folder}/evaluation.json").download_as_bytes())[
+            "decision"
+        ]
+
+
 def _blobs(bucket: str, prefix: str, place: str) -> list[Any]:
+    with _told(place):
+        from google.cloud import storage  # 1 s
+
+        return list(storage.Client().list_blobs(bucket, prefix=prefix))
+
+
+@contextlib.contextmanager
+def _told(place: str) -> Iterator[None]:
     from google.api_core.exceptions import GoogleAPICallError
     from google.auth.exceptions import GoogleAuthError
-    from google.cloud import storage  # 1 s
 
     try:
-        return list(storage.Client().list_blobs(bucket, prefix=prefix))
+        yield
     except (GoogleAPICallError, GoogleAuthError, OSError) as error:
-        raise UserError(f"{place} cannot be listed: {error}") from None
+        raise UserError(f"{place} cannot be read: {error}") from None

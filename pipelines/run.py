@@ -16,11 +16,12 @@ import sys
 import time
 
 from components.convert import store
+from components.evaluate.gate import REJECT
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.signals import STOPPING
 from pipelines import history, summary
-from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
+from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments
 from pipelines.cache import cache_key, dataset_dir
 from pipelines.progress import Progress
 from pipelines.record import RunRecord
@@ -36,7 +37,10 @@ _MEND = re.compile(r"(?:UserError: |^\S+ \| error: )(.*)", re.MULTILINE)
 
 
 def main() -> int:
-    """Runs the command line. Returns 0 on success, 1 or 2 when a step failed (2: the user can mend it), 128+n on signal n."""
+    """Runs the command line. Returns 0 on success, 1 or 2 when a step failed (2: the user can mend it), 128+n on signal n.
+
+    A rejected model is a success too, unless --fail-on-reject makes it 3.
+    """
     sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets question marks, not an error
     args = _parser().parse_args()
     if args.die_with_parent:
@@ -61,6 +65,8 @@ def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
     history.write_page(run_dir.parent)
     if status == "succeeded":
         _tell(result)
+        if record.fail_on_reject and result["model"]["verdict"] == REJECT:
+            code = EXIT_REJECTED
     elif status == "failed":
         code = _explain(reason, steps, run_dir)
     else:
@@ -116,6 +122,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
         dataset=args.dataset,
         cluster=args.cluster,
         sources=sources,
+        fail_on_reject=args.fail_on_reject,
     )
 
 
@@ -181,12 +188,12 @@ def _remove_containers(record: RunRecord) -> None:
 def _tell(result: dict) -> None:
     model, paths, speed = result["model"], result["paths"], result["throughput"]["examples_per_s"]
     if not model["version"]:
-        fate = "not registered: " + "; ".join(model["reasons"])
+        fate = f"rejected: {model['why']}"
     elif model["champion"] == model["version"]:
         fate = f"version {model['version']} of {model['name']!r}, now the champion"
     else:
         stays = f"the champion stays version {model['champion']}" if model["champion"] else "there is no champion"
-        fate = f"version {model['version']} of {model['name']!r}, registered; {model['passed_over'] or stays}"
+        fate = f"version {model['version']} of {model['name']!r}, registered; {model['passed_over'] or stays}: {model['why']}"
     python = _shown(sys.executable)
     figures = [(f"test {name}", value) for name, value in result["metrics"].items() if name not in ("examples", "loss")]
     metrics = "\n".join(f"{name:14} {value:.4f}" for name, value in figures)

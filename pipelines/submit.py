@@ -16,11 +16,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from components.evaluate.gate import REJECT, TOLD
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.quotas import quota_warnings
-from pipelines.arguments import add_flags, pipeline_arguments
-from pipelines.bucket import bucket_digest, mounted, unfinished_step
+from pipelines.arguments import EXIT_REJECTED, add_flags, pipeline_arguments
+from pipelines.bucket import bucket_digest, decision, mounted, unfinished_step
 from pipelines.cache import cache_key
 from pipelines.compile import compile_specs
 from trainer.base.errors import Parser, UserError, run_cli
@@ -40,8 +41,13 @@ _NEEDED = {
 
 
 def main() -> int:
-    """Runs the command line. Returns 0 when the run was submitted, and with --wait 1 when it did not succeed."""
+    """Runs the command line. Returns 0 when the run was submitted, and with --wait 1 when it did not succeed.
+
+    A rejected model is a success too, unless --fail-on-reject, which needs --wait, makes it 3.
+    """
     args = _parser().parse_args()
+    if args.fail_on_reject and not args.wait:
+        raise UserError("--fail-on-reject needs --wait: nothing is known before the run has ended")
     if args.dry_run:
         missing = {flag: example for flag, (_, _, example) in _NEEDED.items() if not getattr(args, flag)}
         vars(args).update(missing)
@@ -52,7 +58,12 @@ def main() -> int:
         print(json.dumps(request(job, args.service_account), indent=2))
         return 0
     max_restarts = Cluster.from_json(job["parameter_values"]["cluster"]).scheduling.max_restarts
-    return _submit(job, args.service_account, args.wait, max_restarts)
+    code = _submit(job, args.service_account, args.wait, max_restarts)
+    if code or not args.wait:
+        return code
+    decided = decision(job["parameter_values"]["job_dir"])
+    print(f"{TOLD[decided['verdict']]}: {decided['why']}")
+    return EXIT_REJECTED if args.fail_on_reject and decided["verdict"] == REJECT else 0
 
 
 def _parser() -> Parser:

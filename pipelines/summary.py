@@ -50,7 +50,7 @@ def write(
             "champion": champion,
             "passed_over": gone,
             "verdict": evaluation["decision"]["verdict"] if evaluation else None,
-            "reasons": evaluation["decision"]["reasons"] if evaluation else [],
+            "why": evaluation["decision"]["why"] if evaluation else None,
         },
         "paths": {
             "report": str(run_dir / REPORT),

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+from components.evaluate.gate import REJECT, TOLD
 from components.evaluate.options import Options
 from trainer.base.errors import Parser, run_cli
 from trainer.base.quiet import without_advice
@@ -15,7 +16,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "and report.html.",
     )
     Options.add_flags(p)
-    options = Options.of(p.parse_args(argv))
+    p.add_argument("--fail-on-reject", action="store_true", help="exit code 3 if the model is rejected, for builds")
+    args = p.parse_args(argv)
+    options = Options.of(args)
     with without_advice():
         from components.evaluate.evaluate import FILE, REPORT, evaluate
     result = evaluate(options)
@@ -25,9 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{result['dataset']} {result['split']}: {figures} over {metrics['examples']} examples "
         f"({baseline['rule']} has {metric} {baseline[metric]:.4f})"
     )
-    print(f"{result['decision']['verdict']}: {'; '.join(result['decision']['reasons'])}")
+    decision = result["decision"]
+    print(f"{TOLD[decision['verdict']]}: {'; '.join(decision['reasons'])}")
     print(f"wrote {os.path.join(options.output, FILE)} and {os.path.join(options.output, REPORT)}")
-    return 0
+    return 3 if args.fail_on_reject and decision["verdict"] == REJECT else 0
 
 
 if __name__ == "__main__":

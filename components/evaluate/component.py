@@ -18,8 +18,9 @@ def evaluate(
 ) -> str:
     """Scores the exported model and the champion on the same records, and judges.
 
-    The metrics are those of the model's task; of classes there is a confusion matrix, of two an ROC curve with it. The page is `report`; `summary` is the same in a few lines, and `evaluation` is all of it as JSON. Flags
-    beside those that the step knows are in `evaluate_args`.
+    The metrics are those of the model's task; of classes there is a confusion matrix, of two an ROC curve with it. The page
+    is `report`; `summary` is the same in a few lines, and `evaluation` is all of it as JSON, also in the job's directory, where
+    whoever waits for the run finds it. Flags beside those that the step knows are in `evaluate_args`.
 
     Returns:
       The exported model's directory.
@@ -31,8 +32,10 @@ def evaluate(
     from components.evaluate import evaluate as step
     from components.evaluate import report as pages
     from components.evaluate.options import Options
+    from trainer.base.files import write_text
 
-    model.uri = f"{job_dir.rstrip('/')}/model"
+    job_dir = job_dir.rstrip("/")
+    model.uri = f"{job_dir}/model"
     with tempfile.TemporaryDirectory() as output:
         known = {"model_dir": model.uri, "data_dir": dataset.path, "output": output, "registry": registry, "name": name}
         content = step.evaluate(Options.parse(evaluate_args, "components.evaluate", **known))
@@ -48,6 +51,7 @@ def evaluate(
     files[confusion] = ""  # kfp takes a step for done when all its outputs are there
     for artifact, written in files.items():
         pathlib.Path(artifact.path).write_text(written, encoding="utf-8")
+    write_text(f"{job_dir}/{step.FILE}", text)
     print(pages.summary(content))
     return model.uri
 

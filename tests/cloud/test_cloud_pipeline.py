@@ -92,9 +92,9 @@ def test_the_readmes_lines_for_vertex_ai_run_as_they_are_written(cloud):
 
 @pytest.mark.cloud_ci
 def test_a_model_that_the_gate_rejects_gets_no_version(cloud):
-    cloud.submit(ONE, "--train-steps", 20, "--min-accuracy", 0.9999)
+    run = cloud.finish(cloud.start(ONE, "--train-steps", 20, "--min-accuracy", 0.9999, "--fail-on-reject"), code=3)
 
-    assert not _versions(cloud.bucket)
+    assert "rejected: accuracy" in run.printed and not _versions(cloud.bucket)
 
 
 def test_a_better_second_version_becomes_the_champion_and_the_dataset_comes_from_the_cache(cloud):

@@ -119,6 +119,7 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--schema", "SCHEMA"], "means nothing to dataset 'digits'"),
         (["--dataset", "csv", "--schema", "SCHEMA"], "needs --source"),
         (["--min-accuracy", "97"], "--min-accuracy: '97' is not a number from 0 to 1"),
+        (["--gate", "TYPO"], "unknown key 'chef' (known: confidence, "),
         (["--image-size", "8x8"], "--image-size 8x8 means nothing to dataset 'digits'"),
         (["--dataset", "mnist", "--source", "gs://bucket/mnist"], "--source: 'gs://bucket/mnist' is not a path"),
         (["--output", "x"], "unrecognized arguments: --output"),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipelines.bucket import bucket_digest, mounted
+from pipelines.bucket import bucket_digest, decision, mounted
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage
@@ -28,6 +28,13 @@ def put(tmp_path, monkeypatch) -> Iterator[Callable[..., None]]:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{front.server_port}")
         yield put
         front.shutdown()
+
+
+def test_what_a_run_came_to_lies_beside_its_training(put):
+    put({"job/evaluation.json": b'{"decision": {"verdict": "reject", "why": "bad"}}'})
+    assert decision("gs://bucket/job") == {"verdict": "reject", "why": "bad"}
+    with pytest.raises(UserError, match=r"gs://bucket/other cannot be read: 404 .*other/evaluation\.json"):
+        decision("gs://bucket/other")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(c
     ]
     assert told["metrics"]["accuracy"] >= 0.97
     assert json.dumps(told).count('"accuracy"') == 1
-    assert "there is no champion to compare with" in told["model"].pop("reasons")
+    assert "there is no champion to compare with" in told["model"].pop("why")
     assert told["model"] == {"name": "digits", "version": "1", "champion": "1", "verdict": "promote"}
     assert told["throughput"]["examples_per_s"] > 0
     assert all(pathlib.Path(path).exists() for path in told["paths"].values())
@@ -91,14 +91,18 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(c
     assert "promote" not in status
     assert again["metrics"] == told["metrics"]  # synchronous training is deterministic
     assert (again["model"]["version"], again["model"]["champion"]) == ("2", "1")
-    assert "the champion stays version 1" in second.stdout
+    assert "the champion stays version 1: accuracy 0.9" in second.stdout
 
-    quick = ("--min-accuracy", "1", "--train-steps", "20", "--cluster", "clusters/local.yaml")
+    gate = place / "gate.yaml"
+    gate.write_text("thresholds: {accuracy: 1}")
+    quick = ("--gate", gate, "--fail-on-reject", "--train-steps", "20", "--cluster", "clusters/local.yaml")
     third = command("pipelines/run.py", *flags(place), *quick)
-    assert third.returncode == 0, third.stdout + third.stderr
+    assert third.returncode == 3, third.stdout + third.stderr
     rejected = summary(newest(place))
     assert (rejected["model"]["verdict"], rejected["model"]["version"]) == ("reject", None)
-    assert "misses the threshold" in third.stdout
+    assert rejected["status"] == "succeeded" and "misses the threshold 1.0000" in rejected["model"]["why"]
+    assert f"rejected: {rejected['model']['why']}" in third.stdout
+    assert f"rejected: {rejected['model']['why']}" in (newest(place) / "report.html").read_text()
 
 
 def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_evidence(command, place):

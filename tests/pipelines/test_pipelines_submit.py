@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 from typing import Any
 from unittest import mock
@@ -6,6 +7,7 @@ from unittest import mock
 import pytest
 from lint.specs import lint
 
+from components.train.cluster.cluster_file import Cluster
 from pipelines import submit
 from trainer.base.errors import UserError
 
@@ -91,6 +93,21 @@ def test_the_dry_run_needs_no_account_and_says_what_stands_in(monkeypatch, capsy
     told = capsys.readouterr()
     assert "--project, --bucket, --image not given" in told.err
     assert json.loads(told.out)["parent"] == "projects/my-project/locations/us-central1"
+
+
+@pytest.mark.parametrize("verdict", ["reject", "register", "promote"])
+def test_whoever_waits_is_told_the_verdict_and_a_build_may_fail_by_it(monkeypatch, capsys, verdict):
+    values = {"job_dir": "gs://b/job", "cluster": Cluster.load("clusters/vertex-cpu.yaml").to_json()}
+    monkeypatch.setattr(submit, "prepare", lambda _: {"parameter_values": values})
+    monkeypatch.setattr(submit, "_submit", lambda *_: 0)
+    monkeypatch.setattr(submit, "decision", lambda place: {"verdict": verdict, "why": f"so it is in {place}"})
+    for flags, code in ((["--wait"], 0), (["--wait", "--fail-on-reject"], 3 if verdict == "reject" else 0)):
+        monkeypatch.setattr(sys, "argv", ["pipelines/submit.py", *flags])
+        assert submit.main() == code
+        assert re.fullmatch(rf"{verdict}\w*(, and not promoted)?: so it is in gs://b/job\n", capsys.readouterr().out)
+    monkeypatch.setattr(sys, "argv", ["pipelines/submit.py", "--fail-on-reject"])
+    with pytest.raises(UserError, match="--fail-on-reject needs --wait"):
+        submit.main()
 
 
 def test_what_counts_is_the_newest_training_of_a_run(aiplatform):
