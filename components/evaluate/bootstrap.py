@@ -18,8 +18,9 @@ import numpy as np
 from trainer.nn.tasks.base import Task
 
 # So many samples; fewer where that would be more draws, for the time they take, and of tasks that cannot be given weights.
-_SAMPLES, _MOST_DRAWS, _FEWEST = 1000, 200_000_000, 200
-_BLOCK = 250_000  # draws at a time: 2 MB of weights, which a cache holds
+_SAMPLES, _MOST_DRAWS, _FEWEST = 1000, 50_000_000, 200
+# Draws at a time: 2 MB of weights, which a cache holds; but some samples, as scores are sorted anew each time.
+_BLOCK, _AT_ONCE = 250_000, 4
 _TAILS = (0.025, 0.975)
 
 
@@ -33,18 +34,20 @@ class Figures:
 
     def intervals(self) -> dict[str, tuple[float, float] | None]:
         """Of each metric the percentile interval with 95 % of the samples; None if one does not define it."""
-        ends = {name: np.quantile(values, _TAILS).tolist() for name, values in self.samples.items()}
-        return {name: None if np.isnan(low) else (low, high) for name, (low, high) in ends.items()}
+        return {
+            name: tuple(np.quantile(values, _TAILS).tolist()) if np.isfinite(values).all() else None
+            for name, values in self.samples.items()
+        }
 
 
 def figures(task: Task, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, Figures]:
     """What the answers of each model, [N, outputs], for the same records are worth, whose labels are [N] or [N, targets].
 
-    There are 1,000 samples; from 200,000 records on fewer, and 200 of a task whose `measure` takes no weights.
+    There are 1,000 samples; from 50,000 records on fewer, and 200 of a task whose `measure` takes no weights.
     """
     n, weighs = len(labels), "weights" in inspect.signature(task.measure).parameters
     count = min(_SAMPLES, max(_FEWEST, _MOST_DRAWS // n)) if weighs else _FEWEST
-    size = max(1, _BLOCK // n) if weighs else 1
+    size = max(_AT_ONCE, _BLOCK // n) if weighs else 1
     random, parts = np.random.default_rng(0), {who: [] for who in answers}
     for start in range(0, count, size):
         drawn = random.integers(n, size=(n, width := min(size, count - start)))

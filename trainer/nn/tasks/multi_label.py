@@ -76,5 +76,6 @@ class MultiLabel(Task):
 
 def _auc(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
     areas = [auc(scores[:, i], labels[:, i] == 1, weights) for i in range(scores.shape[1])]
-    known = [area for area in areas if area is not None]
-    return {"auc": np.nanmean(known, axis=0)} if known else {}
+    known = np.array([area for area in areas if area is not None])
+    with np.errstate(invalid="ignore"):  # of a sample that defines none
+        return {"auc": np.nansum(known, axis=0) / np.isfinite(known).sum(axis=0)} if len(known) else {}
