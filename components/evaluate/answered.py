@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base.manifest import Feature, Manifest
-from trainer.base.missing import marks
+from trainer.base.spellings import marks
 
 RECORDS, BYTES = 16, 1 << 20
 

@@ -48,8 +48,9 @@ class Feature:
         is negative; floats are little-endian; of a vector all values together, each as wide as the others.
       unit: Of a column's values, in words.
       default: What stands in for a missing value; None of a column that is never missing.
-      missing: Of a column, texts that stand for a missing value in the source; `trainer.base.missing` says which values
+      missing: Of a column, texts that stand for a missing value in the source; `trainer.base.spellings` says which values
         those are. None of others.
+      boolean: True of a column whose texts are `true` or `false`; `trainer.base.spellings` has how the source may spell them.
       statistics: Of a column: `missing`, `mean`, `std`, `min` and `max` of the training split.
     """
 
@@ -63,6 +64,7 @@ class Feature:
     unit: str | None = None
     default: float | int | str | None = None
     missing: tuple[str, ...] | None = None
+    boolean: bool | None = None
     statistics: Summary | None = None
 
 

@@ -24,13 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from components.convert.tables import booleans
 from components.convert.tables.quoting import Chunk, chunks
 from components.convert.tables.schema import Column, Schema
 from components.convert.writing.progress import track
 from trainer.base.errors import UserError, readable, unknown
-from trainer.base.missing import marks
+from trainer.base.spellings import EITHER, marks
 
-ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string()}
+ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string(), "bool": pa.large_string()}
 _STORED = {"float": pa.float32(), "int": pa.int64()}
 _GZIP = b"\x1f\x8b"
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
@@ -113,7 +114,7 @@ def _block(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[str
             if any(pc.any(pc.match_substring(text, "x", ignore_case=True)).as_py() for text in texts):
                 _explain(path, chunk, schema, names)
         columns = parse({name: ARROW[column.type] for name, column in schema.columns.items()})
-        columns = _without_marks(columns, schema)
+        columns = _normal(columns, schema)
     except pa.ArrowMemoryError:
         raise  # which is no fault of the file
     except pa.ArrowException as error:
@@ -147,10 +148,13 @@ def _parse(
     return batch
 
 
-def _without_marks(columns: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Null also where a number equals one that stands for a missing value: -999.0 where that is -999."""
+def _normal(columns: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """Null also where a number equals one that stands for a missing value, -999.0 where that is -999; booleans respelled."""
     for name, column in schema.columns.items():
-        if column.type != "string" and (numbers := marks(schema.missing, column.dtype)):
+        if column.type == "bool":
+            place = columns.schema.get_field_index(name)
+            columns = columns.set_column(place, name, booleans.respelled(columns[name]))
+        elif column.type != "string" and (numbers := marks(schema.missing, column.dtype)):
             stored = columns[name].cast(_STORED[column.type], safe=False)
             marked = functools.reduce(pc.or_, (pc.equal(stored, pa.scalar(mark, stored.type)) for mark in numbers))
             found = pc.if_else(marked, pa.scalar(None, columns[name].type), columns[name])
@@ -160,6 +164,8 @@ def _without_marks(columns: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 
 def _fits(values: pa.Array, column: Column) -> bool:
     if values.null_count and column.required:
+        return False
+    if column.type == "bool" and booleans.strange(values):
         return False
     # False of NaN too, which compares with nothing; of missing values nothing is said.
     return column.type != "float" or pc.all(pc.less_equal(pc.abs(values), _FLOAT32_MAX)).as_py() is not False
@@ -202,13 +208,15 @@ def _fault(text: str, column: Column, missing: Sequence[str]) -> str | None:
         return f"{text.encode('utf-8', 'surrogateescape')[:40]!r} is not UTF-8"
     fits = {
         "string": lambda: True,
+        "bool": lambda: not booleans.strange(booleans.respelled(pa.array([text]))),
         "float": lambda: _NUMBER.fullmatch(text) and abs(float(text)) <= _FLOAT32_MAX,
         "int": lambda: _WHOLE.fullmatch(text) and _INT64.min <= decimal.Decimal(text.strip()) <= _INT64.max,
     }
     if fits[column.type]():
-        equal = column.required and column.type != "string" and _number(text, column) in marks(missing, column.dtype)
+        equal = column.required and column.dtype != "string" and _number(text, column) in marks(missing, column.dtype)
         return f"{text.strip()} is a missing value, and the schema has no default for it" if equal else None
-    return f"{text[:40]!r} is no {'finite 32-bit number' if column.type == 'float' else '64-bit whole number'}"
+    kinds = {"float": "finite 32-bit number", "int": "64-bit whole number", "bool": f"boolean, which is {EITHER}"}
+    return f"{text[:40]!r} is no {kinds[column.type]}"
 
 
 def _number(text: str, column: Column) -> int | float:

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from trainer.base.errors import UserError, unknown
+from trainer.base.spellings import TRUE
 
 Columns = Mapping[str, np.ndarray]
 
-_TYPES = {"float": "number", "int": "number", "string": "text"}
+_TYPES = {"float": "number", "int": "number", "string": "text", "bool": "condition"}
 # What each takes, what it gives, and how. Arithmetic is in floats: 64-bit integers would wrap around without a word.
 _OPERATORS: Mapping[str, tuple[str, str, Callable[..., Any]]] = {
     "plus": ("number", "number", functools.partial(np.add, dtype=np.float64)),
@@ -61,7 +62,9 @@ def _parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
     if isinstance(node, str):
         if node not in types:
             raise UserError(f"{place}: {unknown('column', node, types)}; a text is written {{text: {node}}}")
-        return Expression(type=_TYPES[types[node]], columns=frozenset({node}), evaluate=lambda values, _: values[node])
+        is_true = types[node] == "bool"
+        given = (lambda values, _: values[node] == TRUE[0]) if is_true else (lambda values, _: values[node])
+        return Expression(type=_TYPES[types[node]], columns=frozenset({node}), evaluate=given)
     if isinstance(node, int | float) and not isinstance(node, bool) and math.isfinite(node):
         return Expression(type="number", columns=frozenset(), evaluate=lambda values, missing: node)
     if not isinstance(node, Mapping) or len(node) != 1:

@@ -95,7 +95,7 @@ def _classes(block: Block, schema: Schema) -> np.ndarray:
         return evaluate(label.condition, block, schema).astype(np.int64)
     given, known = values(block, schema.columns[label.column]), f"0 to {len(label.classes) - 1}"
     classes = given
-    if schema.columns[label.column].type == "string":
+    if schema.columns[label.column].dtype == "string":
         known = ", ".join(label.classes)
         classes = pc.index_in(given, pa.array(label.classes, given.type)).fill_null(-1)
     classes = classes.to_numpy().astype(np.int64)

@@ -68,7 +68,14 @@ class TableSource:
     def features(self) -> tuple[Feature, ...]:
         """The manifest's, without statistics."""
         columns = [
-            Feature(name=c.name, dtype=c.dtype, unit=c.unit, default=c.default, missing=self.schema.missing)
+            Feature(
+                name=c.name,
+                dtype=c.dtype,
+                unit=c.unit,
+                default=c.default,
+                missing=self.schema.missing,
+                boolean=c.type == "bool" or None,
+            )
             for c in self.schema.stored
         ]
         return tuple(sorted([self.schema.label.feature, *columns], key=lambda feature: feature.name))
@@ -131,7 +138,7 @@ def _part(
 ) -> tuple[dict[str, np.ndarray | Strings], dict[str, np.ndarray]]:
     """The columns of a split, and where they are missing."""
     labels, rows, kept = Labels(schema, store), 0, 0
-    columns = {c.name: store.texts() if c.type == "string" else store.column(c.dtype) for c in schema.stored}
+    columns = {c.name: store.texts() if c.dtype == "string" else store.column(c.dtype) for c in schema.stored}
     defaults = {c.name: store.column(bool) for c in schema.stored if c.default is not None}
     for block in blocks:
         rows += len(block.positions)

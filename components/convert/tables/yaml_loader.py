@@ -29,8 +29,8 @@ _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
 _TAKES = {
     "numeric": ("float", "int"),
     "buckets": ("float", "int"),
-    "vocabulary": ("int", "string"),
-    "hash_buckets": ("int", "string"),
+    "vocabulary": ("int", "string", "bool"),
+    "hash_buckets": ("int", "string", "bool"),
     "words": ("string",),
 }
 
@@ -123,7 +123,7 @@ def _column(name: Any, value: Any) -> Column:
             f"{place}: a name is a letter, then letters, digits and _; give the file's own name as header, in quotes"
         )
     value = _mapping(value, place, required={"type"}, optional={"header", "default", "unit"})
-    kind = _one_of(("float", "int", "string"), value["type"], f"{place}.type")
+    kind = _one_of(("float", "int", "string", "bool"), value["type"], f"{place}.type")
     default = value.get("default")
     if "default" in value:
         number = isinstance(default, int | float) and not isinstance(default, bool)
@@ -131,10 +131,12 @@ def _column(name: Any, value: Any) -> Column:
             "float": number and abs(default) <= _FLOAT32_MAX,
             "int": number and isinstance(default, int) and _INT64.min <= default <= _INT64.max,
             "string": isinstance(default, str),
+            "bool": isinstance(default, bool),
         }
         if not fits[kind]:
             raise UserError(f"{place}.default: {default!r} is no {kind}")
-        default = float(default) if kind == "float" else default
+        spelled = {"float": float, "bool": lambda value: str(value).lower()}
+        default = spelled.get(kind, lambda value: value)(default)
     return Column(
         name=name,
         header=_text(value.get("header", name), f"{place}.header"),
@@ -191,12 +193,13 @@ def _targets(task: str, value: Any, columns: Mapping[str, Column], types: Mappin
     for name, node in _named(task, value).items():
         where = f"{LABEL}.{task}.{name}"
         column = _known(node, columns, where) if isinstance(node, str) else None
-        wanted = "number" if task == REGRESSION or isinstance(node, str) else "condition"
+        plain = column is not None and column.type != "bool"
+        wanted = "number" if task == REGRESSION or plain else "condition"
         targets[name] = expressions.parse(node, types, where, wanted)
         if column is None:
             continue
-        if task == MULTI_LABEL and column.type != "int":
-            raise UserError(f"{where}: {node} is a {column.type}; needed is an int of 0 and 1, or a condition")
+        if task == MULTI_LABEL and column.type not in ("int", "bool"):
+            raise UserError(f"{where}: {node} is a {column.type}; needed is a bool, an int of 0 and 1, or a condition")
         if column.default is not None:
             raise UserError(f"{where}: nothing can stand in for what is predicted; take the default of {node} out")
         given.add(node)

@@ -118,6 +118,23 @@ def test_rows_of_several_blocks_are_named_by_their_lines_behind_quoted_line_ends
         read(tmp_path, content + "\r\noh,1,x", block_bytes=1000)
 
 
+def test_booleans_are_spelled_in_several_ways_and_numbers_equal_to_a_missing_one_are_missing(tmp_path):
+    truth = Column(name="s", header="s", type="bool", default="false")
+    schema = dataclasses.replace(SCHEMA, columns={**SCHEMA.columns, "s": truth}, missing=("", "-9", "0"))
+    (block,) = read(tmp_path, HEADER + b"1,-9, YES\n2, 0,0\n3,7,1\n4,-09,F\n", schema)
+    assert values(block) == {
+        "f": [1, 2, 3, 4],
+        "i": [None, None, 7, None],
+        "s": ["true", None, "true", "false"],
+    }
+    for row, told in (
+        (b"1,2,maybe", "s: 'maybe' is no boolean, which is true t yes y 1 or false f no n 0"),
+        (b"-9.00,2,1", "f: -9.00 is a missing value, and the schema has no default for it"),
+    ):
+        with pytest.raises(UserError, match=f"line 3: {told}"):
+            read(tmp_path, HEADER + b"1,2,t\n" + row + b"\n", schema)
+
+
 def test_texts_that_stand_for_a_missing_value_and_columns_that_nobody_wants(tmp_path):
     schema = dataclasses.replace(SCHEMA, missing=("NA", "-"), ignore_others=True)
     table = read(tmp_path, b"x,f,An int,s,y\n?,1,NA,-,\xff\n,2,-,,?\n", schema)

@@ -82,6 +82,18 @@ def test_several_labels_are_conditions_or_columns_of_0_and_1(tmp_path, examples)
         assert drift == pytest.approx(abs(shares["train"][i] - shares["test"][i]), abs=1e-6)
 
 
+@pytest.mark.parametrize("written", [{"multi_label": {"wet": "wet", "dry": {"not": "wet"}}}, "condition", "column"])
+def test_booleans_are_conditions_labels_and_classes(tmp_path, examples, written):
+    several = written if isinstance(written, dict) else {written: "wet", "classes": ["false", "true"]}
+    rows = [{**row, "wet": ("F", " true", "no", "YES")[row["day"] % 4]} for row in ROWS]
+    columns = {**SCHEMA["columns"], "wet": {"type": "bool"}}
+    manifest = read(tmp_path, several, rows, columns=columns, filter={"any": ["wet", {"greater": ["day", 9]}]})
+    assert manifest.feature("wet").boolean and manifest.feature("wet").dtype == "string"
+    found = labels(tmp_path, manifest, examples)
+    assert found == {i: [i % 2, 1 - i % 2] if isinstance(written, dict) else [i % 2] for i in found}
+    assert min(found) % 2 and {i % 2 for i in found} == {0, 1}
+
+
 def without(column: str, *days: int, rows=ROWS) -> list[dict]:
     return [{**row, column: "" if row["day"] in days else row[column]} for row in rows]
 

@@ -151,7 +151,11 @@ def change(place: str, value) -> dict:
         ("label", {"regression": "fare"}, r"label\.regression: fare is what is predicted, and an input too"),
         ("label", {"regression": {"a": {"times": [2, "fare"]}}}, r"label\.regression\.a: follows from the inputs fare"),
         ("label", {"multi_label": "seconds"}, r"label\.multi_label: is one label, and so two classes"),
-        ("label", {"multi_label": ["tips", "fare"]}, r"label\.multi_label\.tips: tips is a float; needed is an int"),
+        (
+            "label",
+            {"multi_label": ["tips", "fare"]},
+            r"label\.multi_label\.tips: tips is a float; needed is a bool, an int",
+        ),
         (
             "label",
             {"multi_label": {"a": {"less": ["tips", 3]}, "b": {"plus": ["tips", 3]}}},
@@ -165,7 +169,11 @@ def change(place: str, value) -> dict:
         ("deep.0.numeric", None, r"deep\[0\]: needs exactly one of numeric, buckets, vocabulary, hash_buckets"),
         ("deep.0.numeric", "log", r"deep\[0\]: write 'numeric: z_score'"),
         ("deep.0.column", "company", r"deep\[0\]\.numeric: is for columns of type float or int; company is a string"),
-        ("deep.1.column", "fare", r"deep\[1\]\.vocabulary: is for columns of type int or string; fare is a float"),
+        (
+            "deep.1.column",
+            "fare",
+            r"deep\[1\]\.vocabulary: is for columns of type int or string or bool; fare is a float",
+        ),
         ("deep.0", {"column": "fare", "words": 9}, r"deep\[0\]\.words: is for columns of type string; fare is a float"),
         ("deep.0", {"column": "company", "words": 9, "embedding": 2}, r"deep\[0\]: a model of your own embeds words"),
         ("wide.0.buckets", [2, 1], r"wide\[0\]\.buckets: \[2, 1\] are not ascending"),

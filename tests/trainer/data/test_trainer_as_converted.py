@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from components.convert.tables import csv_parser, rows, yaml_loader
 from trainer.base.errors import UserError
 from trainer.base.manifest import Encoding, Feature, Manifest
-from trainer.base.missing import marks
+from trainer.base.spellings import marks
 from trainer.data.as_converted import as_converted
 
 LABEL = {"column": "said", "classes": ["no", "yes"]}
-DTYPES = {"float": "float32", "int": "int64", "string": "string"}
-NUMPY = {"float": np.float32, "int": np.int64, "string": object}
+DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string"}
+NUMPY = {"float": np.float32, "int": np.int64, "string": object, "bool": object}
 MISSING = st.lists(
     st.sampled_from(["", "NA", "-999", "-999.5", "0", "nan", "1e3", " ", "none"]), max_size=3, unique=True
 )
@@ -30,11 +30,13 @@ CELLS = {
     | st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False).map(repr),
     "int": st.sampled_from(["", "NA", "-999", "0", "1000", "7"]) | st.integers(-(2**63), 2**63 - 1).map(str),
     "string": st.sampled_from(["", "NA", "-999", "-999.0", "0", " ", "Bonn", "none", "None"]),
+    "bool": st.sampled_from(["", "NA", "0", "true", "True", " YES\t", "f", "No", "1", "maybe", "\u00a0true", "\u0130"]),
 }
 DEFAULTS = {
     "float": st.sampled_from([0.1, -999, 0]),
     "int": st.sampled_from([-999, 3]),
     "string": st.sampled_from(["", "Ulm"]),
+    "bool": st.booleans(),
 }
 
 
@@ -55,7 +57,7 @@ def tables(draw) -> tuple[dict, dict[str, list[str]]]:
 
 def sent(cell: str, kind: str, default: object, missing: list[str]) -> object:
     """What a client sends for a cell of a file; None where it cannot say that."""
-    if kind == "string":
+    if DTYPES[kind] == "string":
         return cell.encode()
     if cell in missing:
         return np.nan if kind == "float" else next(iter(marks(missing, "int64")), default)
@@ -99,14 +101,16 @@ def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_bot
         source = convert(schema, cells)
     except UserError:
         source = None
-    features = (
-        source.features()
-        if source
-        else tuple(
-            Feature(name=n, dtype=DTYPES[c["type"]], default=c.get("default"), missing=tuple(missing))
-            for n, c in columns.items()
-        )
+    rules = {n: {"missing": tuple(missing), "boolean": c["type"] == "bool" or None} for n, c in columns.items()}
+    defaults = {
+        n: str(c["default"]).lower() if c["type"] == "bool" else c["default"]
+        for n, c in columns.items()
+        if "default" in c
+    }
+    made = tuple(
+        Feature(name=n, dtype=DTYPES[c["type"]], default=defaults.get(n), **rules[n]) for n, c in columns.items()
     )
+    assert source is None or set(source.features()) >= set(made)
     if not sendable:
         assert source is None
         return
@@ -116,11 +120,11 @@ def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_bot
         }
     if source is None:
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"c\d: a value is"):
-            as_converted(of(features), arrays)
+            as_converted(of(made), arrays)
         return
     stored = {n: source.splits["train"][n] for n in columns}
-    clean = {n: tf.constant(v.tolist() if columns[n]["type"] == "string" else v) for n, v in stored.items()}
-    for found in (as_converted(of(features), arrays), as_converted(of(features), clean)):
+    clean = {n: tf.constant(v.tolist() if DTYPES[columns[n]["type"]] == "string" else v) for n, v in stored.items()}
+    for found in (as_converted(of(made), arrays), as_converted(of(made), clean)):
         for name, values in clean.items():
             assert found[name].numpy().tolist() == values.numpy().tolist()
             assert values.dtype == tf.string or found[name].numpy().tobytes() == values.numpy().tobytes()

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from components.convert.sources.examples.parser import Record, groups, place
+from components.convert.tables import booleans
 from components.convert.tables.csv_parser import ARROW, Block
 from components.convert.tables.schema import Column, Schema
-from trainer.base import missing
 from trainer.base.errors import unknown
+from trainer.base.spellings import EITHER, marks
 
 
 def blocks(found: Iterable[Record], schema: Schema) -> Iterator[Block]:
@@ -39,9 +40,10 @@ def blocks(found: Iterable[Record], schema: Schema) -> Iterator[Block]:
 def _column(group: Sequence[Record], column: Column, texts: Sequence[str]) -> pa.Array:
     """The values of a column, null where they are missing."""
     key, index = place(column.header)
-    given = [record.value(key, column.type, index) for record in group]
-    marks = missing.marks(texts, column.dtype)
-    marked = {mark.encode() if isinstance(mark, str) else mark for mark in marks}
+    kind = "string" if column.type == "bool" else column.type
+    given = [record.value(key, kind, index) for record in group]
+    missing = marks(texts, column.dtype)
+    marked = {mark.encode() if isinstance(mark, str) else mark for mark in missing}
     values = [None if value in marked or value != value else value for value in given]
     if column.required and None in values:
         row = values.index(None)
@@ -50,8 +52,12 @@ def _column(group: Sequence[Record], column: Column, texts: Sequence[str]) -> pa
         raise group[row].error(
             f"{column.name}: {given[row]!r} is a missing value, and the schema has no default for it"
         )
-    if column.type == "string":
-        return _texts(group, column, values)
+    if column.dtype == "string":
+        texts = _texts(group, column, values)
+        texts = booleans.respelled(texts) if column.type == "bool" else texts
+        if column.type == "bool" and (strange := booleans.strange(texts)):
+            raise group[strange[0]].error(f"{column.name}: {texts[strange[0]]} is no boolean, which is {EITHER}")
+        return texts
     for record, value in zip(group, values, strict=True):
         if value is not None and not math.isfinite(value):
             raise record.error(f"{column.name}: {value} is no finite 32-bit number")

@@ -85,6 +85,17 @@ def test_a_table_has_every_value_and_the_defaults_where_there_is_none(tmp_path, 
     assert manifest.feature("seconds").statistics.missing == 3 and manifest.feature("company").statistics.missing == 2
 
 
+def test_booleans_are_texts_in_records(tmp_path, write_records, options, held):
+    schema = TABLE.replace("company: {type: string, default: nobody}", "company: {type: bool, default: true}")
+    rows = [{**row(i), "company": (b"No", b"", b"T")[i % 3]} for i in range(30)]
+    write_records(tmp_path / "a.tfrecord", rows)
+    convert(options(schema, tmp_path / "a.tfrecord"))
+    assert [r["company"] for r in held(tmp_path / "out")] == [b"false", b"true", b"true"] * 10
+    write_records(tmp_path / "b.tfrecord", [rows[0], {**rows[1], "company": b"x"}])
+    with pytest.raises(UserError, match="company: x is no boolean, which is true t yes y 1 or false f no n 0"):
+        convert(options(schema, tmp_path / "b.tfrecord"))
+
+
 def test_rows_from_records_and_from_csv_make_the_same_files(tmp_path, write_records, content):
     rows = trips.rows(200)
     given = trips.write(tmp_path, rows, {**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}})

@@ -1,0 +1,32 @@
+"""How a table's values may be written: for the converter, and for the exported model alike.
+
+    marks(("", "NA", "-1"), "int64")      # (-1,): of a number, what equals one of the texts, however it is written
+    marks(("", "NA", "-1"), "string")     # ("", "NA", "-1"): of a text, the text itself
+
+What is true or false may be in letters of any case, with white space around it or not (all ASCII). Stored is the first
+spelling of each. It imports no TensorFlow.
+"""
+
+import contextlib
+from collections.abc import Sequence
+
+import numpy as np
+
+TRUE = ("true", "t", "yes", "y", "1")
+FALSE = ("false", "f", "no", "n", "0")
+EITHER = f"{' '.join(TRUE)} or {' '.join(FALSE)}"
+_INT64 = np.iinfo(np.int64)
+
+
+def marks(texts: Sequence[str], dtype: str) -> tuple[str, ...] | tuple[int, ...] | tuple[float, ...]:
+    """The values of a column that stand for a missing one, given the texts that do; NaN, which equals nothing, is left out.
+
+    Its dtype is `float32` (they are exactly what it holds), `int64` or `string`.
+    """
+    if dtype == "string":
+        return tuple(texts)
+    found = []
+    for text in texts:
+        with contextlib.suppress(ValueError), np.errstate(over="ignore"):
+            found.append(int(text) if dtype == "int64" else float(np.float32(float(text))))
+    return tuple(mark for mark in found if mark == mark and (dtype != "int64" or _INT64.min <= mark <= _INT64.max))
