@@ -39,7 +39,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     path = tmp_path_factory.mktemp("scored") / "digits"
     with contextlib.redirect_stdout(io.StringIO()):
         convert(Options(output=str(path), shards=4))
-    files = tf.data.TFRecordDataset([str(file) for file in sorted(path.glob("test-*"))])
+    files = tf.data.TFRecordDataset([str(file) for file in sorted(path.glob("test-*.tfrecord"))])
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     records = [tf.io.parse_single_example(record, features) for record in files]
     images = np.stack([np.frombuffer(r["image"].numpy(), np.uint8).reshape(8, 8, 1) for r in records])

@@ -55,7 +55,7 @@ def convert(options: Options) -> Manifest:
         else:
 
             def build(place: pathlib.Path) -> Manifest:
-                output.require_room(directory, plan.num_bytes, files=2 * len(plan.shards))
+                output.require_room(directory, plan.num_bytes, files=3 * len(plan.shards))
                 written = _write(plan, place, processes)
                 manifest = plan.manifest(written, described)
                 for name, split in manifest.splits.items():

@@ -68,7 +68,7 @@ class Plan:
     def num_bytes(self) -> int:
         """What the files of all shards have together, to the byte, before they are written."""
         examples = sum(len(rows) for _, rows in self._parts.values())
-        found = examples * self._layout.least_bytes
+        found = examples * (self._layout.least_bytes + 8)  # of the record, and of its hash
         if self._layout.strings:
             found += 8 * (examples + len(self.shards))  # of the indexes
             for native, rows in self._parts.values():

@@ -16,7 +16,11 @@ def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options,
     """The directory holds just what the manifest says, with the source's values in the source's order."""
     assert Manifest.load(directory) == manifest
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    assert {path.name for path in directory.iterdir()} == {"manifest.json", "dataset.html", *(s.file for s in shards)}
+    assert {path.name for path in directory.iterdir()} == {
+        "manifest.json",
+        "dataset.html",
+        *(name for s in shards for name in s.checksums),
+    }
     assert all((directory / shard.file).stat().st_size == shard.bytes for shard in shards)
     source = find_reader(options.dataset).read(options.source, MEMORY)
     parts = carve(

@@ -39,7 +39,9 @@ def source(request, tmp_path_factory) -> dict[str, str]:
 
 
 def size(directory: pathlib.Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.suffix in (".tfrecord", ".index"))
+    return sum(
+        path.stat().st_size for path in directory.rglob("*") if path.suffix in (".tfrecord", ".hashes", ".index")
+    )
 
 
 @settings(max_examples=5)

@@ -55,7 +55,7 @@ def test_a_model_that_cannot_be_read(line, make_model, tmp_path, damage):
 def test_a_shard_with_one_bit_changed(line, make_model, scored, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(scored.path, data)
-    shard = next(data.glob("test-*"))
+    shard = next(data.glob("test-*.tfrecord"))
     content = bytearray(shard.read_bytes())
     content[100] ^= 1
     shard.write_bytes(content)

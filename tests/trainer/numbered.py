@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from components.convert.writing.byte_strings import Strings
+from components.convert.writing.content_hashes import content_hashes
 from components.convert.writing.tfrecord import Field, Layout
 from trainer.base.files import crc32c
 from trainer.base.manifest import HEAD_BYTES, Feature, Manifest, Shard, Split
@@ -54,7 +55,10 @@ def dataset(
             bytes=len(content),
             crc32c=crc32c(content),
             head_crc32c=crc32c(content[:HEAD_BYTES]),
+            hashes=f"train-{i:05d}-of-{shards:05d}.hashes",
+            hashes_crc32c=crc32c(hashes := content_hashes(len(rows), {"image": column}).tobytes()),
         )
+        (directory / shard.hashes).write_bytes(hashes)
         (directory / shard.file).write_bytes(content)
         if files:
             name = shard.file.replace("tfrecord", "index")

@@ -23,7 +23,7 @@ from trainer.base.feature_summary import Summary
 from trainer.base.files import store_errors, write_text
 
 FILE = "manifest.json"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
 HEAD_BYTES = 1 << 16  # of a shard: few to read, and enough to tell it from others
 
@@ -111,6 +111,9 @@ class Shard:
       bytes: Its size.
       crc32c: CRC-32C of the file, hexadecimal.
       head_crc32c: That of its first `HEAD_BYTES`, by which a reader knows the file without reading all of it.
+      hashes: Name of the file beside it that tells records from others in any conversion: little-endian uint64 [examples],
+        a hash of all values but the label.
+      hashes_crc32c: CRC-32C of that file.
       index: Name of the file beside it that says where records start, if they differ in length: little-endian int64
         [examples + 1], byte offsets of the records and of the end.
       index_crc32c: CRC-32C of that file.
@@ -121,13 +124,16 @@ class Shard:
     bytes: int
     crc32c: str
     head_crc32c: str
+    hashes: str
+    hashes_crc32c: str
     index: str | None = None
     index_crc32c: str | None = None
 
     @property
     def checksums(self) -> dict[str, str]:
-        """CRC-32C of the file, and of its index if it has one, by name."""
-        return {self.file: self.crc32c, **({self.index: self.index_crc32c} if self.index else {})}
+        """CRC-32C of the file, of its hashes, and of its index if it has one, by name."""
+        files = {self.file: self.crc32c, self.hashes: self.hashes_crc32c}
+        return files | ({self.index: self.index_crc32c} if self.index else {})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -278,7 +284,9 @@ class Manifest:
             raise UserError(f"{path}: {error}") from None
         try:
             if raw["format_version"] != FORMAT_VERSION:
-                raise UserError(f"{path}: format version {raw['format_version']}; this program reads {FORMAT_VERSION}")
+                raise UserError(
+                    f"{path}: format version {raw['format_version']}; this program reads {FORMAT_VERSION}; convert again"
+                )
             manifest = cls._parse(raw)
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: not a dataset manifest ({type(error).__name__}: {error})") from None

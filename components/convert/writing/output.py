@@ -23,7 +23,7 @@ from trainer.base.manifest import FILE, Manifest
 PAGE = "dataset.html"
 _WORK = ".converting"
 _OURS = re.compile(
-    rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|index)|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}(\.\d+\.tmp)?"
+    rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|hashes|index)|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}(\.\d+\.tmp)?"
     r"|\.converting"
 )
 _BLOCK_BYTES = 1 << 12  # of a disk; the last one of a file is not full
@@ -71,7 +71,7 @@ def writable(output: pathlib.Path | None) -> Iterator[None]:
 
 
 def require_room(output: pathlib.Path, num_bytes: int, *, files: int) -> None:
-    """Refuses to begin if the bytes and files to be written, of shards and indexes, are more than the disk has free."""
+    """Refuses to begin if the bytes and files to be written, of shards and what lies beside them, are more than the disk has free."""
     due = num_bytes + files * _BLOCK_BYTES + _BESIDE_BYTES
     if due > (free := shutil.disk_usage(output).free):
         raise UserError(f"--output {output}: needs {due:,} bytes, and its disk has {free:,} free")
@@ -114,7 +114,7 @@ def verify(output: pathlib.Path, manifest: Manifest) -> None:
 
 
 def _files(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Names and CRC-32C of the shards and their indexes."""
+    """Names and CRC-32C of the shards and of the files beside them."""
     for split in manifest.splits.values():
         yield from split.checksums.items()
 

@@ -14,13 +14,16 @@ at the same offset in every record, and where each record starts is written to a
 import dataclasses
 import math
 import os
+import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Literal, Protocol
+from typing import IO, Any, Literal, Protocol
 
 import google_crc32c
 import numpy as np
 
 from components.convert.writing.byte_strings import Strings
+from components.convert.writing.content_hashes import content_hashes
+from components.convert.writing.label_feature import LABEL
 from components.convert.writing.wire_format import nested, varint_bytes, varints
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from trainer.base.manifest import HEAD_BYTES, Shard
@@ -190,15 +193,22 @@ def write(
 ) -> Shard:
     """Writes rows of the columns, which are positions in arrays of any length, as one file.
 
+    Beside it another with the suffix `.hashes` gets the content hash of each record, little-endian uint64 [examples].
     Where records differ in length, `index` is the file that says where they start: little-endian int64 [examples + 1].
     `advance` is told how many were written, now and then.
     """
-    examples, head = 0, google_crc32c.Checksum()
-    with open(path, "wb") as file, open(index or os.devnull, "wb") as index_file:
-        records, starts = _Hashed(file), _Hashed(index_file)
+    examples, head, hashes_path = 0, google_crc32c.Checksum(), pathlib.Path(path).with_suffix(".hashes")
+    with (
+        open(path, "wb") as file,
+        open(hashes_path, "wb") as hashes_file,
+        open(index or os.devnull, "wb") as index_file,
+    ):
+        records, hashes, starts = _Summed(file), _Summed(hashes_file), _Summed(index_file)
         starts.write(np.zeros(1, "<i8"))
         for chunk in (chunk for piece in rows for chunk in layout.chunks(columns, piece)):
-            encoded, ends = layout.encode({name: _take(column, chunk) for name, column in columns.items()})
+            values = {name: _take(column, chunk) for name, column in columns.items()}
+            encoded, ends = layout.encode(values)
+            hashes.write(content_hashes(len(chunk), _hashed(values, layout, encoded)).astype("<u8"))
             if layout.record_bytes is None:
                 starts.write((records.bytes + ends).astype("<i8", copy=False))
             head.update(encoded[: max(0, HEAD_BYTES - records.bytes)])
@@ -211,6 +221,8 @@ def write(
         bytes=records.bytes,
         crc32c=records.crc32c.hexdigest().decode(),
         head_crc32c=head.hexdigest().decode(),
+        hashes=hashes_path.name,
+        hashes_crc32c=hashes.crc32c.hexdigest().decode(),
         index=index and os.path.basename(index),
         index_crc32c=starts.crc32c.hexdigest().decode() if index else None,
     )
@@ -222,7 +234,18 @@ def _take(column: Column, rows: np.ndarray) -> np.ndarray | Strings:
     return column[rows]
 
 
-class _Hashed:
+def _hashed(values: Mapping[str, Any], layout: Layout, encoded: np.ndarray) -> dict[str, Any]:
+    """What tells records from others: their values without the label; of bytes as they lie in the record, row by row."""
+    told = {name: value for name, value in values.items() if name != LABEL}
+    if layout.record_bytes:
+        rows = encoded.reshape(-1, layout.record_bytes)
+        for name in told:
+            if told[name].dtype == np.uint8:
+                told[name] = rows[:, layout.offsets[name] : layout.offsets[name] + layout.widths[name]]
+    return told
+
+
+class _Summed:
     """Counts and hashes what is written to a file."""
 
     def __init__(self, file: IO[bytes]):

@@ -16,6 +16,7 @@ from components.convert.writing import output
 from trainer.base.errors import UserError
 from trainer.base.manifest import FILE, Manifest
 from trainer.data import records
+from trainer.data.hashes import content_hashes
 from trainer.data.reader.shards import Mapping, Shards, take
 
 
@@ -78,7 +79,7 @@ def scribble(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.
 def damaged(directory: pathlib.Path, seed: int, kind: Callable[..., pathlib.Path]) -> Iterator[pathlib.Path]:
     """Around what is done with a dataset while it is damaged; gives the file to be named."""
     before = {path: path.read_bytes() for path in sorted(directory.iterdir())}
-    paths = [path for path in before if path.suffix in (".tfrecord", ".index")]
+    paths = [path for path in before if path.suffix in (".tfrecord", ".hashes", ".index")]
     try:
         yield kind(directory, paths, random.Random(seed))
     finally:
@@ -99,6 +100,7 @@ def read_as_it_is_used(dataset: pathlib.Path, seed: int) -> None:
         fetch = Mapping(shards.paths) if seed % 2 else shards.read
         blocks = [shards.block(*piece, fetch) for piece in shards.pieces(0, int(shards.starts[-1]))]
         take(shards, blocks, np.arange(shards.starts[-1]))
+        assert sum(map(len, content_hashes(manifest, str(dataset), split))) == shards.starts[-1]
 
 
 def compare(dataset: pathlib.Path, seed: int) -> None:

@@ -78,6 +78,7 @@ def test_leftovers_are_replaced(tmp_path, content):
     for name in (
         ".converting/train-00000-of-00009.tfrecord",
         "train-00001-of-00009.tfrecord",
+        "train-00001-of-00009.hashes",
         "train-00001-of-00009.index",
         "manifest.json.17.tmp",
         "dataset.html.17.tmp",

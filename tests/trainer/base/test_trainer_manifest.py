@@ -39,7 +39,19 @@ TABLE = Manifest(
         "train": Split(
             examples=1,
             class_histogram=(1, 0),
-            shards=(Shard(file="a", examples=1, bytes=99, crc32c="f", head_crc32c="d", index="b", index_crc32c="e"),),
+            shards=(
+                Shard(
+                    file="a",
+                    examples=1,
+                    bytes=99,
+                    crc32c="f",
+                    head_crc32c="d",
+                    hashes="h",
+                    hashes_crc32c="c",
+                    index="b",
+                    index_crc32c="e",
+                ),
+            ),
         )
     },
     arguments={"dataset": "trips", "schema": {"wide": [], "default": None}},
@@ -85,7 +97,7 @@ EDITED, NONE = "the file was edited", "not a dataset manifest"
         (lambda m: m["deep"][0].update(unknown=1), NONE),
         (lambda m: m["features"][2]["statistics"].update(unknown=1), NONE),
         (lambda m: m["features"].append("fare"), NONE),
-        (lambda m: m.update(format_version=99), "format version 99; this program reads 1"),
+        (lambda m: m.update(format_version=99), "format version 99; this program reads 2; convert again"),
     ],
 )
 def test_what_was_edited_or_is_no_manifest_is_refused(tmp_path, change, message):

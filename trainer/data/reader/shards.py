@@ -57,6 +57,19 @@ def readable(path: os.PathLike[str]) -> Iterator[None]:
         raise UserError(f"{path} cannot be read ({error}); see whether the storage is up") from None
 
 
+def small_file(path: epath.Path, checksum: str) -> bytes:
+    """The content of a file beside a shard.
+
+    Raises:
+      UserError: If it is missing or does not have the CRC-32C, or cannot be read.
+    """
+    with readable(path):
+        content = _insist(path, 0, -1)
+    if crc32c(content) != checksum:
+        raise damaged(path)
+    return content
+
+
 @dataclasses.dataclass(frozen=True)
 class Block:
     """Neighbouring records of one file."""
@@ -103,12 +116,7 @@ class Shards:
     def _where(self, shard: Shard, directory: epath.Path) -> np.ndarray:
         if self.record_bytes:
             return np.arange(shard.examples + 1) * self.record_bytes
-        path = directory / shard.index
-        with readable(path):
-            content = _insist(path, 0, -1)
-        if crc32c(content) != shard.index_crc32c:
-            raise damaged(path)
-        return np.frombuffer(content, "<i8")
+        return np.frombuffer(small_file(directory / shard.index, shard.index_crc32c), "<i8")
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """File, first row and end row there of each piece of the records `start` to `stop` of the split."""

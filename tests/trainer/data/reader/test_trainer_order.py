@@ -80,7 +80,15 @@ def test_the_order_does_not_depend_on_the_number_of_replicas(replicas, batch, st
 
 def test_sizes_follow_from_the_manifest_and_small_splits_are_one_window():
     def order(examples: int, record_bytes: int) -> Order:
-        shard = Shard(file="a", examples=examples, bytes=examples * record_bytes, crc32c="", head_crc32c="")
+        shard = Shard(
+            file="a",
+            examples=examples,
+            bytes=examples * record_bytes,
+            crc32c="",
+            head_crc32c="",
+            hashes="",
+            hashes_crc32c="",
+        )
         return Order.of(Split(examples=examples, class_histogram=(), shards=(shard,)), seed=0)
 
     assert order(60_000, 838).windows == 1

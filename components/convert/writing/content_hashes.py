@@ -1,0 +1,50 @@
+"""What tells a record from others, whatever conversion it is in: 64 bits of its values, without the label.
+
+    content_hashes(N, {"fare": fares, "company": companies})     # uint64 [N]
+
+Values are hashed and not bytes of files, for these depend on the other records: integers are as wide as the largest needs.
+The label is left out so that which records are taken for equal cannot depend on what is to be predicted.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from components.convert.writing.byte_strings import Strings
+from components.convert.writing.splits import splitmix64
+from trainer.base.framing import checksums
+
+
+def content_hashes(count: int, columns: Mapping[str, np.ndarray | Strings]) -> np.ndarray:
+    """The hash of each of `count` records, uint64 [N], of its values by name, [N, ...] each; of bytes only the rows need be contiguous.
+
+    The sum of its words of at most 32 bits, each times a constant of its place, modulo 2**64, is mixed in the end: for two
+    different records it is equal with a chance of at most 2**-32 (multilinear hashing: Lemire and Kaser 2014,
+    doi:10.1093/comjnl/bxt070). A string counts by its CRC-32C and length.
+    """
+    words = [part for name in sorted(columns) for part in _words(columns[name])]
+    hashes, place = np.zeros(count, np.uint64), 0
+    for part in words:
+        hashes += np.einsum("ij,j->i", part.astype(np.uint64), _factors(place, part.shape[1]))
+        place += part.shape[1]
+    return splitmix64(0, hashes)
+
+
+def _words(column: np.ndarray | Strings) -> Iterator[np.ndarray]:
+    """Unsigned numbers of at most 32 bits, [N, words], that say all of a column."""
+    count = len(column)
+    if isinstance(column, Strings):
+        yield np.stack([checksums(column.tolist(), count), column.lengths.astype("<u4")], axis=1)
+    elif column.dtype == np.uint8:
+        whole = (column := column.reshape(count, -1)).shape[1] // 4 * 4
+        yield column[:, :whole].view("<u4")
+        if whole < column.shape[1]:
+            yield column[:, whole:]
+    else:
+        yield column.astype("<f4" if column.dtype.kind == "f" else "<i8").reshape(count, -1).view("<u4")
+
+
+@functools.lru_cache(maxsize=64)
+def _factors(first: int, count: int) -> np.ndarray:
+    return splitmix64(0, np.arange(first, first + count))
