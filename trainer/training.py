@@ -10,8 +10,11 @@ import tensorflow as tf
 
 from trainer import learning, trial
 from trainer.base.errors import UserError
+from trainer.base.learnt.trained_on import FILE as RECORDS
+from trainer.base.learnt.trained_on import TrainedOn
 from trainer.base.manifest import Manifest
 from trainer.data import records, weighing
+from trainer.data.hashes import content_hashes
 from trainer.data.reader.modes import Choice
 from trainer.evaluator import await_evaluator, has_evaluator
 from trainer.job_dir import done, identity, warm_start
@@ -180,6 +183,8 @@ class Training:
             told = {"init_from": warm_start.take(opts.init_from, model)}
             if self._chief:
                 print(f"--init-from {opts.init_from}: {told['init_from']}", flush=True)
+        if self._chief:
+            self._note_records()
         self._journal.event(
             "resume" if first_step else "start",
             first_step,
@@ -189,6 +194,13 @@ class Training:
             **told,
         )
         return first_step
+
+    def _note_records(self) -> None:
+        """Writes, once a job, which records it learns from; `--init-from` may be gone when it exports."""
+        opts, path = self._opts, os.path.join(self._opts.job_dir, RECORDS)
+        if TrainedOn.load(path) is None:
+            learnt = TrainedOn.of(self._manifest, content_hashes(self._manifest, opts.data_dir, "train"))
+            learnt.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None).save(path)
 
     def _steps(self, distribution: tf.distribute.Strategy, state: State) -> SyncSteps | AsyncSteps:
         opts, batch = self._opts, self._extent.batch
@@ -277,7 +289,8 @@ class Training:
         journal.status("exporting", reached)
         # What is best was found by the averages, where there are such.
         values = loop.state.weights(averaged=opts.export != "last")
-        export(values, self._build, self._manifest, os.path.join(opts.job_dir, "model"))
+        learnt = TrainedOn.load(os.path.join(opts.job_dir, RECORDS))
+        export(values, self._build, self._manifest, os.path.join(opts.job_dir, "model"), learnt)
         journal.event("export", reached, exported_step=exported)
         # An attempt that only had to export has not seen a step.
         final = loop.meter.final() if reached > self._first_step else last(opts.job_dir, self._member.name, "step")

@@ -35,11 +35,12 @@ def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
     return np.eye(manifest.outputs)[labels] if manifest.class_names else labels.reshape(len(labels), -1)
 
 
-def _labels(manifest: Manifest, data_dir: str, split: str) -> np.ndarray:
-    """Those of a split; classes without reading a record."""
-    if manifest.class_names:
+def _labels(manifest: Manifest, data_dir: str, split: str, counted: np.ndarray | None = None) -> np.ndarray:
+    """Those of a split that count; classes of all of it, in any order, without reading a record."""
+    if manifest.class_names and (counted is None or counted.all()):
         return np.repeat(np.arange(manifest.outputs), manifest.split(split).class_histogram)
-    return np.concatenate([b[manifest.label].numpy() for b in records.batches(manifest, data_dir, split, 512)])
+    labels = np.concatenate([b[manifest.label].numpy() for b in records.batches(manifest, data_dir, split, 512)])
+    return labels if counted is None else labels[counted]
 
 
 def columns(manifest: Manifest, data_dir: str, split: str) -> dict[str, np.ndarray]:

@@ -39,7 +39,7 @@ def demands(
     for metric, threshold in gate.thresholds.items():
         yield reach("threshold", metric, metrics[metric], threshold, task, len(answered.labels))
     for column, asked in gate.slices.items():
-        values = _values(manifest, data_dir, split, answered.labels, column)
+        values = _values(manifest, data_dir, split, answered, column)
         for value in np.unique(values):
             part = answered.of(values == value)
             metrics, count = task.measure(part.answers, part.labels), len(part.labels)
@@ -58,14 +58,17 @@ def demands(
         yield _bound("size", tree_bytes(model_dir) / 1e6, gate.max_size_mb, "MB")
 
 
-def _values(manifest: Manifest, data_dir: str, split: str, labels: np.ndarray, column: str) -> np.ndarray:
-    """A column's values in words, [N]; the classes are one."""
+def _values(manifest: Manifest, data_dir: str, split: str, answered: Answers, column: str) -> np.ndarray:
+    """A column's values in words of the records that were answered, [N]; the classes are one."""
     named = manifest.class_names and column == manifest.label
     known = {feature.name for feature in manifest.features if manifest.is_table and feature.name != manifest.label}
     if not named and column not in known:
         classes = [manifest.label] if manifest.class_names else []
         raise unknown(f"column of slices, in dataset {manifest.name!r},", column, [*known, *classes])
-    values = np.array(manifest.class_names)[labels] if named else columns(manifest, data_dir, split)[column]
+    if named:
+        values = np.array(manifest.class_names)[answered.labels]
+    else:
+        values = columns(manifest, data_dir, split)[column][answered.records]
     if (count := len(np.unique(values))) > _MOST_VALUES:
         raise UserError(f"slices.{column}: {count:,} different values; {_MOST_VALUES} can be looked at one by one")
     return np.array([v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in values.tolist()])

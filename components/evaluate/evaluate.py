@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
@@ -14,6 +15,7 @@ from components.evaluate.demands import demands
 from components.evaluate.gate import CHAMPION, Comparison, decide
 from components.evaluate.options import Options
 from components.evaluate.score import Answers, measure, predict_split
+from components.evaluate.unseen import require_enough, unseen
 from components.register.register import open_registry
 from trainer.base import provenance
 from trainer.base.errors import UserError
@@ -39,16 +41,20 @@ def evaluate(options: Options) -> dict[str, Any]:
     model_dir, data_dir, split = options.model_dir, options.data_dir, options.split
     manifest = Manifest.load(data_dir)
     task = registry.task(provenance.task_of(model_dir), manifest)
-    candidate, classes = predict_split(model_dir, data_dir, split, task), len(manifest.class_names)
+    counted = unseen(manifest, data_dir, split, model_dir)
+    require_enough(counted, split, f"{model_dir} was not trained on them")
+    answered, classes = predict_split(model_dir, data_dir, split, task), len(manifest.class_names)
+    candidate = answered.of(counted)
     score = measure(candidate, task, classes)
     rule, simple = baseline(manifest, data_dir, split, task)
-    found = figures(task, {"candidate": candidate.answers, "baseline": simple}, candidate.labels)
+    found = figures(task, {"candidate": candidate.answers, "baseline": simple[counted]}, candidate.labels)
     champion, other, gone = None, None, ""
     if options.registry:
-        champion, other, gone = _champion(options.registry, options.name, data_dir, split, task)
-    shared = figures(task, {"candidate": candidate.answers, CHAMPION: other.answers}, other.labels) if other else {}
-    if champion:
-        champion["metrics"] = other and measure(other, task, classes)["metrics"]
+        champion, other, gone = _champion(options, manifest, task, candidate, score["metrics"])
+    shared = {}
+    if other:
+        ours, theirs = other
+        shared = figures(task, {"candidate": ours.answers, CHAMPION: theirs.answers}, theirs.labels)
     gate, metric = options.asked, task.ranked_by(score["metrics"])
     comparisons = [
         *demands(gate, manifest, data_dir, split, model_dir, task, candidate),
@@ -56,7 +62,9 @@ def evaluate(options: Options) -> dict[str, Any]:
     ]
     if shared:
         sure = {"confidence": gate.confidence, "margin": gate.margin}
-        comparisons.append(beat(CHAMPION, "the champion", *shared.values(), task, metric, **sure))
+        few = champion["examples"] < len(candidate.labels)
+        where = f" on the {champion['examples']:,} records that neither was trained on" if few else ""
+        comparisons.append(beat(CHAMPION, f"the champion{where}", *shared.values(), task, metric, **sure))
     else:
         alone = (
             f"cannot be compared with the champion: {champion['incomparable']}"
@@ -64,10 +72,14 @@ def evaluate(options: Options) -> dict[str, Any]:
             else "there is no champion to compare with"
         )
         comparisons.append(Comparison(who=CHAMPION, passed=champion is None, words=alone))
-    decision = decide(metric, comparisons, _often(options, manifest))
+    notes = _often(options, manifest)
+    if not counted.all():
+        left = score["metrics"]["examples"]
+        notes.append(f"judged by the {left:,} of {len(counted):,} records of {split} that it was not trained on")
+    decision = decide(metric, comparisons, [*notes, *([gone] if gone else [])])
     evaluation = {
         **score,
-        "answered": candidate.sample,
+        "answered": answered.sample,
         "model_dir": model_dir,
         "model_digest": tree_digest(model_dir),
         "dataset": manifest.name,
@@ -84,8 +96,6 @@ def evaluate(options: Options) -> dict[str, Any]:
         "metric": metric,
         "decision": decision,
     }
-    if gone:
-        evaluation["decision"]["reasons"].insert(0, gone)
     directory = epath.Path(options.output)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -97,24 +107,34 @@ def evaluate(options: Options) -> dict[str, Any]:
 
 
 def _champion(
-    registry: str, name: str, data_dir: str, split: str, task: Task
-) -> tuple[dict[str, Any] | None, Answers | None, str]:
-    """The champion's version, and what it answers for these records or why one that was made for other data does not.
+    options: Options, manifest: Manifest, task: Task, candidate: Answers, metrics: Mapping[str, float]
+) -> tuple[dict[str, Any] | None, tuple[Answers, Answers] | None, str]:
+    """The champion, what both models answer for the records that neither was trained on, and what was passed over, in words.
 
-    And in words, what was passed over because its files are gone.
+    It has its `version`, and on these `examples` its `metrics`, and where they are fewer than those that the candidate is judged
+    by, also the metrics of the `candidate`. One that cannot be compared has none, and a reason: it is `incomparable`.
     """
-    store = open_registry(registry)
-    version, gone = store.standing(name)
+    store, data_dir, split = open_registry(options.registry), options.data_dir, options.split
+    version, gone = store.standing(options.name)
     if gone:
         print(gone)
     if version is None:
         return None, None, gone
+    found = {"version": version, "metrics": None, "candidate": None, "examples": None, "incomparable": ""}
     try:
-        answers = predict_split(store.model_dir(name, version), data_dir, split, task)
-        return {"version": version, "incomparable": ""}, answers, gone
+        model_dir = store.model_dir(options.name, version)
+        both = unseen(manifest, data_dir, split, model_dir)[candidate.records]
+        require_enough(both, split, "neither model was trained on them")
+        ours = candidate.of(both)
+        theirs = predict_split(model_dir, data_dir, split, task).of(ours.records)
+        own, other = (measure(each, task, 0)["metrics"] for each in (ours, theirs))
+        if lost := metrics.keys() - other.keys():
+            raise UserError(f"the {both.sum():,} records of {split} that neither was trained on give no {min(lost)}")
     except UserError as error:
         print(f"the champion, version {version}, cannot be compared: {error}")
-        return {"version": version, "incomparable": str(error)}, None, gone
+        return {**found, "incomparable": str(error)}, None, gone
+    found |= {"metrics": other, "candidate": None if both.all() else own, "examples": int(both.sum())}
+    return found, (ours, theirs), gone
 
 
 def _often(options: Options, manifest: Manifest) -> list[str]:

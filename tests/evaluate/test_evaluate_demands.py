@@ -26,7 +26,7 @@ def judged(tmp_path_factory):
     manifest = Manifest.load(data)
     labels = records.resident(manifest, str(data), "test")["label"].numpy()
     chance = np.random.default_rng(0).random(len(labels)) * 0.5 + labels * 0.3
-    answers = Answers(answers=np.stack([1 - chance, chance], axis=1), labels=labels)
+    answers = Answers(answers=np.stack([1 - chance, chance], axis=1), labels=labels, records=np.arange(len(labels)))
 
     def judge(asked: str) -> tuple[list[str], list[str]]:
         found = [*demands(Gate.of(asked), manifest, str(data), "test", str(data), task_of(manifest), answers)]

@@ -126,11 +126,12 @@ def test_a_champion_made_for_other_data_is_told_of_and_stays(make_model, evaluat
     ],
 )
 def test_a_model_is_not_scored_on_a_split_of_which_it_may_have_learnt(scored, tmp_path, split, trained, told):
-    provenance.check_unseen(scored.manifest, split, str(tmp_path))  # it tells nothing
+    hashes = np.arange(3, dtype=np.uint64)
+    assert provenance.unseen(scored.manifest, split, str(tmp_path), hashes).all()  # it tells nothing
     arguments = {**scored.manifest.arguments, **trained, "shards": 99}
     provenance.write(dataclasses.replace(scored.manifest, arguments=arguments), "cnn", str(tmp_path))
     with pytest.raises(UserError) if told else contextlib.nullcontext() as error:
-        provenance.check_unseen(scored.manifest, split, str(tmp_path))
+        assert provenance.unseen(scored.manifest, split, str(tmp_path), hashes).all()
     assert [name for name in trained if f"{name} {trained[name]} and not" in str(error and error.value)] == [*told]
 
 
@@ -144,9 +145,8 @@ def test_a_champion_whose_files_are_gone_is_told_of_and_the_one_before_it_is_to_
     for wrong, verdict in ((10, "promote"), (30, "register")):
         found = evaluation(make_model(wrong=wrong), *flags)
         assert found["champion"]["version"] == "1" and found["decision"]["verdict"] == verdict
-        assert (
-            found["decision"]["reasons"][0] == f"{told}; version 1 stands in" == capsys.readouterr().out.splitlines()[0]
-        )
+        assert f"{told}; version 1 stands in" == capsys.readouterr().out.splitlines()[0]
+        assert f"{told}; version 1 stands in" in found["decision"]["reasons"]
     shutil.rmtree(registry.model_dir("digits", "1"))
     found = evaluation(make_model(wrong=30), *flags)
     assert found["champion"] is None and found["decision"]["verdict"] == "promote"

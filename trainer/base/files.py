@@ -32,6 +32,15 @@ def is_remote(path: epath.PathLike) -> bool:
 
 
 def read_text(path: epath.PathLike) -> str | None:
+    """The text of a small file, or None if there is no such file.
+
+    Raises:
+      OSError: If it cannot be read.
+    """
+    return None if (content := read_bytes(path)) is None else content.decode()
+
+
+def read_bytes(path: epath.PathLike) -> bytes | None:
     """The content of a small file, or None if there is no such file: one request where it is in a store.
 
     TensorFlow, if asked for all of an object, asks for its size before, and whether it is a directory if it is not there;
@@ -42,7 +51,7 @@ def read_text(path: epath.PathLike) -> str | None:
     """
     try:
         with store_errors(), epath.Path(path).open("rb") as file:
-            return b"".join(iter(lambda: file.read(_PIECE_BYTES), b"")).decode()
+            return b"".join(iter(lambda: file.read(_PIECE_BYTES), b""))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -68,17 +77,21 @@ def make_directory(path: epath.PathLike) -> None:
 
 
 def write_text(path: epath.PathLike, text: str) -> None:
+    """Writes a file of text, whole or not at all, as `write_bytes` does."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: epath.PathLike, content: bytes) -> None:
     """Writes a file so that a reader sees the old content or the new, never a part, even after a crash."""
     path = epath.Path(path)
     if is_remote(path):
-        content = text.encode()  # first: an object that was opened and got nothing is an empty one
         with store_errors():
             path.write_bytes(content)  # an object appears when its upload is complete
         return
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(temporary, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

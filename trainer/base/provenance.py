@@ -1,4 +1,4 @@
-"""What a model is and was trained on, told by the SavedModel itself: `assets.extra/dataset.json`.
+"""What a model is and was trained on, told by the SavedModel itself: `assets.extra/dataset.json` and `trained_on.npz` there.
 
 Wherever the model lies by then, whoever scores it can tell whether it may have seen the records. Imports no TensorFlow.
 """
@@ -8,20 +8,25 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from etils import epath
 
 from trainer.base.errors import UserError, reading
 from trainer.base.files import read_json, write_text
+from trainer.base.learnt.trained_on import FILE as RECORDS
+from trainer.base.learnt.trained_on import TrainedOn
 from trainer.base.manifest import Manifest
 
-_FILE = "assets.extra/dataset.json"
+_FILE, _RECORDS = "assets.extra/dataset.json", f"assets.extra/{RECORDS}"
 # What decides which examples a split has; the test split is drawn first.
 _DRAWN_BY = {"test": ("split_seed", "test_fraction")}
 _DRAWN_BY["validation"] = (*_DRAWN_BY["test"], "validation_fraction")
 
 
-def write(manifest: Manifest, model: str, model_dir: str, *, task: str | None = None) -> None:
-    """Adds to a SavedModel the name of the model, and what the dataset is that it was trained on.
+def write(
+    manifest: Manifest, model: str, model_dir: str, *, task: str | None = None, learnt: TrainedOn | None = None
+) -> None:
+    """Adds to a SavedModel the name of the model, what the dataset is that it was trained on, and the records it has learnt from.
 
     A `task` is the `package.module:function` that makes the model's task, where the dataset's label does not say it all.
     """
@@ -35,6 +40,8 @@ def write(manifest: Manifest, model: str, model_dir: str, *, task: str | None = 
         **({"task": task} if task else {}),
     }
     write_text(path, json.dumps(facts, indent=1, sort_keys=True) + "\n")
+    if learnt:
+        learnt.save(epath.Path(model_dir) / _RECORDS)
 
 
 def task_of(model_dir: str) -> str | None:
@@ -43,14 +50,28 @@ def task_of(model_dir: str) -> str | None:
         return facts and facts.get("task")
 
 
-def check_unseen(manifest: Manifest, split: str, model_dir: str) -> None:
-    """Refuses to judge a model by records that it may have been trained on. A model of another program tells nothing.
+def records_of(model_dir: str) -> TrainedOn | None:
+    """The records that a model has learnt from; None if it does not tell."""
+    return TrainedOn.load(epath.Path(model_dir) / _RECORDS)
+
+
+def unseen(manifest: Manifest, split: str, model_dir: str, hashes: np.ndarray) -> np.ndarray:
+    """Which records of a split, by their hashes [N], a model was not trained on: bool [N].
+
+    Of a model that does not tell its records all are taken, and of one of another program, which tells nothing, too.
 
     Raises:
-      UserError: If its training split was drawn otherwise than this dataset's.
+      UserError: If that cannot be known: the records have another form here, or the model tells only how its splits were
+        drawn, and that was otherwise.
     """
+    if (learnt := records_of(model_dir)) is not None:
+        try:
+            return learnt.unseen(manifest, hashes)
+        except UserError as error:
+            raise UserError(f"{model_dir}: {error}") from None
     if (trained := trained_on(model_dir)) is not None:
         check_drawn(manifest, split, model_dir, trained[1])
+    return np.ones(len(hashes), bool)
 
 
 def trained_on(model_dir: str) -> tuple[str, Mapping[str, Any]] | None:

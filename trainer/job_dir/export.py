@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from trainer.base import provenance
 from trainer.base.files import is_remote, read_json, store_errors, write_text
+from trainer.base.learnt.trained_on import TrainedOn
 from trainer.base.manifest import Feature, Manifest
 from trainer.data.as_converted import as_converted
 from trainer.data.reader import decoding
@@ -35,8 +36,14 @@ _OF_A_FILE = (0.0, 255.0)  # what pixels of image files can be; others are on a 
 _NAMES = "assets.extra/weights.json"
 
 
-def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest, directory: str) -> None:
-    """Writes the model with its preprocessing inside; what was in the directory is replaced when that is complete.
+def export(
+    values: Mapping[str, np.ndarray],
+    build: Builder,
+    manifest: Manifest,
+    directory: str,
+    learnt: TrainedOn | None = None,
+) -> None:
+    """Writes the model with its preprocessing and what it has learnt from; it replaces what was there when it is complete.
 
     In a store it is deleted before. The model is built anew, outside any strategy, so nothing of that is saved.
     """
@@ -53,7 +60,7 @@ def export(values: Mapping[str, np.ndarray], build: Builder, manifest: Manifest,
     with store_errors():
         if tf.io.gfile.exists(partial):
             tf.io.gfile.rmtree(partial)
-        provenance.write(manifest, build.name, partial, task=build.task_by)
+        provenance.write(manifest, build.name, partial, task=build.task_by, learnt=learnt)
         names = weights.names(served)
         write_text(os.path.join(partial, _NAMES), json.dumps([names.get(id(v)) for v in served.variables]) + "\n")
         archive.write_out(partial, verbose=False)

@@ -24,6 +24,8 @@ from keras.src.saving import saving_lib
 from trainer.base import provenance
 from trainer.base.errors import UserError, reading
 from trainer.base.files import store_errors
+from trainer.base.learnt.trained_on import FILE as RECORDS
+from trainer.base.learnt.trained_on import TrainedOn
 from trainer.base.manifest import Manifest
 from trainer.job_dir import checkpoint, export, identity
 from trainer.nn import weights
@@ -37,15 +39,27 @@ _Values = Mapping[Hashable, np.ndarray]
 _Keys = Callable[[keras.layers.Layer], Mapping[Hashable, keras.Variable]]
 
 
+def learnt_from(source: str) -> TrainedOn | None:
+    """The records that weights have learnt from; None if the source does not tell, as files of Keras do not."""
+    if source.endswith(_KERAS):
+        return None
+    return provenance.records_of(source) or TrainedOn.load(os.path.join(_job_dir(source), RECORDS))
+
+
+def _job_dir(source: str) -> str:
+    parent, name = os.path.split(source.rstrip("/"))
+    return parent if name == "best" else source
+
+
 def check_unseen(source: str, manifest: Manifest) -> None:
     """Refuses weights that may have learnt of what is for validation or test here. Files of Keras tell nothing.
 
     Raises:
       UserError: If the source was trained on the same dataset, with its splits drawn otherwise.
     """
-    parent, name = os.path.split(source.rstrip("/"))
-    job_dir = parent if name == "best" else source
-    if not source.endswith(_KERAS) and (told := provenance.trained_on(source) or identity.trained_on(job_dir)):
+    if source.endswith(_KERAS):
+        return
+    if told := provenance.trained_on(source) or identity.trained_on(_job_dir(source)):
         dataset, arguments = told
         if dataset == manifest.name:
             provenance.check_drawn(manifest, "validation", f"--init-from {source}", arguments)

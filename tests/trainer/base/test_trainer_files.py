@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from trainer.base import provenance
 from trainer.base.errors import UserError
 from trainer.base.files import read_json, read_text, tree_digest, write_text
+from trainer.base.learnt.trained_on import FILE as RECORDS
 from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
 from trainer.job_dir.done import Done
@@ -82,7 +83,8 @@ def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
     for name, read in (
         (identity.FILE, lambda: identity.check(str(tmp_path), {})),
         (done.FILE, lambda: done.load(str(tmp_path))),
-        ("assets.extra/dataset.json", lambda: provenance.check_unseen(None, "test", str(tmp_path))),
+        (f"assets.extra/{RECORDS}", lambda: provenance.records_of(str(tmp_path))),
+        ("assets.extra/dataset.json", lambda: provenance.trained_on(str(tmp_path))),
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)

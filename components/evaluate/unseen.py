@@ -1,0 +1,32 @@
+"""Which records of a split a model may be judged by: those that it was not trained on, wherever it was trained.
+
+chosen = unseen(manifest, "data/mnist", "test", "jobs/m/model")     # bool [N]
+require_enough(chosen, "test", "the model was not trained on")
+"""
+
+import numpy as np
+
+from trainer.base import provenance
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+from trainer.data.hashes import content_hashes
+
+LEAST = 100  # with fewer, one record moves an accuracy by more than a point
+
+
+def unseen(manifest: Manifest, data_dir: str, split: str, model_dir: str) -> np.ndarray:
+    """Which records of a split a model was not trained on, bool [N]: all if it was trained on this very dataset.
+
+    Raises:
+      UserError: If that cannot be known, or a file of the dataset is missing or damaged.
+    """
+    return provenance.unseen(manifest, split, model_dir, np.concatenate([*content_hashes(manifest, data_dir, split)]))
+
+
+def require_enough(chosen: np.ndarray, split: str, which: str) -> None:
+    """Refuses to judge by what is left of a split, bool [N], if that is too little; a whole split is never too little."""
+    if (left := int(chosen.sum())) < LEAST and left < len(chosen):
+        raise UserError(
+            f"only {left:,} of {len(chosen):,} records of {split} are such that {which}, and to judge takes {LEAST}; evaluate "
+            "on a dataset with more new records"
+        )
