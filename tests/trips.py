@@ -81,10 +81,12 @@ def write(
     return {"dataset": "csv", "source": str(directory / "rows.csv"), "schema": str(directory / "schema.yaml")}
 
 
-def make(directory: pathlib.Path, table: list[dict[str, object]] | None = None, schema: dict = SCHEMA) -> pathlib.Path:
+def make(
+    directory: pathlib.Path, table: list[dict[str, object]] | None = None, schema: dict = SCHEMA, **options: object
+) -> pathlib.Path:
     """Makes both, and converts them; returns the dataset's directory."""
     with contextlib.redirect_stdout(io.StringIO()):
-        convert(Options(**write(directory, table, schema), output=str(directory / "data"), shards=3))
+        convert(Options(**write(directory, table, schema), output=str(directory / "data"), shards=3, **options))
     return directory / "data"
 
 

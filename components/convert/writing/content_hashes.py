@@ -3,7 +3,7 @@
     content_hashes(N, {"fare": fares, "company": companies})     # uint64 [N]
 
 Values are hashed and not bytes of files, for these depend on the other records: integers are as wide as the largest needs.
-The label is left out so that which records are taken for equal cannot depend on what is to be predicted.
+The label is left out: an image whose label was put right is the same image.
 """
 
 import functools

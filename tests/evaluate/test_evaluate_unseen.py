@@ -1,0 +1,157 @@
+"""Whatever becomes of a source, nothing that a model was trained on is scored, and little else is left out."""
+
+import dataclasses
+import json
+import pathlib
+import random
+import shutil
+
+import numpy as np
+import pytest
+import trips
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.evaluate.__main__ import main
+from components.evaluate.unseen import LEAST, require_enough, unseen
+from components.register.registry import Registry
+from trainer.base import provenance
+from trainer.base.errors import UserError
+from trainer.base.learnt.trained_on import TrainedOn
+from trainer.base.manifest import Manifest
+from trainer.data import records
+from trainer.data.hashes import content_hashes
+
+SCHEMA = {
+    "name": "points",
+    "origin": "made up",
+    "columns": {"x": {"type": "float"}, "n": {"type": "int"}, "city": {"type": "string"}, "tip": {"type": "string"}},
+    "label": {"column": "tip", "classes": ["no", "yes"]},
+    "deep": [{"column": "x", "numeric": "z_score"}],
+    "wide": [{"column": "city", "vocabulary": 3}],
+}
+
+
+def points(count: int, seed: int, wide: int = 1) -> list[dict[str, object]]:
+    chance = random.Random(seed)
+    return [
+        {
+            "x": chance.random(),
+            "n": chance.randrange(99 * wide),
+            "city": "c" + "ab" * chance.randrange(3 * wide),
+            "tip": tip,
+        }
+        for tip in chance.choices(["no", "yes"], k=count)
+    ]
+
+
+def rows(data: pathlib.Path, split: str) -> list[tuple]:
+    manifest = Manifest.load(data)
+    read = records.batches(manifest, str(data), split, 10_000)
+    return [
+        row for batch in read for row in zip(*(batch[f.name].numpy().tolist() for f in manifest.features), strict=True)
+    ]
+
+
+def trained_on(data: pathlib.Path, model: pathlib.Path, before: TrainedOn | None = None) -> pathlib.Path:
+    """Notes with a model that it was trained on a dataset, as an export does."""
+    manifest = Manifest.load(data)
+    learnt = TrainedOn.of(manifest, content_hashes(manifest, str(data), "train"))
+    provenance.write(manifest, "m", str(model), learnt=learnt.and_before(before))
+    return model
+
+
+def converted(directory: pathlib.Path, table: list[dict[str, object]], **options: object) -> pathlib.Path:
+    return trips.make(directory, table, SCHEMA, **options)
+
+
+def changed(kind: str, table: list[dict[str, object]], seed: int) -> tuple[list[dict[str, object]], dict[str, int]]:
+    """The source later, and how it is split then."""
+    later, chance = list(table), random.Random(seed)
+    if kind in ("grown", "all"):
+        later += points(chance.randrange(1, 400), seed + 1, wide=1000)  # integers and strings get longer
+    if kind in ("planted", "all"):
+        later += table
+    if kind in ("reordered", "all"):
+        chance.shuffle(later)
+    return later, {"split_seed": seed + 1} if kind in ("split", "all") else {}
+
+
+@pytest.mark.cluster
+@settings(max_examples=8)
+@given(kind=st.sampled_from(["grown", "reordered", "split", "planted", "all"]), seed=st.integers(0, 10**6))
+def test_no_training_record_is_ever_scored_and_few_others_are_left_out(tmp_path_factory, kind, seed):
+    root = tmp_path_factory.mktemp(kind)
+    table = points(300, seed)
+    later, options = changed(kind, table, seed)
+    old, new = converted(root / "old", table), converted(root / "new", later, **options)
+    champion, manifest = trained_on(old, root / "champion"), Manifest.load(new)
+    chosen = unseen(manifest, str(new), "test", str(champion))
+    scored, learnt = rows(new, "test"), {*rows(old, "train")}
+    known = np.array([row in learnt for row in scored])
+    assert known.any() or kind == "grown"  # where all stays in its place
+    assert not (known & chosen).any()
+    assert (~known & ~chosen).sum() <= max(2, 0.03 * len(scored))
+    # All of its own dataset counts; but not what the weights that it began with have learnt from.
+    candidate = trained_on(new, root / "candidate")
+    assert unseen(manifest, str(new), "test", str(candidate)).all()
+    tuned = trained_on(new, root / "tuned", before=provenance.records_of(str(champion)))
+    assert (unseen(manifest, str(new), "test", str(tuned)) == chosen).all()
+
+
+def test_too_few_records_are_refused_but_not_a_small_split():
+    require_enough(np.ones(3, bool), "test", "x")
+    require_enough(np.arange(1000) < LEAST, "test", "x")
+    with pytest.raises(UserError, match=f"only {LEAST - 1} of 1,000 records of test .* takes {LEAST}"):
+        require_enough(np.arange(1000) < LEAST - 1, "test", "x")
+
+
+def test_records_of_another_form_are_refused(tmp_path):
+    data = converted(tmp_path / "data", points(60, 0))
+    model, manifest = trained_on(data, tmp_path / "model"), Manifest.load(data)
+    for change in ({"unit": "km"}, {"dtype": "float64"}, {"default": 0.0}):
+        features = tuple(dataclasses.replace(f, **change) if f.name == "x" else f for f in manifest.features)
+        with pytest.raises(UserError, match=f"{model}: it was trained on records with other columns"):
+            unseen(dataclasses.replace(manifest, features=features), str(data), "test", str(model))
+
+
+def test_the_champion_is_compared_on_what_neither_knows_and_all_of_it_is_told(scored, make_model, tmp_path, capsys):
+    """The candidate is better only where the champion was trained, which says nothing."""
+    known = np.arange(len(scored.labels)) < 240
+    candidate, champion = make_model(wrong=210), shutil.copytree(make_model(wrong=230), tmp_path / "champion")
+    hashes = np.concatenate([*content_hashes(scored.manifest, str(scored.path), "test")])
+    other = dataclasses.replace(scored.manifest, name="other")
+    provenance.write(other, "m", str(champion), learnt=TrainedOn.of(other, [hashes[known]]))
+    registry = Registry(str(tmp_path / "registry"))
+    registry.promote("m", registry.add("m", str(champion), {}), instead_of=None)
+
+    def evaluated(model: pathlib.Path) -> dict:
+        flags = [
+            "--model-dir",
+            model,
+            "--data-dir",
+            scored.path,
+            "--output",
+            tmp_path / "x",
+            "--registry",
+            tmp_path / "registry",
+        ]
+        assert main([*map(str, flags), "--name", "m"]) == 0
+        return json.loads((tmp_path / "x" / "evaluation.json").read_text())
+
+    found = evaluated(candidate)
+    count, left = len(scored.labels), found["champion"]["examples"]
+    assert left == found["champion"]["metrics"]["examples"] == found["champion"]["candidate"]["examples"]
+    assert 0.95 * (count - 240) <= left <= count - 240 and found["metrics"]["examples"] == count
+    assert found["champion"]["metrics"]["accuracy"] == found["champion"]["candidate"]["accuracy"] == 1
+    assert found["metrics"]["accuracy"] == pytest.approx((count - 210) / count)
+    told = f"on the {left} records that neither was trained on"
+    assert found["decision"]["reasons"][-1].endswith(told) and told in (tmp_path / "x" / "report.html").read_text()
+    assert found["decision"]["verdict"] == "register"
+    # A candidate that was trained elsewhere is itself judged by the rest alone, and so is the baseline.
+    own = evaluated(champion)
+    assert own["metrics"]["examples"] == left and own["champion"]["candidate"] is None
+    assert (
+        f"judged by the {left} of {count} records of test that it was not trained on" == own["decision"]["reasons"][0]
+    )
+    assert own["baseline"]["accuracy"] == pytest.approx(np.mean(scored.labels[~known] == 3), abs=0.1)
