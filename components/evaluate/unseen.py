@@ -19,10 +19,20 @@ LEAST = 50
 def unseen(manifest: Manifest, data_dir: str, split: str, model_dir: str) -> np.ndarray:
     """Which records of a split a model was not trained on, bool [N]: all if it was trained on this very dataset.
 
+    Of a model that does not tell its records all are taken, and of one of another program, which tells nothing, too.
+
     Raises:
-      UserError: If that cannot be known, or a file of the dataset is missing or damaged.
+      UserError: If that cannot be known: the records have another form here, or the model tells only how its splits were
+        drawn, and that was otherwise. If a file of the dataset is missing or damaged.
     """
-    return provenance.unseen(manifest, split, model_dir, np.concatenate([*content_hashes(manifest, data_dir, split)]))
+    if (learnt := provenance.records_of(model_dir)) is None:
+        if trained := provenance.trained_on(model_dir):
+            provenance.check_drawn(manifest, split, model_dir, trained[1])
+        return np.ones(manifest.split(split).examples, bool)
+    try:
+        return learnt.unseen(manifest, np.concatenate([*content_hashes(manifest, data_dir, split)]))
+    except UserError as error:
+        raise UserError(f"{model_dir}: {error}") from None
 
 
 def require_enough(chosen: np.ndarray, split: str, which: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from components.evaluate import report
 from components.evaluate.__main__ import main
+from components.evaluate.unseen import unseen
 from components.register.__main__ import main as register
 from components.register.registry import Registry
 from trainer.base import provenance
@@ -126,12 +127,11 @@ def test_a_champion_made_for_other_data_is_told_of_and_stays(make_model, evaluat
     ],
 )
 def test_a_model_is_not_scored_on_a_split_of_which_it_may_have_learnt(scored, tmp_path, split, trained, told):
-    hashes = np.arange(3, dtype=np.uint64)
-    assert provenance.unseen(scored.manifest, split, str(tmp_path), hashes).all()  # it tells nothing
+    assert unseen(scored.manifest, str(scored.path), split, str(tmp_path)).all()  # it tells nothing
     arguments = {**scored.manifest.arguments, **trained, "shards": 99}
     provenance.write(dataclasses.replace(scored.manifest, arguments=arguments), "cnn", str(tmp_path))
     with pytest.raises(UserError) if told else contextlib.nullcontext() as error:
-        assert provenance.unseen(scored.manifest, split, str(tmp_path), hashes).all()
+        assert unseen(scored.manifest, str(scored.path), split, str(tmp_path)).all()
     assert [name for name in trained if f"{name} {trained[name]} and not" in str(error and error.value)] == [*told]
 
 

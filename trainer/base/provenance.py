@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 from etils import epath
 
 from trainer.base.errors import UserError, reading
@@ -53,25 +52,6 @@ def task_of(model_dir: str) -> str | None:
 def records_of(model_dir: str) -> TrainedOn | None:
     """The records that a model has learnt from; None if it does not tell."""
     return TrainedOn.load(epath.Path(model_dir) / _RECORDS)
-
-
-def unseen(manifest: Manifest, split: str, model_dir: str, hashes: np.ndarray) -> np.ndarray:
-    """Which records of a split, by their hashes [N], a model was not trained on: bool [N].
-
-    Of a model that does not tell its records all are taken, and of one of another program, which tells nothing, too.
-
-    Raises:
-      UserError: If that cannot be known: the records have another form here, or the model tells only how its splits were
-        drawn, and that was otherwise.
-    """
-    if (learnt := records_of(model_dir)) is not None:
-        try:
-            return learnt.unseen(manifest, hashes)
-        except UserError as error:
-            raise UserError(f"{model_dir}: {error}") from None
-    if (trained := trained_on(model_dir)) is not None:
-        check_drawn(manifest, split, model_dir, trained[1])
-    return np.ones(len(hashes), bool)
 
 
 def trained_on(model_dir: str) -> tuple[str, Mapping[str, Any]] | None:
