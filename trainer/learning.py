@@ -117,7 +117,7 @@ def _schedule(opts: Options, examples: int, examples_per_step: int, horizon_step
 def settings(opts: Options, *, batch_size: int, horizon_steps: int) -> dict[str, Any]:
     """Every option that decides what is learnt, with the value that it has in a job: also what nobody gave.
 
-    `none` is of what there is not; an option that means nothing to the model or to the others is left out.
+    `none` is of what there is not, and of what means nothing to the model or to the other options.
     """
     found = {**opts.identity(), "batch_size": batch_size, "weight_decay": _decay_rate(opts)}
     for name in ("optimizer", "learning_rate", "schedule", "boundaries_epochs", "factors", "augment"):
@@ -129,11 +129,10 @@ def settings(opts: Options, *, batch_size: int, horizon_steps: int) -> dict[str,
         found["momentum"] = _MOMENTUM
     if own_optimizer(opts.model):
         found["optimizer"] = "the model's own"
-    useless = (network - taken.keys()) | {"per_replica_batch_size"}
-    useless |= set() if found["optimizer"] == "sgd" else {"momentum"}
-    useless |= set() if found["schedule"] == "piecewise" else {"boundaries_epochs", "factors"}
+    if found["schedule"] != "piecewise":
+        found["boundaries_epochs"] = found["factors"] = None
     found["horizon_steps"] = horizon_steps if falls(opts) else None
-    return {name: "none" if value is None else value for name, value in found.items() if name not in useless}
+    return {name: "none" if value is None else value for name, value in found.items()}
 
 
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:

@@ -88,15 +88,17 @@ def _show(store: Store, args: argparse.Namespace) -> str:
 
 
 def _compare(store: Store, args: argparse.Namespace) -> str:
-    found = {version: store.facts(args.name, store.find(args.name, version)) for version in args.versions}
-    if gone := [version for version, facts in found.items() if not facts]:
+    versions = [store.find(args.name, version) for version in args.versions]
+    found = [store.facts(args.name, version) for version in versions]
+    if gone := [version for version, facts in zip(versions, found, strict=True) if not facts]:
         raise UserError(f"the files of version {gone[0]} of model {args.name!r} are gone, and its figures with them")
-    return compare(*(found[version] for version in args.versions))
+    return compare(*found)
 
 
 def _promote(store: Store, args: argparse.Namespace) -> str:
-    store.rollback(args.name, args.version, args.why, event=PROMOTE)
-    return f"{args.name}: version {args.version} is the champion now"
+    return (
+        f"{args.name}: version {store.rollback(args.name, args.version, args.why, event=PROMOTE)} is the champion now"
+    )
 
 
 def _rollback(store: Store, args: argparse.Namespace) -> str:

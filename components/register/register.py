@@ -101,7 +101,7 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
     compared = (evaluation["champion"] or {}).get("version")
     why = ": ".join([*([f"run {run}"] if run else []), "; ".join(decision["reasons"])])
     if not store.promote(name, version, instead_of=compared, why=why):
-        current, _ = store.standing(name)
+        current, _ = store.standing(name, but=version)
         return (
             f"not promoted: the champion was {compared or 'none'} when the model was evaluated, and is {current or 'none'} "
             "now; evaluate again with --registry"

@@ -119,12 +119,9 @@ class Registry(Store):
             self._record(name, event)
         for event in events:
             if event["event"] == DELETE and (left := model / event["version"]).is_dir():
-                away = left.rename(model / f"{_PARTIAL}deleted-{event['version']}")
-                shutil.rmtree(away)
+                shutil.rmtree(left.rename(model / f"{_PARTIAL}deleted-{event['version']}"))
         if aliases := self.aliases(name):
-            text, path = json.dumps(aliases, indent=1) + "\n", model / _ALIASES
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                write_text(path, text)
+            write_text(model / _ALIASES, json.dumps(aliases, indent=1) + "\n")
 
     def _recorded(self, name: str) -> list[dict[str, Any]]:
         """The whole lines of the history."""

@@ -95,18 +95,21 @@ class Store(abc.ABC):
         """Whether a version's SavedModel is still there."""
         return _is_model(self.model_dir(name, version))
 
-    def standing(self, name: str) -> tuple[str | None, str]:
-        """The version that another one has to beat, and in words what was passed over, if anything.
+    def standing(self, name: str, *, but: str = "") -> tuple[str | None, str]:
+        """The version that another one, `but`, has to beat, and in words what was passed over, if anything.
 
-        It is the champion, or the one before it when the champion's files are gone, or None.
+        It is the champion; if its files are gone, the one before it, or else the newest that is there. None without champion.
         """
         aliases, gone = self.aliases(name), []
-        for alias, what in ((CHAMPION, "the champion"), (PREVIOUS, "the previous champion")):
-            if not (version := aliases.get(alias)):
-                continue
+        if CHAMPION not in aliases:
+            return None, ""
+        named = {aliases[CHAMPION]: "the champion", aliases.get(PREVIOUS, ""): "the previous champion"}
+        others = [version for version in reversed(self.versions(name)) if version != but]
+        for version in filter(None, dict.fromkeys([*named, *others])):
             if self.has_files(name, version):
                 return version, "; ".join([*gone, f"version {version} stands in"] if gone else [])
-            gone.append(f"the files of version {version}, {what}, are gone, and it is passed over")
+            if version in named:
+                gone.append(f"the files of version {version}, {named[version]}, are gone, and it is passed over")
         return None, "; ".join(gone)
 
     def version_of(self, name: str, run: str) -> str | None:
@@ -139,7 +142,7 @@ class Store(abc.ABC):
         A model was compared with one champion; if another was promoted since, nothing is known.
         """
         with self._changing(name):
-            standing, _ = self.standing(name)
+            standing, _ = self.standing(name, but=version)
             self._check_usable(name, version)
             if standing != instead_of:
                 return False

@@ -10,6 +10,7 @@ more. That an alias moved and a process died before it wrote that down, only the
 """
 
 import contextlib
+import functools
 import itertools
 import json
 import re
@@ -65,7 +66,7 @@ class VertexRegistry(Store):
     def names(self) -> list[str]:
         """Names of the models, in order."""
         with self._told():
-            found = self._client().list_models(
+            found = self._client.list_models(
                 request=v1.ListModelsRequest(parent=self._parent, filter='labels.{}="{}"'.format(*_OURS))
             )
             return sorted(model.labels["name"] for model in found)
@@ -108,15 +109,11 @@ class VertexRegistry(Store):
             version_description="; ".join(facts["decision"]["reasons"])[:500],
             container_spec=v1.ModelContainerSpec(image_uri=SERVING_IMAGE),
         )
-        record = _record(model)
-        write_text(record, _text(facts, []))
-        try:
-            version = self._upload(name, model)
-        except BaseException:
-            record.unlink(missing_ok=True)
-            raise
+        # First, and it stays: of an upload that fails nobody knows whether there is a version now.
+        write_text(_record(model), _text(facts, []))
+        version = self._upload(name, model)
         if card:
-            write_text(record.with_suffix(".md"), card({"version": version, **facts}))
+            write_text(_record(model).with_suffix(".md"), card({"version": version, **facts}))
         return version
 
     def _upload(self, name: str, model: v1.Model) -> str:
@@ -127,23 +124,23 @@ class VertexRegistry(Store):
             try:
                 with self._told(exceptions.Conflict, exceptions.NotFound):
                     request = v1.UploadModelRequest(parent=self._parent, model=model, **place)
-                    return self._client().upload_model(request=request).result(timeout=_UPLOAD_S).model_version_id
+                    return self._client.upload_model(request=request).result(timeout=_UPLOAD_S).model_version_id
             except (exceptions.Conflict, exceptions.NotFound) as error:  # another one is the first just now
                 if attempt == _ATTEMPTS:
                     raise UserError(f"{self}: {error}") from None
                 time.sleep(_WAIT_S)
 
     def _do(self, name: str, event: dict[str, Any]) -> None:
-        model, client = self._find(name, event["version"]), self._client()
-        version = f"{self.resource_name(name)}@{event['version']}"
+        model, resource_name = self._find(name, event["version"]), self.resource_name(name)
+        version = f"{resource_name}@{event['version']}"
         with self._told():
             if event["event"] == DELETE:
-                client.delete_model_version(name=version).result()
+                self._client.delete_model_version(name=version).result()
                 return
             # Vertex takes an alias from the version that had it: at no moment is there no champion.
             if previous := event[PREVIOUS]:
-                client.merge_version_aliases(name=f"{self.resource_name(name)}@{previous}", version_aliases=[PREVIOUS])
-            client.merge_version_aliases(name=version, version_aliases=[CHAMPION, "default"])
+                self._client.merge_version_aliases(name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS])
+            self._client.merge_version_aliases(name=version, version_aliases=[CHAMPION, "default"])
         if kept := self._kept(model):
             write_text(_record(model), _text(kept["facts"], [*kept["moves"], event]))
 
@@ -157,8 +154,8 @@ class VertexRegistry(Store):
     def _versions(self, name: str) -> dict[str, v1.Model]:
         """The versions of our model of this name, oldest first; none if there is no such model."""
         resource_name, found = self.resource_name(name), []
-        with self._told(exceptions.NotFound), contextlib.suppress(exceptions.NotFound):
-            found = list(self._client().list_model_versions(name=resource_name))
+        with self._told(), contextlib.suppress(exceptions.NotFound):
+            found = list(self._client.list_model_versions(name=resource_name))
         if any(m.labels.get(_OURS[0]) != _OURS[1] or m.labels.get("name") != name for m in found):
             raise UserError(f"{resource_name} is not of model {name!r} of this program; choose another name")
         return {model.version_id: model for model in sorted(found, key=lambda model: int(model.version_id))}
@@ -174,6 +171,7 @@ class VertexRegistry(Store):
         with reading(path):
             return read_json(path)
 
+    @functools.cached_property
     def _client(self) -> ModelClientWithOverride:
         config = aiplatform.initializer.global_config
         return config.create_client(client_class=ModelClientWithOverride, location_override=self._location)

@@ -1,6 +1,6 @@
 """Writers of one registry who are killed at random: `python killed_writers.py REGISTRY MODEL_DIR WRITERS KILLS SEED`.
 
-What a writer has done it says in a file of its own, `done-<n>`, after the registry has returned.
+What a writer has done it says in the file `done` beside the registry, after that has returned.
 """
 
 import os
@@ -37,15 +37,17 @@ def write(root: str, model: str, chance: random.Random, done: pathlib.Path) -> N
 
 
 def main(root: str, model: str, writers: int, kills: int, seed: int) -> None:
-    """Keeps so many writers running until so many were killed."""
-    chance, running = random.Random(seed), []
+    """Keeps so many writers running until so many were killed, not faster than they do something."""
+    chance, running, done = random.Random(seed), [], pathlib.Path(root).parent / "done"
+    done.touch()
     for started in range(kills):
         while len(running) < writers:
             if not (pid := os.fork()):
-                done = pathlib.Path(root).parent / f"done-{started}-{len(running)}"
                 write(root, model, random.Random(chance.random()), done)
             running.append(pid)
             chance.random()  # that the next one does something else
+        while len(done.read_bytes().splitlines()) <= started:
+            time.sleep(0.01)
         time.sleep(chance.uniform(0, 0.1))
         os.kill(pid := running.pop(chance.randrange(writers)), signal.SIGKILL)
         os.waitpid(pid, 0)

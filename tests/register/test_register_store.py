@@ -129,10 +129,14 @@ def test_versions_whose_files_are_gone_are_told_and_passed_over(three, say, add,
     shutil.rmtree(store.model_dir("m", "4"))
     shutil.rmtree(store.model_dir("m", "1"))
     version, told = store.standing("m")
-    assert version is None and "version 4, the champion" in told and "version 1, the previous champion" in told
+    assert version == "3" and "version 4, the champion" in told and "version 1, the previous champion" in told
     with pytest.raises(UserError, match=r"the files of version 1 .* are gone; those of 3 are there"):
         store.rollback("m")
-    assert "version 5 is the champion now" in add("e", 0.5)
+    assert "not promoted" in add("e", 0.84, "3", 0.85)
+    assert "version 6 is the champion now, version 5 the previous one" in add("f", 0.86, "5", 0.84)
+    for version in ("3", "5", "6"):
+        shutil.rmtree(store.model_dir("m", version))
+    assert "version 7 is the champion now" in add("g", 0.5)
     assert not pathlib.Path(store.model_dir("m", "4")).exists()
 
 

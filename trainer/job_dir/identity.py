@@ -61,10 +61,9 @@ def settle(job_dir: str, values: Mapping[str, Any], *, write: bool) -> dict[str,
 
 
 def facts(job_dir: str) -> dict[str, Any]:
-    """What a job keeps for whoever asks later what made its model; nothing if this is no job's directory.
+    """What made a job's model: its `settings`, resolved; its `replicas` by role, and `versions` of packages, at the first start.
 
-    `settings`: every option that decides what is learnt, resolved; `replicas`: how many by role, at the first start;
-    `versions`: of the packages that ran then.
+    Nothing if this is no job's directory.
     """
     path = epath.Path(job_dir) / FILE
     with reading(path):
