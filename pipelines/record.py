@@ -22,7 +22,7 @@ class RunRecord:
 
     label: ClassVar[str] = "tfrecord-training.run"
 
-    id: str  # Name of its directory, and its label everywhere else.
+    id: str = ""  # Name of its directory, and its label everywhere else; empty before it has one.
     runner: str  # `subprocess` or `docker`.
     image: str  # Of the steps' containers.
     dataset: str  # As it was asked for, for people to see, and the `cluster`.
@@ -40,15 +40,14 @@ class RunRecord:
         """Writes `run.json`."""
         write_text(run_dir / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
-    @classmethod
-    def begin(cls, runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) -> tuple[Self, pathlib.Path]:
-        """Makes a run, and the directory that it has from now on and that this process holds. Returns both."""
+    def begin(self, runs_dir: pathlib.Path) -> tuple[Self, pathlib.Path]:
+        """Makes a run of this, with a directory that this process holds. Returns both."""
         run_dir = new_run_dir(runs_dir)
         for part in ("logs", "tmp"):
             (run_dir / part).mkdir()
         places = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs", "run_id": run_dir.name}
-        arguments = {**arguments, **{name: str(place) for name, place in places.items()}}
-        record = cls(id=run_dir.name, arguments=arguments, **facts)
+        arguments = {**self.arguments, **{name: str(place) for name, place in places.items()}}
+        record = dataclasses.replace(self, id=run_dir.name, arguments=arguments)
         record.save(run_dir)
         hold(run_dir)
         return record, run_dir

@@ -113,9 +113,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     known = dataset_dir(runs_dir, args.dataset, key, arguments["convert_args"], arguments["schema"])
     # A new one is for this run alone: others may read the one that is there.
     dataset = known if args.cache else known.with_name(f"{known.name}-{secrets.token_hex(4)}")
-    return RunRecord.begin(
-        runs_dir,
-        {**arguments, "source_digest": key, "dataset_dir": str(dataset), "registry": str(registry)},
+    record = RunRecord(
         runner=args.runner,
         # Processes run in this interpreter; kfp warns about an image whose name does not say so.
         image=args.image or "python",
@@ -123,7 +121,9 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
         cluster=args.cluster,
         sources=sources,
         fail_on_reject=args.fail_on_reject,
+        arguments={**arguments, "source_digest": key, "dataset_dir": str(dataset), "registry": str(registry)},
     )
+    return record.begin(runs_dir)
 
 
 def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str, int]:
@@ -238,7 +238,9 @@ def _explain(reason: str | None, steps: Steps, run_dir: pathlib.Path) -> int:
         _say("\n  ".join([f"{what} failed; its last lines:", *lines[-12:]]), file=sys.stderr)
         _say(f"all of it: {_shown(log)}", file=sys.stderr)
     dataset = pathlib.Path(RunRecord.load(run_dir).arguments["dataset_dir"])
-    if dataset.exists() and store.discard_damaged(dataset):
+    with store.held(dataset):
+        damaged = dataset.exists() and not store.ready(dataset, thoroughly=True)
+    if damaged:
         _say(f"{_shown(dataset)} is damaged; it is converted again when the next run needs it", file=sys.stderr)
     return 2 if reason else 1
 

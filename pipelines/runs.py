@@ -115,7 +115,7 @@ def _delete(args: argparse.Namespace) -> int:
         print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
     if not going and not datasets:
         print("there is nothing to delete")
-    elif _agreed(args):
+    elif args.yes or _agreed():
         for path in going:
             shutil.rmtree(path)
         for path in datasets:
@@ -127,9 +127,7 @@ def _delete(args: argparse.Namespace) -> int:
     return 0
 
 
-def _agreed(args: argparse.Namespace) -> bool:
-    if args.yes:
-        return True
+def _agreed() -> bool:
     if not sys.stdin.isatty():
         raise UserError("nobody is here to be asked; add --yes to delete what is listed")
     return input("delete all of this? [y/N] ").strip().lower() in ("y", "yes")
@@ -165,13 +163,12 @@ def _resume(args: argparse.Namespace) -> int:
 
 def _repeat(args: argparse.Namespace) -> int:
     (run,) = _chosen(args)
-    facts = {field.name: getattr(run.record, field.name) for field in dataclasses.fields(run.record)}
-    dataset = run.dir.parent / cache.STORE / pathlib.Path(facts["arguments"]["dataset_dir"]).name
-    facts["arguments"] = {**facts["arguments"], "dataset_dir": str(dataset)}  # where it is, if all was moved
-    _check_source(dataclasses.replace(run.record, arguments=facts["arguments"]))
-    before = facts.pop("id")
-    record, run_dir = RunRecord.begin(run.dir.parent, **facts)
-    print(f"run {record.id} repeats {before}: {record.dataset} on {record.cluster}", flush=True)
+    dataset = run.dir.parent / cache.STORE / pathlib.Path(run.record.arguments["dataset_dir"]).name
+    arguments = {**run.record.arguments, "dataset_dir": str(dataset)}  # where it is, if all was moved
+    before = dataclasses.replace(run.record, arguments=arguments)
+    _check_source(before)
+    record, run_dir = before.begin(run.dir.parent)
+    print(f"run {record.id} repeats {before.id}: {record.dataset} on {record.cluster}", flush=True)
     return execute(record, run_dir)
 
 

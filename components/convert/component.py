@@ -34,11 +34,11 @@ def convert(
 
     escape_output()
 
-    if directory:
-        output.uri = directory
+    output.uri = directory or output.uri
+    place = pathlib.Path(output.path)
     # Vertex AI mounts the bucket that the path lies in; anywhere else the dataset is written in its place.
     in_bucket = output.path.startswith("/gcs/")
-    with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as scratch, store.held(place) if directory else contextlib.nullcontext():
         schema_file = pathlib.Path(scratch, "schema.yaml")
         schema_file.write_text(schema, encoding="utf-8")
         options = Options.parse(
@@ -47,15 +47,13 @@ def convert(
             schema=str(schema_file) if schema else None,
             output=f"{scratch}/dataset" if in_bucket else output.path,
         )
-        manifest = None
-        if directory:
-            stack.enter_context(store.held(pathlib.Path(directory)))
-            if manifest := store.ready(pathlib.Path(directory)):
-                print(f"{directory}: another run has converted it")
-        manifest = manifest or convert(options)
+        if directory and (manifest := store.ready(place)):
+            print(f"{directory}: another run has converted it")
+        else:
+            manifest = convert(options)
         shutil.copyfile(pathlib.Path(options.output, PAGE), page.path)
         if in_bucket:
-            copy(pathlib.Path(options.output), pathlib.Path(output.path))
+            copy(pathlib.Path(options.output), place)
     output.metadata.update(
         name=manifest.name,
         fingerprint=manifest.fingerprint,

@@ -26,24 +26,18 @@ def held(directory: pathlib.Path) -> Iterator[None]:
         yield
 
 
-def ready(directory: pathlib.Path) -> Manifest | None:
-    """The dataset if it is whole, as far as names and sizes tell, and notes that it was used. Anything else is deleted."""
+def ready(directory: pathlib.Path, *, thoroughly: bool = False) -> Manifest | None:
+    """The dataset if it is whole, and notes that it was used. Anything else is deleted.
+
+    Names and sizes tell; `thoroughly` the checksums too.
+    """
     with contextlib.suppress(UserError, OSError):
         manifest = Manifest.load(directory)
+        if thoroughly:
+            output.verify(directory, manifest)
         sizes = {shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards}
         if (directory / output.PAGE).exists() and all((directory / f).stat().st_size == n for f, n in sizes.items()):
             os.utime(directory)
             return manifest
     shutil.rmtree(directory, ignore_errors=True)
     return None
-
-
-def discard_damaged(directory: pathlib.Path) -> bool:
-    """Deletes a dataset that is no longer what its manifest says. Returns whether it was."""
-    with held(directory):
-        try:
-            output.verify(directory, Manifest.load(directory))
-            return False
-        except UserError:
-            shutil.rmtree(directory, ignore_errors=True)
-            return True
