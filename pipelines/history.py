@@ -9,13 +9,14 @@ import dataclasses
 import json
 import pathlib
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import markupsafe
 
 from components.cleanup.processes import running
 from components.evaluate.report import render_page
+from components.register.comparison import rows, table
 from pipelines import summary
 from pipelines.cache import STORE
 from pipelines.record import FILE, RunRecord
@@ -45,19 +46,16 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """All that decided what came of it, once training has begun with the values it resolved; none is None."""
         arguments, job = self.record.arguments, _json(self.dir / "job" / "job.json")
-        own = {**job.get("identity", {}), **job.get("settings", {})}
         found = {
             **_flat(json.loads(arguments["cluster"]), "cluster"),
             **_flat(job.get("arguments", {}), "dataset"),
             **_flat(job.get("versions", {}), "version"),
-            **{name: value for name, value in own.items() if value is not None},
-            **{name: job[name] for name in ("batch_size", "horizon_steps") if name in job},
+            **job.get("settings", {what: " ".join(arguments[f"{what}_args"]) for what in ("convert", "trainer")}),
+            "fingerprint": job.get("identity", {}).get("fingerprint"),
             "last_step": _json(self.dir / "job" / "DONE.json").get("step"),
             "name": arguments["name"],
             "evaluate": " ".join(arguments["evaluate_args"]),
         }
-        if not own:
-            found |= {what: " ".join(arguments[f"{what}_args"]) for what in ("convert", "trainer")}
         return {name: value for name, value in found.items() if value not in (None, "")}
 
     @property
@@ -111,18 +109,11 @@ def read(run_dir: pathlib.Path) -> Run:
     return Run(dir=run_dir, status=status, record=record, summary=told, metric=evaluation.get("metric", ""))
 
 
-def differences(one: Run, other: Run) -> list[dict[str, str]]:
-    """Metrics of two runs, and the settings that are not the same, as rows."""
-
-    def rows(kind: str, first: Mapping[str, Any], second: Mapping[str, Any], *, same: bool) -> Iterator[dict[str, str]]:
-        for name in sorted(first.keys() | second.keys()):
-            values = [first.get(name, "-"), second.get(name, "-")]
-            if same or values[0] != values[1]:
-                texts = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in values]
-                yield {"": f"{kind}{name}", **dict(zip((one.dir.name, other.dir.name), texts, strict=True))}
-
+def differences(one: Run, other: Run) -> list[str]:
+    """Metrics of two runs, and the settings that are not the same, as lines."""
     figures = [run.summary.get("metrics", {}) for run in (one, other)]
-    return [*rows("test ", *figures, same=True), *rows("", one.settings, other.settings, same=False)]
+    measured = [(f"test {name}", *values) for name, *values in rows(*figures, all_of_them=True)]
+    return table([("", one.dir.name, other.dir.name), *measured, *rows(one.settings, other.settings)])
 
 
 def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path], older_than_days: int) -> list[pathlib.Path]:

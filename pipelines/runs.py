@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import running
 from components.convert import store
+from components.register.comparison import table
 from pipelines import cache, history, summary
 from pipelines.history import Run
 from pipelines.record import RunRecord, hold
@@ -62,7 +63,7 @@ def _chosen(args: argparse.Namespace) -> list[Run]:
 
 def _list(args: argparse.Namespace) -> int:
     if runs := history.runs_in(args.runs_dir):
-        _print_table([run.row for run in runs])
+        print(*table([list(runs[0].row), *(list(run.row.values()) for run in runs)]), sep="\n")
     else:
         print(f"no runs in {args.runs_dir}")
     return 0
@@ -85,10 +86,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     one, other = map(functools.partial(history.find, runs_dir=args.runs_dir), args.runs)
-    if rows := history.differences(one, other):
-        _print_table(rows)
-    else:
-        print("nothing was measured, and no setting differs")
+    print(*history.differences(one, other), sep="\n")
     return 0
 
 
@@ -131,14 +129,6 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         raise UserError("nobody is here to be asked; add --yes to delete what is listed")
     return input("delete all of this? [y/N] ").strip().lower() in ("y", "yes")
-
-
-def _print_table(rows: Sequence[dict[str, str]]) -> None:
-    """Columns as wide as they have to be, under their names."""
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(map(str.ljust, line, widths)).rstrip())
 
 
 def _resume(args: argparse.Namespace) -> int:

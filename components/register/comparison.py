@@ -7,27 +7,35 @@ _ORIGIN = ("dataset", "fingerprint", "split", "code_version", "image_digest", "c
 
 
 def compare(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Metrics of two versions, by their facts, and the settings and origins in which they differ, as lines."""
-    origins = [{key: facts.get(key) for key in _ORIGIN} for facts in (one, other)]
-    settings = [facts.get("settings", {}) for facts in (one, other)]
-    rows = [("", f"version {one['version']}", f"version {other['version']}")]
-    for title, (left, right) in (
-        ("metrics", (one["metrics"], other["metrics"])),
-        ("settings that differ", settings),
-        ("origin where it differs", origins),
-    ):
-        rows.append((title, "", ""))
-        for name in sorted(left.keys() | right.keys()):
-            if title == "metrics" or left.get(name) != right.get(name):
-                rows.append((f"  {name}", _text(left.get(name)), _text(right.get(name))))
-    same = (one["fingerprint"], one["split"]) == (other["fingerprint"], other["split"])
-    return "\n".join(table(rows) + ([] if same else ["the metrics are of different records"]))
+    """Metrics of two versions, and the settings and origins in which they differ, as lines."""
+    heads = [f"version {facts['version']}" for facts in (one, other)]
+    parts = {
+        "metrics": rows(one["metrics"], other["metrics"], all_of_them=True),
+        "settings that differ": rows(one.get("settings", {}), other.get("settings", {})),
+        "origin where it differs": rows(*({key: facts.get(key) for key in _ORIGIN} for facts in (one, other))),
+    }
+    lines = [("", *heads)]
+    for title, found in parts.items():
+        lines += [(title, "", ""), *((f"  {name}", *values) for name, *values in found)]
+    lines = table(lines)
+    if (one["fingerprint"], one["split"]) != (other["fingerprint"], other["split"]):
+        lines.append("the metrics are of different records")
+    return "\n".join(lines)
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of texts as lines with columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def rows(
+    one: Mapping[str, Any], other: Mapping[str, Any], *, all_of_them: bool = False
+) -> Iterator[tuple[str, str, str]]:
+    """Names with both values as texts, of what is not the same."""
+    for name in sorted(one.keys() | other.keys()):
+        if all_of_them or one.get(name) != other.get(name):
+            yield name, _text(one.get(name)), _text(other.get(name))
 
 
 def _text(value: Any) -> str:

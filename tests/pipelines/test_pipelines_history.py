@@ -77,7 +77,7 @@ def test_what_is_no_run_is_refused_with_the_nearest_and_so_is_what_cannot_be_gon
 
 
 def test_a_comparison_has_all_metrics_and_the_settings_that_differ_and_nothing_is_none(make, said):
-    own = {"seed": 0, "momentum": None, "optimizer": "adam", "schedule": None}
+    own = {"momentum": None, "fingerprint": "f"}
     make(
         "1",
         accuracy=0.75,
