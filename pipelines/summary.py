@@ -35,7 +35,8 @@ def write(
     finished = done.load(str(run_dir / "job"))
     dataset = next((e["data_dir"] for e in journal if "data_dir" in e), None)
     name, registry = record.arguments["name"], Registry(record.arguments["registry"])
-    version, (champion, gone) = registry.version_of(name, record.id), registry.standing(name)
+    version = registry.version_of(name, record.id)
+    champion, gone = registry.standing(name, but=version or "")
     summary = {
         "run": record.id,
         "status": status,

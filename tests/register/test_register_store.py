@@ -133,6 +133,7 @@ def test_versions_whose_files_are_gone_are_told_and_passed_over(three, say, add,
     with pytest.raises(UserError, match=r"the files of version 1 .* are gone; those of 3 are there"):
         store.rollback("m")
     assert "not promoted" in add("e", 0.84, "3", 0.85)
+    assert store.standing("m", but="5")[0] == "3" and store.standing("m")[0] == "5"
     assert "version 6 is the champion now, version 5 the previous one" in add("f", 0.86, "5", 0.84)
     for version in ("3", "5", "6"):
         shutil.rmtree(store.model_dir("m", version))
