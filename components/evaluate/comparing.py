@@ -44,18 +44,18 @@ def beat(
     samples = sign * (ours.samples.get(metric, nothing) - theirs.samples.get(metric, nothing))
     p, leads = p_value(difference, samples, margin), difference > margin
     passed = p <= 1 - level if confidence else leads
-    words = f"{metric} {mine:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
-    if passed:
-        words += f" (p {p:.3f})" if confidence else ""
-    elif leads:
-        words += f", by more than chance (p {p:.3f}; at most {1 - level:.3g} is asked for)"
-    elif difference > 0:
-        words += f", by more than the margin {margin:.4g}"
     # What is left when either end is cut off as the test does it: as far as the samples reach, and as far as they stray.
     interval = None
     if np.isfinite(samples).all():
         low, high = np.quantile(samples, (1 - level, level)).tolist()
         interval = min(low, 2 * difference - high), max(high, 2 * difference - low)
+    words = f"{metric} {mine:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
+    if passed and confidence:
+        words += f" ({f'by {interval[0]:.4f} at least, ' if interval else ''}p {p:.3f})"
+    elif leads and confidence:
+        words += f", by more than chance (p {p:.3f}; at most {1 - level:.3g} is asked for)"
+    elif difference > 0 and not passed:
+        words += f", by more than the margin {margin:.4g}"
     # By the normal approximation; an error is looked at in its own unit.
     step, reach_of = _STEP * (abs(other) if sign < 0 else 1), NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)
     seen = step > 0 and ours.records * (reach_of * float(np.std(samples)) / step) ** 2

@@ -1,6 +1,6 @@
 """Versions as lines for people: two side by side, and tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _ORIGIN = ("dataset", "fingerprint", "split", "code_version", "image_digest", "cluster", "run", "registered", "by")

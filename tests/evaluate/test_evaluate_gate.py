@@ -66,7 +66,9 @@ def test_one_record_more_is_chance_and_many_more_are_not():
     assert not one.passed and 0.2 < one.p < 0.7 and one.difference == pytest.approx(1 / 400)
     assert one.words.startswith("accuracy 0.9775 does not beat the champion, 0.9750, by more than chance (p 0.")
     assert many.passed and many.p < 0.01 and many.records == 400
-    assert many.words == f"accuracy 0.9750 beats the champion, 0.9250 (p {many.p:.3f})"
+    assert (
+        many.words == f"accuracy 0.9750 beats the champion, 0.9250 (by {many.interval[0]:.4f} at least, p {many.p:.3f})"
+    )
     for each in (one, many):
         low, high = each.interval
         assert low < each.difference < high and each.passed == (low > 0)

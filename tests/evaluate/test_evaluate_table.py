@@ -71,10 +71,14 @@ def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model,
     assert 0 <= least.min() <= least.max() <= 1
     assert found["decision"]["verdict"] == "promote"
     ours, least = found["metrics"]["auc"], found["baseline"]["auc"]
-    assert f"auc {ours:.4f} beats the best single column, company, {least:.4f} (p 0." in str(
+    assert f"auc {ours:.4f} beats the best single column, company, {least:.4f} (by 0." in str(
         found["decision"]["reasons"]
     )
     page = (tmp_path / "report.html").read_text()
+    for who in ("candidate", "baseline"):
+        low, high = found["intervals"][who]["auc"]
+        assert low < found["metrics" if who == "candidate" else who]["auc"] < high
+        assert f"{low:.4f} to {high:.4f}, 95 %" in page
     assert f"<b>{found['metrics']['auc']:.4f}</b><span>AUC" in page
     first, *_, last = page.split('<polyline class="line" points="')[1].split('"')[0].split()
     assert (first, last) == ("0.0,200.0", "200.0,0.0")
