@@ -1,8 +1,7 @@
 """Makes all comparisons that a gate asks for: of the whole split, of its parts, and of what a model costs whoever serves it."""
 
-import statistics
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -10,20 +9,24 @@ from components.evaluate.baseline import columns
 from components.evaluate.comparing import reach
 from components.evaluate.gate import Comparison
 from components.evaluate.gate_file import Gate
-from components.evaluate.score import Answers, load_predictor
+from components.evaluate.score import Answers
 from trainer.base.errors import UserError, unknown
-from trainer.base.files import tree_bytes
 from trainer.base.manifest import Manifest
-from trainer.data import records
 from trainer.nn.tasks.base import Task
 
-_MOST_VALUES, _CALLS = 100, 50
+_MOST_VALUES = 100
 
 
 def demands(
-    gate: Gate, manifest: Manifest, data_dir: str, split: str, model_dir: str, task: Task, answered: Answers
+    gate: Gate,
+    manifest: Manifest,
+    data_dir: str,
+    split: str,
+    task: Task,
+    answered: Answers,
+    footprint: Mapping[str, Any],
 ) -> Iterator[Comparison]:
-    """Thresholds, slices and bounds, by what the model in a directory has answered for a split.
+    """Thresholds, slices and bounds, by what a model has answered for a split, and its `components.evaluate.details.footprint`.
 
     A part of the split is judged by itself if it has the records for that, and defines the metric.
 
@@ -53,9 +56,9 @@ def demands(
                     )
                     yield Comparison(who="slice", passed=True, words=words, metric=metric, records=count)
     if gate.max_latency_ms:
-        yield _bound("latency", _latency_ms(manifest, data_dir, split, model_dir, task), gate.max_latency_ms, "ms")
+        yield _bound("latency", footprint["latency_ms"]["1"]["median"], gate.max_latency_ms, "ms")
     if gate.max_size_mb:
-        yield _bound("size", tree_bytes(model_dir) / 1e6, gate.max_size_mb, "MB")
+        yield _bound("size", footprint["bytes"] / 1e6, gate.max_size_mb, "MB")
 
 
 def _values(manifest: Manifest, data_dir: str, split: str, answered: Answers, column: str) -> np.ndarray:
@@ -72,18 +75,6 @@ def _values(manifest: Manifest, data_dir: str, split: str, answered: Answers, co
     if (count := len(np.unique(values))) > _MOST_VALUES:
         raise UserError(f"slices.{column}: {count:,} different values; {_MOST_VALUES} can be looked at one by one")
     return np.array([v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in values.tolist()])
-
-
-def _latency_ms(manifest: Manifest, data_dir: str, split: str, model_dir: str, task: Task) -> float:
-    """From a record to its answer, the median of calls on this machine after the first ones."""
-    predict = load_predictor(model_dir, manifest, task)
-    batch = next(records.batches(manifest, data_dir, split, 1))
-    one, taken = {feature.name: batch[feature.name] for feature in manifest.inputs}, []
-    for _ in range(_CALLS + 5):
-        began = time.perf_counter()
-        predict(one)
-        taken.append(1e3 * (time.perf_counter() - began))
-    return statistics.median(taken[-_CALLS:])
 
 
 def _bound(what: str, value: float, most: float, unit: str) -> Comparison:

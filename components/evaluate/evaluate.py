@@ -12,6 +12,7 @@ from components.evaluate.baseline import baseline
 from components.evaluate.bootstrap import figures
 from components.evaluate.comparing import beat
 from components.evaluate.demands import demands
+from components.evaluate.details.details import details
 from components.evaluate.gate import CHAMPION, Comparison, decide
 from components.evaluate.options import Options
 from components.evaluate.score import Answers, measure, predict_split
@@ -55,9 +56,10 @@ def evaluate(options: Options) -> dict[str, Any]:
     if other:
         ours, theirs = other
         shared = figures(task, {"candidate": ours.answers, CHAMPION: theirs.answers}, theirs.labels)
+    shown = details(model_dir, manifest, data_dir, split, task, candidate, by=options.slices)
     gate, metric = options.asked, task.ranked_by(score["metrics"])
     comparisons = [
-        *demands(gate, manifest, data_dir, split, model_dir, task, candidate),
+        *demands(gate, manifest, data_dir, split, task, candidate, shown["footprint"]),
         beat("baseline", f"the {rule}", *found.values(), task, metric, confidence=gate.confidence, margin=0.0),
     ]
     if shared:
@@ -80,6 +82,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     evaluation = {
         **score,
         "answered": answered.sample,
+        **shown,
         "model_dir": model_dir,
         "model_digest": tree_digest(model_dir),
         "dataset": manifest.name,

@@ -39,6 +39,12 @@ class Options(Flags):
     gate: str = flag(
         str, "file that says what a model is asked for (gates/default.yaml shows it)", default="", metavar="FILE"
     )
+    slice: str | tuple[str, ...] | None = flag(
+        str,
+        "also measure by the values of this column of a table, or by quarters of a number",
+        several=True,
+        metavar="COLUMN",
+    )
     registry: str = flag(str, "compare with the champion in this registry", default="")
     name: str = flag(str, "of the model in the registry", default="")
 
@@ -48,6 +54,11 @@ class Options(Flags):
             raise UserError("--registry needs the --name of the model in it")
         if self.gate:  # its content from here on: a file of this machine may not be where the step runs
             object.__setattr__(self, "gate", gate_file.text(self.gate))
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """The columns to measure by."""
+        return (self.slice,) if isinstance(self.slice, str) else tuple(self.slice or ())
 
     @property
     def asked(self) -> gate_file.Gate:

@@ -58,7 +58,11 @@ def _row(*cells: str) -> str:
 
 
 def _inputs(features: Mapping[str, str]) -> str:
-    return ", ".join(f"`{name}` {form}" for name, form in features.items()) or "the dataset's columns"
+    shapes = {
+        name: form.replace("[]", "[N]").replace("[", " [N, ").replace("[N, N]", "[N]")
+        for name, form in features.items()
+    }
+    return ", ".join(f"`{name}` {form}" for name, form in shapes.items()) or "the dataset's columns"
 
 
 def _listed(names: list[str]) -> str:

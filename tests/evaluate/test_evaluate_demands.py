@@ -16,6 +16,7 @@ from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.nn.tasks.of_dataset import task_of
 
+COST = {"bytes": 2_000_000, "latency_ms": {"1": {"median": 3.0}}}
 DEFAULT = pathlib.Path(__file__).parents[2] / "gates" / "default.yaml"
 
 
@@ -29,7 +30,7 @@ def judged(tmp_path_factory):
     answers = Answers(answers=np.stack([1 - chance, chance], axis=1), labels=labels, records=np.arange(len(labels)))
 
     def judge(asked: str) -> tuple[list[str], list[str]]:
-        found = [*demands(Gate.of(asked), manifest, str(data), "test", str(data), task_of(manifest), answers)]
+        found = [*demands(Gate.of(asked), manifest, str(data), "test", task_of(manifest), answers, COST)]
         return [c.words for c in found if not c.passed], [c.words for c in found if c.passed]
 
     judge.columns = {name: values.numpy() for name, values in records.resident(manifest, str(data), "test").items()}
@@ -61,8 +62,11 @@ def test_each_value_of_a_column_is_judged_by_its_own_records(judged):
 
 
 def test_bounds_thresholds_and_what_a_part_does_not_define(judged):
-    failed, passed = judged("thresholds: {auc: 0.6, loss: 0.1}\nslices: {label: {auc: 0.9}}\nmax_size_mb: 0.0001")
-    assert [words.split()[0] for words in failed] == ["loss", "size"] and "MB is over the bound 0.0001 MB" in failed[1]
+    failed, passed = judged(
+        "thresholds: {auc: 0.6, loss: 0.1}\nslices: {label: {auc: 0.9}}\nmax_size_mb: 1\nmax_latency_ms: 2"
+    )
+    assert [words.split()[0] for words in failed] == ["loss", "latency", "size"]
+    assert failed[1:] == ["latency 3 ms is over the bound 2 ms", "size 2 MB is over the bound 1 MB"]
     assert "auc of label no" in passed[1] and passed[1].endswith("is not judged: they do not define it")
 
 

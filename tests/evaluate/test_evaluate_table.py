@@ -88,6 +88,30 @@ def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model,
     assert re.match(r"auc 0\.\d{4} does not beat the best single column, company, 0\.", worse["reasons"][0])
 
 
+def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown(model, data, refused, tmp_path):
+    found = evaluate(model(0.3), data, tmp_path, "--slice", "company", "miles")
+    worst, *_, best = found["parts"]["company"]
+    manifest = Manifest.load(data)
+    columns = records.resident(manifest, str(data), "test")
+    for part in (worst, best):
+        chosen = columns["company"].numpy() == part["value"].encode()
+        truth = columns["label"].numpy()[chosen]
+        assert part["records"] == len(truth) and 0 <= part["metrics"]["accuracy"] <= 1
+    assert sum(part["records"] for part in found["parts"]["miles"]) == found["metrics"]["examples"]
+    assert len(found["parts"]["miles"]) == 4 and [part["value"] for part in found["parts"]["class"]]
+    assert 0 < len(found["worst"]) <= 24
+    for shown in found["worst"]:
+        assert shown["said"] != shown["label"] and set(shown["row"]) == {f.name for f in manifest.inputs}
+        assert shown["row"]["when"] == columns["when"].numpy()[shown["record"]]
+    assert {"1", "32"} == set(found["footprint"]["latency_ms"]) and found["footprint"]["parameters"] == 0
+    page = (tmp_path / "report.html").read_text()
+    assert (
+        "By company, the worst first" in page and "Expected calibration error" in page and "The worst answers" in page
+    )
+    flags = ["--model-dir", model(0.3), "--data-dir", data, "--output", tmp_path / "other"]
+    assert "--slice 'mile'; did you mean 'miles'" in refused(main, *flags, "--slice", "mile")
+
+
 def test_min_auc_is_refused_where_there_are_not_two_classes_or_it_is_no_share(
     scored, make_model, model, data, refused, tmp_path
 ):

@@ -146,12 +146,10 @@ def test_the_champion_is_compared_on_what_neither_knows_and_all_of_it_is_told(sc
     assert found["champion"]["metrics"]["accuracy"] == found["champion"]["candidate"]["accuracy"] == 1
     assert found["metrics"]["accuracy"] == pytest.approx((count - 210) / count)
     told = f"on the {left} records that neither was trained on"
-    assert found["decision"]["reasons"][-1].endswith(told) and told in (tmp_path / "x" / "report.html").read_text()
+    assert told in found["decision"]["why"] and told in (tmp_path / "x" / "report.html").read_text()
     assert found["decision"]["verdict"] == "register"
     # A candidate that was trained elsewhere is itself judged by the rest alone, and so is the baseline.
     own = evaluated(champion)
     assert own["metrics"]["examples"] == left and own["champion"]["candidate"] is None
-    assert (
-        f"judged by the {left} of {count} records of test that it was not trained on" == own["decision"]["reasons"][0]
-    )
+    assert f"judged by the {left} of {count} records of test that it was not trained on" in own["decision"]["reasons"]
     assert own["baseline"]["accuracy"] == pytest.approx(np.mean(scored.labels[~known] == 3), abs=0.1)

@@ -28,7 +28,7 @@ def test_a_version_has_a_card_with_every_figure_and_reason_that_decided(version)
     assert "# m, version 1\n" in card and "by run `run-7`" in card and f"code `{facts['code_version']}`" in card
     assert "On 100 records of the split `test`" in card and "The verdict was **promote**, by accuracy:" in card
     assert [line[2:] for line in card.splitlines() if line.startswith("- ")] == facts["decision"]["reasons"]
-    assert "takes `image` uint8[8, 8, 1]" in card and "in this order: `0`, `1`." in card and "missing" not in card
+    assert "takes `image` uint8 [N, 8, 8, 1]" in card and "in this order: `0`, `1`." in card and "missing" not in card
 
 
 def test_a_card_of_a_table_with_numbers_to_predict_says_how_to_send_what_is_missing(version):
@@ -41,6 +41,6 @@ def test_a_card_of_a_table_with_numbers_to_predict_says_how_to_send_what_is_miss
         "run": "",
     }
     card = model_card({**facts, **other, "baseline": {**facts["baseline"], "rule": "a|b"}})
-    assert "`predictions` [N, targets], in this order: `tip|s`." in card and "`fare` float32[] " in card
+    assert "`predictions` [N, targets], in this order: `tip|s`." in card and "`fare` float32 [N] " in card
     assert "sent as NaN" in card and "one of its classes" not in card and "| a\\|b | " in card and "by run" not in card
     assert "`c29` and 3 more." in model_card({**facts, "class_names": [f"c{i}" for i in range(33)]})

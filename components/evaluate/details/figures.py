@@ -1,0 +1,115 @@
+"""What there is to know of answers beside the task's metrics: by class, of the probabilities, of each threshold, of errors.
+
+    figures("classification", ["no", "yes"], answers, labels)["calibration"]["ece"]
+
+Pure functions of answers and labels; a share of nothing is None. All of it is plain data.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
+
+_BINS, _POINTS = 10, 100
+_TOP = (2, 3, 5)
+_THRESHOLDS = np.round(np.arange(0.05, 1.0, 0.05), 2)
+_QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+
+
+def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """Those of a task, as manifests name it, whose classes or targets have these names.
+
+    Args:
+      task: What the labels are.
+      names: Of the outputs, in their order.
+      answers: The first of the task's answers, [N, outputs].
+      labels: As the dataset has them.
+    """
+    if task == REGRESSION:
+        residuals = answers.astype(np.float64) - labels.reshape(answers.shape)
+        return {"residuals": [_spread(name, column) for name, column in zip(names, residuals.T, strict=True)]}
+    if task == MULTI_LABEL:
+        each = zip(names, (answers > 0.5).T, labels.T == 1, strict=True)
+        return {"classes": [{"name": name, **_shares(said, true)} for name, said, true in each]}
+    if task != CLASSIFICATION:
+        return {}
+    said = answers.argmax(axis=1)
+    found = {
+        "classes": [{"name": name, **_shares(said == i, labels == i)} for i, name in enumerate(names)],
+        "top_k": {str(k): float((_ranks(answers, labels) < k).mean()) for k in _TOP if k < len(names)},
+        "calibration": calibration(answers.max(axis=1), said == labels),
+    }
+    if len(names) == 2:
+        found["thresholds"] = [
+            {"threshold": t, **_shares(answers[:, 1] >= t, labels == 1)} for t in _THRESHOLDS.tolist()
+        ]
+        found["precision_recall"] = precision_recall(answers[:, 1], labels == 1)
+    return found
+
+
+def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+    """Whether what is said with confidence p is right that often: the curve, and the expected calibration error `ece`.
+
+    The mean over records of |accuracy - confidence| of their bin (Guo et al. 2017, arXiv:1706.04599), 10 bins of one width.
+
+    Args:
+      confidence: Of what was said, [N], from 0 to 1.
+      right: Whether that was true, bool [N].
+    """
+    at = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    counts = np.bincount(at, minlength=_BINS)
+    sums = [np.bincount(at, weights=values, minlength=_BINS) for values in (confidence, right)]
+    bins = [
+        {"records": int(n), "confidence": float(c / n), "accuracy": float(a / n)}
+        for n, c, a in zip(counts, *sums, strict=True)
+        if n
+    ]
+    return {"ece": float(np.abs(sums[0] - sums[1]).sum() / len(right)), "bins": bins}
+
+
+def precision_recall(scores: np.ndarray, positive: np.ndarray) -> dict[str, Any] | None:
+    """Precision at each recall that a threshold gives, and their mean over recall, as scikit-learn's `average_precision`.
+
+    Args:
+      scores: [N], higher for the positive class.
+      positive: bool [N].
+
+    Returns:
+      `average_precision`, and at most about 100 `points` of recall, precision, threshold. None if nothing is positive.
+    """
+    if not positive.any():
+        return None
+    order = np.argsort(-scores, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
+    hits = np.cumsum(positive[order])[ends]
+    recall, precision = hits / hits[-1], hits / (ends + 1)
+    shown = np.unique(np.linspace(0, len(ends) - 1, _POINTS).round().astype(int))
+    points = np.stack([recall, precision, scores[order][ends]], axis=1)[shown]
+    return {"average_precision": float((np.diff(recall, prepend=0.0) * precision).sum()), "points": points.tolist()}
+
+
+def _ranks(answers: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """How many classes are said to be likelier than the true one, [N]."""
+    return (answers > answers[np.arange(len(labels)), labels][:, np.newaxis]).sum(axis=1)
+
+
+def _shares(said: np.ndarray, true: np.ndarray) -> dict[str, Any]:
+    """Of a class, which was said or not and true or not, bool [N] each: `records` that are of it, and the usual shares."""
+    hits, positives, records = int((said & true).sum()), int(said.sum()), int(true.sum())
+    return {
+        "records": records,
+        "precision": hits / positives if positives else None,
+        "recall": hits / records if records else None,
+        "f1": 2 * hits / (positives + records) if positives + records else None,
+    }
+
+
+def _spread(name: str, residuals: np.ndarray) -> dict[str, Any]:
+    quantiles = np.quantile(residuals, _QUANTILES).tolist()
+    return {
+        "name": name,
+        "mean": float(residuals.mean()),
+        "quantiles": dict(zip(map(str, _QUANTILES), quantiles, strict=True)),
+    }

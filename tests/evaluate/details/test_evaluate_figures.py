@@ -1,0 +1,147 @@
+"""Figures equal their definitions, written as loops over records."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.evaluate.details.figures import calibration, figures, precision_recall
+from components.evaluate.details.parts import in_words, parts
+from components.evaluate.details.worst import badness
+from trainer.nn.tasks.classification import Classification
+from trainer.nn.tasks.regression import Regression
+
+
+@st.composite
+def classified(draw, most: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities that often are equal, and labels."""
+    classes, count = draw(st.integers(2, most)), draw(st.integers(1, 40))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    scores = random.integers(1, draw(st.integers(2, 9)), (count, classes)).astype(float)
+    return (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32), random.integers(0, classes, count)
+
+
+def share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+@given(classified())
+def test_of_classes_precision_recall_f1_and_the_likeliest(data):
+    answers, labels = data
+    names = [f"c{i}" for i in range(answers.shape[1])]
+    found = figures("classification", names, answers, labels)
+    said = [max(range(len(row)), key=row.__getitem__) for row in answers.tolist()]
+    for i, shown in enumerate(found["classes"]):
+        hits = sum(s == i == t for s, t in zip(said, labels, strict=True))
+        precision, recall = share(hits, said.count(i)), share(hits, labels.tolist().count(i))
+        f1 = None if precision is None and recall is None else 0.0
+        if precision and recall:
+            f1 = pytest.approx(2 * precision * recall / (precision + recall))
+        assert shown == {
+            "name": f"c{i}",
+            "records": sum(labels == i),
+            "precision": precision,
+            "recall": recall,
+            "f1": f1,
+        }
+    for k, value in found["top_k"].items():
+        among = [sum(p > row[t] for p in row) < int(k) for row, t in zip(answers.tolist(), labels, strict=True)]
+        assert value == pytest.approx(np.mean(among))
+    assert ("thresholds" in found) == (len(names) == 2)
+    json.dumps(found, allow_nan=False)
+
+
+@given(classified())
+def test_calibration_is_how_far_confidence_is_from_truth_in_ten_bins(data):
+    answers, labels = data
+    confidence, right = answers.max(axis=1).astype(float), answers.argmax(axis=1) == labels
+    found, expected, counted = calibration(confidence, right), 0.0, 0
+    for i in range(10):
+        inside = [(c, r) for c, r in zip(confidence, right, strict=True) if min(int(c * 10), 9) == i]
+        if inside:
+            mean = np.mean(inside, axis=0)
+            expected += len(inside) * abs(mean[0] - mean[1]) / len(labels)
+            shown = found["bins"][counted]
+            assert (shown["records"], shown["confidence"], shown["accuracy"]) == (
+                len(inside),
+                *map(pytest.approx, mean),
+            )
+            counted += 1
+    assert found["ece"] == pytest.approx(expected) and counted == len(found["bins"])
+
+
+@given(classified(most=2))
+def test_of_two_classes_each_threshold_and_the_curve_of_precision_and_recall(data):
+    answers, labels = data
+    scores, positive = answers[:, 1], labels == 1
+    for shown in figures("classification", ["no", "yes"], answers, labels)["thresholds"]:
+        said = scores >= shown["threshold"]
+        assert shown["precision"] == share(int((said & positive).sum()), int(said.sum()))
+        assert shown["recall"] == share(int((said & positive).sum()), int(positive.sum()))
+    found = precision_recall(scores, positive)
+    if not positive.any():
+        assert found is None
+        return
+    area, before = 0.0, 0.0
+    for recall, precision, threshold in found["points"]:
+        said = scores >= threshold
+        hits = (said & positive).sum()
+        assert (recall, precision) == (pytest.approx(hits / positive.sum()), pytest.approx(hits / said.sum()))
+        area, before = area + (recall - before) * precision, recall
+    assert before == 1 and found["average_precision"] == pytest.approx(area)  # no point is left out of so few
+
+
+def test_of_several_labels_each_by_itself_and_of_numbers_the_quantiles_of_what_is_said_too_much():
+    answers, labels = np.array([[0.9, 0.2], [0.6, 0.7], [0.1, 0.5]]), np.array([[1, 0], [0, 1], [1, 1]])
+    rain, wind = figures("multi_label", ["rain", "wind"], answers, labels)["classes"]
+    assert rain == {"name": "rain", "records": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5}
+    assert wind == {"name": "wind", "records": 2, "precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3)}
+    truth = np.random.default_rng(0).normal(size=999).astype(np.float32)
+    (found,) = figures("regression", ["tip"], (truth + np.arange(999) / 998)[:, np.newaxis], truth)["residuals"]
+    assert found["mean"] == pytest.approx(0.5)
+    assert all(value == pytest.approx(float(q), abs=1e-6) for q, value in found["quantiles"].items())
+    assert figures("own", ["x"], answers, labels) == {}
+
+
+@given(classified(), st.integers(0, 2**32))
+def test_each_record_is_in_one_part_whose_metrics_are_those_of_its_records_alone(data, seed):
+    answers, labels = data
+    random, task = np.random.default_rng(seed), Classification(tuple(f"c{i}" for i in range(answers.shape[1])))
+    columns = {"city": random.choice([b"Bonn", "Köln".encode()], len(labels)).astype(object)}
+    columns["fare"] = random.normal(size=len(labels)).astype(np.float32)
+    found = parts(task, answers, labels, columns)
+    for name, shown in found.items():
+        assert sum(part["records"] for part in shown) == len(labels)
+        accuracies = [part["metrics"]["accuracy"] for part in shown]
+        assert accuracies == sorted(accuracies) or "auc" in shown[0]["metrics"]
+        for part in shown:
+            chosen = in_words(columns[name]) == part["value"]
+            assert part["metrics"] == task.measure(answers[chosen], labels[chosen])
+
+
+def test_numbers_with_many_values_are_quartered_and_rare_texts_are_together():
+    fares = np.arange(1000, dtype=np.float32)
+    names, counts = np.unique(in_words(fares), return_counts=True)
+    assert dict(zip(names, counts, strict=True)) == {
+        "x <= 249": 250,
+        "249 < x <= 499": 250,
+        "499 < x <= 749": 250,
+        "x > 749": 250,
+    }
+    companies = np.array([b"c%d" % min(i, 500 - i) for i in range(500)], object)
+    assert len(set(in_words(companies))) == 25
+    assert in_words(np.array([3, 1, 3])).tolist() == ["3", "1", "3"]
+    task = Regression(("tip",), (1.0,))
+    worst, best = parts(task, np.float32([[1], [2], [9]]), np.float32([1, 2, 3]), {"h": np.array([0, 0, 1])})["h"]
+    assert (worst["value"], worst["records"], worst["metrics"]["rmse"], best["metrics"]["rmse"]) == ("1", 1, 6.0, 0.0)
+
+
+def test_the_worst_answer_is_the_one_that_is_surest_of_something_wrong():
+    answers = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
+    assert badness("classification", answers, np.array([1, 1, 0])) == pytest.approx([0.8, 0.0, 0.6])
+    assert badness("multi_label", answers, np.array([[1, 1], [1, 1], [0, 1]])) == pytest.approx([0.4, 0.1, -0.3])
+    # Of two targets each counts by its own mean error.
+    assert badness("regression", np.array([[1.0, 100], [0, 0]]), np.zeros((2, 2))) == pytest.approx([2, 0])
+    assert badness("own", answers, answers) is None
