@@ -16,7 +16,7 @@ from components.evaluate.details.details import details
 from components.evaluate.gate import CHAMPION, Comparison, decide
 from components.evaluate.options import Options
 from components.evaluate.score import Answers, measure, predict_split
-from components.evaluate.unseen import require_enough, unseen
+from components.evaluate.unseen import repeated, require_enough, unseen
 from components.register.register import open_registry
 from trainer.base import provenance
 from trainer.base.errors import UserError
@@ -75,6 +75,8 @@ def evaluate(options: Options) -> dict[str, Any]:
         )
         comparisons.append(Comparison(who=CHAMPION, passed=champion is None, words=alone))
     notes = _often(options, manifest)
+    if twice := repeated(manifest, data_dir, split):
+        notes.append(f"{twice:,} records of {split} are in the training split too, and count")
     if not counted.all():
         left = score["metrics"]["examples"]
         notes.append(f"judged by the {left:,} of {len(counted):,} records of {split} that it was not trained on")
@@ -88,6 +90,7 @@ def evaluate(options: Options) -> dict[str, Any]:
         "dataset": manifest.name,
         "fingerprint": manifest.fingerprint,
         "split": split,
+        "repeated": twice,
         "task": manifest.task,
         "class_names": list(manifest.class_names),
         "baseline": {"rule": rule, **found["baseline"].metrics},

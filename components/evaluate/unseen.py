@@ -35,6 +35,13 @@ def unseen(manifest: Manifest, data_dir: str, split: str, model_dir: str) -> np.
         raise UserError(f"{model_dir}: {error}") from None
 
 
+def repeated(manifest: Manifest, data_dir: str, split: str) -> int:
+    """How many records of a split are equal to one that is for training in the same dataset: its source has them twice."""
+    hashes = np.concatenate([*content_hashes(manifest, data_dir, split)])
+    found = (np.isin(hashes, part) for part in content_hashes(manifest, data_dir, "train"))
+    return int(np.logical_or.reduce([*found]).sum())
+
+
 def require_enough(chosen: np.ndarray, split: str, which: str) -> None:
     """Refuses to judge by what is left of a split, bool [N], if that is too little; a whole split is never too little."""
     if (left := int(chosen.sum())) < LEAST and left < len(chosen):

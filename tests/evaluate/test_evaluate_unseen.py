@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.evaluate.__main__ import main
-from components.evaluate.unseen import LEAST, require_enough, unseen
+from components.evaluate.unseen import LEAST, repeated, require_enough, unseen
 from components.register.registry import Registry
 from trainer.base import provenance
 from trainer.base.errors import UserError
@@ -87,11 +87,12 @@ def test_no_training_record_is_ever_scored_and_few_others_are_left_out(tmp_path_
     old, new = converted(root / "old", table), converted(root / "new", later, **options)
     champion, manifest = trained_on(old, root / "champion"), Manifest.load(new)
     chosen = unseen(manifest, str(new), "test", str(champion))
-    scored, learnt = rows(new, "test"), {*rows(old, "train")}
+    scored, learnt, own = rows(new, "test"), {*rows(old, "train")}, {*rows(new, "train")}
     known = np.array([row in learnt for row in scored])
     assert known.any() or kind == "grown"  # where all stays in its place
     assert not (known & chosen).any()
     assert (~known & ~chosen).sum() <= max(2, 0.03 * len(scored))
+    assert repeated(manifest, str(new), "test") == sum(row in own for row in scored)
     # All of its own dataset counts; but not what the weights that it began with have learnt from.
     candidate = trained_on(new, root / "candidate")
     assert unseen(manifest, str(new), "test", str(candidate)).all()
