@@ -65,12 +65,10 @@ def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
     history.write_page(run_dir.parent)
     if status == "succeeded":
         _tell(result)
-        if record.fail_on_reject and result["model"]["verdict"] == REJECT:
-            code = EXIT_REJECTED
-    elif status == "failed":
+        return EXIT_REJECTED if record.fail_on_reject and result["model"]["verdict"] == REJECT else code
+    if status == "failed":
         code = _explain(reason, steps, run_dir)
-    else:
-        _say(f"{status}; to go on: {runs} resume {_shown(run_dir)}", file=sys.stderr)
+    _say(f"{status}; to go on: {runs} resume {_shown(run_dir)}", file=sys.stderr)
     return code
 
 

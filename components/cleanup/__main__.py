@@ -10,7 +10,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = Parser(
         prog="components.cleanup",
         description="Lists what a pipeline run left that nobody needs: temporary files, checkpoints of the finished "
-        "job, intermediate results. Summary, report, logs, model, and datasets in use stay.",
+        "job, intermediate results. Summary, report, logs and model stay, and datasets, which are no run's own.",
     )
     p.add_argument("--run", required=True, help="directory of the run, runs/<id>")
     p.add_argument("--delete", action="store_true", help="delete what is listed")
