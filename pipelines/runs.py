@@ -108,18 +108,22 @@ def _delete(args: argparse.Namespace) -> int:
             raise UserError(
                 f"{users[0]} begins with what {run.dir.name} has learnt; delete that first, or both at once"
             )
-    datasets = [path for place in places for path in history.unused(place, going, args.older_than) if args.datasets]
+    stores = places if args.datasets else ()
+    datasets = [path for place in stores for path in history.unused(place, going, args.older_than)]
     for path in (*going, *datasets):
         print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
     if not going and not datasets:
         print("there is nothing to delete")
     elif args.yes or _agreed():
-        for path in going:
-            shutil.rmtree(path)
-        for path in datasets:
-            with store.held(path):
-                if path in history.unused(path.parents[1], (), args.older_than):  # a run may have begun meanwhile
-                    shutil.rmtree(path)
+        try:
+            for path in going:
+                shutil.rmtree(path)
+            for path in datasets:
+                with store.held(path):
+                    if path in history.unused(path.parents[1], (), args.older_than):  # a run may have begun meanwhile
+                        shutil.rmtree(path)
+        except OSError as error:  # of what containers wrote, for one
+            raise UserError(f"{error.filename}: {error.strerror}; delete it as its owner") from None
         for place in places:
             history.write_page(place)
     return 0

@@ -119,12 +119,14 @@ def test_a_run_that_another_begins_with_stays(make, said, refused, tmp_path):
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["index.html"]
 
 
-def test_where_it_cannot_be_known_which_datasets_are_in_use_none_goes(make, refused, tmp_path):
+def test_where_it_cannot_be_known_which_datasets_are_in_use_none_goes(make, said, refused, tmp_path):
     (make("1") / "run.json").write_text("{")
     (tmp_path / "runs" / STORE / "d1").mkdir(parents=True)
     flags = ("--datasets", "--yes", "--runs-dir", tmp_path / "runs")
     assert "its dataset is not known" in refused(runs.main, "delete", *flags)
     assert (tmp_path / "runs" / STORE / "d1").exists()
+    said("delete", make("2"), "--yes")
+    assert not (tmp_path / "runs" / "2").exists()
 
 
 NAMES = ("d1", "d2", "d3")
