@@ -192,8 +192,7 @@ class Store(abc.ABC):
 
     def _check_schema(self, name: str, facts: Mapping[str, Any]) -> None:
         """Refuses what other versions' users do not expect."""
-        known = [found for version in reversed(self.versions(name)) if (found := self.facts(name, version))]
-        newest = known[0] if known else {}
+        newest = next((kept for version in reversed(self.versions(name)) if (kept := self.facts(name, version))), {})
         if other := [key for key in _SCHEMA if key in newest and newest[key] != facts.get(key)]:
             said = "; ".join(f"{key} {_short(facts.get(key))} and not {_short(newest[key])}" for key in other)
             raise UserError(

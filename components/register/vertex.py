@@ -45,6 +45,7 @@ class VertexRegistry(Store):
         """The registry; nothing is asked yet."""
         self._parent = f"projects/{project}/locations/{location}"
         self._place, self._location = f"vertex://{project}/{location}", location
+        self._seen: dict[str, dict[str, v1.Model]] = {}  # what a decision is made by
 
     @classmethod
     def parse(cls, place: str) -> Self:
@@ -144,6 +145,15 @@ class VertexRegistry(Store):
         if kept := self._kept(model):
             write_text(_record(model), _text(kept["facts"], [*kept["moves"], event]))
 
+    @contextlib.contextmanager
+    def _changing(self, name: str) -> Iterator[None]:
+        """Nobody can be kept away; but what is decided is decided by one look."""
+        self._seen[name] = self._versions(name)
+        try:
+            yield
+        finally:
+            del self._seen[name]
+
     def _who(self) -> str:
         with self._told():
             credentials = aiplatform.initializer.global_config.credentials
@@ -153,6 +163,8 @@ class VertexRegistry(Store):
 
     def _versions(self, name: str) -> dict[str, v1.Model]:
         """The versions of our model of this name, oldest first; none if there is no such model."""
+        if name in self._seen:
+            return self._seen[name]
         resource_name, found = self.resource_name(name), []
         with self._told(), contextlib.suppress(exceptions.NotFound):
             found = list(self._client.list_model_versions(name=resource_name))
