@@ -13,6 +13,8 @@ from kfp import dsl
 
 from components.evaluate import component
 from components.evaluate.__main__ import main
+from components.evaluate.details.worst import worst as worst_of
+from components.evaluate.score import Answers
 from trainer.base import roc
 from trainer.base.manifest import Manifest
 from trainer.data import records
@@ -103,6 +105,12 @@ def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown
     for shown in found["worst"]:
         assert shown["said"] != shown["label"] and set(shown["row"]) == {f.name for f in manifest.inputs}
         assert shown["row"]["when"] == columns["when"].numpy()[shown["record"]]
+    # Of a part of the split the records are told by where they are in all of it.
+    labels, part = columns["label"].numpy(), np.arange(30, 60)
+    wrong = Answers(answers=np.eye(2)[1 - labels[part]], labels=labels[part], records=part)
+    for shown in worst_of(manifest, str(data), "test", wrong):
+        assert shown["record"] in part and shown["row"]["when"] == columns["when"].numpy()[shown["record"]]
+        assert shown["label"] == manifest.class_names[labels[shown["record"]]]
     assert {"1", "32"} == set(found["footprint"]["latency_ms"]) and found["footprint"]["parameters"] == 0
     page = (tmp_path / "report.html").read_text()
     assert (

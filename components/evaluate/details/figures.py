@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer.base import roc
 from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 _BINS, _POINTS = 10, 100
@@ -77,16 +78,15 @@ def precision_recall(scores: np.ndarray, positive: np.ndarray) -> dict[str, Any]
       positive: bool [N].
 
     Returns:
-      `average_precision`, and at most about 100 `points` of recall, precision, threshold. None if nothing is positive.
+      `average_precision`, and at most 100 `points` of recall, precision, threshold. None if a class is absent.
     """
-    if not positive.any():
+    if positive.all() or not positive.any():
         return None
-    order = np.argsort(-scores, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
-    hits = np.cumsum(positive[order])[ends]
-    recall, precision = hits / hits[-1], hits / (ends + 1)
-    shown = np.unique(np.linspace(0, len(ends) - 1, _POINTS).round().astype(int))
-    points = np.stack([recall, precision, scores[order][ends]], axis=1)[shown]
+    misses, recall, thresholds = (each[1:] for each in roc.curve(scores, positive, points=len(scores)))
+    hits = recall * positive.sum()
+    precision = hits / (hits + misses * (~positive).sum())
+    shown = np.unique(np.linspace(0, len(recall) - 1, _POINTS).round().astype(int))
+    points = np.stack([recall, precision, thresholds], axis=1)[shown]
     return {"average_precision": float((np.diff(recall, prepend=0.0) * precision).sum()), "points": points.tolist()}
 
 
