@@ -19,8 +19,8 @@ from trainer.nn.tasks.base import Task
 
 # So many samples; fewer where that would be more draws, for the time they take, and of tasks that cannot be given weights.
 _SAMPLES, _MOST_DRAWS, _FEWEST = 1000, 50_000_000, 200
-# Draws at a time: 2 MB of weights, which a cache holds; but some samples, as scores are sorted anew each time.
-_BLOCK, _AT_ONCE = 250_000, 4
+# Draws at a time, 8 MB of weights, that a cache may hold; but some samples, for scores are sorted anew each time.
+_BLOCK, _AT_ONCE = 1_000_000, 4
 _TAILS = (0.025, 0.975)
 
 
