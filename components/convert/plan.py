@@ -17,7 +17,7 @@ import numpy as np
 
 from components.convert.options import Options
 from components.convert.report import drift, statistics
-from components.convert.sources.base import Source
+from components.convert.source import Source
 from components.convert.writing import splits, tfrecord
 from components.convert.writing.label_feature import LABEL
 from trainer.base.errors import UserError
@@ -100,9 +100,7 @@ class Plan:
 
     def describe(self, *, processes: int) -> dict[str, drift.Described]:
         """What each split says of every feature, read with so many processes."""
-        return statistics.describe(
-            self.source, self._parts, self.source.features(), self._encodings, processes=processes
-        )
+        return statistics.describe(self.source, self._parts, self._encodings, processes=processes)
 
     def manifest(self, written: Mapping[str, Shard], described: Mapping[str, drift.Described]) -> Manifest:
         """The manifest, given all shards by name and what the splits say."""
@@ -122,7 +120,7 @@ class Plan:
                     num_bytes=layout.widths.get(feature.name),
                     statistics=_statistics(training[feature.name]) if self._is_column(feature) else None,
                 )
-                for feature in self.source.features()
+                for feature in source.features
             ),
             splits={
                 split: Split(

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from components.convert.images import headers
-from components.convert.images.pixels import ImageSource, Pictures
+from components.convert.images.pixels import Pictures, image_source
+from components.convert.source import Source
 from components.convert.writing import progress
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.column_store import Store
@@ -101,7 +102,7 @@ def arrange(
     size: tuple[int, int] | None,
     encoding: str | None,
     **said: Any,
-) -> ImageSource:
+) -> Source:
     """Looks at all images, and decides and tells how they are stored.
 
     Args:
@@ -110,8 +111,7 @@ def arrange(
       size: Height and width that a model gets; None for the images' own, or `DEFAULT_SIZE` if these differ.
       encoding: `raw` for pixels, `source` for whole files; None for pixels if a size is given, or if all have one size
         of at most `MOST_RAW_BYTES`.
-      **said: What the source says of itself: `name`, `origin`, `class_names` or else `task` and `targets`, and perhaps
-        `arguments`.
+      **said: What else a `Source` says.
 
     Raises:
       UserError: If an image is broken; if pixels are asked for of images that differ in size.
@@ -153,8 +153,8 @@ def arrange(
         held = store.shared((count, math.prod(shape) + 1))
         return Pixels(pictures=images, shape=(count, *shape), held=held)
 
-    return ImageSource(
-        splits={split: {"image": column(split), "label": labels} for split, (_, labels) in pictures.items()},
+    return image_source(
+        {split: {"image": column(split), "label": labels} for split, (_, labels) in pictures.items()},
         shape=shape if encoding == SOURCE else None,
         **said,
     )

@@ -10,7 +10,7 @@ from typing import Any
 import markupsafe
 
 from components.convert.report import drift, samples
-from components.convert.sources.base import Source
+from components.convert.source import Source
 from components.convert.writing.splits import Rows
 from components.evaluate.report import render_page, templates
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
@@ -44,7 +44,7 @@ def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) 
         )
         or 1,
         strips=samples.strips(source, rows, image) if image else [],
-        sample_rows=[] if image else samples.table(source, rows, manifest.features),
+        sample_rows=[] if image else samples.table(source, rows),
         charts={name: _chart(name, splits) for name in numbers},
         bin_width=_BIN,
         height=_HEIGHT,

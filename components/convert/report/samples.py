@@ -1,7 +1,7 @@
 """A few training examples to look at: images by class, or rows of a table.
 
 strips(source, rows, image)[0].uri     # data:image/png;base64,...
-table(source, rows, features)[0]       # {"fare": "12.5", "company": None}
+table(source, rows)[0]       # {"fare": "12.5", "company": None}
 """
 
 import base64
@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 
 from components.convert.images import headers
 from components.convert.report.accumulators import cut
-from components.convert.sources.base import Source
+from components.convert.source import Source
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.splits import Rows
@@ -56,13 +56,13 @@ def strips(source: Source, rows: Rows, image: Feature) -> list[Strip]:
     return found
 
 
-def table(source: Source, rows: Rows, features: tuple[Feature, ...]) -> list[dict[str, str | None]]:
+def table(source: Source, rows: Rows) -> list[dict[str, str | None]]:
     """The first training examples, each a text by column, or None where it is missing."""
     first, shown = rows[:_ROWS], {}
-    for feature in features:
+    for feature in source.features:
         values = source.splits["train"][feature.name][first]
         values = _said(source, values) if feature.name == LABEL else values.tolist()
-        missing = getattr(source, "missing", {}).get("train", {}).get(feature.name)
+        missing = source.missing.get("train", {}).get(feature.name)
         absent = [False] * len(values) if missing is None else missing[first]
         shown[feature.name] = [None if no else _text(value) for value, no in zip(values, absent, strict=True)]
     return [{name: texts[i] for name, texts in shown.items()} for i in range(len(first))]

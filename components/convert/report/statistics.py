@@ -1,6 +1,6 @@
 """What the splits of a source say of every feature, and how far they are from the training split.
 
-    found = describe(source, parts, source.features(), source.encodings(training), processes=2)
+    found = describe(source, parts, source.encodings(training), processes=2)
     found["test"].summaries["fare"].mean
     found["test"].drift["fare"]
 
@@ -19,7 +19,7 @@ import numpy as np
 from components.convert.report import drift
 from components.convert.report.accumulators import Categories, Numbers, Pixels, Tally
 from components.convert.report.drift import Described
-from components.convert.sources.base import Source
+from components.convert.source import Source
 from components.convert.writing import workers
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.progress import track
@@ -42,7 +42,6 @@ class _Quantity:
 def describe(
     source: Source,
     parts: Mapping[str, tuple[str, Rows]],
-    features: tuple[Feature, ...],
     encodings: Mapping[str, tuple[Encoding, ...]],
     *,
     processes: int,
@@ -52,18 +51,17 @@ def describe(
     Args:
       source: The examples.
       parts: By split, the native split and the rows in it; `train` is among them.
-      features: The manifest's.
       encodings: The manifest's `deep` and `wide`, if any.
       processes: How many read at once.
     """
-    quantities = _quantities(features, encodings, source.targets)
+    quantities = _quantities(source.features, encodings, source.targets)
 
     def read(name: str, native: str, rows: np.ndarray) -> tuple[Any, np.ndarray | None]:
         column = quantities[name].column
-        missing = getattr(source, "missing", {}).get(native, {}).get(column)
+        missing = source.missing.get(native, {}).get(column)
         return quantities[name].read(source.splits[native][column], rows), None if missing is None else missing[rows]
 
-    empty, room = {}, _room(source, features)
+    empty, room = {}, _room(source)
     native, training = parts["train"]
     sample = _sample(training, min(_SAMPLE, room))
     for name, quantity in quantities.items():
@@ -156,10 +154,10 @@ def _sample(rows: Rows, most: int) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _room(source: Source, features: tuple[Feature, ...]) -> int:
+def _room(source: Source) -> int:
     """Examples of which the widest column has `_PIECE_BYTES`."""
     widths = [1]
-    for feature in features:
+    for feature in source.features:
         if feature.dtype == "string":
             widths.append(int(source.splits["train"][feature.name].lengths.mean()))
         elif feature.encoding is None:

@@ -1,52 +1,17 @@
-"""What a source is, and what reads one."""
+"""What reads a source."""
 
 import abc
 import hashlib
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
 
+from components.convert.source import Source
 from components.convert.writing.column_store import Store
-from components.convert.writing.splits import Rows
-from components.convert.writing.tfrecord import Column, Layout
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of as digest_of_file
-from trainer.base.manifest import Encoding, Feature
 
 Paths = str | Sequence[str] | None
-
-
-class Source(Protocol):
-    """Examples as their authors split them, in memory or read as they are asked for.
-
-    Attributes:
-      name: Of the dataset.
-      origin: Where it comes from, in words.
-      task: As a manifest has it, like the next two.
-      class_names: In the order of the labels, which all lie in `range(len(class_names))`; empty but of classification.
-      targets: Names of the label's values, in their order; empty of classification.
-      splits: The native splits, `train` and whatever else there is of `validation` and `test`, each with its columns by
-        name, in the source's order; `label` is among them.
-      arguments: What decides the content beside the options.
-    """
-
-    name: str
-    origin: str
-    task: str
-    class_names: tuple[str, ...]
-    targets: tuple[str, ...]
-    splits: Mapping[str, Mapping[str, Column]]
-    arguments: Mapping[str, Any]
-
-    def layout(self) -> Layout:
-        """How a record is laid out."""
-
-    def features(self) -> tuple[Feature, ...]:
-        """The manifest's."""
-
-    def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
-        """The manifest's `deep` and `wide`, if any, given which examples of `train` are for training."""
 
 
 class Reader(abc.ABC):

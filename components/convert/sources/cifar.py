@@ -16,7 +16,8 @@ from typing import IO
 
 import numpy as np
 
-from components.convert.images.pixels import ImageSource
+from components.convert.images.pixels import image_source
+from components.convert.source import Source
 from components.convert.sources.base import Paths, Reader
 from components.convert.sources.downloads import archive
 from components.convert.writing.column_store import MEMORY, Store, fill
@@ -59,7 +60,7 @@ class CifarReader(Reader):
         path = self._path(source)
         return list(self._find(path).values()) if path.is_dir() else [path]
 
-    def read(self, source: Paths, store: Store = MEMORY) -> ImageSource:
+    def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the set from a directory (any number of whole records a file) or an archive (the original only)."""
         path = self._path(source)
         if path.is_dir():
@@ -79,10 +80,10 @@ class CifarReader(Reader):
                     self._fill(slots[file], place, stream)
         except archive.ERRORS as error:
             raise UserError(f"{path}: {error}") from None
-        return ImageSource(
+        return image_source(
+            {split: self._columns(part) for split, part in parts.items()},
             name=self.name,
             origin=f"{self.name.upper().replace('CIFAR', 'CIFAR-')}, original binary version",
-            splits={split: self._columns(part) for split, part in parts.items()},
             class_names=self.class_names,
         )
 

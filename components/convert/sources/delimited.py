@@ -4,7 +4,8 @@ import dataclasses
 import pathlib
 import re
 
-from components.convert.sources.base import Paths, Reader, Source
+from components.convert.source import Source
+from components.convert.sources.base import Paths, Reader
 from components.convert.tables.schema import Schema
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError

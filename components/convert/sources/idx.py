@@ -18,7 +18,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from components.convert.images.pixels import ImageSource
+from components.convert.images.pixels import image_source
+from components.convert.source import Source
 from components.convert.sources.base import Paths, Reader
 from components.convert.writing.column_store import MEMORY, Store, fill
 from components.convert.writing.progress import track
@@ -98,7 +99,7 @@ class IdxReader(Reader):
         """The files that `read` reads."""
         return [path for pair in self._pairs(source).values() for path in pair]
 
-    def read(self, source: Paths, store: Store = MEMORY) -> ImageSource:
+    def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the set from the directory `source`, or the embedded one."""
         pairs, splits = self._pairs(source), {}
         for split, (images, labels) in pairs.items():
@@ -119,10 +120,10 @@ class IdxReader(Reader):
                     f"{labels}: record {record} has label {splits[split]['label'][record]}; {self.name} has classes 0 to "
                     f"{len(class_names) - 1}"
                 )
-        return ImageSource(
+        return image_source(
+            splits,
             name=self.name,
             origin=self.origin,
-            splits=splits,
             class_names=class_names,
             value_range=self.value_range,
         )

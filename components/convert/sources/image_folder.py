@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.convert.images.pixels import ImageSource, Pictures
+from components.convert.images.pixels import Pictures
+from components.convert.source import Source
 from components.convert.sources.base import Paths, Reader, digest_of
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
@@ -44,7 +45,7 @@ class FolderReader(Reader):
         root, found, _ = self._find(source)
         return digest_of((name, digest_of_file(root / name)) for names in found.values() for name in names)
 
-    def read(self, source: Paths, store: Store = MEMORY) -> ImageSource:
+    def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Finds the images, which are read when they are asked for."""
         from components.convert.images.encodings import arrange
 

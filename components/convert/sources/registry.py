@@ -11,8 +11,9 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
+from components.convert.source import Source
 from components.convert.sources import cifar
-from components.convert.sources.base import Paths, Reader, Source, digest_of, downloads_dir
+from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir
 from components.convert.sources.delimited import CsvReader
 from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.examples.dataset_files import TfrecordReader

@@ -8,12 +8,12 @@ What it tells comes from the training examples alone.
 """
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
+from components.convert.source import Source
 from components.convert.tables import vocabulary
 from components.convert.tables.csv_parser import Block
 from components.convert.tables.labels import Labels, evaluate, missing, values
@@ -22,115 +22,71 @@ from components.convert.writing.byte_strings import Strings, counts
 from components.convert.writing.column_store import MEMORY, Store
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.splits import Rows
-from components.convert.writing.tfrecord import Field, Layout
-from components.convert.writing.wire_format import varint_bytes
 from trainer.base.errors import UserError
 from trainer.base.manifest import Encoding, Feature
 
 _BYTES_PER_VALUE = 200  # that a value takes while it is counted
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TableSource:
-    """A table, as `base.Source` describes a source; work on its columns takes about `working_bytes` of memory.
+def read(splits: Mapping[str, Iterable[Block]], schema: Schema, store: Store = MEMORY) -> Source:
+    """Leaves out what the schema's filter does, and finds the labels.
 
-    By split, `missing` says of each column with a default where a value is missing, bool [N].
+    Raises:
+      UserError: If rows are not what the schema says; it names where they are. If the filter leaves nothing of a split.
+        From `encodings`, if an input has no values in any of the training rows.
     """
+    parts = {split: _part(blocks, schema, store) for split, blocks in splits.items()}
+    pa.default_memory_pool().release_unused()  # what Arrow keeps for more blocks
+    held = max(1000, int(min(1e9, store.working_bytes / _BYTES_PER_VALUE)))
+    columns, missing = parts["train"]
 
-    name: str
-    origin: str
-    task: str
-    class_names: tuple[str, ...]
-    targets: tuple[str, ...]
-    arguments: Mapping[str, object]
-    schema: Schema
-    splits: Mapping[str, Mapping[str, np.ndarray | Strings]]
-    missing: Mapping[str, Mapping[str, np.ndarray]]
-    working_bytes: float
+    def encodings(training: Rows) -> dict[str, tuple[Encoding, ...]]:
+        def found(entry: Input) -> Encoding:
+            name = entry.encoding.columns[0]
+            return _encoding(entry, columns[name], missing.get(name), training, held)
 
-    def layout(self) -> Layout:
-        """How a record is laid out: every column, and the label."""
-        fields = []
-        for name, column in self.splits["train"].items():
-            parts = [columns[name] for columns in self.splits.values()]
-            if isinstance(column, Strings):
-                longest = max(int(part.lengths.max()) for part in parts)
-                field = Field(name=name, kind="string", num_bytes=longest)
-            elif column.dtype == np.float32:
-                field = Field(name=name, kind="float", num_bytes=4 * math.prod(column.shape[1:]))
-            else:
-                largest = max(int(part.max()) for part in parts)
-                num_bytes = 10 if any(part.min() < 0 for part in parts) else varint_bytes(largest)
-                field = Field(name=name, kind="int64", num_bytes=num_bytes * math.prod(column.shape[1:]))
-            fields.append(field)
-        return Layout(fields)
+        return {"deep": tuple(map(found, schema.deep)), "wide": tuple(map(found, schema.wide))}
 
-    def features(self) -> tuple[Feature, ...]:
-        """The manifest's, without statistics."""
-        columns = [
+    return Source(
+        name=schema.name,
+        origin=schema.origin,
+        inputs=tuple(
             Feature(
                 name=c.name,
                 dtype=c.dtype,
                 unit=c.unit,
                 default=c.default,
-                missing=self.schema.missing,
+                missing=schema.missing,
                 boolean=c.type == "bool" or None,
             )
-            for c in self.schema.stored
-        ]
-        return tuple(sorted([self.schema.label.feature, *columns], key=lambda feature: feature.name))
-
-    def encodings(self, training: Rows) -> dict[str, tuple[Encoding, ...]]:
-        """The manifest's `deep` and `wide`, with the vocabularies of the training rows.
-
-        What has no value in any of them cannot be normalised, which is a user error.
-        """
-        parts = {"deep": self.schema.deep, "wide": self.schema.wide}
-        return {part: tuple(self._encoding(entry, training) for entry in inputs) for part, inputs in parts.items()}
-
-    def _encoding(self, entry: Input, training: Rows) -> Encoding:
-        name = entry.encoding.columns[0]
-        absent = self.missing["train"].get(name)
-        if (
-            entry.encoding.kind == "numeric"
-            and absent is not None
-            and all(absent[rows].all() for rows in training.blocks())
-        ):
-            raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
-        if entry.vocabulary_size is None:
-            return entry.encoding
-        values = vocabulary.most_frequent(
-            self.splits["train"][name],
-            training,
-            entry.vocabulary_size,
-            held=max(1000, int(min(1e9, self.working_bytes / _BYTES_PER_VALUE))),
-            of=vocabulary.words if entry.encoding.kind == "words" else counts,
-        )
-        if entry.encoding.kind == "words" and not values:
-            raise UserError(f"column {name!r} has no words in the training split")
-        return dataclasses.replace(entry.encoding, vocabulary=tuple(values))
-
-
-def read(splits: Mapping[str, Iterable[Block]], schema: Schema, store: Store = MEMORY) -> TableSource:
-    """Leaves out what the schema's filter does, and finds the labels.
-
-    Raises:
-      UserError: If rows are not what the schema says; it names where they are. If the filter leaves nothing of a split.
-    """
-    parts = {split: _part(blocks, schema, store) for split, blocks in splits.items()}
-    pa.default_memory_pool().release_unused()  # what Arrow keeps for more blocks
-    return TableSource(
-        name=schema.name,
-        origin=schema.origin,
+            for c in schema.stored
+        ),
+        splits={split: columns for split, (columns, _) in parts.items()},
         task=schema.label.task,
         class_names=schema.label.classes,
         targets=tuple(schema.label.targets),
         arguments={"schema": schema.content},
-        schema=schema,
-        splits={split: columns for split, (columns, _) in parts.items()},
         missing={split: missing for split, (_, missing) in parts.items()},
-        working_bytes=store.working_bytes,
+        encodings=encodings,
     )
+
+
+def _encoding(
+    entry: Input, column: np.ndarray | Strings, missing: np.ndarray | None, training: Rows, held: int
+) -> Encoding:
+    """What an input becomes by the training rows of its column."""
+    encoding, of_words = entry.encoding, entry.encoding.kind == "words"
+    if encoding.kind == "numeric" and missing is not None and all(missing[rows].all() for rows in training.blocks()):
+        raise UserError(
+            f"column {encoding.columns[0]!r} has no values in the training split, so it cannot be normalised"
+        )
+    if entry.vocabulary_size is None:
+        return encoding
+    of = vocabulary.words if of_words else counts
+    values = vocabulary.most_frequent(column, training, entry.vocabulary_size, held=held, of=of)
+    if of_words and not values:
+        raise UserError(f"column {encoding.columns[0]!r} has no words in the training split")
+    return dataclasses.replace(encoding, vocabulary=tuple(values))
 
 
 def _part(

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.convert.source import Source
 from components.convert.tables import csv_parser, rows, yaml_loader
 from trainer.base.errors import UserError
 from trainer.base.manifest import Encoding, Feature, Manifest
@@ -65,7 +66,7 @@ def sent(cell: str, kind: str, default: object, missing: list[str]) -> object:
         return float(cell) if kind == "float" else int(cell)
 
 
-def convert(schema: dict, cells: dict[str, list[str]]) -> rows.TableSource:
+def convert(schema: dict, cells: dict[str, list[str]]) -> Source:
     with tempfile.TemporaryDirectory() as directory:
         (file := pathlib.Path(directory, "schema.yaml")).write_text(yaml.safe_dump(schema))
         with open(pathlib.Path(directory, "rows.csv"), "w", newline="", encoding="utf-8") as table:
@@ -110,7 +111,7 @@ def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_bot
     made = tuple(
         Feature(name=n, dtype=DTYPES[c["type"]], default=defaults.get(n), **rules[n]) for n, c in columns.items()
     )
-    assert source is None or set(source.features()) >= set(made)
+    assert source is None or set(source.features) >= set(made)
     if not sendable:
         assert source is None
         return

@@ -8,8 +8,8 @@ Records are taken in the order of the files.
 from collections.abc import Mapping, Sequence
 
 from components.convert.images.encodings import arrange
-from components.convert.images.pixels import ImageSource
-from components.convert.sources.base import Source
+from components.convert.images.pixels import image_source
+from components.convert.source import Source
 from components.convert.sources.examples import image_features
 from components.convert.sources.examples.parser import Record, describe_value, place, records
 from components.convert.tables.schema import ImageSchema, Schema
@@ -53,7 +53,7 @@ def read(
     if schema.shape is None:
         return arrange(found, store, size=size, encoding=encoding, **common)
     columns = {split: {"image": images, "label": labels} for split, (images, labels) in found.items()}
-    return ImageSource(**common, splits=columns)
+    return image_source(columns, **common)
 
 
 def _table(schema: Schema, splits: Mapping[str, Sequence[str]], store: Store) -> Source:

@@ -9,7 +9,8 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from components.convert.sources.base import Paths, Reader, Source, digest_of, files_below
+from components.convert.source import Source
+from components.convert.sources.base import Paths, Reader, digest_of, files_below
 from components.convert.writing.column_store import MEMORY, Store
 from components.convert.writing.splits import NAMES
 from trainer.base.errors import UserError

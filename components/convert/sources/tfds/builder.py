@@ -20,7 +20,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from components.convert.sources.base import Paths, Reader, Source, digest_of, downloads_dir, files_below
+from components.convert.source import Source
+from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir, files_below
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base import quiet
 from trainer.base.errors import UserError, unknown

@@ -12,7 +12,7 @@ import numpy as np
 from tensorflow_datasets.core import DatasetBuilder, DatasetInfo
 from tensorflow_datasets.core.features import FeatureConnector
 
-from components.convert.sources.base import Source
+from components.convert.source import Source
 from components.convert.sources.examples import contents
 from components.convert.sources.tfds import inferred_schema
 from components.convert.tables.schema import ImageSchema
