@@ -17,7 +17,6 @@ from pathlib import Path
 
 from components.train.backends import engine_client
 from components.train.backends.environment import job_plan, log_place
-from components.train.backends.heeded import ignored_by
 from components.train.backends.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica
 from components.train.backends.probe import usable_gpus
 from components.train.backends.program import Program
@@ -26,8 +25,6 @@ from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
 from trainer.base.files import is_remote
 from trainer.base.machine import usable_cores
-
-__doc__ = f"{__doc__}\n{ignored_by('docker')}"
 
 _PORT = 2222
 _CLIENT = (sys.executable, "-P", "-S", engine_client.__file__)

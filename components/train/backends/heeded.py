@@ -1,5 +1,6 @@
 """Which keys of a cluster file a back end ignores, and the line that says so."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -19,16 +20,11 @@ _WHY = {
 
 def ignored(cluster: Cluster, backend: str) -> tuple[str, ...]:
     """What to tell of the keys that are set and that the back end ignores: one line, or none."""
-    given = (_name(path) for path, default in _unheeded(backend) if _value(cluster, path) not in (None, default))
-    return _told(backend, dict.fromkeys(given))
-
-
-def ignored_by(backend: str) -> str:
-    """The same of all keys, for its docstring."""
-    return f"{_told(backend, dict.fromkeys(_name(path) for path, _ in _unheeded(backend)))[0]}.\n"
-
-
-def _told(backend: str, names: dict[str, None]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for path, default in _unheeded(backend):
+        value = functools.reduce(lambda value, key: getattr(value, key, None), path, cluster)
+        if value not in (None, default):
+            names[".".join(path[1:] if path[0] in ROLES else path)] = None
     return (f"--backend {backend} ignores {', '.join(names)}, as {_WHY[backend]}",) if names else ()
 
 
@@ -42,14 +38,3 @@ def _unheeded(backend: str, model: type[Model] = Keys, *above: str) -> Iterator[
         for inner in (field.annotation, *get_args(field.annotation)):
             if isinstance(inner, type) and issubclass(inner, Model):
                 yield from _unheeded(backend, inner, *above, key)
-
-
-def _value(cluster: Cluster, path: tuple[str, ...]) -> Any:
-    value: Any = cluster
-    for key in path:
-        value = getattr(value, key, None)
-    return value
-
-
-def _name(path: tuple[str, ...]) -> str:
-    return ".".join(path[1:] if path[0] in ROLES else path)

@@ -21,25 +21,16 @@ DEFAULT_IMAGE = "tfrecord-training:dev"  # what 'make image' builds
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replica:
-    """One client process of the job.
+    """One client process of the job."""
 
-    Attributes:
-      role: `chief`, `worker`, `ps` or `evaluator`.
-      index: Among the replicas of its role, from 0.
-      command: Program and arguments. It ends when the replica ends, with its exit code (or 128+n).
-      env: Variables set on top of the launcher's own environment, which has TRAINER_ATTEMPT, the number of this start.
-      log: File that takes its standard output and error.
-      status: File on this machine in which the replica tells how it is (`trainer.job_dir.journal`).
-      cleanup: Command that removes what is left when the process has ended, however that came about; before a restart,
-        at the end, and by the guard if the launcher itself was killed. It may run twice.
-    """
-
-    role: str
-    index: int
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    log: str
-    status: str
+    role: str  # `chief`, `worker`, `ps` or `evaluator`.
+    index: int  # Among the replicas of its role, from 0.
+    command: tuple[str, ...]  # Program and arguments. It ends when the replica ends, with its exit code (or 128+n).
+    env: Mapping[str, str]  # On top of the launcher's own environment and TRAINER_ATTEMPT, the number of this start.
+    log: str  # File that takes its standard output and error.
+    status: str  # File on this machine in which the replica tells how it is (`trainer.job_dir.journal`).
+    # Command that removes what is left when the process has ended, however that came about; before a restart, at the
+    # end, and by the guard if the launcher itself was killed. It may run twice.
     cleanup: tuple[str, ...] = ()
 
     @property
@@ -50,35 +41,23 @@ class Replica:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A job as processes of this machine, in the order in which they start.
+    """A job as processes of this machine."""
 
-    Attributes:
-      strategy: Decides who is restarted when a replica dies.
-      job_dir: Where the job keeps its state; one launcher at a time may work on it.
-      log_dir: Local directory of log and status files.
-      replicas: What to start.
-      setup: Commands to run one after another before that, with the job's lock held. What they write to standard error is
-        shown; if one fails, its last line there is the error and the job ends.
-      level: Command that has the replicas' machines start from the same checkpoints, where their disks are their own. It
-        runs before all start again, as those of `setup` do; if it fails, the job ends.
-      teardown: Command that undoes them once no replica is left, however the job ended; the guard runs it.
-      max_restarts: Bound on restarts after errors and, counted apart, after preemptions.
-      timeout_s: From the start of the replicas, whatever starts again, until all are told to stop; None is for ever.
-      reports: Whether the program is known to write status files: one that stays away too long is then judged frozen.
-      notes: How the machine was divided, for people.
-    """
-
-    strategy: str
-    job_dir: str
-    log_dir: str
-    replicas: tuple[Replica, ...]
+    strategy: str  # Decides who is restarted when a replica dies.
+    job_dir: str  # Where the job keeps its state; one launcher at a time may work on it.
+    log_dir: str  # Local directory of log and status files.
+    replicas: tuple[Replica, ...]  # In the order in which they start.
+    # Commands to run one after another before that, with the job's lock held. What they write to standard error is
+    # shown; if one fails, its last line there is the error and the job ends.
     setup: tuple[tuple[str, ...], ...] = ()
+    # Command that has the replicas' machines start from the same checkpoints, where their disks are their own. It runs
+    # before all start again, as those of `setup` do; if it fails, the job ends.
     level: tuple[str, ...] = ()
-    teardown: tuple[str, ...] = ()
-    max_restarts: int = 5
-    timeout_s: int | None = None
-    reports: bool = True
-    notes: tuple[str, ...] = ()
+    teardown: tuple[str, ...] = ()  # Undoes them once no replica is left, however the job ended; the guard runs it.
+    max_restarts: int = 5  # Bound on restarts after errors and, counted apart, after preemptions.
+    timeout_s: int | None = None  # From the start of the replicas until all are told to stop; None is for ever.
+    reports: bool = True  # Whether the program is known to write status files: a long silence is then judged frozen.
+    notes: tuple[str, ...] = ()  # How the machine was divided, for people.
 
     @property
     def records_dir(self) -> str:

@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from components.train.backends.environment import job_plan, log_place
-from components.train.backends.heeded import ignored_by
 from components.train.backends.plan import Plan, Replica
 from components.train.backends.ports import reserved
 from components.train.backends.probe import usable_gpus
@@ -17,8 +16,6 @@ from components.train.backends.program import Program
 from components.train.backends.resources import Division, divide
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.machine import usable_cores
-
-__doc__ = f"{__doc__}\n{ignored_by('process')}"
 
 
 @contextlib.contextmanager

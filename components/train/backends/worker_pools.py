@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from components.train.backends.heeded import ignored_by
 from components.train.backends.plan import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.quotas import check_region
 from trainer.base.errors import UserError
 from trainer.replicas.member import POOL_GPUS, POOL_ROLES
-
-__doc__ = f"{__doc__}\n{ignored_by('vertex')}"
 
 COMMAND = ("python", "-m", "trainer.task")
 

@@ -20,28 +20,15 @@ SILENCE_S = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long replicas are waited for.
+    """How long replicas are waited for."""
 
-    Attributes:
-      start_s: From the start to the first status; an import of TensorFlow has been seen to take 43 s.
-      silence_s: From one status to the next, by phase.
-      stopped_s: That a process may be stopped (SIGSTOP).
-      stop_s: From SIGTERM to SIGKILL when the job is told to stop or is preempted: replicas save.
-      failure_s: The same when there is nothing to save: after a failure, or after the chief's success.
-      hear_s: After a failure, from then to SIGTERM for those elsewhere, whose clients may tell late that they were killed.
-      join_s: What workers of a synchronous job have to end by themselves after the chief's success.
-      evaluator_s: The same for the evaluator, which may be at the last checkpoint.
-      cleanup_s: What a replica's cleanup may take.
-      look_s: Between looks at the replicas.
-    """
-
-    start_s: float = 120.0
-    silence_s: Mapping[str, float] = dataclasses.field(default_factory=SILENCE_S.copy)
-    stopped_s: float = 5.0
-    stop_s: float = 25.0
-    failure_s: float = 1.0
-    hear_s: float = 0.5
-    join_s: float = 30.0
-    evaluator_s: float = 300.0
-    cleanup_s: float = 30.0
-    look_s: float = 0.5
+    start_s: float = 120.0  # From the start to the first status; an import of TensorFlow has been seen to take 43 s.
+    silence_s: Mapping[str, float] = dataclasses.field(default_factory=SILENCE_S.copy)  # Between statuses, by phase.
+    stopped_s: float = 5.0  # That a process may be stopped (SIGSTOP).
+    stop_s: float = 25.0  # From SIGTERM to SIGKILL when the job is told to stop or is preempted: replicas save.
+    failure_s: float = 1.0  # The same when there is nothing to save: after a failure, or after the chief's success.
+    hear_s: float = 0.5  # After a failure, to SIGTERM for those elsewhere, whose clients may tell late of a kill.
+    join_s: float = 30.0  # What workers of a synchronous job have to end by themselves after the chief's success.
+    evaluator_s: float = 300.0  # The same for the evaluator, which may be at the last checkpoint.
+    cleanup_s: float = 30.0  # What a replica's cleanup may take.
+    look_s: float = 0.5  # Between looks at the replicas.

@@ -1,7 +1,6 @@
 """Every key of the cluster file times every back end: it changes what runs, or the back end says that it ignores it."""
 
 import contextlib
-import importlib
 import json
 import re
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from components.train import __main__ as launcher
 from components.train.backends import processes
-from components.train.backends.heeded import ignored, ignored_by
+from components.train.backends.heeded import ignored
 from components.train.backends.hosts import ssh
 from components.train.backends.hosts.host_file import Host
 from components.train.backends.hosts.preflight import Facts
@@ -118,15 +117,6 @@ def test_key_changes_what_runs_or_is_told_to_be_ignored(backend: str, key: str):
         assert name not in told.split(", as ")[0].split()
     if backend != "vertex":
         assert told in planned(backend, cluster).notes
-
-
-@pytest.mark.parametrize(
-    ("backend", "module"),
-    [("process", "processes"), ("docker", "containers"), ("ssh", "hosts.ssh"), ("vertex", "worker_pools")],
-)
-def test_docstring_of_a_back_end_ends_with_what_it_ignores(backend: str, module: str):
-    text = importlib.import_module(f"components.train.backends.{module}").__doc__
-    assert text.endswith(ignored_by(backend)) and "ignores " in ignored_by(backend)
 
 
 @pytest.mark.parametrize("backend", ["process", "docker", "ssh", "vertex"])

@@ -24,7 +24,6 @@ from pathlib import Path
 import trainer
 from components.train.backends import probe
 from components.train.backends.environment import job_plan, log_place
-from components.train.backends.heeded import ignored_by
 from components.train.backends.hosts import remote_python
 from components.train.backends.hosts.host_file import Host, place, read_hosts, ssh_line
 from components.train.backends.hosts.preflight import Facts, ask, check_versions
@@ -36,8 +35,6 @@ from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
 from trainer.base.files import is_remote
 from trainer.job_dir import done, identity
-
-__doc__ = f"{__doc__}\n{ignored_by('ssh')}"
 
 # By which the replicas of our trainer agree: what the job is, that somebody was told to stop, that all is done.
 _AGREED = (identity.FILE, "STOP", done.FILE)
