@@ -100,7 +100,8 @@ def test_of_an_error_less_is_better_and_the_answers_may_be_swapped():
     )
 
 
-def test_so_many_records_show_half_a_point_four_times_out_of_five():
+@pytest.mark.parametrize("trials", [0, pytest.param(30, marks=pytest.mark.slow)])
+def test_so_many_records_show_half_a_point_four_times_out_of_five(trials):
     random = np.random.default_rng(1)
 
     def drawn(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -109,8 +110,8 @@ def test_so_many_records_show_half_a_point_four_times_out_of_five():
 
     needed = np.median([compared(*drawn(2000)).records_needed for _ in range(9)])
     assert needed == pytest.approx(6.18 * (0.905 * 0.095 + 0.9 * 0.1) / 0.005**2, rel=0.1)
-    seen = np.mean([compared(*drawn(int(needed))).passed for _ in range(30)])
-    assert 0.55 < seen < 0.98
+    seen = [compared(*drawn(int(needed))).passed for _ in range(trials)]
+    assert not seen or 0.55 < np.mean(seen) < 0.98
 
 
 def test_a_comparison_is_plain_data():
