@@ -113,7 +113,7 @@ def _numbers(draw, n, freedom, shared):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "trials"), [(346, 1500), (10_000, 300)])
+@pytest.mark.parametrize(("n", "trials"), [(346, 1000), (10_000, 150)])
 @pytest.mark.parametrize(
     "models",
     [

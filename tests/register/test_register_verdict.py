@@ -76,7 +76,7 @@ def test_everybody_says_the_same_of_whatever_was_compared(evaluated, tmp_path, c
             "champion": version and {"version": version, "metrics": figure, "incomparable": ""},
             "intervals": {"candidate": {metric: (0.4, 0.6), "loss": None}},
             **{"confusion": None, "roc": None, "gate": {}, "figures": {}, "parts": {}, "worst": []},
-            "footprint": {"parameters": 1, "bytes": 1, "load_s": 1.0, "latency_ms": {}},
+            "footprint": {"parameters": 1, "bytes": 1, "load_s": 0.1, "latency_ms": {}},
             "decision": decide(metric, comparisons),
         }
         seen.append(verdict)
