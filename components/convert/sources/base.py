@@ -29,7 +29,7 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def files(self, source: Paths) -> list[pathlib.Path]:
-        """The files that `read` reads."""
+        """The files that `read` reads, in order, without the schema."""
 
     @abc.abstractmethod
     def read(self, source: Paths, store: Store) -> Source:
@@ -40,8 +40,11 @@ class Reader(abc.ABC):
         """
 
     def digest(self, source: Paths) -> str:
-        """SHA-256 (hexadecimal) over the names and contents of the files: it changes when the source does."""
-        return digest_of((path.name, digest_of_file(path)) for path in self.files(source))
+        """SHA-256 (hexadecimal) over the schema, the contents of the files, and their paths from the folder of all of them."""
+        paths, schema = self.files(source), getattr(self, "schema", None)
+        root = os.path.commonpath([path.absolute().parent for path in paths] or ["/"])
+        named = [*([("", schema)] if schema else []), *((os.path.relpath(path, root), path) for path in paths)]
+        return digest_of((name, digest_of_file(path)) for name, path in named)
 
     def paths(self, source: Paths, wanted: str) -> list[pathlib.Path]:
         """What `--source` gives, at least one path; `wanted` says what it has to be, in words.

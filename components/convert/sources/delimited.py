@@ -26,21 +26,20 @@ class CsvReader(Reader):
     takes: frozenset[str] = frozenset()
 
     def files(self, source: Paths) -> list[pathlib.Path]:
-        """The schema and the files of the table; a directory stands for those in it, in the order of their names."""
+        """The files of the table; a directory stands for those in it, in the order of their names."""
         if self.schema is None:
             raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
-        return [
-            pathlib.Path(self.schema),
-            *self.inside(source, "FILE..., its CSV files or a directory of them", _inside),
-        ]
+        return self.inside(source, "FILE..., its CSV files or a directory of them", _inside)
 
     def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the table."""
-        schema, *paths = self.files(source)
+        paths = self.files(source)
         from components.convert.tables import csv_parser, rows, yaml_loader
 
-        if not isinstance(columns := yaml_loader.load(schema), Schema):
-            raise UserError(f"{schema}: is of images in TFRecord files; dataset {self.name!r} needs one with columns")
+        if not isinstance(columns := yaml_loader.load(pathlib.Path(self.schema)), Schema):
+            raise UserError(
+                f"{self.schema}: is of images in TFRecord files; dataset {self.name!r} needs one with columns"
+            )
         return rows.read({"train": csv_parser.read(paths, columns)}, columns, store)
 
 

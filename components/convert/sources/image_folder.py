@@ -16,10 +16,9 @@ import numpy as np
 
 from components.convert.images.pixels import Pictures
 from components.convert.source import Source
-from components.convert.sources.base import Paths, Reader, digest_of
+from components.convert.sources.base import Paths, Reader
 from components.convert.writing.column_store import MEMORY, Store
 from trainer.base.errors import UserError
-from trainer.base.files import digest_of as digest_of_file
 
 _SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -39,11 +38,6 @@ class FolderReader(Reader):
         """The images."""
         root, found, _ = self._find(source)
         return [root / name for names in found.values() for name in names]
-
-    def digest(self, source: Paths) -> str:
-        """SHA-256 (hexadecimal) over the paths, from the folder, and the contents of the images."""
-        root, found, _ = self._find(source)
-        return digest_of((name, digest_of_file(root / name)) for names in found.values() for name in names)
 
     def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Finds the images, which are read when they are asked for."""

@@ -10,11 +10,10 @@ import re
 from collections.abc import Mapping
 
 from components.convert.source import Source
-from components.convert.sources.base import Paths, Reader, digest_of, files_below
+from components.convert.sources.base import Paths, Reader, files_below
 from components.convert.writing.column_store import MEMORY, Store
 from components.convert.writing.splits import NAMES
 from trainer.base.errors import UserError
-from trainer.base.files import digest_of as digest_of_file
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
 _MARK = ".tfrec"  # in the names of most such files, whatever follows
@@ -31,13 +30,8 @@ class TfrecordReader(Reader):
     encoding: str | None = None
 
     def files(self, source: Paths) -> list[pathlib.Path]:
-        """The schema and the files; without a schema, an error says what the first record holds."""
-        return [pathlib.Path(self.schema), *self._find(source).values()]
-
-    def digest(self, source: Paths) -> str:
-        """SHA-256 (hexadecimal) over the schema, and the names and contents of the files."""
-        found = self._find(source)
-        return digest_of((name, digest_of_file(path)) for name, path in [("", self.schema), *found.items()])
+        """The files; without a schema, an error says what the first record holds."""
+        return list(self._find(source).values())
 
     def read(self, source: Paths, store: Store = MEMORY) -> Source:
         """Reads the files."""
