@@ -7,7 +7,6 @@ It is found out where columns are prepared: once, of a split that is resident in
 every example once. Imports TensorFlow only to compute.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -82,29 +81,20 @@ def check_column(name: str, manifest: Manifest) -> None:
 def weighed(prepare: "Prepare", manifest: Manifest, *, classes: Sequence[str] | None, column: str | None) -> "Prepare":
     """What prepares the dataset's columns for a model, giving the weights of the examples too, if there are any.
 
-    Args:
-      prepare: Does so without; it does not see the column of weights.
-      manifest: Of the dataset.
-      classes: As `class_weights` takes them.
-      column: That `check_column` accepts.
+    `prepare` does so without, and does not see the column of weights, which `check_column` accepts.
     """
     if not classes and not column:
         return prepare
-    return functools.partial(_weighed, prepare, manifest.label, classes and class_weights(classes, manifest), column)
+    of_classes = classes and class_weights(classes, manifest)
 
+    def both(columns: "Mapping[str, tf.Tensor]") -> "dict[str, tf.Tensor]":
+        import tensorflow as tf
 
-def _weighed(
-    prepare: "Prepare",
-    label: str,
-    of_classes: Sequence[float] | None,
-    column: str | None,
-    columns: "Mapping[str, tf.Tensor]",
-) -> "dict[str, tf.Tensor]":
-    import tensorflow as tf
+        factors, columns = [], dict(columns)
+        if of_classes:
+            factors.append(tf.gather(tf.constant(of_classes, tf.float32), columns[manifest.label]))
+        if column:
+            factors.append(tf.cast(columns.pop(column), tf.float32))
+        return {**prepare(columns), WEIGHT: tf.reduce_prod(tf.stack(factors), axis=0)}
 
-    factors, columns = [], dict(columns)
-    if of_classes:
-        factors.append(tf.gather(tf.constant(of_classes, tf.float32), columns[label]))
-    if column:
-        factors.append(tf.cast(columns.pop(column), tf.float32))
-    return {**prepare(columns), WEIGHT: tf.reduce_prod(tf.stack(factors), axis=0)}
+    return both
