@@ -14,8 +14,8 @@ from trainer.base.learnt.trained_on import FILE as RECORDS
 from trainer.base.learnt.trained_on import TrainedOn
 from trainer.base.manifest import Manifest
 from trainer.data import records, weighing
-from trainer.data.hashes import content_hashes
 from trainer.data.reader.modes import Choice
+from trainer.data.reader.shards import content_hashes
 from trainer.evaluator import await_evaluator, has_evaluator
 from trainer.job_dir import done, identity, warm_start
 from trainer.job_dir.checkpoint import Checkpoints

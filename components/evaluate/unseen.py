@@ -9,7 +9,7 @@ import numpy as np
 from trainer.base import provenance
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
-from trainer.data.hashes import content_hashes
+from trainer.data.reader.shards import content_hashes
 
 # Where two models differ on a tenth of the records, as good ones do, these are five on which just one is right: the least by
 # which the better can be told at 5 % (1 / 2**5).

@@ -20,7 +20,7 @@ from trainer.base.errors import UserError
 from trainer.base.learnt.trained_on import TrainedOn
 from trainer.base.manifest import Manifest
 from trainer.data import records
-from trainer.data.hashes import content_hashes
+from trainer.data.reader.shards import content_hashes
 
 SCHEMA = {
     "name": "points",

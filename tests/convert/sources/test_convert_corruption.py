@@ -16,8 +16,7 @@ from components.convert.writing import output
 from trainer.base.errors import UserError
 from trainer.base.manifest import FILE, Manifest
 from trainer.data import records
-from trainer.data.hashes import content_hashes
-from trainer.data.reader.shards import Mapping, Shards, take
+from trainer.data.reader.shards import Mapping, Shards, content_hashes, take
 
 
 @pytest.fixture(scope="module", params=["images", "rows with an index"])

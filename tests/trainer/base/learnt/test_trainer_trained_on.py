@@ -6,7 +6,7 @@ import pytest
 
 from trainer.base.errors import UserError
 from trainer.base.learnt.trained_on import FILE, TrainedOn
-from trainer.data.hashes import content_hashes
+from trainer.data.reader.shards import content_hashes
 from trainer.job_dir import warm_start
 
 LATER = np.random.default_rng(0).integers(0, 2**64, 500, np.uint64)
