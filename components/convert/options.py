@@ -82,22 +82,12 @@ class Options(Flags):
     def reading(self) -> dict[str, object]:
         """What `registry.read` takes beside the dataset."""
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
-        return {
-            "schema": self.schema,
-            "image_size": size,
-            "encoding": self.encoding,
-            "download_dir": self.download_dir,
-        }
+        plain = ("schema", "encoding", "download_dir")
+        return {"image_size": size, **{name: getattr(self, name) for name in plain}}
 
     @property
     def arguments(self) -> dict[str, str | int | float]:
         """Those that decide the content: no paths. What a schema says is added by the source."""
-        images = {"image_size": self.image_size, "encoding": self.encoding}
-        return {
-            "dataset": self.dataset,
-            **{name: value for name, value in images.items() if value is not None},
-            "shards": self.shards,
-            "validation_fraction": float(self.validation_fraction),
-            "test_fraction": float(self.test_fraction),
-            "split_seed": self.split_seed,
-        }
+        decisive = ("dataset", "image_size", "encoding", "shards", "split_seed")
+        found = {name: value for name in decisive if (value := getattr(self, name)) is not None}
+        return {**found, **{name: float(getattr(self, name)) for name in ("validation_fraction", "test_fraction")}}

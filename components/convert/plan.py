@@ -13,16 +13,14 @@ import itertools
 import pathlib
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from components.convert.options import Options
-from components.convert.report import drift, statistics
+from components.convert.report import statistics
 from components.convert.source import Source
 from components.convert.writing import splits, tfrecord
 from components.convert.writing.label_feature import LABEL
 from trainer.base.errors import UserError
 from trainer.base.feature_summary import Summary
-from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding, Feature, Manifest, Shard, Split
+from trainer.base.manifest import Encoding, Manifest, Shard, Split
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,7 +88,6 @@ class Plan:
             self._layout,
             self.source.splits[native],
             rows=rows.blocks(shard.start, shard.stop),
-            index=None if self._layout.record_bytes else directory / f"{shard.name}.index",
             advance=advance,
         )
 
@@ -98,11 +95,11 @@ class Plan:
     def _encodings(self) -> dict[str, tuple[Encoding, ...]]:
         return self.source.encodings(self.training)
 
-    def describe(self, *, processes: int) -> dict[str, drift.Described]:
+    def describe(self, *, processes: int) -> dict[str, Split]:
         """What each split says of every feature, read with so many processes."""
         return statistics.describe(self.source, self._parts, self._encodings, processes=processes)
 
-    def manifest(self, written: Mapping[str, Shard], described: Mapping[str, drift.Described]) -> Manifest:
+    def manifest(self, written: Mapping[str, Shard], described: Mapping[str, Split]) -> Manifest:
         """The manifest, given all shards by name and what the splits say."""
         source, layout, training = self.source, self._layout, described["train"].summaries
         return Manifest(
@@ -118,37 +115,21 @@ class Plan:
                     feature,
                     offset=layout.offsets.get(feature.name),
                     num_bytes=layout.widths.get(feature.name),
-                    statistics=_statistics(training[feature.name]) if self._is_column(feature) else None,
+                    statistics=_statistics(training[feature.name])
+                    if not feature.shape and feature.name != LABEL
+                    else None,
                 )
                 for feature in source.features
             ),
             splits={
-                split: Split(
-                    examples=len(rows),
-                    class_histogram=self._class_histogram(native, rows),
-                    shards=tuple(written[shard.name] for shard in self.shards if shard.split == split),
-                    summaries=described[split].summaries,
-                    drift=described[split].drift,
+                name: dataclasses.replace(
+                    split, shards=tuple(written[shard.name] for shard in self.shards if shard.split == name)
                 )
-                for split, (native, rows) in self._parts.items()
+                for name, split in described.items()
             },
             arguments={**self._options.arguments, **source.arguments},
             **self._encodings,
         )
-
-    def _is_column(self, feature: Feature) -> bool:
-        """Whether it is a table's, and not the label."""
-        return not feature.shape and feature.name != LABEL
-
-    def _class_histogram(self, native: str, rows: splits.Rows) -> tuple[int, ...]:
-        """Examples of each class, or of each of several labels."""
-        labels, task = self.source.splits[native][LABEL], self.source.task
-        if task == REGRESSION:
-            return ()
-        size = len(self.source.class_names or self.source.targets)
-        parts = (labels[block] for block in rows.blocks())
-        counted = (part.sum(axis=0) if task == MULTI_LABEL else np.bincount(part, minlength=size) for part in parts)
-        return tuple(sum(counted, np.zeros(size, int)).tolist())
 
 
 def _statistics(summary: Summary) -> Summary:

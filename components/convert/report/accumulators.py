@@ -148,6 +148,10 @@ class Categories:
             kept = filter(self._known, self._counts) if self._known else ()
             self._counts = collections.Counter({value: self._counts[value] for value in kept})
 
+    def count(self, value: bytes | int) -> int:
+        """Examples of a category, one of the vocabulary if there are too many."""
+        return self._counts[value]
+
     def distribution(self) -> Mapping[Any, int] | None:
         """Examples by category; None if there are too many."""
         return self._counts if self._all else None

@@ -1,7 +1,7 @@
 """How far a split is from the training split, feature by feature, and what is too far.
 
     distance(train, test)                 # two tallies of one feature
-    require({"test": Described(examples=500, summaries={}, drift={"fare": 0.2})}, 0.1)
+    require(manifest.splits, 0.1)
 
 The measures are those of TensorFlow Data Validation (https://www.tensorflow.org/tfx/data_validation/get_started): the
 L-infinity distance of categories, labels among them, and the Jensen-Shannon divergence (base 2) of the histograms of
@@ -11,14 +11,13 @@ They measure what is there, chance included: in a split of n examples a category
 0.5 / sqrt(n), and a histogram of 22 bins by about 4 / n.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from components.convert.report.accumulators import Categories, Tally
 from trainer.base.errors import UserError
-from trainer.base.feature_summary import Summary
+from trainer.base.manifest import Split
 
 # The threshold that BigQuery's ML.VALIDATE_DATA_DRIFT has by default for either measure
 # (https://cloud.google.com/bigquery/docs/reference/standard-sql/bigqueryml-syntax-validate-data-drift).
@@ -55,16 +54,7 @@ def _surprise(a: float, b: float) -> float:
     return a * math.log2(2 * a / (a + b)) if a else 0.0
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Described:
-    """A split: by feature its summary, and its distance from the training split, for the label too; None of that."""
-
-    examples: int
-    summaries: Mapping[str, Summary]
-    drift: Mapping[str, float] | None = None
-
-
-def require(splits: Mapping[str, Described], threshold: float) -> None:
+def require(splits: Mapping[str, Split], threshold: float) -> None:
     """Checks the distances, and tells of what is `NOTABLE` in splits that are not small.
 
     Raises:
@@ -76,7 +66,7 @@ def require(splits: Mapping[str, Described], threshold: float) -> None:
         print(f"drift above {NOTABLE}: {far}", flush=True)
 
 
-def _further(splits: Mapping[str, Described], threshold: float) -> str:
+def _further(splits: Mapping[str, Split], threshold: float) -> str:
     """What is furthest away, if further than the threshold."""
     found = [
         (distance, f"{feature!r} is {distance:.3f} from train in the {split.examples:,} examples of {name}")

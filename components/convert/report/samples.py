@@ -1,14 +1,14 @@
 """A few training examples to look at: images by class, or rows of a table.
 
-strips(source, rows, image)[0].uri     # data:image/png;base64,...
+strips(source, rows, image)[0]["uri"]  # data:image/png;base64,...
 table(source, rows)[0]       # {"fare": "12.5", "company": None}
 """
 
 import base64
-import dataclasses
 import io
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -26,17 +26,7 @@ _MOST_PIXEL_BYTES, _MOST_IMAGES, _MOST_OF_A_CLASS = 160_000, 100, 10
 _SIDE, _GAP = 64, 1  # pixels of a larger image, once shrunk, and between images
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Strip:
-    """Images, of a class if there are any, side by side as one PNG in a data URI; `width` and `height` in pixels."""
-
-    name: str
-    uri: str
-    width: int
-    height: int
-
-
-def strips(source: Source, rows: Rows, image: Feature) -> list[Strip]:
+def strips(source: Source, rows: Rows, image: Feature) -> list[dict[str, Any]]:
     """The first training images, of each class or label if there are any, `rows` being those of the split `train`."""
     side = min(_SIDE, image.shape[0]), min(_SIDE, image.shape[1])
     most = min(_MOST_IMAGES, max(10, _MOST_PIXEL_BYTES // (math.prod(side) * image.shape[2])))
@@ -95,7 +85,8 @@ def _pictures(values: Strings | np.ndarray, feature: Feature, side: tuple[int, i
     return [one if one.size == side[::-1] else ImageOps.fit(one, side[::-1]) for one in images]
 
 
-def _strip(name: str, pictures: list[Image.Image]) -> Strip:
+def _strip(name: str, pictures: list[Image.Image]) -> dict[str, Any]:
+    """Images side by side as one PNG in a data URI, and its size in pixels."""
     width, height = pictures[0].size
     pitch, gray = width + _GAP, (128,) * len(pictures[0].getbands())
     strip = Image.new(pictures[0].mode, (pitch * len(pictures) - _GAP, height), gray)
@@ -104,4 +95,4 @@ def _strip(name: str, pictures: list[Image.Image]) -> Strip:
     file = io.BytesIO()
     strip.save(file, "PNG", optimize=True)
     uri = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-    return Strip(name=name, uri=uri, width=strip.width, height=strip.height)
+    return {"name": name, "uri": uri, "width": strip.width, "height": strip.height}

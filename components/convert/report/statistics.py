@@ -18,13 +18,12 @@ import numpy as np
 
 from components.convert.report import drift
 from components.convert.report.accumulators import Categories, Numbers, Pixels, Tally
-from components.convert.report.drift import Described
 from components.convert.source import Source
 from components.convert.writing import workers
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.progress import track
 from components.convert.writing.splits import BLOCK, Rows
-from trainer.base.manifest import Encoding, Feature
+from trainer.base.manifest import REGRESSION, Encoding, Split
 
 _SAMPLE = 1024  # training examples that say where histograms have their edges
 _PIECE_BYTES = 1 << 24  # of a column that are read at once
@@ -45,8 +44,8 @@ def describe(
     encodings: Mapping[str, tuple[Encoding, ...]],
     *,
     processes: int,
-) -> dict[str, Described]:
-    """Reads every example of every split.
+) -> dict[str, Split]:
+    """Reads every example of every split, and gives the manifest's splits as far as that goes: without shards.
 
     Args:
       source: The examples.
@@ -54,7 +53,7 @@ def describe(
       encodings: The manifest's `deep` and `wide`, if any.
       processes: How many read at once.
     """
-    quantities = _quantities(source.features, encodings, source.targets)
+    quantities = _quantities(source, encodings)
 
     def read(name: str, native: str, rows: np.ndarray) -> tuple[Any, np.ndarray | None]:
         column = quantities[name].column
@@ -87,21 +86,28 @@ def describe(
             for name, tally in tallies.items():
                 whole[pieces[i][0]][name].merge(tally)
     return {
-        split: _described(tallies, None if split == "train" else whole["train"], len(parts[split][1]))
+        split: _described(source, tallies, None if split == "train" else whole["train"], len(parts[split][1]))
         for split, tallies in whole.items()
     }
 
 
-def _described(tallies: Mapping[str, Tally], training: Mapping[str, Tally] | None, examples: int) -> Described:
+def _described(
+    source: Source, tallies: Mapping[str, Tally], training: Mapping[str, Tally] | None, examples: int
+) -> Split:
     """What is known of a split; `training` is None if it is the training split."""
+    counted = [(LABEL, i) for i in range(len(source.class_names))] or [(f"{LABEL}.{t}", 1) for t in source.targets]
     summaries = {name: tally.summary() for name, tally in tallies.items() if not _counted(name, tally)}
-    if training is None:
-        return Described(examples=examples, summaries=summaries)
-    distances = {name: drift.distance(training[name], tally) for name, tally in tallies.items()}
-    return Described(
+    drifts = None
+    if training is not None:
+        summaries = {name: dataclasses.replace(summary, edges=None) for name, summary in summaries.items()}
+        distances = {name: drift.distance(training[name], tally) for name, tally in tallies.items()}
+        drifts = {name: distance for name, distance in distances.items() if distance is not None}
+    return Split(
         examples=examples,
-        summaries={name: dataclasses.replace(summary, edges=None) for name, summary in summaries.items()},
-        drift={name: distance for name, distance in distances.items() if distance is not None},
+        class_histogram=() if source.task == REGRESSION else tuple(tallies[name].count(i) for name, i in counted),
+        shards=(),
+        summaries=summaries,
+        drift=drifts,
     )
 
 
@@ -110,27 +116,26 @@ def _counted(name: str, tally: Tally) -> bool:
     return name.split(".")[0] == LABEL and isinstance(tally, Categories)
 
 
-def _quantities(
-    features: tuple[Feature, ...], encodings: Mapping[str, tuple[Encoding, ...]], targets: tuple[str, ...]
-) -> dict[str, _Quantity]:
+def _quantities(source: Source, encodings: Mapping[str, tuple[Encoding, ...]]) -> dict[str, _Quantity]:
     """By the name of the summary."""
     single = [e for part in encodings.values() for e in part if e.kind in ("vocabulary", "hash")]
     vocabularies = {e.columns[0]: e.vocabulary for e in sorted(single, key=lambda e: len(e.vocabulary or ()))}
+    vocabularies[LABEL] = range(len(source.class_names))
     found = {}
-    for feature in features:
+    for feature in source.features:
         name = feature.name
         if feature.encoding == "image":
             found[f"{name}.height"] = _Quantity(column=name, read=lambda column, rows: column.sizes[rows, 0])
             found[f"{name}.width"] = _Quantity(column=name, read=lambda column, rows: column.sizes[rows, 1])
             found[f"{name}.bytes"] = _Quantity(column=name, read=lambda column, rows: column.lengths[rows])
-        elif name == LABEL and targets:
+        elif name == LABEL and source.targets:
             like = Numbers if feature.dtype == "float32" else Categories
-            for i, target in enumerate(targets):
+            for i, target in enumerate(source.targets):
                 read = functools.partial(_target, i=i)
                 found[f"{name}.{target}"] = _Quantity(column=name, read=read, like=like)
         elif feature.shape:
             found[name] = _Quantity(column=name, like=Pixels)
-        elif feature.dtype == "string" or name in (LABEL, *vocabularies):
+        elif feature.dtype == "string" or name in vocabularies:
             like = functools.partial(Categories, vocabulary=vocabularies.get(name))
             found[name] = _Quantity(column=name, like=like)
         else:

@@ -183,21 +183,21 @@ class _StringEntry:
 
 
 def write(
-    path: str | os.PathLike[str],
+    path: pathlib.Path,
     layout: Layout,
     columns: Mapping[str, Column],
     *,
     rows: Iterable[np.ndarray],
-    index: str | os.PathLike[str] | None = None,
     advance: Callable[[int], object] = lambda examples: None,
 ) -> Shard:
     """Writes rows of the columns, which are positions in arrays of any length, as one file.
 
     Beside it another with the suffix `.hashes` gets the content hash of each record, little-endian uint64 [examples].
-    Where records differ in length, `index` is the file that says where they start: little-endian int64 [examples + 1].
+    Where records differ in length, one with `.index` says where they start: little-endian int64 [examples + 1].
     `advance` is told how many were written, now and then.
     """
-    examples, head, hashes_path = 0, google_crc32c.Checksum(), pathlib.Path(path).with_suffix(".hashes")
+    examples, head, hashes_path = 0, google_crc32c.Checksum(), path.with_suffix(".hashes")
+    index = path.with_suffix(".index") if layout.record_bytes is None else None
     with (
         open(path, "wb") as file,
         open(hashes_path, "wb") as hashes_file,
@@ -209,21 +209,21 @@ def write(
             values = {name: _take(column, chunk) for name, column in columns.items()}
             encoded, ends = layout.encode(values)
             hashes.write(content_hashes(len(chunk), _hashed(values, layout, encoded)).astype("<u8"))
-            if layout.record_bytes is None:
+            if index:
                 starts.write((records.bytes + ends).astype("<i8", copy=False))
             head.update(encoded[: max(0, HEAD_BYTES - records.bytes)])
             records.write(encoded)
             examples += len(chunk)
             advance(len(chunk))
     return Shard(
-        file=os.path.basename(path),
+        file=path.name,
         examples=examples,
         bytes=records.bytes,
         crc32c=records.crc32c.hexdigest().decode(),
         head_crc32c=head.hexdigest().decode(),
         hashes=hashes_path.name,
         hashes_crc32c=hashes.crc32c.hexdigest().decode(),
-        index=index and os.path.basename(index),
+        index=index and index.name,
         index_crc32c=starts.crc32c.hexdigest().decode() if index else None,
     )
 

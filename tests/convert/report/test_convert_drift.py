@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,8 +8,8 @@ from hypothesis import strategies as st
 from components.convert.__main__ import main
 from components.convert.report import drift
 from components.convert.report.accumulators import Categories, Numbers
-from components.convert.report.drift import Described
 from components.convert.writing.byte_strings import Strings
+from trainer.base.manifest import Split
 
 histograms = st.lists(st.integers(0, 1000), min_size=1, max_size=25).filter(any).map(lambda h: dict(enumerate(h)))
 
@@ -74,7 +76,8 @@ def test_drift_above_the_threshold_leaves_nothing_and_a_finished_dataset_as_it_i
 
 
 def test_a_small_split_is_not_told_of(capsys):
-    drift.require({"test": Described(examples=99, summaries={}, drift={"fare": 0.9})}, 1.0)
+    small = Split(examples=99, class_histogram=(), shards=(), drift={"fare": 0.9})
+    drift.require({"test": small}, 1.0)
     assert capsys.readouterr().out == ""
-    drift.require({"test": Described(examples=100, summaries={}, drift={"fare": 0.9, "tips": 0.2})}, 1.0)
+    drift.require({"test": dataclasses.replace(small, examples=100, drift={"fare": 0.9, "tips": 0.2})}, 1.0)
     assert capsys.readouterr().out == "drift above 0.3: 'fare' is 0.900 from train in the 100 examples of test\n"

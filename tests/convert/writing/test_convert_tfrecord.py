@@ -50,14 +50,13 @@ def test_protobuf_reads_back_every_record(tmp_path_factory, examples, rows, size
         == sorted(kinds.keys() - {"string a", "b"})
     )
     path = tmp_path_factory.mktemp("records") / "file"
-    index = path.with_suffix(".index") if strings else None
     order = random.permutation(len(rows))
-    file = write(path, layout, columns, rows=np.array_split(order, 2), index=index)
+    file = write(path, layout, columns, rows=np.array_split(order, 2))
     data = path.read_bytes()
     assert (file.examples, file.bytes) == (len(rows), len(data))
     assert (file.crc32c, file.head_crc32c) == (crc32c(data), crc32c(data[:HEAD_BYTES]))
     if strings:
-        starts = np.fromfile(index, "<i8")
+        starts = np.fromfile(index := path.with_suffix(".index"), "<i8")
         assert layout.record_bytes is None and file.index_crc32c == crc32c_of(index)
         lengths = layout.least_bytes + columns["string a"].lengths[order] + columns["b"].lengths[order]
         assert np.diff(starts).tolist() == lengths.tolist()
