@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from components.train.backends.cluster_spec import misnamed, vertex_environments
+from components.train.backends.probe import FIRST_PORT
 from components.train.backends.processes import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import divide
@@ -28,7 +29,6 @@ _MEANING = {
     "parameter_server": "workers train each at its own pace on variables that the parameter servers hold; the chief "
     "hands out the work",
 }
-_FIRST_PORT = 10_001
 
 
 def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]], region: str) -> None:
@@ -99,7 +99,7 @@ def _local(cluster: Cluster) -> None:
         return
     program = Program(command=(), env={}, job_dir="", reports=True)
     division = divide(cluster, cores=usable_cores(), gpus=())
-    plan = plan_processes(cluster, program, log_dir="", ports=itertools.count(_FIRST_PORT), division=division)
+    plan = plan_processes(cluster, program, log_dir="", ports=itertools.count(FIRST_PORT), division=division)
     print(f"{cluster.replicas} processes; the ports are examples")
     _configs("TF_CONFIG", {replica.name: replica.env["TF_CONFIG"] for replica in plan.replicas})
 

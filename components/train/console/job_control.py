@@ -39,7 +39,9 @@ def status(job_dir: str) -> dict[str, Any]:
     state = _outcome(last) if ended else "running" if holder else "killed"
     if holder and holder.since > start["time"]:
         state = "starting"  # Another that has not written anything yet.
-    restarts = next((e for e in reversed(events) if _is_restart(e)), {"errors": 0, "preemptions": 0})
+    # Of the job's own budget; an evaluator has another.
+    own = (e for e in reversed(events) if e["event"] == "restart" and e["replicas"] != ["evaluator/0"])
+    restarts = next(own, {"errors": 0, "preemptions": 0})
     known = holder is not None and holder.fate is not Fate.UNKNOWN
     return {
         "state": state,
@@ -100,11 +102,6 @@ def stop(job_dir: str) -> int:
     at = f" at step {max(steps)}" if steps else ""
     print(f"{found['state']}{at}, exit code {found['exit_code']}")
     return 0
-
-
-def _is_restart(event: Event) -> bool:
-    """Whether it tells of the job's own budget."""
-    return event["event"] == "restart" and event["replicas"] != ["evaluator/0"]
 
 
 def _outcome(end: Event) -> str:

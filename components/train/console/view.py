@@ -44,9 +44,6 @@ class Plain(Audience):
         """What happened to the job."""
         self.lines(_ME, in_words(event))
 
-    def rows(self, rows: Sequence[Row]) -> None:
-        """How the replicas are now."""
-
     def _line(self, name: str, line: str) -> str:
         return f"{name} | {line}"
 

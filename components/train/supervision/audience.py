@@ -14,7 +14,7 @@ class Row:
     restarts: int  # How often it was started again.
     step: int | None = None  # Global step, if it tells.
     examples_per_s: float | None = None  # Of the whole job, if it tells.
-    memory: int | None = None  # Resident bytes.
+    memory: float | None = None  # Resident bytes.
 
 
 class Audience(Protocol):

@@ -38,10 +38,7 @@ class Vitals:
 
     def look(self, now: float) -> None:
         """Reads the status file if it is another than before, and whether the process is stopped."""
-        if not self.stopped:
-            self._stopped_since = None
-        elif self._stopped_since is None:
-            self._stopped_since = now
+        self._stopped_since = (self._stopped_since or now) if self.stopped else None
         # It may be missing, or not whole if the program does not replace it as ours does.
         with contextlib.suppress(OSError, ValueError):
             stat = os.stat(self._path)
@@ -69,21 +66,13 @@ class Vitals:
         """The step it is at; None before it trains."""
         return None if self.phase in ("", "starting", "serving") else self.state["step"]
 
-    @property
-    def memory(self) -> int | None:
-        """Resident bytes, of its process where it does not say."""
-        if memory := self._number("memory"):
-            return int(memory)
-        with contextlib.suppress(psutil.Error):
-            return self._process.memory_info().rss if self._process else None
-        return None
-
     def row(self, name: str, state: str, restarts: int) -> Row:
-        """A row of the view for a replica that runs."""
-        speed = self._number("examples_per_s")
-        return Row(
-            replica=name, state=state, restarts=restarts, step=self.step, examples_per_s=speed, memory=self.memory
-        )
+        """A row of the view for a replica that runs; memory is that of its process where it does not say."""
+        speed, memory = self._number("examples_per_s"), self._number("memory")
+        if not memory and self._process:
+            with contextlib.suppress(psutil.Error):
+                memory = self._process.memory_info().rss
+        return Row(replica=name, state=state, restarts=restarts, step=self.step, examples_per_s=speed, memory=memory)
 
     def _number(self, key: str) -> float | None:
         """What it tells, if that is one to count with: a program of the user's own may write anything."""
@@ -97,6 +86,6 @@ class Vitals:
         silent_s = now - self.changed
         if not self.state:
             return f"not up after {silent_s:.0f} s" if reports and silent_s >= patience.start_s else ""
-        if silent_s >= patience.silence_s.get(self.phase, float("inf")):
+        if silent_s >= patience.silence_s.get(self.phase, math.inf):
             return f"no sign of life for {silent_s:.0f} s while {self.phase}"
         return ""

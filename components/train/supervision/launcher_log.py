@@ -94,8 +94,9 @@ def in_words(event: Event) -> list[str]:
             return [f"starting {len(replicas)} replicas; logs in {log_dir}", *notes]
         case {"event": "blame", "replica": name, "ending": ending, "exit_code": code, "log": log}:
             return [f"{name} {_what(code)} first: {ending}; log: {log}"]
-        case {"event": "restart"}:
-            return [_restart(event)]
+        case {"event": "restart", "replicas": names, "backoff_s": wait_s, "errors": errors, "preemptions": preemptions}:
+            again = f"starting {', '.join(names)} again{f' in {wait_s:.1f} s' if wait_s else ''}; restarts after errors"
+            return [f"{again}: {errors}, after preemptions: {preemptions} (of {event['max_restarts']} each)"]
         case {"event": "stop", "signal": name, "again": again}:
             return [f"{name}: {'killing' if again else 'stopping'} the replicas"]
         case {"event": "end", "replica": name, "ending": ending, "log": log, "tail": tail}:
@@ -108,12 +109,3 @@ def in_words(event: Event) -> list[str]:
 
 def _what(exit_code: int) -> str:
     return "was preempted" if exit_code == 143 else "failed"
-
-
-def _restart(event: Event) -> str:
-    who = ", ".join(event["replicas"])
-    wait = f" in {event['backoff_s']:.1f} s" if event["backoff_s"] else ""
-    return (
-        f"starting {who} again{wait}; restarts after errors: {event['errors']}, after preemptions: "
-        f"{event['preemptions']} (of {event['max_restarts']} each)"
-    )

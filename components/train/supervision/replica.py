@@ -33,32 +33,22 @@ _CAUSE = {signal.SIGBUS: " (a file that it had mapped into memory was cut short,
 
 
 class Child:
-    """A start of a replica.
-
-    Attributes:
-      attempt: Number of this start, from 0.
-      process: Leader of a session and process group of its own.
-      exit_code: As a shell has it, 128+n after signal n; None while it runs.
-      frozen: Why it was taken for frozen and killed, if it was.
-      closed: Whether it has closed its output.
-      unlogged: Why its log lacks something, if it does.
-      started: Monotonic time in seconds.
-      cleaner: The cleanup after its end, while that runs.
-    """
+    """A start of a replica."""
 
     def __init__(self, replica: Replica, attempt: int, guard: Guard):
-        """Starts it.
+        """Starts it, as number `attempt` from 0.
 
         Raises:
           UserError: If its log cannot be written or its command cannot be started.
         """
         self.replica, self.attempt = replica, attempt
-        self.exit_code: int | None = None
-        self.frozen = self.unlogged = ""
-        self.closed = False
+        self.exit_code: int | None = None  # As a shell has it, 128+n after signal n; None while it runs.
+        self.frozen = ""  # Why it was taken for frozen and killed, if it was.
+        self.unlogged = ""  # Why its log lacks something, if it does.
+        self.closed = False  # Whether it has closed its output.
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self.started = time.monotonic()
-        self.cleaner: subprocess.Popen[bytes] | None = None
+        self.cleaner: subprocess.Popen[bytes] | None = None  # The cleanup after its end, while that runs.
         self._guard = guard
         self._rest = b""
         self._term_at = self._kill_at = math.inf
@@ -105,11 +95,7 @@ class Child:
         return lines
 
     def clean_up(self, limit_s: float) -> bool:
-        """Starts what is to be done after its end; returns whether that is something, and now under way as `cleaner`.
-
-        Raises:
-          UserError: If the command cannot be started.
-        """
+        """Starts what is to be done after its end; returns whether that is something, and now under way as `cleaner`."""
         if not self.replica.cleanup:
             return False
         self.cleaner = self._popen(self.replica.cleanup, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
