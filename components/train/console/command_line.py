@@ -5,14 +5,16 @@ args.mode == "process"
 """
 
 import argparse
+import dataclasses
+import functools
 from collections.abc import Sequence
-from typing import Any
 
 from components.train.backends.plan import DEFAULT_IMAGE
 from components.train.cluster.keys import STRATEGIES
 from components.train.cluster.quotas import DEFAULT_REGION
 from components.train.console.view import FORMATS
 from components.train.supervision.timeouts import Patience
+from trainer.base.command_line import Flags, flag
 from trainer.base.errors import Parser, UserError
 from trainer.base.flags import at_least, positive
 
@@ -24,102 +26,87 @@ the program of --command."""
 _EXIT_CODES = """exit codes: 0 done; 143 or 130 saved after SIGTERM or Ctrl-C; 124 saved at the cluster file's
 scheduling.timeout; 2 a mistake that the message names; else that of the replica that failed (128+n: killed by a
 signal). docs/RUNNING.md says more."""
-# Flags with argparse's options, by group: its title, and who heeds its flags; `by` says who heeds one where that
-# differs. No flag has a default, so that one which is given can be told.
-_GROUPS: dict[tuple[str, tuple[str, ...]], dict[str, dict[str, Any]]] = {
-    ("what runs, and where", (*BACK_ENDS, "explain")): {
-        "--cluster": {
-            "metavar": "FILE|TIER",
-            "help": "cluster file such as clusters/local.yaml, a trainingInput file of AI Platform, or a scale tier of "
-            "it such as STANDARD_1",
-        },
-        "--explain": {
-            "by": ("explain",),
-            "action": "store_true",
-            "help": "print in full what the cluster means; start nothing",
-        },
-        "--strict": {"action": "store_true", "help": "refuse what would have to be replaced or left out"},
-        "--strategy": {"choices": STRATEGIES, "help": "in place of the cluster's own, or of what its pools imply"},
-        "--backend": {
-            "by": BACK_ENDS,
-            "choices": BACK_ENDS,
-            "help": "process (if not given): one process per replica on this machine; docker: one container; ssh: "
-            "processes on other hosts; vertex: prints the worker pools",
-        },
-        "--dry-run": {"by": BACK_ENDS, "action": "store_true", "help": "print the plan as JSON and start nothing"},
-        "--region": {
-            "by": ("vertex", "explain"),
-            "help": f"to check GPUs and quotas of Vertex AI in (the cluster file's, else {DEFAULT_REGION})",
-        },
-        "flags": {"nargs": "*", "metavar": "trainer flags", "help": "see python -m trainer.task --help"},
-    },
-    ("a program of your own, in place of our trainer", LOCAL): {
-        "--command": {
-            "by": (*BACK_ENDS, "explain"),
-            "metavar": "LINE",
-            "help": "what every replica runs, 'python -m mytrainer.task ...'",
-        },
-        "--code": {"metavar": "DIR", "help": "directory to put on Python's path (on Vertex AI it is in the image)"},
-        "--job-dir": {"metavar": "DIR", "help": "where logs and the launcher's records go"},
-    },
-    ("on this machine", LOCAL): {
-        "--log-dir": {"metavar": "DIR", "help": "one log per replica (<job-dir>/replicas without)"},
-        "--log-format": {
-            "by": (*LOCAL, "status"),
-            "choices": FORMATS,
-            "help": "live on a terminal, else plain, if not given",
-        },
-        "--max-restarts": {
-            "type": at_least(0),
-            "metavar": "N",
-            "help": "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)",
-        },
-        "--start-timeout-s": {
-            "type": positive,
-            "metavar": "S",
-            "help": f"for a replica to come up ({Patience().start_s:.0f})",
-        },
-        "--silence-timeout-s": {
-            "type": positive,
-            "metavar": "S",
-            "help": "without a sign of life, after which a replica is frozen (by what it does: training 300, ...)",
-        },
-    },
-    ("containers (--backend docker)", ("docker",)): {
-        "--image": {
-            "by": ("docker", "vertex", "explain"),
-            "metavar": "REF",
-            "help": f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' builds) or "
-            "of the vertex back end",
-        },
-        "--mount": {
-            "metavar": "DIR",
-            "action": "append",
-            "help": "another directory that containers see at the same path, may write to, and may be given again; "
-            "they see the job's, the dataset's and --code's anyway",
-        },
-        "--memory-gb": {"type": positive, "metavar": "GB", "help": "that each may use (all there is without)"},
-    },
-    ("other hosts (--backend ssh)", ("ssh",)): {
-        "--hosts": {"metavar": "FILE", "help": "hosts, one a line: [user@]name[:port] [slots=N] [address=A]"},
-        "--sync-dst-dir": {
-            "metavar": "DIR",
-            "help": "directory on the disk of every host: the dataset is copied into it before, checkpoints come back "
-            "from it; for hosts that share no storage",
-        },
-        "--ssh-command": {"metavar": "LINE", "help": "client and options, 'ssh -i KEY' for example (ssh without)"},
-        "--remote-python": {
-            "metavar": "PATH",
-            "help": "on the hosts (the one that runs this, else python3, if not given)",
-        },
-    },
-    ("a job that runs or ran on this machine", ()): {
-        "--status": {"by": ("status",), "metavar": "JOB_DIR", "help": "print how it is; no cluster is needed"},
-        "--stop": {"by": ("stop",), "metavar": "JOB_DIR", "help": "have it save and end, and wait for that"},
-    },
-}
+_ANY = (*BACK_ENDS, "explain")
+# By group, and as what heeds its flags unless one says otherwise. No flag has a default, so that one which is given can
+# be told.
+_what = functools.partial(flag, group="what runs, and where", by=_ANY)
+_own = functools.partial(flag, group="a program of your own, in place of our trainer", by=LOCAL)
+_here = functools.partial(flag, group="on this machine", by=LOCAL)
+_docker = functools.partial(flag, group="containers (--backend docker)", by=("docker",))
+_ssh = functools.partial(flag, group="other hosts (--backend ssh)", by=("ssh",))
+_job = functools.partial(flag, str, group="a job that runs or ran on this machine", metavar="JOB_DIR")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Options(Flags):
+    cluster: str | None = _what(
+        str,
+        "cluster file such as clusters/local.yaml, a trainingInput file of AI Platform, or a scale tier of it such as "
+        "STANDARD_1",
+        metavar="FILE|TIER",
+    )
+    explain: bool = _what(bool, "print in full what the cluster means; start nothing", by=("explain",))
+    strict: bool = _what(bool, "refuse what would have to be replaced or left out")
+    strategy: str | None = _what(STRATEGIES, "in place of the cluster's own, or of what its pools imply")
+    backend: str | None = _what(
+        BACK_ENDS,
+        "process (if not given): one process per replica on this machine; docker: one container; ssh: processes on "
+        "other hosts; vertex: prints the worker pools",
+        by=BACK_ENDS,
+    )
+    dry_run: bool = _what(bool, "print the plan as JSON and start nothing", by=BACK_ENDS)
+    region: str | None = _what(
+        str,
+        f"to check GPUs and quotas of Vertex AI in (the cluster file's, else {DEFAULT_REGION})",
+        by=("vertex", "explain"),
+    )
+    command: str | None = _own(str, "what every replica runs, 'python -m mytrainer.task ...'", by=_ANY, metavar="LINE")
+    code: str | None = _own(str, "directory to put on Python's path (on Vertex AI it is in the image)", metavar="DIR")
+    job_dir: str | None = _own(str, "where logs and the launcher's records go", metavar="DIR")
+    log_dir: str | None = _here(str, "one log per replica (<job-dir>/replicas without)", metavar="DIR")
+    log_format: str | None = _here(FORMATS, "live on a terminal, else plain, if not given", by=(*LOCAL, "status"))
+    max_restarts: int | None = _here(
+        at_least(0), "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)"
+    )
+    start_timeout_s: float | None = _here(positive, f"for a replica to come up ({Patience().start_s:.0f})", metavar="S")
+    silence_timeout_s: float | None = _here(
+        positive,
+        "without a sign of life, after which a replica is frozen (by what it does: training 300, ...)",
+        metavar="S",
+    )
+    image: str | None = _docker(
+        str,
+        f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' builds) or of the vertex "
+        "back end",
+        by=("docker", "vertex", "explain"),
+        metavar="REF",
+    )
+    mount: tuple[str, ...] | None = _docker(
+        str,
+        "another directory that containers see at the same path, may write to, and may be given again; they see the "
+        "job's, the dataset's and --code's anyway",
+        metavar="DIR",
+        several=True,
+    )
+    memory_gb: float | None = _docker(positive, "that each may use (all there is without)", metavar="GB")
+    hosts: str | None = _ssh(str, "hosts, one a line: [user@]name[:port] [slots=N] [address=A]", metavar="FILE")
+    sync_dst_dir: str | None = _ssh(
+        str,
+        "directory on the disk of every host: the dataset is copied into it before, checkpoints come back from it; for "
+        "hosts that share no storage",
+        metavar="DIR",
+    )
+    ssh_command: str | None = _ssh(str, "client and options, 'ssh -i KEY' for example (ssh without)", metavar="LINE")
+    remote_python: str | None = _ssh(
+        str, "on the hosts (the one that runs this, else python3, if not given)", metavar="PATH"
+    )
+    status: str | None = _job("print how it is; no cluster is needed", by=("status",))
+    stop: str | None = _job("have it save and end, and wait for that", by=("stop",))
+
+
 # By flag: what heeds it.
-HEEDED_BY = {flag: options.get("by", by) for (_, by), flags in _GROUPS.items() for flag, options in flags.items()}
+HEEDED_BY = {f"--{each.name.replace('_', '-')}": each.metadata["by"] for each in dataclasses.fields(_Options)}
+HEEDED_BY["flags"] = _ANY
 
 
 def parser() -> Parser:
@@ -130,10 +117,8 @@ def parser() -> Parser:
         description=_DESCRIPTION,
         epilog=_EXIT_CODES,
     )
-    for (title, _), flags in _GROUPS.items():
-        group = found.add_argument_group(title)
-        for flag, options in flags.items():
-            group.add_argument(flag, **{key: value for key, value in options.items() if key != "by"})
+    found.add_argument("flags", nargs="*", metavar="trainer flags", help="see python -m trainer.task --help")
+    _Options.add_flags(found)
     return found
 
 
@@ -145,12 +130,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """
     args = parser().parse_args(argv)
     args.mode = next((mode for mode in INSTEAD if getattr(args, mode)), args.backend or "process")
-    for flag, by in HEEDED_BY.items():
-        value = getattr(args, flag.removeprefix("--").replace("-", "_"))
+    for name, by in HEEDED_BY.items():
+        value = getattr(args, name.removeprefix("--").replace("-", "_"))
         given = value is not None and value is not False and value != []
         if given and args.mode not in by:
-            name = "what follows '--'" if flag == "flags" else flag
-            raise UserError(f"{name} is for {', '.join(map(_shown, by))}, not for {_shown(args.mode)}; leave it out")
+            shown = "what follows '--'" if name == "flags" else name
+            raise UserError(f"{shown} is for {', '.join(map(_shown, by))}, not for {_shown(args.mode)}; leave it out")
     return args
 
 
