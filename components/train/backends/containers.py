@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from components.train.backends import engine_client
+from components.train.backends.engine_client import docker
 from components.train.backends.environment import job_plan, log_place
 from components.train.backends.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica
 from components.train.backends.probe import usable_gpus
@@ -91,11 +92,7 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
 
 
 def _mounts(args: argparse.Namespace, program: Program, log_dir: str) -> dict[str, bool]:
-    """Absolute paths of this machine that containers see at the same place, and whether they may write there.
-
-    Raises:
-      UserError: If one is not there that the job does not make.
-    """
+    """Absolute paths of this machine that containers see at the same place, and whether they may write there."""
     given = [("--mount", path, True) for path in args.mount or ()]
     given += [("--data-dir", program.data_dir, False), ("--cache-dir", program.cache_dir, True)]
     given += [("--code", program.code, False), ("", program.job_dir, True), ("", log_dir, True)]
@@ -125,24 +122,19 @@ def _mount_flags(mounts: Mapping[str, bool]) -> list[str]:
 
 def _check_engine(image: str) -> bool:
     """Looks for the engine and the image; returns whether the engine is rootless, that is, runs as this user."""
-    asked = _docker("info", "--format", "{{.ServerVersion}} {{json .SecurityOptions}}")
-    if asked.returncode or not asked.stdout.split():
-        why = (asked.stderr.strip().splitlines() or ["it does not answer"])[-1]
-        raise UserError(f"no container engine: {why}; start Docker, or use --backend process")
-    if _docker("image", "inspect", image).returncode:
-        repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
-        raise UserError(f"--image {image}: no such image on this machine; {repair}")
-    return "name=rootless" in asked.stdout
-
-
-def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            ["docker", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ENGINE_S
-        )
+        asked = docker("info", "--format", "{{.ServerVersion}} {{json .SecurityOptions}}", limit_s=_ENGINE_S)
+        there = docker("image", "inspect", image, limit_s=_ENGINE_S)
     except FileNotFoundError:
         raise UserError(
             "no container engine: there is no program docker; install it, or use --backend process"
         ) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"no container engine: it has not answered within {_ENGINE_S:.0f} s") from None
+    if asked.returncode or not asked.stdout.split():
+        why = (asked.stderr.strip().splitlines() or ["it does not answer"])[-1]
+        raise UserError(f"no container engine: {why}; start Docker, or use --backend process")
+    if there.returncode:
+        repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
+        raise UserError(f"--image {image}: no such image on this machine; {repair}")
+    return "name=rootless" in asked.stdout

@@ -31,18 +31,18 @@ def prepare(network: str, job: str, locked: str) -> int:
     from components.train.backends.launcher_identity import Fate, Launcher
 
     labels = {JOB: job, _LAUNCHER: Launcher.of(os.getppid()).to_json()}
-    made = _docker("network", "create", *(f"--label={key}={value}" for key, value in labels.items()), network)
+    made = docker("network", "create", *(f"--label={key}={value}" for key, value in labels.items()), network)
     if made.returncode:
         said = made.stderr.strip().splitlines() or ["no answer"]
         return _wrong(f"docker network create: {said[-1]}")
     # Looked for afterwards: of two that begin at the same time, one at least sees the other.
-    for other in _docker("network", "ls", f"--filter=label={JOB}={job}", "--format={{.Name}}").stdout.split():
-        shown = _docker("network", "inspect", f'--format={{{{index .Labels "{_LAUNCHER}"}}}}', other)
+    for other in docker("network", "ls", f"--filter=label={JOB}={job}", "--format={{.Name}}").stdout.split():
+        shown = docker("network", "inspect", f'--format={{{{index .Labels "{_LAUNCHER}"}}}}', other)
         launcher = Launcher.from_json(shown.stdout)
         if other == network or shown.returncode:
             continue
         fate = launcher.fate if launcher else Fate.UNKNOWN
-        runs = _docker("ps", "--quiet", f"--filter=label={LABEL}={other}").stdout.split()
+        runs = docker("ps", "--quiet", f"--filter=label={LABEL}={other}").stdout.split()
         if locked != "locked" and (fate is Fate.LIVES or (fate is Fate.UNKNOWN and runs)):
             who = launcher.name if launcher else "one that is not known"
             gone = f"; if it is gone, docker rm --force {' '.join(runs)}" if fate is Fate.UNKNOWN else ""
@@ -53,11 +53,11 @@ def prepare(network: str, job: str, locked: str) -> int:
 
 def remove(network: str) -> int:
     """Removes the network and its containers; returns 0 if nothing is left."""
-    left = _docker("ps", "--all", "--quiet", "--filter", f"label={LABEL}={network}").stdout.split()
+    left = docker("ps", "--all", "--quiet", "--filter", f"label={LABEL}={network}").stdout.split()
     if left:
-        _docker("rm", "--force", "--volumes", *left)
-    _docker("network", "rm", network)
-    there = _docker("network", "ls", "--quiet", "--filter", f"label={LABEL}={network}")
+        docker("rm", "--force", "--volumes", *left)
+    docker("network", "rm", network)
+    there = docker("network", "ls", "--quiet", "--filter", f"label={LABEL}={network}")
     return there.returncode or int(bool(there.stdout.strip()))
 
 
@@ -67,9 +67,9 @@ def run(name: str, *line: str) -> int:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         # The client of the engine gets the signal too, being of our process group, and passes it on.
         signal.signal(number, lambda number, _: told.append(number))
-    _docker("rm", "--force", "--volumes", name)
+    docker("rm", "--force", "--volumes", name)
     code = subprocess.run(line, stdin=subprocess.DEVNULL).returncode
-    shown = _docker("inspect", "--type", "container", "--format", "{{json .State}}", name)
+    shown = docker("inspect", "--type", "container", "--format", "{{json .State}}", name)
     state = {} if shown.returncode else json.loads(shown.stdout)
     if state.get("OOMKilled"):
         print(f"{name} was killed: out of memory. Give --memory-gb more, or the job a smaller batch", flush=True)
@@ -83,8 +83,11 @@ def run(name: str, *line: str) -> int:
     return _WRONG if code in _ENGINE_FAILED else code or 1
 
 
-def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["docker", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+def docker(*arguments: str, limit_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Has the engine's client do something."""
+    return subprocess.run(
+        ["docker", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s
+    )
 
 
 def _wrong(why: str) -> int:

@@ -78,11 +78,7 @@ class Launcher:
         return f"process {self.pid} of {other} (boot {self.boot}, {self.pid_namespace})"
 
     def terminate(self) -> None:
-        """Sends SIGTERM to it, and never to another process: nothing is sent if it has ended or is not known from here.
-
-        Raises:
-          UserError: If it is another user's.
-        """
+        """Sends SIGTERM to it, and never to another process: nothing is sent if it has ended or is not known from here."""
         with contextlib.suppress(ProcessLookupError):
             descriptor = lifeline.open_pidfd(self.pid)
             try:

@@ -86,11 +86,7 @@ class Plan:
 
 
 def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
-    """The trainer's flags with the cluster's strategy among them.
-
-    Raises:
-      UserError: If they name another strategy, or end where it should stand.
-    """
+    """The trainer's flags with the cluster's strategy among them; another is refused."""
     strategy = named(flags)
     if strategy is None:
         return [*flags, "--strategy", cluster.strategy]

@@ -8,11 +8,10 @@ import contextlib
 import fcntl
 import itertools
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.train.backends.probe import FIRST_PORT, last_port
+from components.train.backends.probe import FIRST_PORT, is_free, last_port
 from trainer.base.errors import UserError
 
 # Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and locks must not.
@@ -54,10 +53,7 @@ def _take(directory: Path, port: int, locks: contextlib.ExitStack) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                return False
+        if not is_free(port):
+            return False
         locks.push(mine.pop_all())
     return True

@@ -7,6 +7,7 @@ free `ports`, whether the token is `there`, the SHA-256 of the `manifest`, or nu
 """
 
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -74,21 +75,18 @@ def last_port(ranges="/proc/sys/net/ipv4/ip_local_port_range"):
 
 
 def free_ports(count):
-    """Ports that nobody listens at.
+    """Ports that nobody listens at: at random, as two launchers may ask at the same time and neither holds what it gets."""
+    return list(itertools.islice(filter(is_free, random.sample(range(FIRST_PORT, last_port() + 1), 500)), count))
 
-    At random, as two launchers may ask at the same time and neither holds what it gets.
-    """
-    free = []
-    for port in random.sample(range(FIRST_PORT, last_port() + 1), 500):
-        if len(free) == count:
-            break
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-                free.append(port)
-            except OSError:
-                pass
-    return free
+
+def is_free(port):
+    """Whether nobody listens there."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 def digest(path):

@@ -20,13 +20,7 @@ from trainer.base.machine import usable_cores
 
 @contextlib.contextmanager
 def planned(cluster: Cluster, program: Program, *, log_dir: str | None = None) -> Iterator[Plan]:
-    """Yields the plan; its ports are locked until the block ends. Nothing is written.
-
-    Log and status files go to `log_dir`, by default `replicas` in the job directory.
-
-    Raises:
-      UserError: If the job directory cannot be written, or is remote and there is no `log_dir`.
-    """
+    """Yields the plan, with log and status files in `log_place`; its ports are locked until the block ends."""
     log_dir = log_place(program, log_dir)
     division = divide(cluster, cores=usable_cores(), gpus=usable_gpus())
     with reserved(cluster.replicas) as ports:

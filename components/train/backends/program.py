@@ -29,11 +29,7 @@ class Program:
 
 
 def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
-    """`python -m trainer.task` with these flags, which are checked here and not by a replica some seconds later.
-
-    Raises:
-      UserError: If a flag is wrong or missing, or names another strategy than the cluster.
-    """
+    """`python -m trainer.task` with these flags, which are checked here and not by a replica some seconds later."""
     with about("trainer flags, behind the '--'"):
         flags = trainer_flags(cluster, flags)
         opts = options.parse(flags)
@@ -48,11 +44,7 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
 
 
 def own_command(line: str) -> list[str]:
-    """The words of a command of the user's own, as typed in a shell.
-
-    Raises:
-      UserError: If a quotation is not closed, or there is nothing.
-    """
+    """The words of a command of the user's own, as typed in a shell."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -73,9 +65,6 @@ def own_program(
       code: Directory to put on Python's path, if any.
       job_dir: For logs and for the launcher's records; the program is not told of it.
       threads: That TensorFlow is to use, as far as the program leaves it the choice.
-
-    Raises:
-      UserError: If the command cannot be understood, or a directory is missing.
     """
     words = own_command(command)
     if not job_dir:

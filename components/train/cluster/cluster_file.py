@@ -29,11 +29,7 @@ class Cluster(Keys):
     def load(cls, name: str | Path, flags: Sequence[str] = ()) -> Self:
         """Reads a cluster file, a job file of AI Platform, or the name of a scale tier.
 
-        What is not as the file says is told on standard error.
-
-        Args:
-          name: Path or tier.
-          flags: The trainer's, which may decide the strategy.
+        The trainer's flags may decide the strategy. What is not as the file says is told on standard error.
 
         Raises:
           UserError: If it is missing, not YAML, or says something that cannot be; names file, place, value and repair.
@@ -48,11 +44,7 @@ class Cluster(Keys):
 
     @classmethod
     def of(cls, found: notes.Source) -> Self:
-        """The cluster that a source, its strategy decided, describes.
-
-        Raises:
-          UserError: As `load` does.
-        """
+        """The cluster that a source, its strategy decided, describes."""
         if found.values is None:
             raise UserError(f"{found.name}: empty; it needs at least 'strategy: one_device' and 'chief: {{}}'")
         with notes.about(found.name):
@@ -60,11 +52,7 @@ class Cluster(Keys):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Reads what `to_json` wrote; whole numbers that became floats on the way are integers again.
-
-        Raises:
-          UserError: As `load` does.
-        """
+        """Reads what `to_json` wrote; whole numbers that became floats on the way are integers again."""
         try:
             return checks.read(cls, json.loads(text))
         except (UserError, ValueError, RecursionError) as error:

@@ -102,11 +102,7 @@ def not_offered() -> Mapping[str, str]:
 
 
 def check(places: Places, machine: str | None, gpu: str | None, count: int) -> None:
-    """Refuses a machine type, a GPU type or a combination that is not offered; each may be None.
-
-    Raises:
-      UserError: Naming what is offered and what is nearest.
-    """
+    """Refuses a machine type, a GPU type or a combination that is not offered, and names what is; each may be None."""
     if machine:
         _check_machine(places.machine, machine)
     if gpu:

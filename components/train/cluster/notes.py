@@ -43,22 +43,14 @@ def tell(name: str, notes: Iterable[Note]) -> None:
 
 
 def refuse_changes(name: str, notes: Iterable[Note]) -> None:
-    """For those who want exactly what the file says.
-
-    Raises:
-      UserError: If a note says that it will not be.
-    """
+    """For those who want exactly what the file says: refuses what a note says that it will not be."""
     if changes := "; ".join(str(note) for note in notes if note.changes):
         raise UserError(f"{name}: --strict allows no replacement: {changes}; edit the file, or leave --strict out")
 
 
 @contextlib.contextmanager
 def about(name: str) -> Iterator[None]:
-    """Has errors begin with the name of what they are about.
-
-    Raises:
-      UserError: With the name, in place of one without.
-    """
+    """Has errors begin with the name of what they are about."""
     try:
         yield
     except UserError as error:

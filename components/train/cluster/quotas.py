@@ -18,11 +18,7 @@ DEFAULT_REGION = "us-central1"
 
 
 def check_region(cluster: Cluster, region: str) -> None:
-    """Refuses a region that does not exist or lacks a GPU of the cluster.
-
-    Raises:
-      UserError: Naming the regions that have it.
-    """
+    """Refuses a region that does not exist or lacks a GPU of the cluster, and names those that have it."""
     regions = {row["region"] for row in table("quotas")}
     if region not in regions:
         raise UserError(f"region: {unknown('region', region, regions)}")

@@ -26,11 +26,7 @@ def most_gpus(strategy: str, role: str) -> float:
 
 
 def check(keys: Keys) -> None:
-    """Refuses pools that do not fit the strategy, machines that are not offered, and GPUs that nobody computes on.
-
-    Raises:
-      UserError: Naming the place, the value and the repair.
-    """
+    """Refuses pools that do not fit the strategy, machines that are not offered, and GPUs that nobody computes on."""
     _check_roles(keys)
     for role, pool in keys.pools.items():
         gpu = pool.accelerator.type if pool.accelerator else None

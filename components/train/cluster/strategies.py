@@ -63,11 +63,7 @@ def resolve(source: Source, flags: Sequence[str] = (), strategy: str | None = No
 
 
 def named(flags: Sequence[str]) -> str | None:
-    """The strategy that the trainer's flags name, if they do.
-
-    Raises:
-      UserError: If they end where it should stand.
-    """
+    """The strategy that the trainer's flags name, if they do."""
     parser = Parser(prog="python -m trainer.task", add_help=False)
     parser.add_argument("--strategy")
     return parser.parse_known_args(list(flags))[0].strategy

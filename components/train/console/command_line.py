@@ -123,11 +123,7 @@ def parser() -> Parser:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments, with `mode` beside them: the back end, or what is done in place of a run.
-
-    Raises:
-      UserError: If a flag is unknown, or is one that the mode does not heed.
-    """
+    """The arguments, and as `mode` the back end or what is done in place of a run; a flag that it does not heed is refused."""
     args = parser().parse_args(argv)
     args.mode = next((mode for mode in INSTEAD if getattr(args, mode)), args.backend or "process")
     for name, by in HEEDED_BY.items():

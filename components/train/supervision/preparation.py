@@ -16,11 +16,8 @@ from trainer.base.errors import UserError
 def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket, audience: Audience) -> int | None:
     """Runs one after another, with a mark for the guard, and shows the lines that they write to standard error.
 
-    Returns:
-      The number of a signal that told this process to stop meanwhile, if one did.
-
-    Raises:
-      UserError: If one fails; its last line says why.
+    Returns the number of a signal that told this process to stop meanwhile, if one did. If one fails, its last line is
+    what the `UserError` says.
     """
     for command in commands:
         environ = {**os.environ, MARK: mark}

@@ -34,11 +34,7 @@ class Host:
 
 
 def read_hosts(path: str) -> list[Host]:
-    """Reads a host file.
-
-    Raises:
-      UserError: If it cannot be read, has no host, or a line is wrong.
-    """
+    """Reads a host file; what it cannot say is refused with its line."""
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -80,12 +76,7 @@ def _host(words: Sequence[str], where: str) -> Host:
 def place(
     cluster: Cluster, hosts: Sequence[Host], *, evaluator_beside_chief: bool = False
 ) -> dict[tuple[str, int], Host]:
-    """The host of each replica; the chief's is the first.
-
-    Args:
-      cluster: The pools.
-      hosts: To place on.
-      evaluator_beside_chief: Whether the evaluator has to see the chief's disk.
+    """The host of each replica; the chief's is the first, and the evaluator's too if it has to see the chief's disk.
 
     Raises:
       UserError: If there are too few slots, or the hosts cannot reach each other by their addresses.

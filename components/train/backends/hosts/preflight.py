@@ -35,11 +35,7 @@ class Facts:
 
 
 def ask(lines: Mapping[str, Sequence[str]], requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Facts]:
-    """Asks every host, and waits for all.
-
-    Args:
-      lines: What runs `remote_python.on_host`, by host.
-      requests: To each host, as `probe` has them.
+    """Asks every host, by the line that runs `remote_python.on_host` there, what `probe` is to tell; waits for all.
 
     Raises:
       UserError: Naming each host that cannot be reached, and why.
@@ -68,11 +64,7 @@ def ask(lines: Mapping[str, Sequence[str]], requests: Mapping[str, Mapping[str, 
 
 
 def check_versions(facts: Mapping[str, Facts], *, needs_tensorflow: bool) -> list[str]:
-    """Compares the hosts' versions with this machine's; returns what is another and may do no harm.
-
-    Raises:
-      UserError: If a host has another TensorFlow, or none.
-    """
+    """Refuses a host that has another TensorFlow than this machine; returns what else is another and may do no harm."""
     notes = []
     here = probe.tensorflow_version()
     for name, each in facts.items():
