@@ -12,11 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from etils import epath
 
 from trainer import tuning
 from trainer.base.errors import reading
-from trainer.base.files import read_json, store_errors, write_text
+from trainer.base.files import stated, store_errors, write_text
 from trainer.base.manifest import Manifest
 from trainer.data.parts import Parts
 from trainer.job_dir.checkpoint import remove
@@ -93,24 +92,21 @@ class Scores:
     """The evaluations of the job in `job_dir`."""
 
     def __init__(self, job_dir: str, task: Task) -> None:
-        self.job_dir, self._task = job_dir, task
+        self.job_dir, self._path, self._task = job_dir, os.path.join(job_dir, FILE), task
 
     def load(self) -> dict[str, dict[str, Any]]:
         """`latest` and `best`; empty before the first."""
-        path = epath.Path(self.job_dir) / FILE
-        with reading(path):
-            if (scores := read_json(path)) is None:
-                return {}
-            return {which: {**scores[which], "step": int(scores[which]["step"])} for which in ("latest", "best")}
+        with stated(self._path) as scores:
+            found = {which: scores[which] for which in ("latest", "best")} if scores is not None else {}
+            return {which: {**score, "step": int(score["step"])} for which, score in found.items()}
 
     def without_better(self, step: int) -> int:
         """How many evaluations there were up to a step since the best one. Later ones are yet to be made again."""
         return sum(scored <= step for scored in self._since_best())
 
     def _since_best(self) -> list[int]:
-        path = epath.Path(self.job_dir) / FILE
-        with reading(path):
-            return list(map(int, (read_json(path) or {}).get("since_best", [])))
+        with stated(self._path) as scores:
+            return list(map(int, (scores or {}).get("since_best", [])))
 
     @property
     def latest_step(self) -> int:
@@ -128,7 +124,7 @@ class Scores:
             with store_errors():
                 state.checkpoint.write(self._best(step))
         write_text(
-            epath.Path(self.job_dir) / FILE,
+            self._path,
             json.dumps({"latest": latest, "best": latest if better else best, "since_best": since}, indent=1) + "\n",
         )
         if better and best and best["step"] != step:

@@ -20,11 +20,11 @@ import tensorflow as tf
 
 from components.train.backends.ports import reserved
 from trainer.data.reader.order import share
-from trainer.nn import embedding
-from trainer.nn.layers import BatchNormalization, Dropout
+from trainer.nn import embedding, in_training
+from trainer.nn.layers import BatchNormalization
 from trainer.nn.loss_scale import LossScale
 from trainer.nn.optimizers import SGD, Adam
-from trainer.replicas import collectives, step_context
+from trainer.replicas import collectives
 from trainer.replicas.strategy import count_exactly
 
 BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in size
@@ -88,12 +88,12 @@ def batch_norm(
 
 def dropout(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarray]]]:
     """Two layers' outputs on ones, at two steps."""
-    layers = [Dropout(0.3), Dropout(0.3)]
+    layers = [keras.layers.Dropout(0.3), keras.layers.Dropout(0.3)]
 
     def body(first: Any, count: Any) -> dict[str, Any]:
         kept = {}
         for step in (7, 8):
-            with step_context.at(seed=1, step=tf.constant(step, tf.int64), first=first):
+            with in_training.at(seed=1, step=tf.constant(step, tf.int64), first=first):
                 for i, layer in enumerate(layers):
                     kept[f"step {step} layer {i}"] = layer(tf.ones([count, 3, 7]), training=True)
         return kept

@@ -18,7 +18,7 @@ from numbered import dataset, picture
 from trainer import evaluator, validation
 from trainer.base import files
 from trainer.base.errors import UserError
-from trainer.base.files import copy_tree, crc32c_of, digest_of, read_text, tree_digest, write_text
+from trainer.base.files import copy_tree, crc32c_of, digest_of, read_bytes, tree_digest, write_text
 from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader import shards as shards_module
@@ -72,7 +72,7 @@ def test_a_tree_in_a_store_has_the_digests_that_it_has_here(files):
 @pytest.mark.parametrize(
     "use",
     [
-        read_text,
+        read_bytes,
         digest_of,
         crc32c_of,
         lambda path: write_text(path, "a"),
@@ -231,7 +231,7 @@ def test_a_small_file_of_a_store_is_read_whole_without_asking_for_its_size(store
     (store / "a.json").write_text(whole)
     monkeypatch.setattr(tf.io.gfile.GFile, "size", lambda self: 40)
     assert files.read_json(store / "a.json") == json.loads(whole)
-    assert files.read_text(store / "no.json") is None
+    assert files.read_bytes(store / "no.json") is None
     long = "c" * (5 << 19)
     (store / "long").write_text(long)
-    assert files.read_text(store / "long") == long
+    assert files.read_bytes(store / "long") == long.encode()

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import google_crc32c
 from etils import epath
 
+from trainer.base.errors import reading
+
 if TYPE_CHECKING:  # the library would start threads, and replicas first have to block signals
     import numpy as np
 
@@ -31,23 +33,11 @@ def is_remote(path: epath.PathLike) -> bool:
     return "://" in os.fspath(path)
 
 
-def read_text(path: epath.PathLike) -> str | None:
-    """The text of a small file, or None if there is no such file.
-
-    Raises:
-      OSError: If it cannot be read.
-    """
-    return None if (content := read_bytes(path)) is None else content.decode()
-
-
 def read_bytes(path: epath.PathLike) -> bytes | None:
     """The content of a small file, or None if there is no such file: one request where it is in a store.
 
     TensorFlow, if asked for all of an object, asks for its size before, and whether it is a directory if it is not there;
     of one that is replaced in between it gives a piece. So it is asked for pieces; it fetches up to 64 MiB at once.
-
-    Raises:
-      OSError: If it cannot be read.
     """
     try:
         with store_errors(), epath.Path(path).open("rb") as file:
@@ -57,17 +47,19 @@ def read_bytes(path: epath.PathLike) -> bytes | None:
 
 
 def read_json(path: epath.PathLike) -> Any:
-    """What a JSON file says, or None if there is none.
-
-    Raises:
-      OSError: If it cannot be read.
-      ValueError: If it is no JSON.
-    """
-    if (text := read_text(path)) is None:
+    """What a JSON file says, or None if there is none."""
+    if (text := read_bytes(path)) is None:
         return None
     if (content := json.loads(text)) is None:
         raise ValueError("it says nothing")
     return content
+
+
+@contextlib.contextmanager
+def stated(path: epath.PathLike) -> Iterator[Any]:
+    """What `read_json` has of the program's own; what goes wrong with it inside is a `UserError` that names the file."""
+    with reading(path):
+        yield read_json(path)
 
 
 def make_directory(path: epath.PathLike) -> None:

@@ -3,15 +3,15 @@
 Wherever the model lies by then, whoever scores it can tell whether it may have seen the records. Imports no TensorFlow.
 """
 
-import contextlib
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
-from trainer.base.errors import UserError, reading
-from trainer.base.files import read_json, write_text
+from trainer.base.errors import UserError
+from trainer.base.files import stated, write_text
 from trainer.base.learnt.trained_on import FILE as RECORDS
 from trainer.base.learnt.trained_on import TrainedOn
 from trainer.base.manifest import Manifest
@@ -45,18 +45,18 @@ def write(
 
 def task_of(model_dir: str) -> str | None:
     """`package.module:function` that makes the model's task; None if its dataset says it, or another program made it."""
-    with _facts(model_dir) as facts:
+    with stated(os.path.join(model_dir, _FILE)) as facts:
         return facts and facts.get("task")
 
 
 def records_of(model_dir: str) -> TrainedOn | None:
     """The records that a model has learnt from; None if it does not tell."""
-    return TrainedOn.load(epath.Path(model_dir) / _RECORDS)
+    return TrainedOn.load(os.path.join(model_dir, _RECORDS))
 
 
 def trained_on(model_dir: str) -> tuple[str, Mapping[str, Any]] | None:
     """Name of the dataset that a model was trained on, and arguments of its conversion; None if it does not tell."""
-    with _facts(model_dir) as facts:
+    with stated(os.path.join(model_dir, _FILE)) as facts:
         return None if facts is None else (facts["dataset"], dict(facts["arguments"]))
 
 
@@ -68,11 +68,3 @@ def check_drawn(manifest: Manifest, split: str, trained: str, arguments: Mapping
             f"{trained} was trained on a split with {', '.join(differences)}, so it may know records of {split} here; "
             "convert the dataset with that"
         )
-
-
-@contextlib.contextmanager
-def _facts(model_dir: str) -> Iterator[dict[str, Any] | None]:
-    """What the file says, None if there is none; what goes wrong with it inside is a UserError that names it."""
-    path = epath.Path(model_dir) / _FILE
-    with reading(path):
-        yield read_json(path)

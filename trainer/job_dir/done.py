@@ -2,13 +2,11 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
-from etils import epath
-
-from trainer.base.errors import reading
-from trainer.base.files import read_json, write_text
+from trainer.base.files import stated, write_text
 
 FILE = "DONE.json"
 
@@ -35,18 +33,12 @@ class Done:
     def save(self, job_dir: str) -> None:
         """Writes the file; after this the job is finished."""
         fields = dataclasses.asdict(self)
-        write_text(epath.Path(job_dir) / FILE, json.dumps(fields | fields.pop("metrics"), indent=1) + "\n")
+        write_text(os.path.join(job_dir, FILE), json.dumps(fields | fields.pop("metrics"), indent=1) + "\n")
 
 
 def load(job_dir: str) -> Done | None:
-    """The record of a finished job, or None.
-
-    Raises:
-      UserError: If it is no such record.
-    """
-    path = epath.Path(job_dir) / FILE
-    with reading(path):
-        record = read_json(path)
+    """The record of a finished job, or None."""
+    with stated(os.path.join(job_dir, FILE)) as record:
         if record is None:
             return None
         names = {field.name for field in dataclasses.fields(Done)}

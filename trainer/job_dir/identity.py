@@ -2,14 +2,13 @@
 
 import importlib.metadata
 import json
+import os
 import platform
 from collections.abc import Mapping
 from typing import Any
 
-from etils import epath
-
 from trainer.base.errors import UserError, reading
-from trainer.base.files import make_directory, read_json, read_text, write_text
+from trainer.base.files import make_directory, read_bytes, stated, write_text
 
 FILE = "job.json"
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
@@ -21,9 +20,8 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
     Raises:
       UserError: Listing every difference.
     """
-    path = epath.Path(job_dir) / FILE
-    with reading(path):
-        if (content := read_json(path)) is None:
+    with stated(os.path.join(job_dir, FILE)) as content:
+        if content is None:
             return
         before = dict(content["identity"])
     identity = json.loads(json.dumps(dict(identity)))
@@ -41,22 +39,21 @@ def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
     Raises:
       UserError: If the directory cannot be made or written to.
     """
-    path = epath.Path(job_dir) / FILE
+    path = os.path.join(job_dir, FILE)
     versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
     content = json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True)
     with reading(f"--job-dir {job_dir}", "use another"):
         make_directory(job_dir)
-        if read_text(path) is None:
+        if read_bytes(path) is None:
             write_text(path, content + "\n")
 
 
 def settle(job_dir: str, values: Mapping[str, Any], *, write: bool) -> dict[str, Any]:
     """Values that follow from the first start and hold for all: what was written then, or these from now on."""
-    path = epath.Path(job_dir) / FILE
-    with reading(path):
-        content = dict(read_json(path))
+    with stated(os.path.join(job_dir, FILE)) as content:
+        content = dict(content)
     if write and not values.keys() <= content.keys():
-        write_text(path, json.dumps({**values, **content}, indent=1, sort_keys=True) + "\n")
+        write_text(os.path.join(job_dir, FILE), json.dumps({**values, **content}, indent=1, sort_keys=True) + "\n")
     return {name: content.get(name, value) for name, value in values.items()}
 
 
@@ -65,17 +62,13 @@ def facts(job_dir: str) -> dict[str, Any]:
 
     Nothing if this is no job's directory.
     """
-    path = epath.Path(job_dir) / FILE
-    with reading(path):
-        content = read_json(path) or {}
-        return {key: content[key] for key in ("settings", "replicas", "versions") if key in content}
+    with stated(os.path.join(job_dir, FILE)) as content:
+        return {key: content[key] for key in ("settings", "replicas", "versions") if key in (content or {})}
 
 
 def trained_on(job_dir: str) -> tuple[str, Mapping[str, Any]] | None:
     """Name of the dataset of a job, and arguments of its conversion; None if this is no job's directory."""
-    path = epath.Path(job_dir) / FILE
-    with reading(path):
-        content = read_json(path)
+    with stated(os.path.join(job_dir, FILE)) as content:
         return None if content is None else (content["identity"]["dataset"], dict(content.get("arguments", {})))
 
 

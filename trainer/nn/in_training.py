@@ -7,7 +7,7 @@
 Keras keeps the state of random numbers in variables, which replicas do not share, no checkpoint has, and each worker of a
 parameter-server job would move on for all others. Inside of `at` its generators give seeds that follow from (seed, step,
 position in the global batch) instead. So noise is another in every step and on every replica, and a resumed job repeats
-it; that of `keras.layers.Dropout` does not depend on the number of replicas either.
+it; that of `keras.layers.Dropout`, which would repeat one mask on every replica, does not depend on their number either.
 
 Keras also keeps in the layers what they add to the loss. Replicas of one process share the layers and may take turns in the
 middle of a call, so here each has a list of its own.
@@ -15,6 +15,7 @@ middle of a call, so here each has a list of its own.
 
 import contextlib
 import contextvars
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,25 +23,26 @@ import keras
 import tensorflow as tf
 from keras.src.random import seed_generator
 
-from trainer.nn.layers import dropped
-from trainer.replicas import step_context
-
 _next, _dropout, _add_loss = keras.random.SeedGenerator.next, keras.layers.Dropout.call, keras.layers.Layer.add_loss
 _of_process = seed_generator.global_seed_generator
+_PHILOX = 1  # the algorithm's number in TensorFlow's stateless operations
 
-
-_added: contextvars.ContextVar[list[tf.Tensor]] = contextvars.ContextVar("added")
+# The three of `at`, what counts the draws, and what layers have added to the loss.
+_Place = tuple[int, tf.Tensor, int | tf.Tensor, Iterator[int], list[tf.Tensor]]
+_place: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("place", default=None)
 
 
 @contextlib.contextmanager
 def at(*, seed: int, step: int | tf.Tensor, first: int | tf.Tensor) -> Iterator[list[tf.Tensor]]:
-    """What `step_context.at` is for our layers, also for Keras' own. Gives what layers add to the loss inside of it."""
-    token = _added.set(added := [])
+    """Layers called inside stand at a global step and process its batch from position `first` on.
+
+    Gives the list of what they add to the loss.
+    """
+    token = _place.set((seed, step, first, itertools.count(), added := []))
     try:
-        with step_context.at(seed=seed, step=step, first=first):
-            yield added
+        yield added
     finally:
-        _added.reset(token)
+        _place.reset(token)
 
 
 def regularization(model: keras.Model) -> list[tf.Tensor]:
@@ -53,35 +55,73 @@ def total(losses: Sequence[tf.Tensor]) -> tf.Tensor:
     return tf.add_n([tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in losses]) if losses else tf.zeros([])
 
 
+def seed() -> tf.Tensor:
+    """Inside of `at`: a seed for TensorFlow's stateless operations, int64 [2], another for each replica's part of the batch.
+
+    It follows from what `uniform` follows from, but for the whole part: another split over replicas has other numbers.
+    """
+    drawn, first = _drawn()
+    return tf.random.fold_in(drawn, tf.cast(first, tf.int64), alg=_PHILOX)
+
+
+def uniform(shape: tf.Tensor) -> tf.Tensor:
+    """Inside of `at`: numbers in [0, 1), float32, of shape [examples, ...].
+
+    Those of an example follow from seed, step, its position in the global batch, and how many calls came before this one
+    inside the `with`; so each layer has its own, and the split over replicas does not matter.
+    """
+    drawn, first = _drawn()
+    # TensorFlow's own operation for it gives others of some seeds where XLA compiles it.
+    key, offset = tf.split(
+        tf.random.stateless_uniform([2], drawn, minval=None, maxval=None, dtype=tf.uint64, alg=_PHILOX), 2
+    )
+    # Philox makes four numbers of each count, so whole counts an example let any position be reached at once.
+    counts = -(-tf.reduce_prod(shape[1:]) // 4)
+    skip = tf.cast(first, tf.int64) * tf.cast(counts, tf.int64)
+    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[shape[0], 4 * counts],
+        key=key,
+        counter=tf.concat([tf.cast([skip], tf.uint64), offset], 0),
+        alg=_PHILOX,
+        dtype=tf.uint32,
+    )
+    # As TensorFlow makes numbers of bits, in [1, 2) by the fraction alone; XLA would take other bits for it.
+    numbers = tf.bitcast(tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, 0x7FFFFF), 0x3F800000), tf.float32) - 1
+    return tf.reshape(numbers[:, : tf.reduce_prod(shape[1:])], shape)
+
+
+def _drawn() -> tuple[tf.Tensor, int | tf.Tensor]:
+    """A seed of this call, int64 [2], and the position in the global batch."""
+    job_seed, step, first, draws, _ = _place.get()
+    return tf.random.fold_in(tf.stack([job_seed, tf.cast(step, tf.int64)]), next(draws), alg=_PHILOX), first
+
+
 def _next_by_place(self: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:
-    if not step_context.inside():
-        return _next(self, ordered)
-    return tf.cast(step_context.seed() & 0xFFFFFFFF, tf.uint32)
+    return tf.cast(seed() & 0xFFFFFFFF, tf.uint32) if _place.get() else _next(self, ordered)
 
 
 def _dropout_by_place(self: keras.layers.Dropout, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
     whole = self.noise_shape is None and 0 < self.rate < 1
-    if not (training and whole and step_context.inside()):
+    if not (training and whole and _place.get()):
         return _dropout(self, inputs, training)
-    return dropped(inputs, self.rate)
+    return tf.where(uniform(tf.shape(inputs)) >= self.rate, inputs / (1 - self.rate), tf.zeros([], inputs.dtype))
 
 
 def _add_loss_by_replica(self: keras.layers.Layer, loss: Any) -> None:
-    if (added := _added.get(None)) is None:
-        _add_loss(self, loss)
+    if place := _place.get():
+        place[-1].extend(tf.convert_to_tensor(part) for part in keras.tree.flatten(loss))
     else:
-        added += [tf.convert_to_tensor(part) for part in keras.tree.flatten(loss)]
+        _add_loss(self, loss)
 
 
 class _Stateless:
     """In place of the generator that functions take which are given none: Keras would make it within the step."""
 
-    def next(self, ordered: bool = True) -> tf.Tensor:
-        return _next_by_place(self, ordered)
+    next = _next_by_place
 
 
 # In their classes, because nothing lists all generators: a layer may hold them where Keras does not look.
 keras.random.SeedGenerator.next = _next_by_place
 keras.layers.Dropout.call = _dropout_by_place
 keras.layers.Layer.add_loss = _add_loss_by_replica
-seed_generator.global_seed_generator = lambda: _Stateless() if step_context.inside() else _of_process()
+seed_generator.global_seed_generator = lambda: _Stateless() if _place.get() else _of_process()

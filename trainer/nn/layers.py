@@ -1,10 +1,9 @@
-"""Layers that are right, and fast, in several replicas.
+"""Batch normalisation that is right, and fast, in several replicas.
 
-Keras 3 never combines the moving statistics of replicas unless batch statistics are synchronised, does not use
-TensorFlow's fused batch normalisation, and repeats one dropout mask on every replica. These two layers replace its own:
+Keras 3 never combines the moving statistics of replicas unless batch statistics are synchronised, and does not use
+TensorFlow's fused operation. This layer replaces its own:
 
     x = BatchNormalization(decay=0.9)(x)
-    x = Dropout(0.5)(x)  # the train step calls the model inside `step_context.at(...)`
 """
 
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer.replicas import collectives, step_context
+from trainer.replicas import collectives
 
 
 class BatchNormalization(keras.layers.Layer):
@@ -142,31 +141,3 @@ def exchanges(model: keras.Model) -> bool:
     """Whether layers of the model talk to other replicas in the middle of a step."""
     kinds = (BatchNormalization, keras.layers.BatchNormalization)
     return any(isinstance(layer, kinds) and layer.trainable for layer in model._flatten_layers())
-
-
-class Dropout(keras.layers.Layer):
-    """Zeroes each value with probability `rate` in training and scales the others up by 1 / (1 - rate).
-
-    The mask is a function of the place in training (`step_context.at`) alone: it differs between steps, examples and layers,
-    does not depend on the number of replicas, and a resumed job repeats it.
-    """
-
-    def __init__(self, rate: float, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if not 0 <= rate < 1:
-            raise ValueError(f"dropout rate {rate} is not in [0, 1)")
-        self.rate = rate
-
-    def compute_output_spec(self, inputs: keras.KerasTensor, training: bool | None = None) -> keras.KerasTensor:
-        """The shape of the inputs, in the layer's compute dtype."""
-        return keras.KerasTensor(inputs.shape, self.compute_dtype)
-
-    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Drops values of [examples, ...]."""
-        return dropped(inputs, self.rate) if training and self.rate else inputs
-
-
-def dropped(inputs: tf.Tensor, rate: float) -> tf.Tensor:
-    """[examples, ...] with a share of the values zeroed by the place in training, and the others scaled up."""
-    kept = step_context.uniform(tf.shape(inputs)) >= rate
-    return tf.where(kept, inputs / (1 - rate), tf.zeros([], inputs.dtype))

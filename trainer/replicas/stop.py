@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from etils import epath
 
-from trainer.base.files import is_remote, read_text, store_errors, write_text
+from trainer.base.files import is_remote, read_bytes, store_errors, write_text
 from trainer.replicas import exit_codes
 from trainer.replicas.line import DONE, LEFT, STOP, Line
 
@@ -164,7 +164,7 @@ class StopMark:
         return self._line.hears(LEFT) or ((says := self._says()).startswith(_LEFT) and says != self._before)
 
     def _says(self) -> str:
-        return read_text(self._path) or ""
+        return (read_bytes(self._path) or b"").decode()
 
     def clear(self) -> None:
         """Answers: what was asked for is done, or nobody asks any more."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trainer.base import provenance
 from trainer.base.errors import UserError
-from trainer.base.files import read_json, read_text, tree_digest, write_text
+from trainer.base.files import read_bytes, read_json, tree_digest, write_text
 from trainer.base.learnt.trained_on import FILE as RECORDS
 from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
@@ -36,7 +36,7 @@ def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
 
 def test_what_cannot_be_there_is_not_there_and_what_is_wrong_here_is_read_once(tmp_path, monkeypatch):
     write_text(tmp_path / "a.json", "{")
-    assert read_text(tmp_path / "a.json" / "b") is None
+    assert read_bytes(tmp_path / "a.json" / "b") is None
     monkeypatch.setattr(time, "sleep", mock.Mock(side_effect=AssertionError("nobody replaces a file piece by piece")))
     with pytest.raises(ValueError, match="Expecting"):
         read_json(tmp_path / "a.json")

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from trainer.data import augmentation
 from trainer.data.augmentation import crop_and_flip
-from trainer.replicas import step_context
+from trainer.nn import in_training
 
 
 def draws(images: np.ndarray, changed: np.ndarray, pad: int) -> list[tuple[int, int, bool]]:
@@ -74,7 +74,7 @@ def test_the_crops_share_no_numbers_with_the_layers(monkeypatch):
     fold_in = tf.random.fold_in
     monkeypatch.setattr(tf.random, "fold_in", lambda *of, **alg: seeds.append(fold_in(*of, **alg)) or seeds[-1])
     augmentation.crop_and_flip(random_images(2, 5, 5, 1), seed=4, step=6, positions=np.arange(2))
-    with step_context.at(seed=4, step=6, first=0):
+    with in_training.at(seed=4, step=6, first=0):
         for _ in range(3):
-            step_context.uniform(tf.constant([2, 5]))
+            in_training.uniform(tf.constant([2, 5]))
     assert len({tuple(seed.numpy()) for seed in seeds}) == 4

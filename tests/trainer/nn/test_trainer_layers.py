@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from layers_program import BATCH, DECAY, STEPS, batch_norm, inputs
 
-from trainer.nn.layers import BatchNormalization, Dropout, exchanges
-from trainer.replicas import step_context
+from trainer.nn import in_training
+from trainer.nn.layers import BatchNormalization, exchanges
 
 ROOT = pathlib.Path(__file__).parents[3]
 ONE = tf.distribute.get_strategy()
@@ -143,19 +143,11 @@ def test_dropout_masks_do_not_depend_on_the_number_of_replicas(replicas):
 
 
 def test_dropout_drops_its_share_and_keeps_the_mean():
-    with step_context.at(seed=0, step=0, first=0):
-        dropped = Dropout(0.3)(tf.ones([1000, 50]), training=True).numpy()
+    with in_training.at(seed=0, step=0, first=0):
+        dropped = keras.layers.Dropout(0.3)(tf.ones([1000, 50]), training=True).numpy()
     assert set(np.unique(dropped)) == {0, np.float32(1 / np.float32(0.7))}
     assert (dropped == 0).mean() == pytest.approx(0.3, abs=0.01)
     assert np.abs(np.corrcoef(dropped[:-1].ravel(), dropped[1:].ravel())[0, 1]) < 0.02
-
-
-def test_dropout_passes_all_outside_of_training_and_needs_to_know_the_step_within():
-    x = inputs((3, 4))
-    np.testing.assert_array_equal(Dropout(0.9)(x), x)
-    np.testing.assert_array_equal(Dropout(0.0)(x, training=True), x)
-    with pytest.raises(RuntimeError, match=r"inside `with step_context\.at"):
-        Dropout(0.5)(x, training=True)
 
 
 @pytest.mark.parametrize("make", [BatchNormalization, keras.layers.BatchNormalization])
@@ -169,9 +161,11 @@ def test_a_model_exchanges_sums_where_it_normalises_by_the_batch(make):
 
 @pytest.mark.cluster
 def test_dropout_masks_and_seeds_are_the_same_when_xla_compiles_them():
+    layer = keras.layers.Dropout(0.3)
+
     def draw(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with step_context.at(seed=1, step=tf.constant(7, tf.int64), first=first):
-            return Dropout(0.3)(tf.ones([6, 3, 7]), training=True), step_context.seed()
+        with in_training.at(seed=1, step=tf.constant(7, tf.int64), first=first):
+            return layer(tf.ones([6, 3, 7]), training=True), in_training.seed()
 
     for first in map(tf.constant, (0, 5)):
         for plain, compiled in zip(draw(first), tf.function(draw, jit_compile=True)(first), strict=True):
@@ -180,16 +174,14 @@ def test_dropout_masks_and_seeds_are_the_same_when_xla_compiles_them():
 
 def test_a_place_ends_with_its_block_and_the_inner_one_counts():
     def draw() -> np.ndarray:
-        return step_context.uniform(tf.constant([2, 3])).numpy()
+        return in_training.uniform(tf.constant([2, 3])).numpy()
 
-    with step_context.at(seed=0, step=1, first=0):
+    with in_training.at(seed=0, step=1, first=0):
         outer = draw()
-        with step_context.at(seed=0, step=2, first=0):
+        with in_training.at(seed=0, step=2, first=0):
             assert not np.array_equal(draw(), outer)
-    with step_context.at(seed=0, step=1, first=1):
+    with in_training.at(seed=0, step=1, first=1):
         np.testing.assert_array_equal(draw()[0], outer[1])
-    with pytest.raises(RuntimeError):
-        draw()
 
 
 def test_the_loss_is_scaled_as_by_keras_and_all_replicas_skip_a_step_that_one_cannot_take(replicas):

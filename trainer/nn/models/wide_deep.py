@@ -12,7 +12,6 @@ from trainer.base.manifest import Manifest
 from trainer.data import column_encodings
 from trainer.nn.embedding import Embedding
 from trainer.nn.heads import in_units
-from trainer.nn.layers import Dropout
 
 OPTIMIZER = "adam"
 LEARNING_RATE = 1e-3
@@ -30,9 +29,9 @@ def build(manifest: Manifest, *, hidden_units: tuple[int, ...] = (128, 64, 32), 
         logits.append(_affine("wide", manifest, classes, columns, dtype="float32"))
     if manifest.deep:
         first, *others = hidden_units
-        x = Dropout(dropout)(keras.layers.ReLU()(_affine("deep", manifest, first, columns)))
+        x = keras.layers.Dropout(dropout)(keras.layers.ReLU()(_affine("deep", manifest, first, columns)))
         for units in others:
-            x = Dropout(dropout)(keras.layers.Dense(units, activation="relu")(x))
+            x = keras.layers.Dropout(dropout)(keras.layers.Dense(units, activation="relu")(x))
         logits.append(keras.layers.Dense(classes, dtype="float32")(x))
     return keras.Model(columns, in_units(manifest, _sum(logits, "float32")), name="wide_deep")
 

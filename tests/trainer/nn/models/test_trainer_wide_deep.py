@@ -94,13 +94,13 @@ def test_a_table_may_have_one_part_alone_and_logits_are_float32_when_the_rest_is
 
 
 def test_layers_and_dropout_are_as_asked_for(table, columns):
-    from trainer.replicas import step_context
+    from trainer.nn import in_training
 
     wider = builder(ask("--model", "wide_deep", "--hidden-units", "7,4"), table)()
     assert [layer.units for layer in wider.layers if type(layer) is keras.layers.Dense] == [7, 4, 2, 2]
     build = builder(ask("--model", "wide_deep", "--dropout", "0.5"), table)
     model, features = randomised(build()), build.prepare(columns)
-    with step_context.at(seed=0, step=3, first=0):
+    with in_training.at(seed=0, step=3, first=0):
         dropped = model(features, training=True)
     assert not np.allclose(dropped, model(features, training=False))
     for flags in (["--hidden-units", "7"], ["--dropout", "0.1"]):
