@@ -89,16 +89,8 @@ def open_reader(
 ) -> Reader:
     """The reader of the training split, at the place that `locate` returned.
 
-    Args:
-      place: How and where.
-      manifest: Of the dataset.
-      global_batch: Examples of one step over all replicas.
-      seed: Of sample order and augmentation.
-      prepare: What the model makes of the dataset's columns; of all at once where they are resident.
-      augment: As `--augment` has it.
-
-    Raises:
-      UserError: If a file is missing or has another size than it should.
+    `prepare` is what the model makes of the dataset's columns, of all at once where they are resident; `augment` is as
+    `--augment` has it. A `UserError` names a file that is missing or has another size than it should.
     """
     order, files = Order.of(manifest.split("train"), seed), encoded_images(manifest)
     # What is still to be decoded cannot be prepared before.

@@ -34,7 +34,7 @@ class Choice:
     reason: str  # in words
     cache_dir: str | None  # where mapped files are copied to; None if they are mapped where they are
     budget_bytes: float  # of memory for the split
-    asynchronous: bool  # whether workers of a parameter-server job read
+    asynchronous: bool  # whether workers of a parameter-server job read, where only TensorFlow's own operations can run
 
     def __str__(self) -> str:
         copied = f", copied to {self.cache_dir}" if self.mode == "mapped" and self.cache_dir else ""
@@ -61,19 +61,9 @@ def choose(
     asynchronous: bool = False,
     gpu_bytes: float = math.inf,
 ) -> Choice:
-    """Chooses the way, or checks the one that is wished.
+    """Chooses the way, or checks the `wish`, as `--reader` has it; a `UserError` says that there is none.
 
-    Args:
-      manifest: Of the dataset in `data_dir`.
-      data_dir: Local or remote.
-      budget_bytes: Of memory for the split.
-      wish: As `--reader` has it.
-      cache_dir: Local directory for copies; None for a default if they are needed.
-      asynchronous: Whether workers of a parameter-server job read, where only TensorFlow's own operations can run.
-      gpu_bytes: Of memory for the split on each GPU; infinite where training is on CPUs, whose memory is the machine's.
-
-    Raises:
-      UserError: If there is no way.
+    `gpu_bytes` are of memory for the split on each GPU; infinite where training is on CPUs, whose memory is the machine's.
     """
     size = sum(shard.bytes for shard in manifest.split("train").shards)
     remote, fixed = in_bucket(data_dir), manifest.record_bytes is not None

@@ -14,12 +14,12 @@ import dataclasses
 import mmap
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 import google_crc32c
 import numpy as np
+import tenacity
 from etils import epath
 
 from trainer.base.errors import UserError
@@ -29,8 +29,6 @@ from trainer.base.manifest import HEAD_BYTES, Manifest, Shard
 
 # From the number of a file, the first byte and the end byte of a range to the range, uint8.
 Fetch = Callable[[int, int, int], np.ndarray]
-
-_TRIES, _FIRST_WAIT_S = 4, 0.5
 
 
 def in_bucket(data_dir: str) -> bool:
@@ -218,21 +216,17 @@ def _whole(path: epath.Path, content: bytes, start: int, end: int) -> np.ndarray
     return np.frombuffer(content, np.uint8)
 
 
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(OSError) & tenacity.retry_if_not_exception_type(FileNotFoundError),
+    stop=tenacity.stop_after_attempt(4),
+    wait=tenacity.wait_exponential(0.5),
+    reraise=True,
+)
 def _insist(path: epath.Path, start: int, size: int) -> bytes:
-    for attempt in range(_TRIES):
-        try:
-            with store_errors(), path.open("rb") as file:
-                file.seek(start)
-                return file.read(size)
-        except FileNotFoundError:
-            raise
-        except EOFError:
-            return b""
-        except OSError:
-            if attempt == _TRIES - 1:
-                raise
-            time.sleep(_FIRST_WAIT_S * 2**attempt)
-    raise AssertionError
+    with contextlib.suppress(EOFError), store_errors(), path.open("rb") as file:
+        file.seek(start)
+        return file.read(size)
+    return b""
 
 
 class Mapping:
