@@ -213,11 +213,10 @@ def _fault(text: str, column: Column, missing: Sequence[str]) -> str | None:
         "int": lambda: _WHOLE.fullmatch(text) and _INT64.min <= decimal.Decimal(text.strip()) <= _INT64.max,
     }
     if fits[column.type]():
-        equal = column.required and column.dtype != "string" and _number(text, column) in marks(missing, column.dtype)
-        return f"{text.strip()} is a missing value, and the schema has no default for it" if equal else None
+        if column.required and column.type in ("int", "float"):
+            number = int(text) if column.type == "int" else float(np.float32(float(text)))
+            if number in marks(missing, column.dtype):
+                return f"{text.strip()} is a missing value, and the schema has no default for it"
+        return None
     kinds = {"float": "finite 32-bit number", "int": "64-bit whole number", "bool": f"boolean, which is {EITHER}"}
     return f"{text[:40]!r} is no {kinds[column.type]}"
-
-
-def _number(text: str, column: Column) -> int | float:
-    return int(text) if column.type == "int" else float(np.float32(float(text)))

@@ -94,7 +94,7 @@ def _part(
 ) -> tuple[dict[str, np.ndarray | Strings], dict[str, np.ndarray]]:
     """The columns of a split, and where they are missing."""
     labels, rows, kept = Labels(schema, store), 0, 0
-    columns = {c.name: store.texts() if c.dtype == "string" else store.column(c.dtype) for c in schema.stored}
+    columns = {c.name: store.column(c.dtype) for c in schema.stored}
     defaults = {c.name: store.column(bool) for c in schema.stored if c.default is not None}
     for block in blocks:
         rows += len(block.positions)

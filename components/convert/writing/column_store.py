@@ -81,13 +81,9 @@ class Store:
             return np.fromfile(path, np.uint8, size, offset=offset).reshape(shape)
         return np.asarray(np.memmap(path, np.uint8, "r", offset, tuple(shape)))
 
-    def column(self, dtype: np.typing.DTypeLike) -> Growing:
-        """An empty column of values of that type."""
-        return Growing(self, np.dtype(dtype))
-
-    def texts(self) -> GrowingTexts:
-        """An empty column of byte strings."""
-        return GrowingTexts(self)
+    def column(self, dtype: np.typing.DTypeLike) -> Growing | GrowingTexts:
+        """An empty column of values of that type; `string` is of byte strings."""
+        return GrowingTexts(self) if dtype == "string" else Growing(self, np.dtype(dtype))
 
     def file(self) -> IO[bytes]:
         """A file without a name; where it is written, `writable` is to be around."""

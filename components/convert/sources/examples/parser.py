@@ -23,7 +23,7 @@ import numpy as np
 from components.convert.tables.schema import ImageSchema
 from components.convert.writing import progress
 from components.convert.writing.byte_strings import Strings
-from components.convert.writing.column_store import Growing, GrowingTexts, Store
+from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError, readable, unknown
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
@@ -33,6 +33,7 @@ _GZIP = b"\x1f\x8b\x08"
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # known by its header
 _READ_BYTES = 1 << 16
 _GROUP, _GROUP_BYTES = 1 << 14, 1 << 22  # records that are held together, and their bytes
+_STORED = {bytes: "string", int: np.int64, float: np.float32}
 _LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 _NOTHING = "no value"
 _ELEMENT = re.compile(r"(?P<key>.+)\[(?P<index>[0-9]+)\]")
@@ -178,17 +179,10 @@ def collect(
     columns = []
     for group in groups(found):
         parts = list(zip(*map(extract, group), strict=True))
-        columns = columns or [_column(part[0], store) for part in parts]
+        columns = columns or [store.column(_STORED[type(part[0])]) for part in parts]
         for column, part in zip(columns, parts, strict=True):
             column.append(Strings.of(part) if isinstance(part[0], bytes) else part)
     return [column.finish() for column in columns]
-
-
-def _column(value: bytes | int | float, store: Store) -> Growing | GrowingTexts:
-    """An empty column of such values."""
-    if isinstance(value, bytes):
-        return store.texts()
-    return store.column(np.float32 if isinstance(value, float) else np.int64)
 
 
 def groups(found: Iterable[Record]) -> Iterator[list[Record]]:
