@@ -31,10 +31,8 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
         return 0
     with stop.at_once():  # what is interrupted is scored again
         build = opts.builder(manifest)
-        # The optimizer only gives its slots their places in a checkpoint; at what rate it would learn does not matter.
         model = build()
-        optimizer = learning.optimizer(opts, model, manifest, examples=1, examples_per_step=1, horizon_steps=1)
-        state = State(model, optimizer)
+        state = State(model, learning.optimizer(opts, model, manifest))  # which gives its slots places in a checkpoint
         checkpoints, validator = Checkpoints(opts, state), Validator(build, manifest, opts, journal)
         scored = validator.scores.latest_step
         journal.event("start", scored)

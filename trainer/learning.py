@@ -30,17 +30,13 @@ def optimizer(
     model: keras.Model,
     manifest: Manifest,
     *,
-    examples: int,
-    examples_per_step: int,
-    horizon_steps: int,
+    examples: int = 1,
+    examples_per_step: int = 1,
+    horizon_steps: int = 1,
 ) -> keras.optimizers.Optimizer:
     """The model's optimizer, built, with its learning rate as a function of the step; a falling one ends at `horizon_steps`.
 
-    To be made in the strategy's scope.
-
-    Raises:
-      UserError: If an option is given that means nothing to what the model or another option has chosen, or the model's
-        module has an optimizer, or factors, that would not do what they say.
+    To be made in the strategy's scope. Where nothing is learnt with it, the three numbers do not matter.
     """
     rate = _schedule(opts, examples, examples_per_step, horizon_steps)
     made = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)

@@ -46,6 +46,8 @@ _class_weight = Kind(
 )
 # Of a flag that decides what is learnt: a resumed job with another value is refused.
 _learnt = functools.partial(flag, identity=True)
+_job = functools.partial(flag, group="job")
+_job_learnt = functools.partial(_learnt, group="job")
 _network = functools.partial(_learnt, group="network")
 _learning = functools.partial(_learnt, group="learning")
 _batches = functools.partial(_learnt, group="batches")
@@ -62,33 +64,27 @@ class Options(Flags):
     Options of the group `network` are keywords of the model's `build`, given to it where they are not None.
     """
 
-    data_dir: str = flag(directory, "a dataset made by components.convert", required=True, metavar="DIR", group="job")
-    job_dir: str = flag(
-        job_directory,
-        "checkpoints, logs, journal and model; the same one resumes",
-        required=True,
-        metavar="DIR",
-        group="job",
+    data_dir: str = _job(directory, "a dataset made by components.convert", required=True, metavar="DIR")
+    job_dir: str = _job(
+        job_directory, "checkpoints, logs, journal and model; the same one resumes", required=True, metavar="DIR"
     )
-    model: str | None = _learnt(
+    model: str | None = _job_learnt(
         str,
         f"{', '.join(registry.NAMES)}, or package.module:function of your own (default: cnn for images, wide_deep for a "
         "table)",
-        group="job",
     )
-    init_from: str | None = _learnt(
+    init_from: str | None = _job_learnt(
         directory,
         "weights to begin with, where name and shape fit: a job directory (or its best/), a version in the registry, a "
         ".keras or .weights.h5 file",
         metavar="PATH",
-        group="job",
     )
-    train_steps: int | None = flag(at_least(1), "absolute global step to reach", group="job")
-    train_epochs: float | None = flag(positive, "the same in passes over the training split", metavar="N", group="job")
-    seed: int = _learnt(
-        at_least(0, 2**32 - 1), "of initial weights, sample order, augmentation and dropout", default=0, group="job"
+    train_steps: int | None = _job(at_least(1), "absolute global step to reach")
+    train_epochs: float | None = _job(positive, "the same in passes over the training split", metavar="N")
+    seed: int = _job_learnt(
+        at_least(0, 2**32 - 1), "of initial weights, sample order, augmentation and dropout", default=0
     )
-    deterministic: bool = _learnt(bool, "the same bits in every run; a little slower", group="job")
+    deterministic: bool = _job_learnt(bool, "the same bits in every run; a little slower")
 
     batch_size: int | None = _batches(_batch_size, "examples of a step over all replicas (default: 128)")
     per_replica_batch_size: int | None = _batches(
@@ -275,12 +271,7 @@ class Options(Flags):
             raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 
     def on(self, manifest: Manifest) -> Self:
-        """These with a model for the dataset.
-
-        Raises:
-          UserError: If theirs does not fit, images are to be augmented where there are none, examples cannot be weighed like
-            that, or nothing can judge which weights are best.
-        """
+        """These with a model for the dataset; what of them does not go with it is refused."""
         if self.class_weights:
             weighing.class_weights(self.class_weights, manifest)
         if self.weight_column is not None:
@@ -295,11 +286,7 @@ class Options(Flags):
         return dataclasses.replace(self, model=registry.suited(self.model, manifest))
 
     def builder(self, manifest: Manifest) -> registry.Builder:
-        """The builder of the model, with its task.
-
-        Raises:
-          UserError: If one of the options means nothing to them.
-        """
+        """The builder of the model, with its task."""
         return registry.builder(self.model, manifest, self.network, label_smoothing=self.label_smoothing)
 
     @property

@@ -37,24 +37,12 @@ _SYNCHRONISED = (BatchNormalization, keras.layers.BatchNormalization)
 # Stateful operations, whose numbers go on from a state that no checkpoint has.
 _DRAWS = ("Multinomial", "RandomGamma", "RandomPoisson", "RandomShuffle", "RandomStandardNormal", "RandomUniform")
 _DRAWS += ("RandomUniformInt", "TruncatedNormal", "ParameterizedTruncatedNormal", "RandomPoissonV2")
-_TOLD_BESIDE = {
-    "step",
-    "time",
-    "event",
-    "best",
-    "loss",
-    "examples",
-    *(field.name for field in dataclasses.fields(Done)),
-}
+_TOLD_BESIDE = {"step", "time", "event", "best", "loss", "examples"} | {f.name for f in dataclasses.fields(Done)}
 _CHANGES = ("LookupTableImport", "LookupTableInsert", "LookupTableRemove")
 
 
 def run(build: Builder, opts: Options, manifest: Manifest, *, replicas: int) -> None:
-    """Tries the model if it is the user's own, and tells what is to be known of it.
-
-    Raises:
-      UserError: If it would not be trained right.
-    """
+    """Tries the model if it is the user's own, refuses what would not be trained right, and tells what is to be known."""
     if opts.model in registry.NAMES:
         return
     for note in try_out(build, opts, manifest, replicas=replicas):
@@ -64,11 +52,7 @@ def run(build: Builder, opts: Options, manifest: Manifest, *, replicas: int) -> 
 
 
 def try_out(build: Builder, opts: Options, manifest: Manifest, *, replicas: int) -> list[str]:
-    """Tries the model for a job of `replicas` that step together. Returns what the user should know, a line each.
-
-    Raises:
-      UserError: If it would not be trained right.
-    """
+    """Tries the model for a job of `replicas` that step together. Returns what the user should know, a line each."""
     trial = _Trial(build, opts, manifest)
     trial.evaluate()
     notes = trial.step(replicas)
@@ -113,7 +97,7 @@ class _Trial:
     def step(self, replicas: int) -> list[str]:
         """Differentiates and updates, and holds what the graph does against what a checkpoint has."""
         model, opts = self._model, self._opts
-        optimizer = learning.optimizer(opts, model, self._manifest, examples=1, examples_per_step=1, horizon_steps=1)
+        optimizer = learning.optimizer(opts, model, self._manifest)
         step = TrainStep(
             model=model,
             optimizer=optimizer,

@@ -132,11 +132,7 @@ class Scores:
         return better
 
     def restore_best(self, state: State) -> int:
-        """Reads the best state into `state`. Returns its step.
-
-        Raises:
-          UserError: If it is damaged or gone.
-        """
+        """Reads the best state into `state`. Returns its step."""
         best = self._best(self.load()["best"]["step"])
         with reading(best, "the same command with --export last exports the last state"), store_errors():
             state.checkpoint.read(best).assert_consumed()

@@ -60,11 +60,7 @@ class Flags:
     """Base of frozen dataclasses all of whose fields are made by `flag`."""
 
     def __post_init__(self) -> None:
-        """Refuses what the command line would refuse.
-
-        Raises:
-          UserError: If a value is none that its flag can have.
-        """
+        """Refuses what the command line would refuse."""
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or value == field.default:

@@ -73,11 +73,7 @@ def job_directory(text: str) -> str:
 
 
 def variable(name: str, parse: Callable[[str], Any], environ: Mapping[str, str] = os.environ) -> Any:
-    """The value of an environment variable; that of "0" where it is not set.
-
-    Raises:
-      UserError: If it is none.
-    """
+    """The value of an environment variable; that of "0" where it is not set."""
     try:
         return parse(environ.get(name) or "0")
     except argparse.ArgumentTypeError as error:

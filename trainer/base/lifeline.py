@@ -19,11 +19,7 @@ _POLL_S = 0.25
 
 
 def owner_pid(environ: Mapping[str, str]) -> int | None:
-    """The process that this one must not outlive, or None.
-
-    Raises:
-      UserError: If the variable is set and is no process id.
-    """
+    """The process that this one must not outlive, or None."""
     return variable(OWNER_PID, at_least(0), environ) or None
 
 

@@ -226,11 +226,7 @@ class Manifest:
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
 
     def feature(self, name: str) -> Feature:
-        """The feature of that name.
-
-        Raises:
-          UserError: If there is none.
-        """
+        """The feature of that name."""
         for feature in self.features:
             if feature.name == name:
                 return feature
@@ -239,11 +235,7 @@ class Manifest:
         )
 
     def split(self, name: str) -> Split:
-        """The split of that name, with at least one example.
-
-        Raises:
-          UserError: If there is none or it is empty.
-        """
+        """The split of that name, with at least one example."""
         split = self.splits.get(name)
         if split is None or not split.examples:
             held = ", ".join(k for k, s in self.splits.items() if s.examples) or "none"
@@ -266,11 +258,7 @@ class Manifest:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Self:
-        """Reads `manifest.json` of a dataset directory.
-
-        Raises:
-          UserError: If the directory is no finished dataset, or the manifest was edited.
-        """
+        """Reads `manifest.json` of a dataset directory."""
         path = epath.Path(directory) / FILE
         try:
             with store_errors():

@@ -20,11 +20,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse(data: bytes) -> Any:
-    """The single document in `data`, None if it is empty.
-
-    Raises:
-      UserError: If it is not YAML; names line and column.
-    """
+    """The single document in `data`, None if it is empty."""
     try:
         return yaml.load(data, _Loader)
     except Exception as error:  # Odd tags make PyYAML raise what it likes: KeyError for `!!bool x`.

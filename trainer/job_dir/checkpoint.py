@@ -75,11 +75,7 @@ class Checkpoints:
         return 0
 
     def restore(self) -> int:
-        """Loads the newest checkpoint that can be read into the live variables. Returns its step, or 0.
-
-        Raises:
-          OSError: If there are checkpoints and none can be read.
-        """
+        """Loads the newest checkpoint that can be read into the live variables. Returns its step, or 0 if there is none."""
         if self.load_newest():
             return self._state.put()
         if self.steps():

@@ -73,11 +73,7 @@ def export(
 
 
 def weight_names(directory: str) -> list[str | None]:
-    """Of an exported model's `variables`, the names that `trainer.nn.weights` gives them.
-
-    Raises:
-      FileNotFoundError: If another program has written it.
-    """
+    """Of an exported model's `variables`, the names that `trainer.nn.weights` gives them."""
     if (names := read_json(os.path.join(directory, _NAMES))) is None:
         raise FileNotFoundError(f"there is no {_NAMES}, which says what the weights are called")
     return names

@@ -15,11 +15,7 @@ _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
 
 
 def check(job_dir: str, identity: Mapping[str, Any]) -> None:
-    """Compares `identity` with the one that the job directory was started with, if it was.
-
-    Raises:
-      UserError: Listing every difference.
-    """
+    """Refuses another `identity` than the job directory was started with, if it was, and names every difference."""
     with stated(os.path.join(job_dir, FILE)) as content:
         if content is None:
             return
@@ -34,11 +30,7 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
 
 
 def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
-    """Writes `job.json` at the first start, with the versions that ran; they are not compared.
-
-    Raises:
-      UserError: If the directory cannot be made or written to.
-    """
+    """Writes `job.json` at the first start, with the versions that ran; they are not compared."""
     path = os.path.join(job_dir, FILE)
     versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
     content = json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True)

@@ -66,11 +66,7 @@ def check_unseen(source: str, manifest: Manifest) -> None:
 
 
 def take(source: str, model: keras.Model) -> str:
-    """Assigns to the model's weights what fits of the source. Every replica must do it. Returns a line that tells it.
-
-    Raises:
-      UserError: If the source cannot be read, or nothing of it fits.
-    """
+    """Assigns to the model's weights what fits of the source. Every replica must do it. Returns a line that tells it."""
     with reading(f"--init-from {source}", _REPAIR), store_errors():
         values, keys, what = _read(source)
     names = weights.names(model)

@@ -52,9 +52,6 @@ def piecewise(
 
     The next factor holds from the first step that begins after so much data. A step is one of the optimizer: the global
     batch of a synchronous job; the batch of one worker in an asynchronous job, where each worker's update is a step.
-
-    Raises:
-      UserError: If factors and boundaries do not go together.
     """
     boundaries, factors = list(boundaries_epochs), list(factors)
     if len(factors) != len(boundaries) + 1 or boundaries != sorted(boundaries):

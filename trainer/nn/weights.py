@@ -34,11 +34,7 @@ def names(model: keras.layers.Layer) -> dict[int, str]:
 
 
 def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
-    """Assigns the values to the weights of their names.
-
-    Raises:
-      ValueError: If the model has other weights.
-    """
+    """Assigns the values to the weights of their names."""
     weights = named(model)
     if weights.keys() != values.keys():
         raise ValueError(

@@ -61,11 +61,7 @@ class Member:
 
 
 def from_environment(environ: Mapping[str, str]) -> Member:
-    """The member that `environ` describes.
-
-    Raises:
-      UserError: If a variable is set and cannot be understood.
-    """
+    """The member that `environ` describes."""
     if environ.get("CLUSTER_SPEC") and environ.get(POOL_ROLES):
         return _from_pools(_object("CLUSTER_SPEC", environ["CLUSTER_SPEC"]), environ[POOL_ROLES].split(","))
     config = _object("TF_CONFIG", environ.get("TF_CONFIG") or "{}")

@@ -36,11 +36,7 @@ def _resolver(member: Member) -> tf.distribute.cluster_resolver.ClusterResolver:
 def create(
     name: str, member: Member, *, num_gpus: int | None, logical_cpus: int, all_reduce: str
 ) -> tf.distribute.Strategy:
-    """The strategy of that name, for this member, by the flags of these names.
-
-    Raises:
-      UserError: If the cluster or the machine cannot run it.
-    """
+    """The strategy of that name, for this member, by the flags of these names."""
     gpus, shape = _gpus(num_gpus), _shape(member)
     if name == "parameter_server":
         if not (member.addresses.get("ps") and member.addresses.get("worker")):
@@ -66,11 +62,7 @@ def create(
 
 
 def _gpus(wanted: int | None) -> int:
-    """GPUs to use; the others are hidden.
-
-    Raises:
-      UserError: If this machine was to have more, or there are fewer than are asked for.
-    """
+    """GPUs to use; the others are hidden."""
     there = tf.config.list_physical_devices("GPU")
     planned = variable(POOL_GPUS, at_least(0))
     if wanted is None and planned > len(there):

@@ -19,11 +19,7 @@ _OWN_TRAINING = ("train_step", "compute_loss")
 
 
 def specs(prepare: Callable[[Columns], Columns], manifest: Manifest, name: str) -> dict[str, tf.TensorSpec]:
-    """What a model of that name gets, [None, ...] by name: what `prepare` makes of the columns that a client sends.
-
-    Raises:
-      UserError: If `prepare` needs another column of the dataset.
-    """
+    """What a model of that name gets, [None, ...] by name: what `prepare` makes of the columns that a client sends."""
     columns = {f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
     try:
         found = tf.function(prepare, autograph=False).get_concrete_function(columns).structured_outputs
@@ -49,9 +45,6 @@ def by_name(
       make: The user's function.
       features: What there is for the model.
       name: Of the model, as the user gave it.
-
-    Raises:
-      UserError: If it takes something else, is no model, or has a way of training of its own.
     """
     model = make()
     if not isinstance(model, keras.Model):

@@ -20,6 +20,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import re
 import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -47,17 +48,10 @@ _DEFAULTS = {
 }
 
 
-def check_name(name: str) -> str:
-    """Returns `name` if it can be a model's.
-
-    Raises:
-      UserError: If it is neither known nor `package.module:function`.
-    """
-    if name not in NAMES and not all(part.isidentifier() for part in name.replace(":", ".").split(".")):
-        raise unknown("--model", name, NAMES)
-    if name not in NAMES and name.count(":") != 1:
+def check_name(name: str) -> None:
+    """Refuses what can be no model's name."""
+    if name not in NAMES and not (name.count(":") == 1 and all(map(str.isidentifier, re.split("[.:]", name)))):
         raise unknown("--model", name, (*NAMES, "package.module:function"))
-    return name
 
 
 def default(name: str, what: str) -> Any:
@@ -66,11 +60,7 @@ def default(name: str, what: str) -> Any:
 
 
 def suited(name: str | None, manifest: Manifest) -> str:
-    """The name, or without one that of the first model for such a dataset.
-
-    Raises:
-      UserError: If the model of that name does not fit.
-    """
+    """The name, or without one that of the first model for such a dataset."""
     fitting, kind = (_OF_TABLES, "a table") if manifest.is_table else (_OF_IMAGES, "of images")
     if name in NAMES and name not in fitting:
         raise UserError(
@@ -102,11 +92,7 @@ class Builder:
 
 
 def builder(name: str, manifest: Manifest, given: Mapping[str, Any], *, label_smoothing: float = 0.0) -> Builder:
-    """The builder of the model of that name, with the options that are given, for its task with labels smoothed like that.
-
-    Raises:
-      UserError: If there is no such function, or it or its task does not take one of the options, which would do nothing.
-    """
+    """The builder of the model of that name, with the options that are given, for its task with labels smoothed like that."""
     module, attribute = _module(name), name.split(":")[1] if ":" in name else "build"
     if (function := getattr(module, attribute, None)) is None:
         raise UserError(f"--model {name}: there is no {attribute} in that module")

@@ -35,11 +35,7 @@ def build(
     batch_norm_epsilon: float = 1e-5,
     batch_norm_statistics: str = "synchronized",
 ) -> keras.Model:
-    """A model from images [N, height, width, channels] in the dataset's dtype to its task's outputs [N, k] in float32.
-
-    Raises:
-      UserError: If there is no such number of layers.
-    """
+    """A model from images [N, height, width, channels] in the dataset's dtype to its task's outputs [N, k] in float32."""
     blocks = (num_layers - 2) // 6
     if blocks < 1 or (num_layers - 2) % 6:
         near = " or ".join(str(6 * n + 2) for n in sorted({max(1, blocks), max(1, blocks + 1)}))

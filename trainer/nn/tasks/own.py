@@ -42,9 +42,6 @@ class Own(Task):
           metrics: Beside the task's own.
           ranked_by: The name of one of all metrics, by which models are judged; by default the task's.
           higher_is_better: Whether more is better of those in `metrics`.
-
-        Raises:
-          UserError: If a metric is no mean over examples, or has a name that is taken.
         """
         for metric in metrics:
             if not isinstance(metric, keras.metrics.Mean):
