@@ -12,6 +12,7 @@ from typing import Any
 import markupsafe
 
 from components.convert.writing.output import PAGE
+from components.evaluate.gate import TOLD
 from components.evaluate.report import render_page, section, templates
 from components.register.registry import Registry
 from pipelines.record import RunRecord
@@ -94,6 +95,7 @@ def _page(summary: Mapping[str, Any], evaluation: Mapping[str, Any] | None, jour
         s=summary,
         links={what: os.path.relpath(path, here) for what, path in summary["paths"].items() if path},
         metric=evaluation["metric"] if evaluation else None,
+        told=TOLD,
         curve=_curve(points) if len(points) > 1 else None,
         evaluation=section(evaluation) if evaluation else "",
         written=time.strftime("%Y-%m-%d %H:%M"),
