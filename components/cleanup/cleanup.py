@@ -13,7 +13,7 @@ import json
 import pathlib
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from components.cleanup.processes import running
 from trainer.base.errors import UserError
@@ -31,26 +31,25 @@ class Candidate:
     why: str
 
 
-def temporary(run_dir: str) -> list[Candidate]:
-    """The run's temporary files; what is no run's directory is refused."""
-    run = _run(run_dir)
-    return _candidates(run, _temporary(run))
-
-
-def unneeded(run_dir: str) -> list[Candidate]:
-    """All that can go: temporary files, checkpoints of the finished job, intermediate results.
+def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Candidate]:
+    """All that can go: temporary files, checkpoints of the finished job, intermediate results; or the first alone.
 
     Raises:
-      UserError: If this is no run's directory, or the run is still going on.
+      UserError: If this is no run's directory, or the run is still going on and more than temporary files is meant.
     """
-    run = _run(run_dir)
-    if running(run):
+    run = pathlib.Path(run_dir).resolve()
+    if running(run) and not temporary_only:
         raise UserError(f"{run_dir} is still running; stop it first")
-    found = _temporary(run)
-    if (run / "job" / done.FILE).is_file():
-        found[run / "job" / "checkpoints"] = "checkpoints of a finished job"
-    found |= dict.fromkeys(sorted(run.glob("artifacts/*/*")), "intermediate results")
-    return _candidates(run, found)
+    found = dict.fromkeys([run / "tmp", *run.glob("job/*.partial"), *run.glob("job/**/*.tmp")], "temporary")
+    if not temporary_only:
+        if (run / "job" / done.FILE).is_file():
+            found[run / "job" / "checkpoints"] = "checkpoints of a finished job"
+        found |= dict.fromkeys(sorted(run.glob("artifacts/*/*")), "intermediate results")
+    return [  # Those that are there, inside the run, and no part of another.
+        Candidate(path=path, bytes=num_bytes(path), why=why)
+        for path, why in found.items()
+        if path.exists() and _inside(run, path) and found.keys().isdisjoint(path.parents)
+    ]
 
 
 def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
@@ -59,7 +58,8 @@ def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
     Raises:
       UserError: If one is not inside the run's directory; nothing outside is ever touched, nor through a link.
     """
-    run, freed = _run(run_dir), 0
+    run, freed = pathlib.Path(run_dir).resolve(), 0
+    running(run)  # refuses what is no run
     with (run / JOURNAL).open("a", encoding="utf-8", buffering=1) as journal:
         for candidate in candidates:
             if not _inside(run, candidate.path):
@@ -74,28 +74,9 @@ def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
     return freed
 
 
-def _run(run_dir: str) -> pathlib.Path:
-    run = pathlib.Path(run_dir).resolve()
-    running(run)  # refuses what is no run
-    return run
-
-
 def _inside(run: pathlib.Path, path: pathlib.Path) -> bool:
     """Whether a path leads into the run, and by no link or `..`."""
     return run in path.parents and path.resolve() == path
-
-
-def _temporary(run: pathlib.Path) -> dict[pathlib.Path, str]:
-    return dict.fromkeys([run / "tmp", *run.glob("job/*.partial"), *run.glob("job/**/*.tmp")], "temporary")
-
-
-def _candidates(run: pathlib.Path, found: Mapping[pathlib.Path, str]) -> list[Candidate]:
-    """Those that are there, inside the run, and no part of another."""
-    return [
-        Candidate(path=path, bytes=num_bytes(path), why=why)
-        for path, why in found.items()
-        if path.exists() and _inside(run, path) and found.keys().isdisjoint(path.parents)
-    ]
 
 
 def num_bytes(path: pathlib.Path) -> int:

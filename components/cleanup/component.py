@@ -11,12 +11,12 @@ def cleanup(
     On Vertex AI, where `project` and `location` say which, it has no `run_dir`: a directory on this machine.
     """
     if run_dir:
-        from components.cleanup.cleanup import delete, temporary
+        from components.cleanup.cleanup import delete, unneeded
         from components.cleanup.processes import stop_replicas
 
         print("stopped replicas:", stop_replicas(job_dir) or "none")
         if status.state == "SUCCEEDED":
-            print("freed bytes:", delete(run_dir, temporary(run_dir)))
+            print("freed bytes:", delete(run_dir, unneeded(run_dir, temporary_only=True)))
     else:
         from components.cleanup.vertex import cancel_jobs
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from components.cleanup.__main__ import main
-from components.cleanup.cleanup import Candidate, delete, temporary, unneeded
+from components.cleanup.cleanup import Candidate, delete, unneeded
 from trainer.base.errors import UserError
 
 KEPT = {
@@ -123,7 +123,7 @@ def test_a_link_in_the_run_is_none_of_its_results_and_of_one_in_them_the_link_al
     (outside / "precious").write_text("x" * 1000)
     (run / "tmp" / "directory").symlink_to(outside)
     (run / "tmp" / "file").symlink_to(outside / "precious")
-    (tmp,) = (c for c in temporary(str(run)) if c.path.name == "tmp")
+    (tmp,) = (c for c in unneeded(str(run), temporary_only=True) if c.path.name == "tmp")
     assert tmp.bytes < 500
     delete(str(run), unneeded(str(run)))
     assert not (run / "tmp").exists() and (run / "logs" / "pipeline.log").exists()

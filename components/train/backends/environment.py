@@ -32,18 +32,9 @@ def job_plan(
 ) -> Plan:
     """Plans a job whose replicas all run the same command and are told apart by `TF_CONFIG`.
 
-    Args:
-      cluster: What to run on.
-      program: What to run.
-      backend: Its name; the keys of the cluster file that it ignores are told of after `notes`.
-      log_dir: Directory of log and status files.
-      address: `host:port` of a replica that trains, from role and index.
-      run: Makes of a replica as a plain process of this machine what the back end starts.
-      notes: Of the plan.
-      more: Further fields of the plan.
-
-    Raises:
-      UserError: If there are more replicas than a variable can name.
+    `address` has `host:port` of a replica that trains, from role and index; `run` makes of a replica as a plain process of
+    this machine what the back end starts. The keys of the cluster file that the back end ignores are told of after
+    `notes`, and `more` are further fields of the plan.
     """
     addresses: dict[str, list[str]] = {}
     if cluster.replicas > 1:
@@ -96,11 +87,7 @@ def _tf_config(cluster: Cluster, values: dict[str, Any]) -> str:
 
 
 def log_place(program: Program, log_dir: str | None) -> str:
-    """`log_dir`, or its default; both directories of the job can be written.
-
-    Raises:
-      UserError: If one of them cannot be, or the job directory is remote and there is no `log_dir`.
-    """
+    """`log_dir`, or `replicas` in a job directory that is not remote; what cannot be written is refused."""
     remote = is_remote(program.job_dir)
     if not log_dir and remote:
         raise UserError(

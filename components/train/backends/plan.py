@@ -67,18 +67,9 @@ class Plan:
     @property
     def facts(self) -> dict[str, object]:
         """What the launcher's record says of it."""
-        return {
-            "strategy": self.strategy,
-            "log_dir": self.log_dir,
-            "replicas": [
-                {"replica": each.name, "log": os.path.abspath(each.log), "status": each.status}
-                for each in self.replicas
-            ],
-            "max_restarts": self.max_restarts,
-            "timeout_s": self.timeout_s,
-            "reports": self.reports,
-            "notes": self.notes,
-        }
+        logs = [{"replica": r.name, "log": os.path.abspath(r.log), "status": r.status} for r in self.replicas]
+        names = ("strategy", "log_dir", "max_restarts", "timeout_s", "reports", "notes")
+        return {"replicas": logs, **{name: getattr(self, name) for name in names}}
 
     def to_json(self) -> str:
         """The plan for people and golden files."""

@@ -6,6 +6,7 @@ matters; both may be null. The answer has `python`, `executable`, `tensorflow` (
 free `ports`, whether the token is `there`, the SHA-256 of the `manifest`, or null, and whether the host has `rsync`.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -43,10 +44,8 @@ def main(request):
 def tensorflow_version():
     """Of the package that is installed, or None."""
     for package in ("tensorflow-cpu", "tensorflow"):
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            pass
     return None
 
 

@@ -57,14 +57,10 @@ def own_command(line: str) -> list[str]:
 def own_program(
     command: str, more: Sequence[str] = (), *, code: str | None, job_dir: str | None, threads: int
 ) -> Program:
-    """A program of the user's own that reads TF_CONFIG.
+    """A program of the user's own that reads TF_CONFIG; on its command line `python` and `python3` are this interpreter.
 
-    Args:
-      command: As typed in a shell. `python` and `python3` are this interpreter.
-      more: Further arguments.
-      code: Directory to put on Python's path, if any.
-      job_dir: For logs and for the launcher's records; the program is not told of it.
-      threads: That TensorFlow is to use, as far as the program leaves it the choice.
+    It is not told of `job_dir`, which is for logs and the launcher's records; TensorFlow is to use so many `threads`, as
+    far as it leaves it the choice.
     """
     words = own_command(command)
     if not job_dir:

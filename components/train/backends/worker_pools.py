@@ -26,16 +26,8 @@ def plan_vertex(
     Nothing in it is zero or empty, as the pipeline launcher removes such entries: an empty pool would shift those
     behind it into other roles.
 
-    Args:
-      cluster: What to run on.
-      image: Container image that holds the trainer.
-      args: The trainer's flags.
-      machines: Whether every pool must name a machine; a run on this machine needs none.
-      region: Where the job will run, if that is known; it must have the GPUs.
-      command: A program of the user's own in place of the trainer; it gets `args` as they are.
-
-    Raises:
-      UserError: If a pool has no machine and must have one, or the region lacks a GPU.
+    Every pool must name a machine, but for a run on this one (`machines` is false), and the region, where it is known,
+    must have the GPUs. `command` is a program of the user's own in place of the trainer; it gets `args` as they are.
     """
     if region:
         check_region(cluster, region)

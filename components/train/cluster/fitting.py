@@ -13,12 +13,7 @@ from trainer.replicas.member import ROLES
 
 
 def fit(values: Mapping[str, Any], strategy: str) -> tuple[dict[str, Any], list[Note]]:
-    """A translated cluster whose GPUs and disk keep to the rules of its strategy, and what was replaced for that.
-
-    Args:
-      values: The content of a cluster file, every pool with a machine.
-      strategy: That it trains with.
-    """
+    """A translated cluster whose GPUs and disk keep to the rules of its strategy, and what was replaced for that."""
     fitted: dict[str, Any] = {**values, "strategy": strategy}
     notes = []
     for role in (role for role in ROLES if "accelerator" in fitted.get(role, ())):

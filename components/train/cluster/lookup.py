@@ -28,12 +28,13 @@ def read(name: str | Path) -> Source:
     if not os.path.lexists(name) and (tier := _tier(name)):
         of_tier = tier in (*TIERS, CUSTOM)
         values = {"scaleTier": tier} if of_tier else {"scaleTier": CUSTOM, "masterType": tier}
-        kind = f"AI Platform's {'scale tier' if of_tier else 'machine'} {tier}"
-        return _translated(name, kind, {"trainingInput": values})
-    values = _parsed(name)
-    if ai_platform.is_one(values):
-        return _translated(name, "AI Platform trainingInput", values)
-    return Source(name=name, kind="cluster file", values=values, ours=True)
+        kind, document = f"AI Platform's {'scale tier' if of_tier else 'machine'} {tier}", {"trainingInput": values}
+    else:
+        kind, document = "AI Platform trainingInput", _parsed(name)
+        if not ai_platform.is_one(document):
+            return Source(name=name, kind="cluster file", values=document, ours=True)
+    with about(name):
+        return ai_platform.translate(document, name, kind)
 
 
 def _parsed(name: str) -> Any:
@@ -55,8 +56,3 @@ def _tier(name: str) -> str | None:
     """The known name that `name` means: gcloud wrote `basic-gpu` for `BASIC_GPU`."""
     written = name.replace("-", "_")
     return next((each for each in (written.upper(), written.lower()) if each in _NAMES), None)
-
-
-def _translated(name: str, kind: str, document: Any) -> Source:
-    with about(name):
-        return ai_platform.translate(document, name, kind)

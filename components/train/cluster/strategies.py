@@ -21,12 +21,8 @@ def resolve(source: Source, flags: Sequence[str] = (), strategy: str | None = No
     A flag decides first, then the file, then the pools: with parameter servers `parameter_server`, else with workers
     `multi_worker_mirrored`, else `mirrored` with several GPUs and `one_device` without. TensorFlow 2 has no synchronous
     training with parameter servers: asked for it, the workers reduce gradients among themselves, which computes the
-    same update, and the parameter servers go.
-
-    Args:
-      source: What `--cluster` names.
-      flags: The trainer's; `--sync` and, where the file names no strategy, `--strategy` count.
-      strategy: Overrides all of them.
+    same update, and the parameter servers go. Of the trainer's flags `--sync` and, where the file names no strategy,
+    `--strategy` count; `strategy` overrides all of them.
 
     Raises:
       UserError: If the flags contradict each other or the pools.

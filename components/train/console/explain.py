@@ -32,14 +32,7 @@ _MEANING = {
 
 
 def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]], region: str) -> None:
-    """Prints it to standard output.
-
-    Args:
-      source: What the cluster was read from.
-      cluster: What it says.
-      specs: The worker pools on Vertex AI; empty if not every pool names a machine.
-      region: Where they would be.
-    """
+    """Prints it to standard output; `specs` are the worker pools on Vertex AI, none if not every pool names a machine."""
     print(f"{source.name}: {source.kind}")
     print(f"strategy {cluster.strategy}: {_MEANING[cluster.strategy]}")
     schedule = cluster.scheduling

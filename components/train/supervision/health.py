@@ -19,16 +19,11 @@ from components.train.supervision.timeouts import Patience
 
 
 class Vitals:
-    """What is known of one start of a replica.
-
-    Attributes:
-      state: The last status: `phase`, `step`, `examples_per_s`, `memory` and more; empty before the first.
-      changed: Monotonic time of the last status, or of the start.
-    """
+    """What is known of one start of a replica."""
 
     def __init__(self, path: str, pid: int, started: float):
-        self.state: Mapping[str, Any] = {}
-        self.changed = started
+        self.state: Mapping[str, Any] = {}  # The last status: `phase`, `step`, `examples_per_s`, `memory` and more.
+        self.changed = started  # Monotonic time of the last status, or of the start.
         self._path = path
         self._version: tuple[int, int] | None = None
         self._stopped_since: float | None = None

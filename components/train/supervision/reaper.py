@@ -29,17 +29,12 @@ JOB = ""
 
 
 class Guard:
-    """The launcher's end of the guard: once it is closed, or this process ends, nothing that was marked stays behind.
-
-    Attributes:
-      token: The job's mark; those of its replicas begin with it.
-      scratch: Directory for the temporary files of the replicas.
-    """
+    """The launcher's end of the guard: once it is closed, or this process ends, nothing that was marked stays behind."""
 
     def __init__(self, hold: Sequence[int]):
         """Starts the guard; it keeps the descriptors in `hold` open until its work is done."""
-        self.token = f"{os.getpid()}-{time.time_ns()}"
-        self.scratch = tempfile.mkdtemp(prefix="training-")
+        self.token = f"{os.getpid()}-{time.time_ns()}"  # The job's mark; those of its replicas begin with it.
+        self.scratch = tempfile.mkdtemp(prefix="training-")  # For the temporary files of the replicas.
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__, self.token, self.scratch],
             stdin=subprocess.PIPE,

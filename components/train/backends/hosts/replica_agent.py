@@ -175,11 +175,9 @@ def relay(mirror):
 
 def tell(**words):
     """Says something to the launcher, if it is still there."""
-    try:
+    with contextlib.suppress(OSError):
         sys.stderr.write(ANSWER + json.dumps(words) + "\n")
         sys.stderr.flush()
-    except OSError:
-        pass
 
 
 def sweep(mark):
@@ -202,12 +200,9 @@ def sweep(mark):
 def marked(variable):
     """Ids of the processes with this environment variable."""
     for path in glob.glob("/proc/[0-9]*/environ"):
-        try:
-            with open(path, "rb") as file:
-                if variable in file.read().split(b"\0"):
-                    yield int(path.split("/")[2])
-        except OSError:
-            pass
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if variable in file.read().split(b"\0"):
+                yield int(path.split("/")[2])
 
 
 if __name__ == "__main__":

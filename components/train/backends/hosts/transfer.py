@@ -44,7 +44,11 @@ def out(request: dict[str, Any]) -> None:
             print(f"{each['what']} to {name}", file=sys.stderr, flush=True)
             _send(request, name, each["from"], each["to"], each["names"])
         if job:
-            _send_job(request, name, there[name])
+            _send(request, name, job["here"], job["there"], ["."], job=True)
+            # Afterwards what is older and not here goes; by standard input, as it may be too long for a line.
+            if old := _outdated(there[name], _names(Path(job["here"], "checkpoints"))):
+                paths = "".join(f"{job['there']}/checkpoints/{each}\0" for each in old)
+                _on_host(request, name, "xargs -0 rm -rf --", text=os.fsencode(paths))
 
     _everywhere(one, request["hosts"])
 
@@ -115,15 +119,6 @@ def _outdated(names: Sequence[str], source: Sequence[str]) -> list[str]:
     newest = _newest(source)
     steps = {name: int(match[1]) for name in names if (match := _OF_STEP.fullmatch(name))}
     return [name for name, step in steps.items() if step <= newest and name not in source]
-
-
-def _send_job(request: dict[str, Any], name: str, there: Sequence[str]) -> None:
-    """Sends the job directory to a host that has the checkpoints `there`; older ones that are not here go, afterwards."""
-    job = request["job"]
-    _send(request, name, job["here"], job["there"], ["."], job=True)
-    if old := _outdated(there, _names(Path(job["here"], "checkpoints"))):
-        paths = "".join(f"{job['there']}/checkpoints/{each}\0" for each in old)
-        _on_host(request, name, "xargs -0 rm -rf --", text=os.fsencode(paths))  # More may be too long for a line.
 
 
 def _send(
