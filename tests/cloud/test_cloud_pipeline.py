@@ -123,9 +123,7 @@ def test_a_dataset_is_converted_from_a_bucket(cloud, kind):
         "deep: [{column: a, numeric: z_score}, {column: b, numeric: z_score}]\n"
     )
     source = f"gs://{cloud.bucket}/data" + ("/rows.csv" if kind == "object" else "")
-
     run = cloud.submit(ONE, "--dataset", "csv", "--schema", schema, "--source", source, "--train-steps", 50)
-
     assert run.step() == 50
 
 
