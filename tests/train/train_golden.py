@@ -50,7 +50,7 @@ def golden(name: str | Path) -> dict[str, Any]:
         "region": source.region,
         "args": source.args,
         "job_dir": source.job_dir,
-        "cluster": cluster.to_dict(),
+        "cluster": json.loads(cluster.to_json()),
         "tf_config": {backend: json.loads(each.get("TF_CONFIG", "null")) for backend, each in first.items()},
         "cluster_spec": json.loads(first["vertex"]["CLUSTER_SPEC"]),
         "worker_pool_specs": plan_vertex(cluster, "IMAGE", ["--train-steps", "9"]) if named else None,

@@ -8,7 +8,7 @@ Cluster.from_json(cluster.to_json()) == cluster
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic import model_validator
 
@@ -58,10 +58,6 @@ class Cluster(Keys):
         except (UserError, ValueError, RecursionError) as error:
             raise UserError(f"cluster as JSON: {error}") from None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The content of the cluster file, every default filled in."""
-        return self.model_dump(exclude_none=True)
-
     def to_json(self) -> str:
-        """The same as one line of JSON."""
-        return json.dumps(self.to_dict())
+        """The content of the cluster file as one line of JSON, every default filled in."""
+        return json.dumps(self.model_dump(exclude_none=True))

@@ -49,7 +49,8 @@ def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]]
             print(f"- {'REPLACED ' if note.changes else ''}{note}")
     if not source.ours:
         print("\nThe same as a cluster file")
-        print(yaml.safe_dump(_brief(cluster), sort_keys=False, default_flow_style=None, width=110).rstrip())
+        brief = cluster.model_dump(exclude_none=True, exclude_defaults=True)
+        print(yaml.safe_dump(brief, sort_keys=False, default_flow_style=None, width=110).rstrip())
     _local(cluster)
     _vertex(cluster, specs, region)
 
@@ -73,16 +74,6 @@ def _pools(cluster: Cluster) -> Iterator[tuple[str, ...]]:
     total = ", ".join(f"{count} x {gpu}" for gpu, count in gpus.items()) or "none"
     vcpus, memory_gb = (f"{sums['vcpus']}", f"{sums['memory_gb']:g}") if sums else ("", "")
     yield "in all", f"{cluster.replicas}", "", vcpus, memory_gb, total
-
-
-def _brief(cluster: Cluster) -> dict[str, Any]:
-    """The cluster file without what is the default anyway."""
-    values = cluster.to_dict()
-    for role, pool in cluster.pools.items():
-        if pool.replicas == 1 and role in ("chief", "evaluator"):
-            del values[role]["replicas"]
-    values["scheduling"] = {"timeout": timeout} if (timeout := values["scheduling"].get("timeout")) else {}
-    return {key: value for key, value in values.items() if value or key in cluster.pools}
 
 
 def _local(cluster: Cluster) -> None:

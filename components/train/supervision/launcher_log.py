@@ -63,17 +63,13 @@ class Record:
 
 def last_run(directory: str) -> list[Event]:
     """The events of the newest launcher, oldest first; none if there was never one."""
-    try:
-        with open(os.path.join(directory, FILE), "rb") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
     events: list[Event] = []
-    for line in filter(None, map(_read, lines)):
-        if line["event"] == "start":
-            events = [line]
-        elif events:
-            events.append(line)
+    with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
+        for event in filter(None, map(_read, file)):
+            if event["event"] == "start":
+                events = [event]
+            elif events:
+                events.append(event)
     return events
 
 

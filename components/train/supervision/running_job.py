@@ -219,27 +219,17 @@ class Job:
         why = order.why
         if self._plan.level and "chief/0" in order.start:
             why = self._level()
-        if not why and not self._told:
-            self._start_again(death, order)
-        elif why and not order.start and not self._state.over:
+        if why and not order.start and not self._state.over:
             self._tell("spent", replica=death.replica, why=why)
         elif why:
             self._finish(**fields, why=why)
-
-    def _start_again(self, death: Death, order: Order) -> None:
-        marks = [(name, self._children[name].attempt) for name in order.start if name in self._children]
-        kill_marked(*(self._guard.mark(*mark) for mark in marks))
-        budget = order.budget
-        self._due |= dict.fromkeys(order.start, time.monotonic() + budget.backoff_s)
-        self._tell(
-            "restart",
-            replicas=order.start,
-            after=death.kind,
-            errors=budget.errors,
-            preemptions=budget.preemptions,
-            max_restarts=self._plan.max_restarts,
-            backoff_s=budget.backoff_s,
-        )
+        elif not self._told:
+            before = [child for name, child in self._children.items() if name in order.start]
+            kill_marked(*(self._guard.mark(child.replica.name, child.attempt) for child in before))
+            counts = {"errors": order.budget.errors, "preemptions": order.budget.preemptions}
+            counts |= {"max_restarts": self._plan.max_restarts, "backoff_s": order.budget.backoff_s}
+            self._due |= dict.fromkeys(order.start, time.monotonic() + order.budget.backoff_s)
+            self._tell("restart", replicas=order.start, after=death.kind, **counts)
 
     def _level(self) -> str:
         """Has all machines start from the same checkpoints; returns why they cannot, or nothing."""
