@@ -1,16 +1,20 @@
 """Which strategy a cluster trains with, where its file leaves it open or a flag asks for another.
 
-source = resolve(read("STANDARD_1"), flags=["--sync"])
-source.values["strategy"] == "multi_worker_mirrored"  # and the parameter servers are gone
+What AI Platform's users asked for and TensorFlow 2 cannot use with it is replaced by the nearest that it can, with notes.
+
+    source = resolve(read("STANDARD_1"), flags=["--sync"])
+    source.values["strategy"] == "multi_worker_mirrored"  # and the parameter servers are gone
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.train.cluster.fitting import fit
+from components.train.cluster.machines import nearest, offered, without_gpus
 from components.train.cluster.notes import Note, Source
+from components.train.cluster.rules import most_gpus
 from trainer.base.errors import Parser, UserError
+from trainer.replicas.member import ROLES
 
 SYNC = "--sync"
 
@@ -51,7 +55,7 @@ def resolve(source: Source, flags: Sequence[str] = (), strategy: str | None = No
         what = "the parameter servers are dropped: synchronous workers reduce gradients among themselves"
         notes = (*notes, Note(place=by, text=f"{what}, which computes the same update", changes=True))
     if not source.ours:
-        values, more = fit(values, asked or own)
+        values, more = _fit(values, asked or own)
         notes = (*notes, *more)
     elif asked:
         values = {**values, "strategy": asked}
@@ -79,3 +83,54 @@ def _inferred(values: Mapping[str, Any]) -> str:
     if "worker" in values:
         return "multi_worker_mirrored"
     return "mirrored" if values["chief"].get("accelerator", {}).get("count", 0) > 1 else "one_device"
+
+
+def _fit(values: Mapping[str, Any], strategy: str) -> tuple[dict[str, Any], list[Note]]:
+    """A translated cluster whose GPUs and disk keep to the rules of its strategy, and what was replaced for that."""
+    fitted: dict[str, Any] = {**values, "strategy": strategy}
+    notes = []
+    for role in (role for role in ROLES if "accelerator" in fitted.get(role, ())):
+        pool = fitted[role]
+        machine, gpu, count = pool["machine"], pool["accelerator"]["type"], pool["accelerator"]["count"]
+        most = most_gpus(strategy, role)
+        if most == 0:
+            fitted[role] = {**pool, "machine": without_gpus(machine)}
+            del fitted[role]["accelerator"]
+            text = f"its {count} {gpu} are left out, as this role computes nothing; it runs on {without_gpus(machine)}"
+            notes.append(Note(place=role, text=text, changes=True))
+        elif role == "worker" and most == 1 < count:
+            machine, gpu, _ = nearest(machine, gpu, 1)
+            replicas = pool["replicas"] * count
+            fitted[role] = {"machine": machine, "replicas": replicas, "accelerator": {"type": gpu, "count": 1}}
+            text = f"{pool['replicas']} with {count} GPUs become {replicas} {machine} with 1 {gpu}: each computes on 1"
+            notes.append(Note(place=role, text=text, changes=True))
+    return fitted, notes + _alike(fitted) + _disk(fitted)
+
+
+def _alike(values: dict[str, Any]) -> list[Note]:
+    """Chief and workers that compute every step together all get the GPUs of the one that has more."""
+    if values["strategy"] != "multi_worker_mirrored" or "worker" not in values:
+        return []
+    gpus = {role: values[role].get("accelerator", {}).get("count", 0) for role in ("chief", "worker")}
+    fewer, more = sorted(gpus, key=gpus.__getitem__)
+    if gpus[fewer] == gpus[more]:
+        return []
+    values[fewer] = {**values[fewer], **{key: values[more][key] for key in ("machine", "accelerator")}}
+    text = f"it gets the machine and the {gpus[more]} GPUs of the {more}, as all compute every step together"
+    return [Note(place=fewer, text=text, changes=True)]
+
+
+def _disk(values: dict[str, Any]) -> list[Note]:
+    """The disk becomes one that all machines boot from; where there is none, each machine has its own."""
+    machines = [offered()[values[role]["machine"]] for role in ROLES if role in values]
+    bootable = [kind for kind in machines[0].boot_disks if all(kind in each.boot_disks for each in machines)]
+    disk = values.get("disk")
+    if not disk or disk["type"] in bootable:
+        return []
+    if bootable:
+        values["disk"] = {**disk, "type": bootable[0]}
+    else:
+        del values["disk"]
+    instead = bootable[0] if bootable else "each machine's own"
+    text = f"not every machine boots from {disk['type']}; replaced by {instead}"
+    return [Note(place="disk", text=text, changes=True)]
