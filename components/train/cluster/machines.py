@@ -88,12 +88,6 @@ def gpu_types() -> tuple[str, ...]:
 
 
 @functools.cache
-def flex_start_gpus() -> tuple[str, ...]:
-    """Those that FLEX_START lends."""
-    return tuple(sorted({row["accelerator"] for row in table("machines") if row["flex_start"] == "yes"}))
-
-
-@functools.cache
 def not_offered() -> Mapping[str, str]:
     """Why each machine type and GPU of the table is not to be had: `TPU`, `reservation` or `gone`."""
     rows = [row for row in table("machines") if row["not_offered"]]

@@ -97,7 +97,8 @@ def _check_flex_start(keys: Keys) -> None:
     for role, shape in shapes.items():
         if shape != shapes["chief"]:
             raise UserError(f"{place} needs the same machine in every pool, and {role} differs; {instead}")
-    gpu, lent = keys.chief.accelerator, machines.flex_start_gpus()
+    gpu = keys.chief.accelerator
+    lent = sorted({row["accelerator"] for row in machines.table("machines") if row["flex_start"] == "yes"})
     if not gpu or gpu.type not in lent:
         what = gpu.type if gpu else "none"
         raise UserError(f"{place} needs GPUs, one of {', '.join(lent)}, and the chief has {what}; {instead}")
