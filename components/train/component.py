@@ -4,12 +4,7 @@ from kfp import dsl
 
 
 def plan(
-    cluster: str,
-    backend: str,
-    image: str,
-    trainer_args: list[str],
-    job_dir: str,
-    dataset: dsl.Input[dsl.Dataset],
+    cluster: str, backend: str, image: str, trainer_args: list[str], job_dir: str, dataset: dsl.Input[dsl.Dataset]
 ) -> list:
     """Turns the cluster into worker pools.
 

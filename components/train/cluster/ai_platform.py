@@ -20,14 +20,7 @@ from components.train.cluster.checks import Model, Name, number, read, show
 from components.train.cluster.keys import MAX_REPLICAS, MAX_TIMEOUT_S
 from components.train.cluster.machines import Places
 from components.train.cluster.notes import Note, Source
-from components.train.cluster.scale_tiers import (
-    CUSTOM,
-    LEGACY_MACHINES,
-    LEGACY_TPU,
-    TIERS,
-    Legacy,
-    without_effect,
-)
+from components.train.cluster.scale_tiers import CUSTOM, LEGACY_MACHINES, LEGACY_TPU, TIERS, Legacy, without_effect
 from trainer.base.errors import UserError, unknown
 
 _TOP = "trainingInput"

@@ -4,15 +4,7 @@ from pathlib import Path
 import pytest
 
 from components.train.cluster import machines
-from components.train.cluster.machines import (
-    Places,
-    check,
-    gpu_types,
-    offered,
-    substitute,
-    table,
-    without_gpus,
-)
+from components.train.cluster.machines import Places, check, gpu_types, offered, substitute, table, without_gpus
 from trainer.base.errors import UserError
 
 T4, L4, K80 = "NVIDIA_TESLA_T4", "NVIDIA_L4", "NVIDIA_TESLA_K80"
