@@ -1,6 +1,7 @@
 """What reads a source."""
 
 import abc
+import collections
 import hashlib
 import os
 import pathlib
@@ -66,8 +67,11 @@ class Reader(abc.ABC):
         files = []
         for path in self.paths(source, wanted):
             files += found_in(path) if path.is_dir() else [path]
-        if absent := [path for path in files if not path.is_file()]:
-            raise UserError(f"{absent[0]}: no such file")
+        for path, times in collections.Counter(map(os.path.abspath, files)).items():
+            if times > 1:
+                raise UserError(f"{path}: is given more than once")
+            if not os.path.isfile(path):
+                raise UserError(f"{path}: no such file")
         return files
 
     def path(self, source: Paths, wanted: str) -> pathlib.Path:

@@ -63,14 +63,7 @@ class Block:
 
 
 def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
-    """Reads files that all have the columns of the schema, in any order, and one row at least.
-
-    Raises:
-      UserError: If a file is no such table or a value is not what the schema says; it names file and line.
-    """
-    for path in paths:
-        if paths.count(path) > 1:
-            raise UserError(f"{path}: is given more than once")
+    """Reads files of the schema's columns, in any order, with one row at least; a `UserError` names file and line."""
     more, rows = f" and {len(paths) - 1} more" * (len(paths) > 1), 0
     with track(f"reading {paths[0].name}{more}", sum(path.stat().st_size for path in paths), "bytes") as advance:
         for path in paths:

@@ -54,12 +54,8 @@ class TfrecordReader(Reader):
                 f"dataset {self.name!r} needs --schema FILE, which says what the features are; the first record of "
                 f"{paths[0]} has {contents.describe(str(paths[0]))}"
             )
-        root, found = os.path.commonpath([path.absolute().parent for path in paths]), {}
-        for path in paths:
-            if (name := os.path.relpath(path, root)) in found:
-                raise UserError(f"{path}: is given more than once")
-            found[name] = path
-        return found
+        root = os.path.commonpath([path.absolute().parent for path in paths])
+        return {os.path.relpath(path, root): path for path in paths}
 
 
 def _inside(directory: pathlib.Path) -> list[pathlib.Path]:
