@@ -5,11 +5,12 @@
 The same source and arguments give the same bytes in every file, on any number of processes and in any memory.
 """
 
+import functools
 import pathlib
 import time
 
 from components.convert.options import Options
-from components.convert.plan import Plan, Planned
+from components.convert.plan import Plan
 from components.convert.report import drift
 from components.convert.sources import registry
 from components.convert.writing import output, workers
@@ -89,10 +90,8 @@ def _write_page(plan: Plan, manifest: Manifest, options: Options, directory: pat
 def _write(plan: Plan, place: pathlib.Path, processes: int) -> dict[str, Shard]:
     """Writes all shards, several at once; returns by name what was written."""
 
-    def write(shard: Planned, advance: workers.Advance) -> Shard:
-        return plan.write(shard, place, advance=advance)
-
     with track("writing", sum(shard.stop - shard.start for shard in plan.shards), "examples") as advance:
+        write = functools.partial(plan.write, place)
         done = workers.run(write, plan.shards, processes=processes, advance=advance)
         return {plan.shards[i].name: written for i, written in done}
 

@@ -1,7 +1,7 @@
 """Which shards a conversion has, what each of them holds, and the manifest once they are written.
 
     plan = Plan(source, options)
-    written = {shard.name: plan.write(shard, directory) for shard in plan.shards}
+    written = {shard.name: plan.write(directory, shard) for shard in plan.shards}
     plan.manifest(written, plan.describe(processes=2)).save(directory)
 
 Every shard can be written by itself, in any order.
@@ -76,9 +76,8 @@ class Plan:
 
     def write(
         self,
-        shard: Planned,
         directory: pathlib.Path,
-        *,
+        shard: Planned,
         advance: Callable[[int], object] = lambda examples: None,
     ) -> Shard:
         """Writes a shard's files into the directory, and tells how many examples were written, now and then."""

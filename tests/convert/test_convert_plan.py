@@ -50,7 +50,7 @@ def test_what_is_to_be_written_is_known_to_the_byte(tmp_path_factory, source, sh
     out = tmp_path_factory.mktemp("out")
     plan = read(Options(**source, output=str(out), shards=shards, split_seed=seed))
     for shard in plan.shards:
-        plan.write(shard, out)
+        plan.write(out, shard)
     assert plan.num_bytes == size(out)
 
 

@@ -105,18 +105,13 @@ def refuse_other(output: pathlib.Path, held: Mapping[str, object], wanted: Mappi
 
 def verify(output: pathlib.Path, manifest: Manifest) -> None:
     """Refuses a dataset of which a file is missing, or is not what its checksum in the manifest says."""
-    for name, crc32c in _files(manifest):
+    checksums = [item for split in manifest.splits.values() for item in split.checksums.items()]
+    for name, crc32c in checksums:
         path = output / name
         with readable(path):
             intact = path.is_file() and crc32c_of(path) == crc32c
         if not intact:
             raise UserError(f"{path} is missing or damaged; delete the directory and convert again")
-
-
-def _files(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Names and CRC-32C of the shards and of the files beside them."""
-    for split in manifest.splits.values():
-        yield from split.checksums.items()
 
 
 def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Manifest:
@@ -129,10 +124,10 @@ def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Ma
         discard(output)
         work.mkdir()
         manifest = write(work)
-        for name in (*(name for name, _ in _files(manifest)), PAGE):
-            with open(work / name, "rb") as file:
+        for path in sorted(work.iterdir()):
+            with open(path, "rb") as file:
                 os.fsync(file.fileno())  # a name is given to what is on the disk
-            (work / name).replace(output / name)
+            path.replace(output / path.name)
         manifest.save(output)
         tidy(output)
     except BaseException:

@@ -15,7 +15,7 @@ import numpy as np
 from components.convert.images.encodings import arrange
 from components.convert.images.pixels import Pictures, image_source
 from components.convert.source import Source
-from components.convert.sources.examples.parser import Record, any_packed, collect, describe_value, place, records
+from components.convert.sources.examples.parser import Record, collect, describe_value, packed, place, records
 from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.column_store import Store
 from components.convert.writing.label_feature import label_feature
@@ -64,15 +64,15 @@ def read(
 
 def _encoded(split: str, paths: Sequence[str], schema: ImageSchema, store: Store) -> tuple[Pictures, np.ndarray]:
     """Where the image files of a split are, and their labels."""
-    packed = any_packed(paths)
+    keep = any(map(packed, paths))  # what is unpacked, for it cannot be sought in the file
 
     def extract(record: Record) -> tuple:
         data = record.needed(schema.image, "string")
         start = record.start + HEADER_BYTES + record.payload.find(data)
-        return record.file, start, len(data), *([data] if packed else []), *record.label(schema)
+        return record.file, start, len(data), *([data] if keep else []), *record.label(schema)
 
     files, starts, lengths, *columns = collect(records(split, paths), extract, store)
-    unpacked, labels = (columns[0], columns[1:]) if packed else (None, columns)
+    unpacked, labels = (columns[0], columns[1:]) if keep else (None, columns)
 
     def content(i: int) -> IO[bytes]:
         if unpacked is not None:

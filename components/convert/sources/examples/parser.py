@@ -79,9 +79,9 @@ class Record:
         wanted = f"not one {_LISTS[kind].removesuffix('_list')}" if index is None else f"none at [{index}]"
         raise self.error(f"{key} holds {held}, {wanted}")
 
-    def needed(self, key: str, kind: str) -> Any:
-        """The only value of a feature, as `value` gives it; that there is none is an error too."""
-        if (value := self.value(key, kind)) is None:
+    def needed(self, key: str, kind: str, index: int | None = None) -> Any:
+        """What `value` gives; that there is none is an error too."""
+        if (value := self.value(key, kind, index)) is None:
             raise self.lacks(key)
         return value
 
@@ -100,8 +100,7 @@ class Record:
         """A number, or of several labels whether one applies."""
         whole = key in self.features and self.features[key].HasField("int64_list")
         kind = "int" if whole or task == MULTI_LABEL else "float"
-        if (value := self.value(key, kind, index)) is None:
-            raise self.lacks(key)
+        value = self.needed(key, kind, index)
         if task == MULTI_LABEL and value not in (0, 1):
             raise self.error(f"{key} is {value}, neither 0 nor 1")
         if task == REGRESSION and not math.isfinite(value):
@@ -163,15 +162,6 @@ def records(split: str, paths: Sequence[str]) -> Iterator[Record]:
         raise UserError(f"{paths[0]}{f' and {len(paths) - 1} more' * (len(paths) > 1)}: no records")
 
 
-def any_packed(paths: Sequence[str]) -> bool:
-    """Whether one of the files is packed."""
-    for path in paths:
-        with open(path, "rb") as file:
-            if _packed(file):
-                return True
-    return False
-
-
 def collect(
     found: Iterable[Record], extract: Callable[[Record], Sequence[bytes | int]], store: Store
 ) -> list[np.ndarray | Strings]:
@@ -198,10 +188,10 @@ def groups(found: Iterable[Record]) -> Iterator[list[Record]]:
         yield group
 
 
-def _packed(file: IO[bytes]) -> bool:
+def packed(path: str) -> bool:
     """Whether a file is packed; the first length of one that is not may begin with the same bytes."""
-    head = file.read(HEADER_BYTES)
-    file.seek(0)
+    with open(path, "rb") as file:
+        head = file.read(HEADER_BYTES)
     zlib_header = head[:1] and head[0] & 15 == 8 and head[0] < 128 and int.from_bytes(head[:2], "big") % 31 == 0
     return (head.startswith(_GZIP) or bool(zlib_header)) and not _is_header(head)
 
@@ -244,7 +234,7 @@ def _payloads(path: str) -> Iterator[tuple[int, bytes, int]]:
     start = 0
     try:
         with readable(path), open(path, "rb") as raw:
-            file = io.BufferedReader(_Unpacked(raw)) if _packed(raw) else raw
+            file = io.BufferedReader(_Unpacked(raw)) if packed(path) else raw
             while head := file.read(HEADER_BYTES):
                 if not _is_header(head):
                     what = "damaged, or no TFRecord file (plain, or packed with gzip or zlib)"
