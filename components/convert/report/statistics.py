@@ -23,7 +23,7 @@ from components.convert.writing import workers
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.progress import track
 from components.convert.writing.splits import BLOCK, Rows
-from trainer.base.manifest import REGRESSION, Encoding, Split
+from trainer.base.manifest import MULTI_LABEL, Encoding, Split
 
 _SAMPLE = 1024  # training examples that say where histograms have their edges
 _PIECE_BYTES = 1 << 24  # of a column that are read at once
@@ -95,8 +95,11 @@ def _described(
     source: Source, tallies: Mapping[str, Tally], training: Mapping[str, Tally] | None, examples: int
 ) -> Split:
     """What is known of a split; `training` is None if it is the training split."""
-    counted = [(LABEL, i) for i in range(len(source.class_names))] or [(f"{LABEL}.{t}", 1) for t in source.targets]
-    summaries = {name: tally.summary() for name, tally in tallies.items() if not _counted(name, tally)}
+    counted = [(LABEL, i) for i in range(len(source.class_names))]
+    if source.task == MULTI_LABEL:
+        counted = [(f"{LABEL}.{target}", 1) for target in source.targets]
+    # The class histogram says all of what is counted.
+    summaries = {name: tally.summary() for name, tally in tallies.items() if name not in dict(counted)}
     drifts = None
     if training is not None:
         summaries = {name: dataclasses.replace(summary, edges=None) for name, summary in summaries.items()}
@@ -104,16 +107,11 @@ def _described(
         drifts = {name: distance for name, distance in distances.items() if distance is not None}
     return Split(
         examples=examples,
-        class_histogram=() if source.task == REGRESSION else tuple(tallies[name].count(i) for name, i in counted),
+        class_histogram=tuple(tallies[name].count(value) for name, value in counted),
         shards=(),
         summaries=summaries,
         drift=drifts,
     )
-
-
-def _counted(name: str, tally: Tally) -> bool:
-    """Whether the examples of each value are in the class histogram already."""
-    return name.split(".")[0] == LABEL and isinstance(tally, Categories)
 
 
 def _quantities(source: Source, encodings: Mapping[str, tuple[Encoding, ...]]) -> dict[str, _Quantity]:
@@ -131,8 +129,9 @@ def _quantities(source: Source, encodings: Mapping[str, tuple[Encoding, ...]]) -
         elif name == LABEL and source.targets:
             like = Numbers if feature.dtype == "float32" else Categories
             for i, target in enumerate(source.targets):
-                read = functools.partial(_target, i=i)
-                found[f"{name}.{target}"] = _Quantity(column=name, read=read, like=like)
+                found[f"{name}.{target}"] = _Quantity(
+                    column=name, read=lambda column, rows, i=i: column.reshape(len(column), -1)[rows, i], like=like
+                )
         elif feature.shape:
             found[name] = _Quantity(column=name, like=Pixels)
         elif feature.dtype == "string" or name in vocabularies:
@@ -141,11 +140,6 @@ def _quantities(source: Source, encodings: Mapping[str, tuple[Encoding, ...]]) -
         else:
             found[name] = _Quantity(column=name)
     return found
-
-
-def _target(column: np.ndarray, rows: np.ndarray, i: int) -> np.ndarray:
-    """One of the label's values [N] at the rows, of a label [N] or [N, k]."""
-    return column.reshape(len(column), -1)[rows, i]
 
 
 def _sample(rows: Rows, most: int) -> np.ndarray:
