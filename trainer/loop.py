@@ -43,8 +43,8 @@ class Loop:
             window = self.steps.run(step, self._until(step), stop, stop or self.checkpoints.late)
             step += window.steps
             self.meter.add(step, window)
-            if not math.isfinite(window.loss):
-                raise UserError(f"the loss is {window.loss} at step {step}: training diverged; lower --learning-rate")
+            if not math.isfinite(loss := window.sums[0]):
+                raise UserError(f"the loss is {loss} at step {step}: training diverged; lower --learning-rate")
             if getattr(self.state.optimizer, "hopeless", False):
                 raise UserError(
                     f"gradients overflow float16 at step {step}, whatever the scale of the loss; use --precision bfloat16 or "

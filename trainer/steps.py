@@ -43,11 +43,6 @@ class Window:
     warm: bool  # whether this was ordinary training; the first call also traces and compiles
     stop: bool  # whether any replica was told to stop; all of them see it at the same step
 
-    @property
-    def loss(self) -> float:
-        """Summed over the steps."""
-        return self.sums[0]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainStep:

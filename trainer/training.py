@@ -102,7 +102,12 @@ class Training:
                 examples_per_step=extent.batch,
                 horizon_steps=extent.horizon,
             )
-        state = State(model, optimizer)
+        state, validator = State(model, optimizer), None
+        if self._validates:
+            together = None if self._asynchronous else distribution
+            validator = Validator(
+                self._build, self._manifest, opts, self._journal, together=together, tells=self._chief
+            )
         self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None)
         self._first_step = self._restore(model)
         self._loop = Loop(
@@ -111,7 +116,7 @@ class Training:
             steps=self._steps(distribution, state),
             state=state,
             checkpoints=self._checkpoints,
-            validator=self._validator(distribution) if self._validates else None,
+            validator=validator,
             meter=Meter(extent, self._build.task.metrics, self._journal, optimizer, self._chief),
             profile=Profile(opts.profile_steps, self._journal.outbox.path("logs", "train") if self._chief else None),
             wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
@@ -133,16 +138,11 @@ class Training:
                 "with synchronized=True",
                 flush=True,
             )
-
         if self._extent.replicas > 1 and opts.jit_compile and exchanges(model):
             raise UserError(
                 f"--jit-compile: the batch normalisation of --model {opts.model} exchanges sums with other replicas, which XLA "
                 "does not compile; leave it out, or train on one device"
             )
-
-    def _validator(self, distribution: tf.distribute.Strategy) -> Validator:
-        together = None if self._asynchronous else distribution
-        return Validator(self._build, self._manifest, self._opts, self._journal, together=together, tells=self._chief)
 
     def _find_extent(self, replicas: int) -> Extent:
         opts, examples = self._opts, self._manifest.split("train").examples

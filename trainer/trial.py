@@ -24,7 +24,7 @@ from trainer.data import records
 from trainer.job_dir import export
 from trainer.job_dir.done import Done
 from trainer.nn import tables, weights
-from trainer.nn.layers import BatchNormalization
+from trainer.nn.layers import SYNCHRONISED
 from trainer.nn.models import registry
 from trainer.nn.models.registry import Builder
 from trainer.options import Options
@@ -32,8 +32,6 @@ from trainer.steps import TrainStep
 
 _MOST_EXAMPLES = 32
 _ROUNDING = 0.05  # of probabilities, which large logits and bfloat16 make coarse
-# Of those that sum over replicas what they keep of a batch.
-_SYNCHRONISED = (BatchNormalization, keras.layers.BatchNormalization)
 # Stateful operations, whose numbers go on from a state that no checkpoint has.
 _DRAWS = ("Multinomial", "RandomGamma", "RandomPoisson", "RandomShuffle", "RandomStandardNormal", "RandomUniform")
 _DRAWS += ("RandomUniformInt", "TruncatedNormal", "ParameterizedTruncatedNormal", "RandomPoissonV2")
@@ -177,7 +175,7 @@ class _Trial:
         """
         layers = {id(w): layer for layer in self._model._flatten_layers() for w in layer.weights}
         own = {n: w for n, w in weights.named(self._model).items() if not w.trainable}
-        own = {n: w for n, w in own.items() if not isinstance(layers.get(id(w)), _SYNCHRONISED)}
+        own = {n: w for n, w in own.items() if not isinstance(layers.get(id(w)), SYNCHRONISED)}
         first = {name: weight.numpy() for name, weight in own.items()}
         weights.put(before, self._model)
         second_half()

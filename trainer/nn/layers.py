@@ -124,6 +124,10 @@ class BatchNormalization(keras.layers.Layer):
         )[0]
 
 
+# What sums over the replicas what it keeps of a batch.
+SYNCHRONISED = (BatchNormalization, keras.layers.BatchNormalization)
+
+
 def synchronize(model: keras.Model) -> int:
     """Lets Keras' own batch normalisation go by the moments of the whole batch, and says how many layers that changes.
 
@@ -139,5 +143,4 @@ def synchronize(model: keras.Model) -> int:
 
 def exchanges(model: keras.Model) -> bool:
     """Whether layers of the model talk to other replicas in the middle of a step."""
-    kinds = (BatchNormalization, keras.layers.BatchNormalization)
-    return any(isinstance(layer, kinds) and layer.trainable for layer in model._flatten_layers())
+    return any(isinstance(layer, SYNCHRONISED) and layer.trainable for layer in model._flatten_layers())

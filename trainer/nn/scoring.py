@@ -60,7 +60,7 @@ class Scorer:
         }
         sums, *evidence = (column.numpy() for column in self._gather(self._dealt(columns)))
         means = [math.fsum(column) / self._parts.examples for column in sums.T.tolist()]
-        return self._build.task.score(means, [tuple(evidence)])
+        return self._build.task.score(means, evidence)
 
     def _batches(self) -> Iterable[Columns]:
         """Round by round what the model takes on each replica of this process; kept, if that is small."""

@@ -21,7 +21,11 @@ def described(num_gpus: int | None = None, root: str = "/") -> str:
 
 def precision(num_gpus: int | None = None, root: str = "/") -> str:
     """The precision that is the faster one here: bfloat16 where there are instructions for it."""
-    return "bfloat16" if _fast_bfloat16(num_gpus, root) else "float32"
+    if gpus := _gpus(num_gpus):
+        fast = all(gpu.get("compute_capability", (0, 0)) >= _AMPERE for gpu in gpus)
+    else:
+        fast = _AMX in _processor("flags", root).split()
+    return "bfloat16" if fast else "float32"
 
 
 def advice(chosen: str, num_gpus: int | None = None, root: str = "/") -> str | None:
@@ -30,12 +34,6 @@ def advice(chosen: str, num_gpus: int | None = None, root: str = "/") -> str | N
         return None
     # 0.52 and 0.59 of the speed of float32 were measured with AVX-512 that has no such instructions.
     return "bfloat16 is about half as fast as float32 on this processor, which has no instructions for it; auto chooses"
-
-
-def _fast_bfloat16(num_gpus: int | None, root: str) -> bool:
-    if gpus := _gpus(num_gpus):
-        return all(gpu.get("compute_capability", (0, 0)) >= _AMPERE for gpu in gpus)
-    return _AMX in _processor("flags", root).split()
 
 
 def _gpus(num_gpus: int | None) -> list[dict]:

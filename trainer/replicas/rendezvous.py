@@ -63,7 +63,8 @@ def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: f
         listener.settimeout(_RETRY_S)
         connections: dict[str, socket.socket] = {}
         while missing := expected - connections.keys():
-            _check(deadline, f"after {timeout_s:.0f} s these replicas are missing: {', '.join(sorted(missing))}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {timeout_s:.0f} s these replicas are missing: {', '.join(sorted(missing))}")
             with contextlib.suppress(OSError):  # nobody came, or came and went: it will come again
                 connection = stack.enter_context(listener.accept()[0])
                 connection.settimeout(_SAY_S)
@@ -94,7 +95,8 @@ def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadlin
     """Says job and name to the leader until told to go on; a leader that is not up yet is tried again."""
     told, answer = f"does not answer at {address[0]}:{address[1]}", b""
     while not answer:
-        _check(deadline, f"after {timeout_s:.0f} s {leader} {told}")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {timeout_s:.0f} s {leader} {told}")
         with contextlib.suppress(OSError), socket.create_connection(address, timeout=_SAY_S) as connection:
             told, said = "still waits for others", b""
             connection.sendall(f"{json.dumps([job, me.name])}\n".encode())
@@ -115,11 +117,6 @@ def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadlin
         f"at {address[0]}:{address[1]}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
         f"{answer.decode(errors='replace')}; give every job ports of its own"
     )
-
-
-def _check(deadline: float, message: str) -> None:
-    if time.monotonic() > deadline:
-        raise TimeoutError(message)
 
 
 def part(me: Member, line: Line, *, completed: Callable[[], bool], every_s: float = _POLL_S) -> None:

@@ -26,7 +26,7 @@ def test_a_score_is_by_definition_however_the_split_is_cut_into_batches(outputs)
     logits, labels = outputs
     batches = [(logits[i : i + 150], labels[i : i + 150]) for i in range(0, EXAMPLES, 150)]
     means = sum(np.array(TASK.sums(*batch)) for batch in batches) / EXAMPLES
-    score = TASK.score(means.tolist(), [TASK.evidence(*batch) for batch in batches])
+    score = TASK.score(means.tolist(), [np.asarray(part) for part in TASK.evidence(*outputs)])
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     positive, negative = probabilities[labels == 1, 1], probabilities[labels == 0, 1]
     assert score == pytest.approx(
@@ -55,7 +55,7 @@ def test_logits_of_any_type_and_labels_of_any_make_sums_and_answers_in_float32(o
 
 
 def test_of_one_class_alone_there_is_no_auc_and_accuracy_ranks():
-    score = TASK.score([0.5, 0.75], [(np.zeros(3), np.ones(3, np.int64))])
+    score = TASK.score([0.5, 0.75], (np.zeros(3), np.ones(3, np.int64)))
     assert score == {"loss": 0.5, "accuracy": 0.75}
     assert TASK.rank(score) > TASK.rank({"loss": 0.6, "accuracy": 0.75})
     assert TASK.rank({"loss": 9.0, "accuracy": 0.1, "auc": 0.9}) > TASK.rank({"loss": 0.0, "accuracy": 1.0, "auc": 0.8})
@@ -149,7 +149,7 @@ def test_each_task_scores_by_definition_in_any_batches_and_measures_the_same_of_
     task, outputs, labels, expected = CASES[name]
     batches = [(outputs[i : i + 150], labels[i : i + 150]) for i in range(0, EXAMPLES, 150)]
     means = sum(np.array(task.sums(*map(tf.constant, batch))) for batch in batches) / EXAMPLES
-    score = task.score(means.tolist(), [task.evidence(*batch) for batch in batches])
+    score = task.score(means.tolist(), [np.asarray(part) for part in task.evidence(outputs, labels)])
     assert score == pytest.approx(expected, rel=1e-4)
     answers = {name: value.numpy() for name, value in task.answer(tf.constant(outputs)).items()}
     assert set(task.answers) == answers.keys()

@@ -107,12 +107,12 @@ class Task(abc.ABC):
         """What of each example `score` needs beside the sums: floating or integer numbers [N, ...], which replicas gather."""
         return ()
 
-    def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, ...]]) -> dict[str, float]:
+    def score(self, means: Sequence[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
         """Of a split: `loss`, `metrics`, and what else validation shows.
 
         Args:
           means: Over the examples of the split, of what `sums` has.
-          evidence: Of its parts, in the split's order.
+          evidence: Each of what `evidence` gives, of the whole split in its order.
         """
         return dict(zip(("loss", *self.metrics), means, strict=True))
 
@@ -147,11 +147,6 @@ def log_losses(of_truth: np.ndarray) -> np.ndarray:
 def mean(values: np.ndarray, weights: np.ndarray | None) -> Any:
     """Of values [N, ...] over the examples; by weights [N, R] over those of each of R samples, [R, ...]."""
     return values.mean(axis=0) if weights is None else (values.T @ weights).T / len(values)
-
-
-def all_batches(evidence: Sequence[tuple[tf.Tensor, ...]]) -> list[np.ndarray]:
-    """The evidence of a whole split."""
-    return [np.concatenate(parts) for parts in zip(*evidence, strict=True)]
 
 
 def columns(values: tf.Tensor) -> tf.Tensor:

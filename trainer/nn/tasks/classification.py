@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base.roc import auc
-from trainer.nn.tasks.base import Task, all_batches, log_losses, mean, probabilities_already
+from trainer.nn.tasks.base import Task, log_losses, mean, probabilities_already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Classification(Task):
 
     def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """The cross-entropy in nats; of the smoothed label every class has its part."""
-        logits, labels = tf.cast(outputs, tf.float32), tf.cast(labels, tf.int64)
+        logits, labels = self._logits(outputs), tf.cast(labels, tf.int64)
         if not self.label_smoothing:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         part = self.label_smoothing / len(self.class_names)
@@ -56,21 +56,21 @@ class Classification(Task):
 
     def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The examples whose class is the most probable."""
-        hits = tf.equal(tf.argmax(tf.cast(outputs, tf.float32), axis=1), tf.cast(labels, tf.int64))
+        hits = tf.equal(tf.argmax(self._logits(outputs), axis=1), tf.cast(labels, tf.int64))
         return (tf.reduce_sum(tf.cast(hits, tf.float32)),)
 
     def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """By how much the last class leads the first, and the label."""
-        return tf.cast(outputs[:, -1] - outputs[:, 0], tf.float32), labels
+        logits = self._logits(outputs)
+        return logits[:, -1] - logits[:, 0], labels
 
-    def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> dict[str, float]:
+    def score(self, means: Sequence[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
         """`loss`, `accuracy`, and of two classes that are both there `auc`."""
-        found = super().score(means, evidence)
-        return found | self._auc(*all_batches(evidence))
+        return super().score(means, evidence) | self._auc(*evidence)
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """`probabilities` float32 [N, classes], `class_index` int64 [N], `class_name` [N]."""
-        probabilities = tf.nn.softmax(tf.cast(outputs, tf.float32))
+        probabilities = tf.nn.softmax(self._logits(outputs))
         index = tf.argmax(probabilities, axis=1)
         names = tf.gather(tf.constant(self.class_names), index)
         return {"probabilities": probabilities, "class_index": index, "class_name": names}
@@ -80,6 +80,9 @@ class Classification(Task):
         accuracy = mean(answers.argmax(axis=1) == labels, weights)
         loss = mean(log_losses(answers[np.arange(len(labels)), labels]), weights)
         return {"accuracy": accuracy, "loss": loss, **self._auc(answers[:, -1], labels, weights)}
+
+    def _logits(self, outputs: tf.Tensor) -> tf.Tensor:
+        return tf.cast(outputs, tf.float32)
 
     def _auc(self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
         area = auc(scores, labels == 1, weights) if len(self.class_names) == 2 else None
@@ -92,24 +95,7 @@ class Binary(Classification):
     meaning: ClassVar[str] = "the logit of the second of two classes"
     outputs = 1
 
-    def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """The cross-entropy in nats."""
-        return super().losses(_both(outputs), labels)
-
-    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The examples whose class is the more probable."""
-        return super().metric_sums(_both(outputs), labels)
-
-    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The logit, and the label."""
-        return super().evidence(_both(outputs), labels)
-
-    def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`probabilities` float32 [N, 2], `class_index` int64 [N], `class_name` [N]."""
-        return super().answer(_both(outputs))
-
-
-def _both(outputs: tf.Tensor) -> tf.Tensor:
-    """Two logits of the same probabilities: the sigmoid of x is the softmax of (0, x)."""
-    logit = tf.reshape(outputs, [-1, 1])
-    return tf.concat([tf.zeros_like(logit), logit], axis=1)
+    def _logits(self, outputs: tf.Tensor) -> tf.Tensor:
+        # The sigmoid of x is the softmax of (0, x).
+        logit = tf.reshape(tf.cast(outputs, tf.float32), [-1, 1])
+        return tf.concat([tf.zeros_like(logit), logit], axis=1)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base.roc import auc
-from trainer.nn.tasks.base import Task, all_batches, log_losses, mean, probabilities_already
+from trainer.nn.tasks.base import Task, log_losses, mean, probabilities_already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +57,9 @@ class MultiLabel(Task):
         """Logits and labels."""
         return tf.cast(outputs, tf.float32), labels
 
-    def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> dict[str, float]:
+    def score(self, means: Sequence[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
         """`loss`, `accuracy`, and `auc`: the mean over those labels that some examples have and some have not."""
-        found = super().score(means, evidence)
-        return found | _auc(*all_batches(evidence))
+        return super().score(means, evidence) | _auc(*evidence)
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """`probabilities` float32 [N, targets]."""

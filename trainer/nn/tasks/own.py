@@ -101,7 +101,7 @@ class Own(Task):
         """The task's."""
         return self._task.evidence(outputs, labels)
 
-    def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, ...]]) -> dict[str, float]:
+    def score(self, means: Sequence[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
         """The task's, with this loss and these metrics."""
         known = 1 + len(self._task.metrics)
         found = self._task.score(means[:known], evidence)

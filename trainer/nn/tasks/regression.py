@@ -52,7 +52,7 @@ class Regression(Task):
         error = columns(outputs) - columns(labels)
         return tuple(tf.reduce_sum(part) / self.outputs for part in (tf.abs(error), tf.square(error)))
 
-    def score(self, means: Sequence[float], evidence: Sequence[tuple[tf.Tensor, ...]]) -> dict[str, float]:
+    def score(self, means: Sequence[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
         """`loss`, `mae`, `mse`, and `rmse`, its root."""
         found = super().score(means, evidence)
         return {**found, "rmse": found["mse"] ** 0.5}
