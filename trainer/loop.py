@@ -29,12 +29,7 @@ class Loop:
     wants_to_stop: Callable[[], bool]  # whether this process was told to; all replicas then agree on the step
 
     def run(self, step: int) -> tuple[int, bool]:
-        """Trains on from `step`.
-
-        Returns:
-          The step it ends at, whose state is saved, and whether all that was to be done is done: False if it was told
-          to stop.
-        """
+        """Trains on from `step`. Returns the step it ends at, whose state is saved, and whether it was not told to stop."""
         first_step = step
         leaving, enough = False, self._enough(step)
         while step < self.last_step and not (leaving or enough):

@@ -58,12 +58,9 @@ class Validator:
         self._writer: tf.summary.SummaryWriter | None = None
 
     def evaluate(self, state: State, interrupted: Callable[[], bool]) -> bool:
-        """Scores the copies of `state` and tells it everywhere.
+        """Scores the copies of `state` and tells it everywhere. All who evaluate together call it with the same state.
 
-        All who evaluate together call it with the same state.
-
-        Returns:
-          False when `interrupted` has said on any of them to leave it.
+        Returns False when `interrupted` has said on any of them to leave it.
         """
         step, start = state.step, time.perf_counter()
         self._journal.status("evaluating", step)

@@ -40,11 +40,7 @@ def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
 
 
 class Journal:
-    """Appends events of one replica and attempt, and shows what it is doing in its status file, if it is to have one.
-
-    Attributes:
-      outbox: Where it writes, and other files that grow can be.
-    """
+    """Appends events of one replica and attempt, and shows what it is doing in its status file, if it is to have one."""
 
     def __init__(self, job_dir: str, name: str, *, beats: bool = False, sharers: int = 1) -> None:
         """Begins the journal. With those of all `sharers` together a store is sent one a minute, however many they are.
@@ -56,6 +52,7 @@ class Journal:
         make_directory(job_dir)
         while (path := epath.Path(job_dir) / f"journal-{name}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
+        # Where it writes, and other files that grow can be.
         self.outbox, self._remote = Outbox(job_dir, _SENT_EVERY_S * sharers), is_remote(job_dir)
         own = pathlib.Path(self.outbox.path(path.name))
         self._file = own.open("x", encoding="utf-8", buffering=1)

@@ -14,12 +14,7 @@ def vocabulary(manifest: Manifest, column: str, size: int | None = None) -> list
     """The most frequent words of a column's texts in the training split, the most frequent first, equals by bytes.
 
     They are in the form in which `keras.layers.TextVectorization` looks them up, which adds its two words of its own: for
-    nothing, and for any other.
-
-    Args:
-      manifest: Of a table.
-      column: Its name there.
-      size: The most words, if that is less than the schema has asked for.
+    nothing, and for any other. There are at most `size`, if that is less than the schema has asked for.
 
     Raises:
       UserError: If the words of that column were not counted.

@@ -20,12 +20,10 @@ _TOLD_NAMES = 5
 
 def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
     """The weights by name, of a model or of a layer alone; one that several layers share has the name of the first."""
-    found, seen = {}, set()
+    found: dict[int, tuple[str, keras.Variable]] = {}
     for name, weight in _walk(model, "", set()):
-        if id(weight) not in seen:
-            seen.add(id(weight))
-            found[name] = weight
-    return found
+        found.setdefault(id(weight), (name, weight))
+    return dict(found.values())
 
 
 def names(model: keras.layers.Layer) -> dict[int, str]:

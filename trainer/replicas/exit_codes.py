@@ -15,13 +15,9 @@ _ABORTED = 134  # 128 + SIGABRT
 
 def saved() -> int:
     """Of a replica that was told to stop: all is saved, and the same command goes on."""
-    return _ABORTED if _on_vertex() else _SAVED
+    return _ABORTED if ON_VERTEX in os.environ else _SAVED
 
 
 def failed(*, others: bool) -> int:
     """Of an error; `others` if another replica, a machine or a store has failed, so that the same command may go on."""
-    return _ABORTED if others and _on_vertex() else 1
-
-
-def _on_vertex() -> bool:
-    return ON_VERTEX in os.environ
+    return _ABORTED if others and ON_VERTEX in os.environ else 1

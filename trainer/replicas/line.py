@@ -23,15 +23,11 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 class Line:
-    """One end: the leader's goes to all the others, theirs to the leader; that of a job of one to nobody.
-
-    Attributes:
-      broken: Whether somebody who should be there cannot be told, or heard, over it. It stays so.
-    """
+    """One end: the leader's goes to all the others, theirs to the leader; that of a job of one to nobody."""
 
     def __init__(self, connections: Sequence[socket.socket] = (), *, broken: bool = False, heard: bytes = b"") -> None:
         """Takes the connections over; `heard` is what was read from them already."""
-        self.broken = broken
+        self.broken = broken  # whether somebody who should be there cannot be told, or heard, over it; it stays so
         self._connections, self._words = connections, set(heard)
         self._news = threading.Condition()
         for connection in connections:

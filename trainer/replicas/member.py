@@ -22,17 +22,12 @@ POOL_GPUS = "TRAINER_POOL_GPUS"  # how many the cluster file gives each replica 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
-    """This replica and the others.
+    """This replica and the others."""
 
-    Attributes:
-      role: `chief`, `worker`, `ps` or `evaluator`.
-      index: Among the replicas of its role, from 0.
-      addresses: `host:port` of the training cluster by role. Evaluators never stand in it: TensorFlow's parameter-server
-        strategy waits for ever for one that does (tensorflow#46169). Empty for a single replica.
-    """
-
-    role: str
-    index: int
+    role: str  # of `ROLES`
+    index: int  # among the replicas of its role, from 0
+    # `host:port` of the training cluster by role, empty for a single replica. Evaluators never stand in it: TensorFlow's
+    # parameter-server strategy waits for ever for one that does (tensorflow#46169).
     addresses: Mapping[str, tuple[str, ...]]
 
     @property

@@ -31,8 +31,7 @@ _HTTP2_SETTINGS = b"\0\0"  # how a gRPC server begins: with the length of its se
 def meet(me: Member, *, job: str, timeout_s: float) -> Line:
     """Returns when all members of the cluster have called it with the same `job`: ports are used again.
 
-    Returns:
-      The line between them. It is broken from the start for a server that comes when the others have met already.
+    The line between them is broken from the start for a server that comes when the others have met already.
 
     Raises:
       TimeoutError: Naming those that have not after `timeout_s`.

@@ -31,16 +31,12 @@ _TICK_S = 1.0
 
 
 class Stop:
-    """Whether this process was told to stop.
-
-    Attributes:
-      last: What `end` does before the process ends.
-    """
+    """Whether this process was told to stop."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self._then: Callable[[], None] | None = None
-        self.last: Callable[[], None] = lambda: None
+        self.last: Callable[[], None] = lambda: None  # what `end` does before the process ends
 
     @classmethod
     def install(cls) -> Stop:

@@ -40,11 +40,6 @@ def by_name(
 
     A model that names its inputs must take all features and nothing else. One of a single input gets a single feature,
     whatever it calls it. A subclass gets the features by name; or, of a single feature, that, if it cannot take a dict.
-
-    Args:
-      make: The user's function.
-      features: What there is for the model.
-      name: Of the model, as the user gave it.
     """
     model = make()
     if not isinstance(model, keras.Model):

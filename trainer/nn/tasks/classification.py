@@ -13,17 +13,13 @@ from trainer.nn.tasks.base import Task, log_losses, mean, probabilities_already
 
 @dataclasses.dataclass(frozen=True)
 class Classification(Task):
-    """Logits [N, classes] of any float type, computed with in float32, and integer labels [N].
-
-    Attributes:
-      class_names: In the order of the labels' values.
-    """
+    """Logits [N, classes] of any float type, computed with in float32, and integer labels [N]."""
 
     meaning: ClassVar[str] = "logits, one for each class"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
     ranking: ClassVar[tuple[str, ...]] = ("auc", "accuracy")  # of two classes what no threshold decides
     answers: ClassVar[tuple[str, ...]] = ("probabilities", "class_index", "class_name")
-    class_names: tuple[str, ...]
+    class_names: tuple[str, ...]  # in the order of the labels' values
     label_smoothing: float = 0.0
 
     @property

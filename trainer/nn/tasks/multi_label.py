@@ -13,17 +13,13 @@ from trainer.nn.tasks.base import Task, log_losses, mean, probabilities_already
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabel(Task):
-    """Logits [N, targets], each of a label of its own, and labels 0 or 1 [N, targets].
-
-    Attributes:
-      targets: Names of the labels, in the order of the outputs.
-    """
+    """Logits [N, targets], each of a label of its own, and labels 0 or 1 [N, targets]."""
 
     meaning: ClassVar[str] = "logits, one for each label"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
     ranking: ClassVar[tuple[str, ...]] = ("auc",)
     answers: ClassVar[tuple[str, ...]] = ("probabilities",)
-    targets: tuple[str, ...]
+    targets: tuple[str, ...]  # names of the labels, in the order of the outputs
     label_smoothing: float = 0.0
 
     @property

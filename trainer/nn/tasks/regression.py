@@ -16,18 +16,14 @@ class Regression(Task):
 
     What is minimised is the squared error of each target in units of its variance in the training split: 1 is what the
     mean would get, whatever the unit, and no target weighs more for being counted in cents.
-
-    Attributes:
-      targets: Names of the numbers, in the order of the outputs.
-      spreads: Standard deviation of each.
     """
 
     meaning: ClassVar[str] = "numbers, one for each target"
     metrics: ClassVar[tuple[str, ...]] = ("mae", "mse")
     ranking: ClassVar[tuple[str, ...]] = ("rmse",)
     answers: ClassVar[tuple[str, ...]] = ("predictions",)
-    targets: tuple[str, ...]
-    spreads: tuple[float, ...]
+    targets: tuple[str, ...]  # names of the numbers, in the order of the outputs
+    spreads: tuple[float, ...]  # the standard deviation of each
 
     @property
     def outputs(self) -> int:
