@@ -105,7 +105,6 @@ class _Trial:
             seed=opts.seed,
         )
         without: list[str] = []
-
         count = max(1, self._examples // 2)
 
         @tf.function(autograph=False)

@@ -45,11 +45,7 @@ def first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def readable(place: object) -> Iterator[None]:
-    """Around the reading of what the user gives: the file that the operating system refuses is named, else the place.
-
-    Raises:
-      UserError: In place of an `OSError`.
-    """
+    """Around the reading of what the user gives: an `OSError` becomes a `UserError` of the file that it names, or the place."""
     try:
         yield
     except BrokenPipeError:

@@ -44,20 +44,15 @@ def watch(pid: int, on_death: Callable[[], object]) -> None:
         descriptor = open_pidfd(pid)
     except ProcessLookupError:
         descriptor = None
-
-    def wait_and_call() -> None:
-        _wait(pid, descriptor)
-        on_death()
-
-    threading.Thread(target=wait_and_call, name=f"lifeline-{pid}", daemon=True).start()
+    threading.Thread(target=_watch, args=(pid, descriptor, on_death), name=f"lifeline-{pid}", daemon=True).start()
 
 
-def _wait(pid: int, descriptor: int | None) -> None:
+def _watch(pid: int, descriptor: int | None, on_death: Callable[[], object]) -> None:
     if descriptor is not None:
         ended = select.poll()
         ended.register(descriptor, select.POLLIN)
         ended.poll()
         os.close(descriptor)
-        return
-    while psutil.pid_exists(pid):
+    while descriptor is None and psutil.pid_exists(pid):
         time.sleep(_POLL_S)
+    on_death()

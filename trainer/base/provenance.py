@@ -61,7 +61,7 @@ def trained_on(model_dir: str) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def check_drawn(manifest: Manifest, split: str, trained: str, arguments: Mapping[str, Any]) -> None:
-    """The same of what was trained on a dataset that was converted with these arguments."""
+    """Refuses what was trained on a dataset that was converted with `arguments` if other examples may be in the split here."""
     drawn = [(name, arguments.get(name), manifest.arguments.get(name)) for name in _DRAWN_BY[split]]
     if differences := [f"{name} {theirs} and not {ours}" for name, theirs, ours in drawn if theirs != ours]:
         raise UserError(

@@ -52,10 +52,9 @@ def _job_dir(source: str) -> str:
 
 
 def check_unseen(source: str, manifest: Manifest) -> None:
-    """Refuses weights that may have learnt of what is for validation or test here. Files of Keras tell nothing.
+    """Refuses weights that may have learnt of what is for validation or test here: those of the same dataset split otherwise.
 
-    Raises:
-      UserError: If the source was trained on the same dataset, with its splits drawn otherwise.
+    Files of Keras tell nothing.
     """
     if source.endswith(_KERAS):
         return

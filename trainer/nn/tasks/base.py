@@ -59,11 +59,7 @@ class Task(abc.ABC):
         return tf.reduce_sum(losses if weights is None else losses * weights), *self.metric_sums(outputs, labels)
 
     def smoothed(self, label_smoothing: float) -> Self:
-        """This task with another smoothing of labels.
-
-        Raises:
-          UserError: If it has none: numbers, and a loss of the user's own, which would not heed it.
-        """
+        """This task with another smoothing of labels; refused of numbers and of a loss of the user's own, which would not heed it."""
         if self.label_smoothing is None or not type(self).losses.__module__.startswith(__package__):
             raise UserError("--label-smoothing is for classes and labels with the loss that the trainer has for them")
         other = copy.copy(self)

@@ -66,11 +66,8 @@ class Own(Task):
 
     def wrong_values(self, outputs: np.ndarray, operation: str) -> str | None:
         """The task's, unless the loss is another, which may take what it likes."""
-        return (
-            self._task.wrong_values(outputs, operation)
-            if self._loss is None
-            else Task.wrong_values(self, outputs, operation)
-        )
+        judge = self._task if self._loss is None else super()
+        return judge.wrong_values(outputs, operation)
 
     def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """This loss, or else the task's."""
