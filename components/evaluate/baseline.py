@@ -6,28 +6,28 @@ doi:10.1023/A:1022631118932), learnt on the training split: an example gets the 
 examples in the same category of that column.
 """
 
+import dataclasses
+
 import numpy as np
 
+from components.evaluate.eval_set import EvalSet
 from trainer.base.manifest import Manifest
-from trainer.data import records
-from trainer.nn.tasks.base import Task
 
 # Of a column with more values, numbers are cut into equally many training examples each, and the rarest texts are one.
 _MOST_VALUES, _BINS = 100, 10
 
 
-def baseline(manifest: Manifest, data_dir: str, split: str, task: Task) -> tuple[str, np.ndarray]:
-    """What it is, in words, and the answers to beat for the records of a split in their order, [N, outputs]."""
+def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
+    """What it is, in words, and the answers to beat for the records in their order, [N, outputs]."""
+    manifest, task, training = records.manifest, records.task, dataclasses.replace(records, split="train")
     if not manifest.is_table:
-        mean = _targets(_labels(manifest, data_dir, "train"), manifest).mean(axis=0)
         rule = "majority class" if manifest.class_names else "mean of the training split"
-        return rule, np.tile(mean, (manifest.split(split).examples, 1))
-    training = columns(manifest, data_dir, "train")
-    targets = _targets(training[manifest.label], manifest)
-    rules = {f.name: _Rule(training[f.name], targets) for f in manifest.inputs}
-    seen = {name: task.measure(rule(training[name]), training[manifest.label]) for name, rule in rules.items()}
+        return rule, np.tile(_targets(_labels(training), manifest).mean(axis=0), (len(records), 1))
+    labels = training.columns[manifest.label]
+    rules = {f.name: _Rule(training.columns[f.name], _targets(labels, manifest)) for f in manifest.inputs}
+    seen = {name: task.measure(rule(training.columns[name]), labels) for name, rule in rules.items()}
     name = max(seen, key=lambda name: task.rank(seen[name]))
-    return f"best single column, {name}", rules[name](columns(manifest, data_dir, split)[name])
+    return f"best single column, {name}", rules[name](records.columns[name])
 
 
 def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
@@ -35,18 +35,12 @@ def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
     return np.eye(manifest.outputs)[labels] if manifest.class_names else labels.reshape(len(labels), -1)
 
 
-def _labels(manifest: Manifest, data_dir: str, split: str, counted: np.ndarray | None = None) -> np.ndarray:
-    """Those of a split that count; classes of all of it, in any order, without reading a record."""
-    if manifest.class_names and (counted is None or counted.all()):
-        return np.repeat(np.arange(manifest.outputs), manifest.split(split).class_histogram)
-    labels = np.concatenate([b[manifest.label].numpy() for b in records.batches(manifest, data_dir, split, 512)])
-    return labels if counted is None else labels[counted]
-
-
-def columns(manifest: Manifest, data_dir: str, split: str) -> dict[str, np.ndarray]:
-    """The columns of a split by name, [N] each, verified."""
-    records.verify(manifest, data_dir, split)
-    return {name: column.numpy() for name, column in records.resident(manifest, data_dir, split).items()}
+def _labels(records: EvalSet) -> np.ndarray:
+    """Those of all records, in any order; classes without reading one."""
+    manifest = records.manifest
+    if manifest.class_names:
+        return np.repeat(np.arange(manifest.outputs), manifest.split(records.split).class_histogram)
+    return np.concatenate([columns[manifest.label].numpy() for columns in records.batches()])
 
 
 class _Rule:

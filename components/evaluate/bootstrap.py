@@ -1,6 +1,6 @@
 """What chance does to figures of N records: the bootstrap (Efron & Tibshirani 1993, "An Introduction to the Bootstrap").
 
-found = figures(task, {"candidate": ours, "champion": theirs}, labels)   # of records drawn anew, again and again
+found = bootstrap(task, {"candidate": ours, "champion": theirs}, labels)   # of records drawn anew, again and again
 found["candidate"].intervals()["auc"]                                    # (0.912, 0.931)
 
 All models get the same records in every sample, so that what they share (most of the noise: hard records) drops out of a
@@ -32,6 +32,11 @@ class Figures:
     samples: Mapping[str, np.ndarray]  # [samples]; NaN where a sample does not define the metric
     records: int
 
+    @property
+    def told(self) -> dict[str, float]:
+        """The metrics, and over how many `examples` they are."""
+        return {**self.metrics, "examples": self.records}
+
     def intervals(self) -> dict[str, tuple[float, float] | None]:
         """Of each metric the percentile interval with 95 % of the samples; None if one does not define it."""
         return {
@@ -40,7 +45,7 @@ class Figures:
         }
 
 
-def figures(task: Task, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, Figures]:
+def bootstrap(task: Task, answers: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, Figures]:
     """What the answers of each model, [N, outputs], for the same records are worth, whose labels are [N] or [N, targets].
 
     There are 1,000 samples; from 50,000 records on fewer, and 200 of a task whose `measure` takes no weights.

@@ -28,15 +28,16 @@ def beat(
     ours: Figures,
     theirs: Figures,
     task: Task,
-    metric: str,
     *,
     confidence: float | None,
     margin: float,
 ) -> Comparison:
-    """Whether the candidate leads another one, `name` in words, by more than a margin, in the metric's unit, and than chance.
+    """Whether the candidate leads another one, `name` in words, by more than a margin and than chance.
 
-    Its figures and the other one's are of the same samples. Without a confidence they decide alone.
+    It is by the metric that its figures are ranked by, in whose unit the margin is. Its figures and the other one's are of the
+    same samples. Without a confidence they decide alone.
     """
+    metric = task.ranked_by(ours.metrics)
     sign = -1 if metric in task.lower_is_better else 1
     mine, other = (float(each.metrics.get(metric, math.nan)) for each in (ours, theirs))
     difference, level = sign * (mine - other), confidence or 0.95

@@ -43,10 +43,10 @@ def evaluate(
         page = pathlib.Path(output, step.REPORT).read_text(encoding="utf-8")
     for metric, value in content["metrics"].items():
         metrics.log_metric(metric, value)
-    if content["confusion"]:
-        confusion.log_confusion_matrix(content["class_names"], content["confusion"])
-    if content["roc"]:
-        confusion.log_roc_curve(*map(list, zip(*content["roc"], strict=True)))
+    if matrix := content["figures"].get("confusion"):
+        confusion.log_confusion_matrix(content["class_names"], matrix)
+    if curve := content["figures"].get("roc"):
+        confusion.log_roc_curve(*map(list, zip(*curve, strict=True)))
     files = {evaluation: text, report: page, summary: pages.summary(content), metrics: json.dumps(content["metrics"])}
     files[confusion] = ""  # kfp takes a step for done when all its outputs are there
     for artifact, written in files.items():

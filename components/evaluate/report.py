@@ -30,7 +30,7 @@ _NAMES = {
 
 def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
     """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
-    roc = _line(evaluation["roc"]) if evaluation["roc"] else ""
+    roc = _line(evaluation["figures"].get("roc", ()))
     return markupsafe.Markup(
         _TEMPLATES.get_template("evaluation.html").render(e=evaluation, shade=_shade, roc=roc, names=_NAMES)
     )

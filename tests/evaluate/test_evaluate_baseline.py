@@ -6,10 +6,10 @@ import pytest
 import trips
 
 from components.evaluate.baseline import baseline
+from components.evaluate.eval_set import EvalSet
 from trainer.base import roc
 from trainer.base.manifest import Manifest
 from trainer.data import records
-from trainer.nn.tasks.of_dataset import task_of
 
 
 def columns(data: pathlib.Path, split: str) -> dict[str, list]:
@@ -19,9 +19,8 @@ def columns(data: pathlib.Path, split: str) -> dict[str, list]:
 
 def scored(data: pathlib.Path) -> dict:
     """What the answers to beat are worth, and their rule."""
-    task = task_of(manifest := Manifest.load(data))
-    rule, answers = baseline(manifest, str(data), "test", task)
-    return {"rule": rule, **task.measure(answers, np.array(columns(data, "test")["label"]))}
+    rule, answers = baseline(there := EvalSet.load(str(data), "test"))
+    return {"rule": rule, **there.task.measure(answers, np.array(columns(data, "test")["label"]))}
 
 
 def test_the_rule_is_over_the_best_column_with_the_class_shares_of_training(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.evaluate.bootstrap import figures, p_value
+from components.evaluate.bootstrap import bootstrap, p_value
 from trainer.nn.tasks.base import Task
 from trainer.nn.tasks.classification import Classification
 from trainer.nn.tasks.multi_label import MultiLabel
@@ -54,7 +54,7 @@ class Mine(Regression):
 def test_figures_are_the_same_every_time_and_their_spread_that_of_the_theory(task):
     kind = FOUR if task.outputs == 4 else NUMBERS
     answers, labels = answered(kind, 500, seed=1)
-    found, again = (figures(task, {"a": answers, "b": answers}, labels) for _ in range(2))
+    found, again = (bootstrap(task, {"a": answers, "b": answers}, labels) for _ in range(2))
     assert found["a"].metrics == task.measure(answers, labels) and found["a"].records == 500
     for name, values in found["a"].samples.items():
         np.testing.assert_array_equal(values, again["b"].samples[name])
@@ -69,7 +69,7 @@ def test_figures_are_the_same_every_time_and_their_spread_that_of_the_theory(tas
 def test_where_a_class_may_be_absent_from_a_sample_there_is_no_interval_and_no_lead():
     answers, labels = answered(TWO, 30, seed=2)
     labels[:] = np.arange(30) == 3
-    found = figures(TWO, {"a": answers}, labels)["a"]
+    found = bootstrap(TWO, {"a": answers}, labels)["a"]
     assert 0.2 < np.isnan(found.samples["auc"]).mean() < 0.6
     assert found.intervals()["auc"] is None and found.intervals()["accuracy"]
     assert p_value(0.1, np.array([0.1, math.nan, 0.1, 0.1]), 0.0) == pytest.approx(2 / 5)
@@ -80,7 +80,7 @@ def promoted(ours: int, theirs: int, n: int) -> bool:
     """Whether a model wins that alone is right on so many of n records, where the other one alone is on so many."""
     right = np.zeros((2, n), int)
     right[0, ours : ours + theirs] = right[1, :ours] = 1
-    found = figures(FOUR, {"a": np.eye(4)[right[0]], "b": np.eye(4)[right[1]]}, np.zeros(n, int))
+    found = bootstrap(FOUR, {"a": np.eye(4)[right[0]], "b": np.eye(4)[right[1]]}, np.zeros(n, int))
     lead = found["a"].samples["accuracy"] - found["b"].samples["accuracy"]
     return p_value((ours - theirs) / n, lead, 0.0) <= 0.05
 
@@ -126,7 +126,7 @@ def test_without_a_true_difference_at_most_one_in_twenty_is_promoted(models, n, 
     draw, wins = np.random.default_rng(7), 0
     for _ in range(trials):
         task, answers, labels = models(draw, n)
-        found = figures(task, dict(zip("ab", answers, strict=True)), labels)
+        found = bootstrap(task, dict(zip("ab", answers, strict=True)), labels)
         metric = task.ranked_by(found["a"].metrics)
         sign = -1 if metric in task.lower_is_better else 1
         lead = sign * (found["a"].metrics[metric] - found["b"].metrics[metric])

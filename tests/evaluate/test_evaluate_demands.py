@@ -8,13 +8,11 @@ import trips
 
 from components.evaluate.__main__ import main
 from components.evaluate.demands import demands
+from components.evaluate.eval_set import EvalSet
 from components.evaluate.gate_file import Gate, text
 from components.evaluate.options import Options
 from components.evaluate.score import Answers
 from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
-from trainer.data import records
-from trainer.nn.tasks.of_dataset import task_of
 
 COST = {"bytes": 2_000_000, "latency_ms": {"1": {"median": 3.0}}}
 DEFAULT = pathlib.Path(__file__).parents[2] / "gates" / "default.yaml"
@@ -24,16 +22,16 @@ DEFAULT = pathlib.Path(__file__).parents[2] / "gates" / "default.yaml"
 def judged(tmp_path_factory):
     """Judges random answers to a table; returns the words of the comparisons that failed, and of the others."""
     data = trips.make(tmp_path_factory.mktemp("trips"))
-    manifest = Manifest.load(data)
-    labels = records.resident(manifest, str(data), "test")["label"].numpy()
+    labels = (there := EvalSet.load(str(data), "test")).columns["label"]
     chance = np.random.default_rng(0).random(len(labels)) * 0.5 + labels * 0.3
-    answers = Answers(answers=np.stack([1 - chance, chance], axis=1), labels=labels, records=np.arange(len(labels)))
+    answers = np.stack([1 - chance, chance], axis=1)
+    answered = Answers(records=there, answers=answers, labels=labels, positions=np.arange(len(labels)))
 
     def judge(asked: str) -> tuple[list[str], list[str]]:
-        found = [*demands(Gate.of(asked), manifest, str(data), "test", task_of(manifest), answers, COST)]
+        found = [*demands(Gate.of(asked), answered, COST)]
         return [c.words for c in found if not c.passed], [c.words for c in found if c.passed]
 
-    judge.columns = {name: values.numpy() for name, values in records.resident(manifest, str(data), "test").items()}
+    judge.columns = there.columns
     judge.right = (chance > 0.5) == (labels == 1)
     return judge
 
@@ -67,7 +65,7 @@ def test_bounds_thresholds_and_what_a_part_does_not_define(judged):
     )
     assert [words.split()[0] for words in failed] == ["loss", "latency", "size"]
     assert failed[1:] == ["latency 3 ms is over the bound 2 ms", "size 2 MB is over the bound 1 MB"]
-    assert "auc of label no" in passed[1] and passed[1].endswith("is not judged: they do not define it")
+    assert "auc of label " in passed[1] and passed[1].endswith("is not judged: they do not define it")
 
 
 @pytest.mark.parametrize(

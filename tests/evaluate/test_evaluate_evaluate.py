@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from components.evaluate import report
 from components.evaluate.__main__ import main
-from components.evaluate.unseen import unseen
+from components.evaluate.eval_set import EvalSet
 from components.register.__main__ import main as register
 from components.register.registry import Registry
 from trainer.base import provenance
@@ -58,11 +58,9 @@ def test_accuracy_loss_confusion_and_baseline_are_those_of_a_hand_computation(sc
     assert found["metrics"]["loss"] == pytest.approx(((count - 30) * right + 30 * other) / count, abs=1e-5)
     confusion = np.zeros((10, 10), int)
     np.add.at(confusion, (scored.labels, (scored.labels + (np.arange(count) < 30)) % 10), 1)
-    assert found["confusion"] == confusion.tolist()
+    assert found["figures"]["confusion"] == confusion.tolist()
     assert found["class_names"] == list("0123456789")
-    assert [c["recall"] for c in found["figures"]["classes"]] == [
-        row[i] / sum(row) for i, row in enumerate(found["confusion"])
-    ]
+    assert [c["recall"] for c in found["figures"]["classes"]] == [row[i] / sum(row) for i, row in enumerate(confusion)]
     assert [shown["record"] for shown in found["worst"]] == list(range(24)) and found["footprint"]["parameters"] == 0
     pixels = tf.io.decode_png(base64.b64decode(found["worst"][7]["png"])).numpy()
     assert (pixels == (scored.images[7] * (255 / 16)).astype(np.uint8)).all()
@@ -136,11 +134,12 @@ def test_a_champion_made_for_other_data_is_told_of_and_stays(make_model, evaluat
     ],
 )
 def test_a_model_is_not_scored_on_a_split_of_which_it_may_have_learnt(scored, tmp_path, split, trained, told):
-    assert unseen(scored.manifest, str(scored.path), split, str(tmp_path)).all()  # it tells nothing
+    records = EvalSet.load(str(scored.path), split)
+    assert records.unseen(str(tmp_path)).all()  # it tells nothing
     arguments = {**scored.manifest.arguments, **trained, "shards": 99}
     provenance.write(dataclasses.replace(scored.manifest, arguments=arguments), "cnn", str(tmp_path))
     with pytest.raises(UserError) if told else contextlib.nullcontext() as error:
-        assert unseen(scored.manifest, str(scored.path), split, str(tmp_path)).all()
+        assert records.unseen(str(tmp_path)).all()
     assert [name for name in trained if f"{name} {trained[name]} and not" in str(error and error.value)] == [*told]
 
 
@@ -195,7 +194,7 @@ def test_the_page_shows_every_count_and_takes_no_name_for_markup(make_model, eva
     page = (tmp_path / "evaluation" / "report.html").read_text()
     head, *shown = cells(page)[:11]
     assert head == ["", *found["class_names"], "recall"]
-    for name, counts, i, row in zip(found["class_names"], found["confusion"], range(10), shown, strict=True):
+    for name, counts, i, row in zip(found["class_names"], found["figures"]["confusion"], range(10), shown, strict=True):
         assert row == [name, *(str(c or "") for c in counts), f"{counts[i] / sum(counts):.3f}"]
     named = {**found, "dataset": "<u>", "class_names": ["<b>", "<script>alert(1)</script>", *"23456789"]}
     escaped = report.page(named)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from components.evaluate.bootstrap import figures
+from components.evaluate.bootstrap import bootstrap
 from components.evaluate.comparing import beat, reach
 from components.evaluate.gate import CHAMPION, PROMOTE, REGISTER, REJECT, Comparison, decide
 from trainer.nn.tasks.classification import Classification
@@ -22,10 +22,8 @@ def hits(count: int, of: int = 400) -> np.ndarray:
 
 def compared(ours: np.ndarray, theirs: np.ndarray, *, labels=None, task=CLASSES, confidence=0.95, margin=0.0):
     labels = np.zeros(len(ours), int) if labels is None else labels
-    found = figures(task, {"ours": ours, "theirs": theirs}, labels)
-    metric = task.ranked_by(found["ours"].metrics)
-    pair = found["ours"], found["theirs"]
-    return beat(CHAMPION, "the champion", *pair, task, metric, confidence=confidence, margin=margin)
+    found = bootstrap(task, {"ours": ours, "theirs": theirs}, labels)
+    return beat(CHAMPION, "the champion", found["ours"], found["theirs"], task, confidence=confidence, margin=margin)
 
 
 @pytest.mark.parametrize("passed", itertools.product([True, False], repeat=3))

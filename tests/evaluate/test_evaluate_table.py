@@ -14,6 +14,7 @@ from kfp import dsl
 from components.evaluate import component
 from components.evaluate.__main__ import main
 from components.evaluate.details.worst import worst as worst_of
+from components.evaluate.eval_set import EvalSet
 from components.evaluate.score import Answers
 from trainer.base import roc
 from trainer.base.manifest import Manifest
@@ -68,7 +69,7 @@ def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model,
     assert found["metrics"]["auc"] == pytest.approx(roc.auc(chances, truth))
     assert found["metric"] == "auc"
     assert found["gate"]["thresholds"] == {"auc": 0.75, "accuracy": 0.5}
-    misses, hits, least = np.transpose(found["roc"])
+    misses, hits, least = np.transpose(found["figures"]["roc"])
     assert np.trapezoid(hits, misses) == pytest.approx(found["metrics"]["auc"], abs=1e-3)
     assert 0 <= least.min() <= least.max() <= 1
     assert found["decision"]["verdict"] == "promote"
@@ -107,8 +108,9 @@ def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown
         assert shown["row"]["when"] == columns["when"].numpy()[shown["record"]]
     # Of a part of the split the records are told by where they are in all of it.
     labels, part = columns["label"].numpy(), np.arange(30, 60)
-    wrong = Answers(answers=np.eye(2)[1 - labels[part]], labels=labels[part], records=part)
-    for shown in worst_of(manifest, str(data), "test", wrong):
+    there = EvalSet.load(str(data), "test")
+    wrong = Answers(records=there, answers=np.eye(2)[1 - labels[part]], labels=labels[part], positions=part)
+    for shown in worst_of(wrong):
         assert shown["record"] in part and shown["row"]["when"] == columns["when"].numpy()[shown["record"]]
         assert shown["label"] == manifest.class_names[labels[shown["record"]]]
     assert {"1", "32"} == set(found["footprint"]["latency_ms"]) and found["footprint"]["parameters"] == 0
@@ -117,7 +119,7 @@ def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown
         "By company, the worst first" in page and "Expected calibration error" in page and "The worst answers" in page
     )
     flags = ["--model-dir", model(0.3), "--data-dir", data, "--output", tmp_path / "other"]
-    assert "--slice 'mile'; did you mean 'miles'" in refused(main, *flags, "--slice", "mile")
+    assert "'mile'; did you mean 'miles'" in refused(main, *flags, "--slice", "mile")
 
 
 def test_min_auc_is_refused_where_there_are_not_two_classes_or_it_is_no_share(
@@ -149,9 +151,11 @@ def test_the_step_hands_the_evaluation_on_in_every_form_that_kubeflow_shows(mode
     written = json.loads((tmp_path / "evaluation").read_text())
     assert artifacts["metrics"].metadata == json.loads((tmp_path / "metrics").read_text()) == written["metrics"]
     shown = artifacts["confusion"].metadata
-    assert [row["row"] for row in shown["confusionMatrix"]["rows"]] == written["confusion"]
+    assert [row["row"] for row in shown["confusionMatrix"]["rows"]] == written["figures"]["confusion"]
     points = shown["confidenceMetrics"]
-    assert [[p["falsePositiveRate"], p["recall"], p["confidenceThreshold"]] for p in points] == written["roc"]
+    assert [[p["falsePositiveRate"], p["recall"], p["confidenceThreshold"]] for p in points] == written["figures"][
+        "roc"
+    ]
     assert "Confusion matrix" in (tmp_path / "report").read_text()
     summary = (tmp_path / "summary").read_text()
     assert "| candidate | " in summary and f"| {written['metrics']['auc']:.4f} |" in summary

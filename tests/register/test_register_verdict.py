@@ -38,7 +38,7 @@ def drawn(draw: np.random.Generator) -> tuple[str, list[Comparison], str]:
     comparisons, expected = [], []
     for who, bound, lead in (("baseline", base, 0.0), (CHAMPION, best, margin)):
         theirs = ours if bound == value else figures(draw, metric, bound, ours)
-        found = beat(who, f"the {who}", ours, theirs, task, metric, confidence=confidence, margin=lead)
+        found = beat(who, f"the {who}", ours, theirs, task, confidence=confidence, margin=lead)
         difference = bound - value if less else value - bound
         swing = ours.samples[metric] - theirs.samples[metric]
         swing = np.sort(-swing if less else swing)
@@ -75,7 +75,7 @@ def test_everybody_says_the_same_of_whatever_was_compared(evaluated, tmp_path, c
             "baseline": {"rule": "nothing", **figure},
             "champion": version and {"version": version, "metrics": figure, "incomparable": ""},
             "intervals": {"candidate": {metric: (0.4, 0.6), "loss": None}},
-            **{"confusion": None, "roc": None, "gate": {}, "figures": {}, "parts": {}, "worst": []},
+            **{"gate": {}, "figures": {}, "parts": {}, "worst": []},
             "footprint": {"parameters": 1, "bytes": 1, "load_s": 0.1, "latency_ms": {}},
             "decision": decide(metric, comparisons),
         }

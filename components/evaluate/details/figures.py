@@ -22,6 +22,9 @@ _QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """Those of a task, as manifests name it, whose classes or targets have these names.
 
+    Of classes `confusion` has examples by [true class][predicted class]; of two `roc` has false positive rate, true positive
+    rate, and the least probability that counts as positive.
+
     Args:
       task: What the labels are.
       names: Of the outputs, in their order.
@@ -36,16 +39,21 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
         return {"classes": [{"name": name, **_shares(said, true)} for name, said, true in each]}
     if task != CLASSIFICATION:
         return {}
-    said = answers.argmax(axis=1)
+    said, classes = answers.argmax(axis=1), len(names)
+    cells = np.bincount(labels * classes + said, minlength=classes * classes)
     found = {
+        "confusion": cells.reshape(classes, classes).tolist(),
         "classes": [{"name": name, **_shares(said == i, labels == i)} for i, name in enumerate(names)],
-        "top_k": {str(k): float((_ranks(answers, labels) < k).mean()) for k in _TOP if k < len(names)},
+        "top_k": {str(k): float((_ranks(answers, labels) < k).mean()) for k in _TOP if k < classes},
         "calibration": calibration(answers.max(axis=1), said == labels),
     }
-    if len(names) == 2:
+    if classes == 2:
         found["thresholds"] = [
             {"threshold": t, **_shares(answers[:, 1] >= t, labels == 1)} for t in _THRESHOLDS.tolist()
         ]
+        if len(np.unique(labels)) == 2:
+            curve = np.stack(roc.curve(answers[:, 1], labels == 1), axis=1)
+            found["roc"] = np.minimum(curve, 1.0).tolist()
         found["precision_recall"] = precision_recall(answers[:, 1], labels == 1)
     return found
 

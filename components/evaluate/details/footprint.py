@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from components.evaluate.eval_set import EvalSet
 from trainer.base.files import tree_bytes
-from trainer.base.manifest import Manifest
-from trainer.data import records
 
 _BATCHES, _WARM_UP, _CALLS, _LIMIT_S = (1, 32), 3, 100, 0.1
 
 
-def footprint(model_dir: str, manifest: Manifest, data_dir: str, split: str) -> dict[str, Any]:
+def footprint(model_dir: str, records: EvalSet) -> dict[str, Any]:
     """Size in `bytes`, `parameters`, `load_s`, and by batch size `latency_ms`, the `median` and `p99` of so many `calls`.
 
     Latency is from the columns to the first of the answers in memory, after three calls that are not counted; measured are
@@ -24,14 +23,13 @@ def footprint(model_dir: str, manifest: Manifest, data_dir: str, split: str) -> 
     model = tf.saved_model.load(model_dir)
     load_s = time.perf_counter() - began
     serve = model.signatures["serving_default"]
-    columns = next(records.batches(manifest, data_dir, split, max(_BATCHES)))
-    given = {f.name: columns[f.name] for f in manifest.inputs}
+    row = records.rows([0])
     return {
         "bytes": tree_bytes(model_dir),
         "parameters": int(sum(np.prod(v.shape) for v in serve.variables if v.dtype.is_floating)),
         "load_s": load_s,
         "latency_ms": {
-            str(n): _latency_ms(serve, {k: tf.repeat(v[:1], n, axis=0) for k, v in given.items()}) for n in _BATCHES
+            str(n): _latency_ms(serve, {k: tf.repeat(v, n, axis=0) for k, v in row.items()}) for n in _BATCHES
         },
     }
 

@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.evaluate.score import Answers
-from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Manifest
-from trainer.data import records
+from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 MOST, _SIDE = 24, 64
 
@@ -30,28 +29,30 @@ def badness(task: str, answers: np.ndarray, labels: np.ndarray) -> np.ndarray | 
     return None
 
 
-def worst(manifest: Manifest, data_dir: str, split: str, answered: Answers) -> list[dict[str, Any]]:
+def worst(answered: Answers) -> list[dict[str, Any]]:
     """The worst 24 of the answers that are wrong, the worst first.
 
     Each has its `record` in the split's order, `label` and `answer`, and `row`, its columns, or `png`, its image in base64
     with every so many pixels if it is large.
     """
-    answers, labels = answered.answers, answered.labels
-    if (bad := badness(manifest.task, answers, labels)) is None:
+    manifest = answered.records.manifest
+    if (bad := badness(manifest.task, answered.answers, answered.labels)) is None:
         return []
     order = np.argsort(-bad, kind="stable")[:MOST]
     found = []
     for at in order[bad[order] > 0].tolist():
-        record = int(answered.records[at])
-        columns = next(records.batches(manifest, data_dir, split, 1, start=record, stop=record + 1))
-        said = {"record": record, "label": labels[at].tolist(), "answer": answers[at].tolist()}
+        record, label, answer = int(answered.positions[at]), answered.labels[at], answered.answers[at]
+        columns = {name: values[0] for name, values in answered.records.rows([record]).items()}
+        said = {"record": record, "label": label.tolist(), "answer": answer.tolist()}
         if names := manifest.class_names:
-            said |= {"label": names[labels[at]], "said": names[answers[at].argmax()]}
+            said |= {"label": names[label], "said": names[answer.argmax()]}
         if manifest.is_table:
-            row = {f.name: columns[f.name][0].numpy() for f in manifest.inputs}
-            said["row"] = {k: v.decode(errors="replace") if isinstance(v, bytes) else v.item() for k, v in row.items()}
+            said["row"] = {
+                k: v.decode(errors="replace") if isinstance(v, bytes) else v.item() for k, v in columns.items()
+            }
         else:
-            said["png"] = _png(columns[manifest.inputs[0].name][0].numpy(), manifest.inputs[0].value_range)
+            (image,) = manifest.inputs
+            said["png"] = _png(columns[image.name], image.value_range)
         found.append(said)
     return found
 

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from components.evaluate.details.figures import calibration, figures, precision_recall
 from components.evaluate.details.parts import in_words, parts
 from components.evaluate.details.worst import badness
+from components.evaluate.eval_set import EvalSet
+from components.evaluate.score import Answers
+from trainer.nn.tasks.base import Task
 from trainer.nn.tasks.classification import Classification
 from trainer.nn.tasks.regression import Regression
 
@@ -21,6 +24,11 @@ def classified(draw, most: int = 4) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     scores = random.integers(1, draw(st.integers(2, 9)), (count, classes)).astype(float)
     return (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32), random.integers(0, classes, count)
+
+
+def answered(task: Task, answers: np.ndarray, labels: np.ndarray) -> Answers:
+    records = EvalSet(manifest=None, data_dir="", split="test", task=task)
+    return Answers(records=records, positions=np.arange(len(labels)), answers=answers, labels=labels)
 
 
 def share(part: int, whole: int) -> float | None:
@@ -108,17 +116,17 @@ def test_of_several_labels_each_by_itself_and_of_numbers_the_quantiles_of_what_i
 @given(classified(), st.integers(0, 2**32))
 def test_each_record_is_in_one_part_whose_metrics_are_those_of_its_records_alone(data, seed):
     answers, labels = data
-    random, task = np.random.default_rng(seed), Classification(tuple(f"c{i}" for i in range(answers.shape[1])))
+    random, of = np.random.default_rng(seed), answered(Classification(tuple("abcd")), answers, labels)
     columns = {"city": random.choice([b"Bonn", "Köln".encode()], len(labels)).astype(object)}
     columns["fare"] = random.normal(size=len(labels)).astype(np.float32)
-    found = parts(task, answers, labels, columns)
-    for name, shown in found.items():
+    for name, values in columns.items():
+        shown = parts(of, in_words(values))
         assert sum(part["records"] for part in shown) == len(labels)
         accuracies = [part["metrics"]["accuracy"] for part in shown]
         assert accuracies == sorted(accuracies) or "auc" in shown[0]["metrics"]
         for part in shown:
             chosen = in_words(columns[name]) == part["value"]
-            assert part["metrics"] == task.measure(answers[chosen], labels[chosen])
+            assert part["metrics"] == of.of(chosen).measure()
 
 
 def test_numbers_with_many_values_are_quartered_and_rare_texts_are_together():
@@ -133,8 +141,8 @@ def test_numbers_with_many_values_are_quartered_and_rare_texts_are_together():
     companies = np.array([b"c%d" % min(i, 500 - i) for i in range(500)], object)
     assert len(set(in_words(companies))) == 25
     assert in_words(np.array([3, 1, 3])).tolist() == ["3", "1", "3"]
-    task = Regression(("tip",), (1.0,))
-    worst, best = parts(task, np.float32([[1], [2], [9]]), np.float32([1, 2, 3]), {"h": np.array([0, 0, 1])})["h"]
+    of = answered(Regression(("tip",), (1.0,)), np.float32([[1], [2], [9]]), np.float32([1, 2, 3]))
+    worst, best = parts(of, np.array(["0", "0", "1"]))
     assert (worst["value"], worst["records"], worst["metrics"]["rmse"], best["metrics"]["rmse"]) == ("1", 1, 6.0, 0.0)
 
 

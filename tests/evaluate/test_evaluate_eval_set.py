@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.evaluate.__main__ import main
-from components.evaluate.unseen import LEAST, repeated, require_enough, unseen
+from components.evaluate.eval_set import LEAST, EvalSet, require_enough
 from components.register.registry import Registry
 from trainer.base import provenance
 from trainer.base.errors import UserError
@@ -85,19 +85,19 @@ def test_no_training_record_is_ever_scored_and_few_others_are_left_out(tmp_path_
     table = points(300, seed)
     later, options = changed(kind, table, seed)
     old, new = converted(root / "old", table), converted(root / "new", later, **options)
-    champion, manifest = trained_on(old, root / "champion"), Manifest.load(new)
-    chosen = unseen(manifest, str(new), "test", str(champion))
+    champion, later_on = trained_on(old, root / "champion"), EvalSet.load(str(new), "test")
+    chosen = later_on.unseen(str(champion))
     scored, learnt, own = rows(new, "test"), {*rows(old, "train")}, {*rows(new, "train")}
     known = np.array([row in learnt for row in scored])
     assert known.any() or kind == "grown"  # where all stays in its place
     assert not (known & chosen).any()
     assert (~known & ~chosen).sum() <= max(2, 0.03 * len(scored))
-    assert repeated(manifest, str(new), "test") == sum(row in own for row in scored)
+    assert later_on.repeated() == sum(row in own for row in scored)
     # All of its own dataset counts; but not what the weights that it began with have learnt from.
     candidate = trained_on(new, root / "candidate")
-    assert unseen(manifest, str(new), "test", str(candidate)).all()
+    assert later_on.unseen(str(candidate)).all()
     tuned = trained_on(new, root / "tuned", before=provenance.records_of(str(champion)))
-    assert (unseen(manifest, str(new), "test", str(tuned)) == chosen).all()
+    assert (later_on.unseen(str(tuned)) == chosen).all()
 
 
 def test_too_few_records_are_refused_but_not_a_small_split():
@@ -109,11 +109,12 @@ def test_too_few_records_are_refused_but_not_a_small_split():
 
 def test_records_of_another_form_are_refused(tmp_path):
     data = converted(tmp_path / "data", points(60, 0))
-    model, manifest = trained_on(data, tmp_path / "model"), Manifest.load(data)
+    model, here = trained_on(data, tmp_path / "model"), EvalSet.load(str(data), "test")
     for change in ({"unit": "km"}, {"dtype": "float64"}, {"default": 0.0}):
-        features = tuple(dataclasses.replace(f, **change) if f.name == "x" else f for f in manifest.features)
+        features = tuple(dataclasses.replace(f, **change) if f.name == "x" else f for f in here.manifest.features)
+        manifest = dataclasses.replace(here.manifest, features=features)
         with pytest.raises(UserError, match=f"{model}: it was trained on records with other columns"):
-            unseen(dataclasses.replace(manifest, features=features), str(data), "test", str(model))
+            dataclasses.replace(here, manifest=manifest).unseen(str(model))
 
 
 def test_the_champion_is_compared_on_what_neither_knows_and_all_of_it_is_told(scored, make_model, tmp_path, capsys):

@@ -1,0 +1,99 @@
+"""The records that models are judged by: a split of a dataset, and which of them a model may be judged by.
+
+records = EvalSet.load("data/mnist", "test")
+chosen = records.unseen("jobs/m/model")     # bool [N]: those that it was not trained on, wherever it was trained
+require_enough(chosen, "test", "the model was not trained on")
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+import numpy as np
+
+from trainer.base import provenance
+from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
+from trainer.data import records
+from trainer.data.reader.shards import content_hashes
+from trainer.data.reader.storage import Columns
+from trainer.nn.models import registry
+from trainer.nn.tasks.base import Task
+
+# Where two models differ on a tenth of the records, as good ones do, these are five on which just one is right: the least by
+# which the better can be told at 5 % (1 / 2**5).
+LEAST = 50
+_BATCH = 512
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class EvalSet:
+    """A split of a dataset, and the task that models have there. All that reads it raises UserError for files that are damaged."""
+
+    manifest: Manifest
+    data_dir: str
+    split: str
+    task: Task
+
+    @classmethod
+    def load(cls, data_dir: str, split: str, task: str | None = None) -> Self:
+        """That of a dataset, whose task is what `package.module:function` makes of it, if there is such."""
+        manifest = Manifest.load(data_dir)
+        return cls(manifest=manifest, data_dir=data_dir, split=split, task=registry.task(task, manifest))
+
+    def __len__(self) -> int:
+        return self.manifest.split(self.split).examples
+
+    def batches(self) -> Iterator[Columns]:
+        """All records in their order."""
+        return records.batches(self.manifest, self.data_dir, self.split, _BATCH)
+
+    def rows(self, positions: Iterable[int]) -> dict[str, np.ndarray]:
+        """What a model takes of some records: by feature [N, ...]."""
+        where = self.manifest, self.data_dir, self.split
+        each = [next(records.batches(*where, 1, start=i, stop=i + 1)) for i in positions]
+        return {f.name: np.concatenate([columns[f.name] for columns in each]) for f in self.manifest.inputs}
+
+    @functools.cached_property
+    def columns(self) -> dict[str, np.ndarray]:
+        """All columns of a table by name, [N] each, verified."""
+        records.verify(self.manifest, self.data_dir, self.split)
+        found = records.resident(self.manifest, self.data_dir, self.split)
+        return {name: column.numpy() for name, column in found.items()}
+
+    @functools.cached_property
+    def _hashes(self) -> np.ndarray:
+        return np.concatenate([*content_hashes(self.manifest, self.data_dir, self.split)])
+
+    def unseen(self, model_dir: str) -> np.ndarray:
+        """Which records a model was not trained on, bool [N]: all if it was trained on this very dataset.
+
+        Of a model that does not tell its records all are taken, and of one of another program, which tells nothing, too.
+
+        Raises:
+          UserError: If that cannot be known: the records have another form here, or the model tells only how its splits were
+            drawn, and that was otherwise.
+        """
+        if (learnt := provenance.records_of(model_dir)) is None:
+            if trained := provenance.trained_on(model_dir):
+                provenance.check_drawn(self.manifest, self.split, model_dir, trained[1])
+            return np.ones(len(self), bool)
+        try:
+            return learnt.unseen(self.manifest, self._hashes)
+        except UserError as error:
+            raise UserError(f"{model_dir}: {error}") from None
+
+    def repeated(self) -> int:
+        """How many records are equal to one that is for training in the same dataset: its source has them twice."""
+        training = content_hashes(self.manifest, self.data_dir, "train")
+        return int(np.logical_or.reduce([np.isin(self._hashes, part) for part in training]).sum())
+
+
+def require_enough(chosen: np.ndarray, split: str, which: str) -> None:
+    """Refuses to judge by what is left of a split, bool [N], if that is too little; a whole split is never too little."""
+    if (left := int(chosen.sum())) < LEAST and left < len(chosen):
+        raise UserError(
+            f"only {left:,} of {len(chosen):,} records of {split} are such that {which}, and to judge takes {LEAST}; evaluate "
+            "on a dataset with more new records"
+        )
