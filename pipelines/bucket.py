@@ -9,8 +9,6 @@ from typing import Any
 
 from trainer.base.errors import UserError
 
-_SOURCE = re.compile(r"gs://(?P<bucket>[^/]+)/?(?P<name>.*?)/?")
-
 
 def mounted(source: str) -> str:
     """Where a step on Vertex AI finds `gs://BUCKET/DIR`, or a file: below `/gcs`.
@@ -18,9 +16,9 @@ def mounted(source: str) -> str:
     Raises:
       UserError: If `source` is not in a bucket.
     """
-    if not (match := _SOURCE.fullmatch(source)):
+    if not re.match("gs://[^/]", source):
         raise UserError(f"--source {source}: steps on Vertex AI read buckets; upload it and give gs://BUCKET/DIR")
-    return f"/gcs/{match['bucket']}/{match['name']}"
+    return f"/gcs/{source.removeprefix('gs://').rstrip('/')}"
 
 
 def bucket_digest(sources: Sequence[str]) -> str:
@@ -31,12 +29,11 @@ def bucket_digest(sources: Sequence[str]) -> str:
     """
     digest = hashlib.sha256()
     for source in sources:
-        mounted(source)
-        match = _SOURCE.fullmatch(source)
-        blobs = _blobs(match["bucket"], match["name"], f"--source {source}")
+        mounted(source)  # refuses what is elsewhere
+        with _opened(source.rstrip("/")) as (bucket, name):
+            blobs = list(bucket.list_blobs(prefix=name))
         # A prefix fits more than the file, or the folder, of that name: `data-old/` and `data.csv.bak` too.
-        folder = match["name"] and f"{match['name']}/"
-        named = [blob for blob in blobs if f"{blob.name}/".startswith(folder)]
+        named = [blob for blob in blobs if f"{blob.name}/".startswith(name and f"{name}/")]
         if not named:
             raise UserError(f"--source {source}: there is nothing")
         for line in sorted(f"{blob.name}\0{blob.size}\0{blob.crc32c}\n" for blob in named):
@@ -50,8 +47,8 @@ def unfinished_step(job_dir: str) -> int:
     Raises:
       UserError: If it cannot be listed.
     """
-    bucket, _, folder = job_dir.removeprefix("gs://").partition("/")
-    names = [blob.name.removeprefix(f"{folder}/") for blob in _blobs(bucket, f"{folder}/", job_dir)]
+    with _opened(job_dir) as (bucket, folder):
+        names = [blob.name.removeprefix(f"{folder}/") for blob in bucket.list_blobs(prefix=f"{folder}/")]
     found = [match for match in map(re.compile(r"checkpoints/ckpt-(\d+)\.index").fullmatch, names) if match]
     return -1 if "DONE.json" in names else max((int(match[1]) for match in found), default=-1)
 
@@ -62,28 +59,19 @@ def decision(job_dir: str) -> dict[str, Any]:
     Raises:
       UserError: If it cannot be read.
     """
-    bucket, _, folder = job_dir.removeprefix("gs://").partition("/")
-    with _told(job_dir):
-        from google.cloud import storage
-
-        return json.loads(storage.Client().bucket(bucket).blob(f"{folder}/evaluation.json").download_as_bytes())[
-            "decision"
-        ]
-
-
-def _blobs(bucket: str, prefix: str, place: str) -> list[Any]:
-    with _told(place):
-        from google.cloud import storage  # 1 s
-
-        return list(storage.Client().list_blobs(bucket, prefix=prefix))
+    with _opened(job_dir) as (bucket, folder):
+        return json.loads(bucket.blob(f"{folder}/evaluation.json").download_as_bytes())["decision"]
 
 
 @contextlib.contextmanager
-def _told(place: str) -> Iterator[None]:
+def _opened(place: str) -> Iterator[tuple[Any, str]]:
+    """The bucket that `gs://BUCKET/NAME` lies in, and the name; what cannot be read there is a `UserError`."""
     from google.api_core.exceptions import GoogleAPICallError
     from google.auth.exceptions import GoogleAuthError
+    from google.cloud import storage  # 1 s
 
+    bucket, _, name = place.removeprefix("gs://").partition("/")
     try:
-        yield
+        yield storage.Client().bucket(bucket), name
     except (GoogleAPICallError, GoogleAuthError, OSError) as error:
         raise UserError(f"{place} cannot be read: {error}") from None

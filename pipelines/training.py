@@ -78,7 +78,9 @@ def build(backend: str, image: str) -> BaseComponent:
                 cluster=cluster, backend=backend, image=image, trainer_args=trainer_args, job_dir=job_dir, dataset=data
             ).set_caching_options(again)
             if backend == "vertex":
-                trained = _custom_job(
+                from google_cloud_pipeline_components.v1.custom_job import CustomTrainingJobOp
+
+                trained = CustomTrainingJobOp(
                     worker_pool_specs=pools.output,
                     base_output_directory=job_dir,
                     strategy=scheduling_strategy,
@@ -88,6 +90,9 @@ def build(backend: str, image: str) -> BaseComponent:
                     labels=labels,
                     project=project,
                     location=location,
+                    # The defaults of these two are placeholders that only Vertex resolves.
+                    persistent_resource_id="",
+                    encryption_spec_key_name="",
                 )
             else:
                 trained = train(cluster=cluster, worker_pool_specs=pools.output, log_dir=log_dir)
@@ -129,10 +134,3 @@ def step_names(pipeline: BaseComponent) -> list[str]:
                 yield tasks[name]["taskInfo"]["name"]
 
     return list(steps(spec["root"]))
-
-
-def _custom_job(**arguments: Any) -> dsl.PipelineTask:
-    from google_cloud_pipeline_components.v1.custom_job import CustomTrainingJobOp
-
-    # The defaults of these two are placeholders that only Vertex resolves.
-    return CustomTrainingJobOp(persistent_resource_id="", encryption_spec_key_name="", **arguments)
