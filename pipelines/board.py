@@ -21,8 +21,6 @@ with without_advice():
     from tensorboard.plugins.hparams import api, api_pb2
     from tensorboard.plugins.hparams.summary import session_end_pb
 
-_LOGS = ("train", "validation")  # of a job, which TensorBoard shows as parts of the run
-
 
 def show(runs: Sequence[Run], port: int) -> int:
     """Runs TensorBoard until it is stopped. Returns its exit code."""
@@ -36,11 +34,11 @@ def show(runs: Sequence[Run], port: int) -> int:
 def laid_out(runs: Sequence[Run]) -> Iterator[str]:
     """Yields a directory as TensorBoard reads it; links lead to what the jobs write, also later."""
     with tempfile.TemporaryDirectory(prefix="board-") as directory:
-        for run in runs:
+        for run in {run.dir: run for run in runs}.values():
             cluster = pathlib.Path(run.record.cluster).stem
             place = pathlib.Path(directory, f"{run.dir.name} {run.record.dataset.replace('/', '-')} {cluster}")
             place.mkdir()
-            for name in _LOGS:
+            for name in ("train", "validation"):  # of the job, which TensorBoard shows as parts of the run
                 (place / name).symlink_to(run.dir / "job" / "logs" / name)
             with tf.summary.create_file_writer(str(place)).as_default(step=0):
                 _write(run)

@@ -4,7 +4,6 @@ for run in runs_in(pathlib.Path("runs")):
     print(run.id, run.status)
 """
 
-import contextlib
 import dataclasses
 import json
 import pathlib
@@ -19,7 +18,7 @@ from components.evaluate.report import render_page
 from components.register.comparison import rows, table
 from pipelines import summary
 from pipelines.cache import STORE
-from pipelines.record import FILE, RunRecord
+from pipelines.record import FILE, RunRecord, read_json
 from trainer.base.errors import UserError, unknown
 from trainer.base.files import write_text
 
@@ -36,7 +35,6 @@ class Run:
     status: str  # That of its summary, or `running`, `killed`, or `broken` when `run.json` cannot be read.
     record: RunRecord | None = None
     summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # Empty before it has ended.
-    metric: str = ""  # What it was judged by, if it was.
 
     def mentions(self, other: "Run") -> bool:
         """Whether what this one was asked to do names files of the other, as `--init-from` does."""
@@ -45,14 +43,14 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """All that decided what came of it, once training has begun with the values it resolved; none is None."""
-        arguments, job = self.record.arguments, _json(self.dir / "job" / "job.json")
+        arguments, job = self.record.arguments, read_json(self.dir / "job" / "job.json")
         found = {
             **_flat(json.loads(arguments["cluster"]), "cluster"),
             **_flat(job.get("arguments", {}), "dataset"),
             **_flat(job.get("versions", {}), "version"),
             **job.get("settings", {what: " ".join(arguments[f"{what}_args"]) for what in ("convert", "trainer")}),
             "fingerprint": job.get("identity", {}).get("fingerprint"),
-            "last_step": _json(self.dir / "job" / "DONE.json").get("step"),
+            "last_step": read_json(self.dir / "job" / "DONE.json").get("step"),
             "name": arguments["name"],
             "evaluate": " ".join(arguments["evaluate_args"]),
         }
@@ -62,13 +60,14 @@ class Run:
     def row(self) -> dict[str, str]:
         """What there is to say of it in a line; texts, empty where nothing is known."""
         model, record = self.summary.get("model", {}), self.record
-        value = self.summary.get("metrics", {}).get(self.metric)
+        metric = read_json(self.dir / summary.EVALUATION).get("metric")  # what it was judged by, if it was
+        value = self.summary.get("metrics", {}).get(metric)
         return {
             "run": self.dir.name,
             "status": self.status,
             "dataset": record.dataset if record else "",
             "cluster": record.cluster if record else "",
-            "metric": "" if value is None else f"{self.metric} {value:.4f}",
+            "metric": "" if value is None else f"{metric} {value:.4f}",
             "verdict": model.get("verdict") or "",
             "version": f"{model['name']} {model['version']}" if model.get("version") else "",
             "seconds": f"{self.summary['seconds']:.1f}" if self.summary else "",
@@ -104,9 +103,9 @@ def read(run_dir: pathlib.Path) -> Run:
         record, runs = RunRecord.load(run_dir), running(run_dir)
     except (OSError, ValueError, TypeError):
         return Run(dir=run_dir, status=BROKEN)
-    told, evaluation = _json(run_dir / summary.FILE), _json(run_dir / summary.EVALUATION)
+    told = read_json(run_dir / summary.FILE)
     status = told.get("status") or (RUNNING if runs else KILLED)  # a resume deletes the summary first
-    return Run(dir=run_dir, status=status, record=record, summary=told, metric=evaluation.get("metric", ""))
+    return Run(dir=run_dir, status=status, record=record, summary=told)
 
 
 def differences(one: Run, other: Run) -> list[str]:
@@ -146,9 +145,3 @@ def _flat(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     for key, value in values.items():
         found |= _flat(value, f"{name}.{key}") if isinstance(value, dict) else {f"{name}.{key}": value}
     return found
-
-
-def _json(path: pathlib.Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    return {}

@@ -3,16 +3,16 @@
 On a terminal the lines are drawn again in place; elsewhere a line is printed when something happened.
 """
 
-import json
 import pathlib
 import threading
 import time
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from pipelines.record import read_json
 from pipelines.steps import CACHED, FAILED, RUNNING, SUCCEEDED, Step, Steps
 
 _MARKS = {RUNNING: ("▸", "bold cyan"), SUCCEEDED: ("✓", "green"), CACHED: ("✓", "green"), FAILED: ("✗", "bold red")}
@@ -56,8 +56,7 @@ class Progress:
         """Prints a line of training now and then."""
         last = None
         while not self._ended.wait(_TRAINING_LINE_S):
-            step = self._steps.current
-            if step and step.name == "train" and (line := training(self._status)) and line != last:
+            if self._steps.is_training and (line := training(self._status)) and line != last:
                 self._console.print(f"    {line}", soft_wrap=True, highlight=False)
                 last = line
 
@@ -79,9 +78,7 @@ class Progress:
 
 def training(status: pathlib.Path) -> str:
     """The chief's status file in words; empty while there is none."""
-    try:
-        state: dict[str, Any] = json.loads(status.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    if not (state := read_json(status)):
         return ""
     if "train_steps" not in state:
         return f"{state['phase']} for {time.time() - state['time']:.0f} s"

@@ -42,9 +42,7 @@ class RunRecord:
 
     def begin(self, runs_dir: pathlib.Path) -> tuple[Self, pathlib.Path]:
         """Makes a run of this, with a directory that this process holds. Returns both."""
-        run_dir = new_run_dir(runs_dir)
-        for part in ("logs", "tmp"):
-            (run_dir / part).mkdir()
+        run_dir = _new_run_dir(runs_dir)
         places = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs", "run_id": run_dir.name}
         arguments = {**self.arguments, **{name: str(place) for name, place in places.items()}}
         record = dataclasses.replace(self, id=run_dir.name, arguments=arguments)
@@ -63,7 +61,7 @@ def hold(run_dir: pathlib.Path) -> int:
     return descriptor
 
 
-def new_run_dir(runs: pathlib.Path) -> pathlib.Path:
+def _new_run_dir(runs: pathlib.Path) -> pathlib.Path:
     """Makes `<runs>/<date>-<time>`, with a number behind it when that is taken."""
     first = directory = runs / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     for number in itertools.count(2):
@@ -71,3 +69,10 @@ def new_run_dir(runs: pathlib.Path) -> pathlib.Path:
             directory.mkdir(parents=True)
             return directory
         directory = first.with_name(f"{first.name}-{number}")
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """What a file says; nothing while it is not there, or not whole."""
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    return {}

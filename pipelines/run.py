@@ -25,7 +25,7 @@ from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipel
 from pipelines.cache import cache_key, dataset_dir
 from pipelines.progress import Progress
 from pipelines.record import RunRecord
-from pipelines.steps import FAILED, Steps
+from pipelines.steps import Steps
 from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.files import is_remote
 from trainer.base.flags import job_directory
@@ -53,21 +53,20 @@ def main() -> int:
 def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
     """Runs what the record of a run says, in its directory, which this process holds. Returns the exit code."""
     started = time.monotonic()
+    for part in ("logs", "tmp"):
+        (run_dir / part).mkdir(exist_ok=True)
     steps = Steps(run_dir / "logs")
     runs = f"{_shown(sys.executable)} pipelines/runs.py"
     _say(f"TensorBoard: {runs} board {_shown(run_dir)}")
     status, code = _drive(record, run_dir, steps)
-    seconds = time.monotonic() - started
-    if status == "succeeded" and not (run_dir / "job" / "DONE.json").exists():
-        status = "failed"  # kfp's DockerRunner takes a container that vanished for one that succeeded
-    reason = _reason(steps, run_dir) if status == "failed" else None
-    result = summary.write(run_dir, record, steps, status, seconds, reason)
+    reason = _reason(steps) if status == "failed" else None
+    result = summary.write(run_dir, record, steps, status, time.monotonic() - started, reason)
     history.write_page(run_dir.parent)
     if status == "succeeded":
         _tell(result)
         return EXIT_REJECTED if record.fail_on_reject and result["model"]["verdict"] == REJECT else code
     if status == "failed":
-        code = _explain(reason, steps, run_dir)
+        code = _explain(reason, steps, pathlib.Path(record.arguments["dataset_dir"]))
     _say(f"{status}; to go on: {runs} resume {_shown(run_dir)}", file=sys.stderr)
     return code
 
@@ -83,16 +82,13 @@ def _parser() -> Parser:
     here.add_argument("--runner", choices=("subprocess", "docker"), default="subprocess", help="what steps run in")
     here.add_argument("--image", default="", help="container image of --runner docker (make image builds one)")
     here.add_argument("--registry", default="registry", help="directory of the model registry")
-    here.add_argument("--runs-dir", type=_jobs_may_be_in, default="runs", help="where the runs are")
+    # Where TensorFlow would not find its files is told before a dataset is converted for nothing.
+    here.add_argument(
+        "--runs-dir", type=lambda text: job_directory(os.path.abspath(text)), default="runs", help="where the runs are"
+    )
     here.add_argument("--no-cache", dest="cache", action="store_false", help="convert again")
     here.add_argument("--die-with-parent", action="store_true", help="end when the process that started this ends")
     return p
-
-
-def _jobs_may_be_in(text: str) -> str:
-    """The type of a directory in which TensorFlow will find its files, told before a dataset is converted for nothing."""
-    job_directory(os.path.abspath(text))
-    return text
 
 
 def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
@@ -159,8 +155,9 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
                     _signal_group(child, signal.SIGKILL)
         if child.wait() and stopped:
             return "interrupted", 128 + stopped[0]
-        failed = child.returncode or any(step.status == FAILED for step in steps.seen.values())
-        return ("failed", 1) if failed else ("succeeded", 0)
+        # kfp's DockerRunner takes a container that vanished for one that succeeded.
+        done = not child.returncode and not steps.failed and (run_dir / "job" / "DONE.json").exists()
+        return ("succeeded", 0) if done else ("failed", 1)
     finally:
         _signal_group(child, signal.SIGKILL)
         child.wait()
@@ -216,35 +213,30 @@ def _shown(path: str | os.PathLike[str]) -> str:
     return os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
 
 
-def _reason(steps: Steps, run_dir: pathlib.Path) -> str | None:
+def _reason(steps: Steps) -> str | None:
     """What the step that failed says is for the user to mend, if it says so."""
     if not (failed := steps.failed):
         return None
-    mend = _MEND.findall(_log(run_dir, failed.name).read_text(encoding="utf-8"))
+    mend = _MEND.findall(steps.log(failed).read_text(encoding="utf-8"))
     return f"step {failed.name}: {mend[-1]}" if mend else None
 
 
-def _explain(reason: str | None, steps: Steps, run_dir: pathlib.Path) -> int:
+def _explain(reason: str | None, steps: Steps, dataset: pathlib.Path) -> int:
     """Says which step failed, in its own last words. Returns the exit code: 2 for what the user can mend."""
     failed = steps.failed
-    log = _log(run_dir, failed.name if failed else "pipeline")
+    log = steps.log(failed)
     if reason:
         _say(f"error: {reason} (all of it: {_shown(log)})", file=sys.stderr)
     else:
-        lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()] if log.exists() else []
+        lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
         what = f"step {failed.name}" if failed else "the run"
         _say("\n  ".join([f"{what} failed; its last lines:", *lines[-12:]]), file=sys.stderr)
         _say(f"all of it: {_shown(log)}", file=sys.stderr)
-    dataset = pathlib.Path(RunRecord.load(run_dir).arguments["dataset_dir"])
     with store.held(dataset):
         damaged = dataset.exists() and not store.ready(dataset, thoroughly=True)
     if damaged:
         _say(f"{_shown(dataset)} is damaged; it is converted again when the next run needs it", file=sys.stderr)
     return 2 if reason else 1
-
-
-def _log(run_dir: pathlib.Path, name: str) -> pathlib.Path:
-    return run_dir / "logs" / f"{name}.log"
 
 
 if __name__ == "__main__":

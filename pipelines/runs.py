@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import functools
 import pathlib
 import shutil
 import sys
@@ -14,7 +13,6 @@ from components.cleanup.processes import running
 from components.convert import store
 from components.register.comparison import table
 from pipelines import cache, history, summary
-from pipelines.history import Run
 from pipelines.record import RunRecord, hold
 from pipelines.run import execute
 from trainer.base.errors import Parser, UserError, run_cli
@@ -26,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns 0, or of `resume` and `repeat` the exit code of the run."""
     args = _parser().parse_args(argv)
     args.runs_dir = pathlib.Path(args.runs_dir).resolve()
+    args.runs = [history.find(name, args.runs_dir) for name in getattr(args, "runs", ())]
     return args.run(args)
 
 
@@ -57,10 +56,6 @@ def _parser() -> Parser:
     return p
 
 
-def _chosen(args: argparse.Namespace) -> list[Run]:
-    return [history.find(name, args.runs_dir) for name in dict.fromkeys(args.runs)]
-
-
 def _list(args: argparse.Namespace) -> int:
     if runs := history.runs_in(args.runs_dir):
         print(*table([list(runs[0].row), *(list(run.row.values()) for run in runs)]), sep="\n")
@@ -70,7 +65,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    (run,) = _chosen(args)
+    (run,) = args.runs
     groups = (
         {name: value for name, value in run.row.items() if name != "metric"} | {"reason": run.summary.get("reason")},
         {f"test {name}": f"{value:.6g}" for name, value in run.summary.get("metrics", {}).items()},
@@ -85,20 +80,19 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    one, other = map(functools.partial(history.find, runs_dir=args.runs_dir), args.runs)
-    print(*history.differences(one, other), sep="\n")
+    print(*history.differences(*args.runs), sep="\n")
     return 0
 
 
 def _board(args: argparse.Namespace) -> int:
     from pipelines import board  # 1 s
 
-    runs = _chosen(args) or [run for run in history.runs_in(args.runs_dir) if run.record]
+    runs = args.runs or [run for run in history.runs_in(args.runs_dir) if run.record]
     return board.show(runs, args.port)
 
 
 def _delete(args: argparse.Namespace) -> int:
-    going = {run.dir: run for run in _chosen(args)}
+    going = {run.dir: run for run in args.runs}
     places = {path.parent for path in going} or {args.runs_dir}
     left = [run for place in places for run in history.runs_in(place) if run.dir not in going]
     for run in going.values():
@@ -136,7 +130,7 @@ def _agreed() -> bool:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    (run,) = _chosen(args)
+    (run,) = args.runs
     if running(run.dir):
         raise UserError(f"{run.dir} is still running")
     hold(run.dir)
@@ -148,15 +142,13 @@ def _resume(args: argparse.Namespace) -> int:
     if record.arguments["run_dir"] != str(run.dir):
         raise UserError(f"{run.dir} was moved; move it back to {record.arguments['run_dir']} to go on with it")
     _check_source(record)
-    for part in ("logs", "tmp"):
-        (run.dir / part).mkdir(exist_ok=True)
     (run.dir / summary.FILE).unlink(missing_ok=True)  # that it has ended
     print(f"run {record.id} goes on: {record.dataset} on {record.cluster}", flush=True)
     return execute(record, run.dir)
 
 
 def _repeat(args: argparse.Namespace) -> int:
-    (run,) = _chosen(args)
+    (run,) = args.runs
     dataset = run.dir.parent / cache.STORE / pathlib.Path(run.record.arguments["dataset_dir"]).name
     arguments = {**run.record.arguments, "dataset_dir": str(dataset)}  # where it is, if all was moved
     before = dataclasses.replace(run.record, arguments=arguments)

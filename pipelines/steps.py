@@ -52,6 +52,10 @@ class Steps:
         """The step that is running; kfp.local runs one at a time."""
         return next((s for s in self.seen.values() if s.status == RUNNING), None)
 
+    def log(self, step: Step | None) -> pathlib.Path:
+        """Where all that a step says is kept, or the whole run."""
+        return self._log_dir / f"{step.name if step else 'pipeline'}.log"
+
     @property
     def is_training(self) -> bool:
         """Whether the step that is running is `train`."""
@@ -65,7 +69,7 @@ class Steps:
     def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:
         """Reads to the end; yields a step whenever it starts or ends."""
         with contextlib.ExitStack() as files:
-            whole = files.enter_context((self._log_dir / "pipeline.log").open("a", encoding="utf-8"))
+            whole = files.enter_context(self.log(None).open("a", encoding="utf-8"))
             part: IO[str] | None = None
             for raw in lines:
                 line = _ANSI.sub("", raw.decode("utf-8", errors="replace"))
@@ -74,7 +78,7 @@ class Steps:
                 if step := self._event(line):
                     part = None
                     if step.status == RUNNING:
-                        part = files.enter_context((self._log_dir / f"{step.name}.log").open("a", encoding="utf-8"))
+                        part = files.enter_context(self.log(step).open("a", encoding="utf-8"))
                     yield step
                 elif part:
                     part.write(line.removeprefix("    "))
