@@ -126,8 +126,9 @@ class Training:
 
     def _settle(self, model: keras.Model) -> None:
         """Holds the model against that of the job's first start, and makes it right on several replicas."""
-        opts, found = self._opts, {"network": tables.digest(model)}
-        if identity.settle(opts.job_dir, found, write=self._chief) != found:
+        opts, network = self._opts, tables.digest(model)
+        # With all that follows from the first start: a store takes one write a second to an object.
+        if identity.settle(opts.job_dir, {**self._begun, "network": network}, write=self._chief)["network"] != network:
             raise UserError(
                 f"--model {opts.model} has other weights, vocabularies or statistics than when {opts.job_dir} began; use "
                 "what it was, or another --job-dir"
@@ -161,7 +162,7 @@ class Training:
         now["settings"] = learning.settings(opts, batch_size=batch, horizon_steps=now["horizon_steps"])
         now["replicas"] = {role: len(them) for role, them in self._member.addresses.items()} or {"chief": 1}
         now["arguments"] = dict(self._manifest.arguments)  # for those that begin with what is learnt here
-        settled = identity.settle(opts.job_dir, now, write=self._chief)
+        self._begun, settled = now, identity.settle(opts.job_dir, now, write=False)
         if (before := settled["batch_size"]) != batch:
             raise UserError(
                 f"--per-replica-batch-size {opts.per_replica_batch_size} on {replicas} replicas makes {batch} examples a "
