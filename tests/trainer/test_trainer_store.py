@@ -119,7 +119,7 @@ def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("change", ["cut", "emptied", "removed", "no file", "other bytes"])
 def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, monkeypatch, read, change):
-    monkeypatch.setattr(shards_module, "_FIRST_WAIT_S", 0)
+    monkeypatch.setattr(shards_module._insist.retry, "sleep", lambda seconds: None)
     here, there = data
     manifest = Manifest.load(there)
     shard = manifest.split("train").shards[1].file
@@ -151,7 +151,7 @@ def test_a_store_that_fails_is_asked_again(data, monkeypatch):
             (there / shard.file).rmdir()
             (there / shard.file).write_bytes((here / shard.file).read_bytes())
 
-    monkeypatch.setattr(shards_module.time, "sleep", mended)
+    monkeypatch.setattr(shards_module._insist.retry, "sleep", mended)
     assert shards.read(0, 0, shard.bytes).tobytes() == (here / shard.file).read_bytes()
     assert slept == [0.5, 1, 2]
 
