@@ -22,9 +22,7 @@ class LossScale(keras.optimizers.LossScaleOptimizer):
 
     def apply(self, gradients: list[tf.Tensor | tf.IndexedSlices | None], variables: list[keras.Variable]) -> None:
         """Adds up, and steps if all is finite, in a replica context."""
-        found = [
-            (gradient, weight) for gradient, weight in zip(gradients, variables, strict=True) if gradient is not None
-        ]
+        found = [pair for pair in zip(gradients, variables, strict=True) if pair[0] is not None]
         gradients, variables = zip(*found, strict=True)
         super().apply(tf.distribute.get_replica_context().all_reduce("SUM", list(gradients)), list(variables))
 
