@@ -18,8 +18,8 @@ def reach(
     """Whether a metric (of some records: in words `of`) reaches its threshold; to be equal is enough."""
     passed = bool(value == threshold or task.better(value, threshold, metric))
     words = f"{metric}{of} {value:.4f} {'reaches' if passed else 'misses'} the threshold {threshold:.4f}"
-    known = {"metric": metric, "candidate": float(value), "threshold": threshold, "records": records}
-    return Comparison(who=who, passed=passed, words=words, **known)
+    figures = {"candidate": float(value), "threshold": threshold, "records": records}
+    return Comparison(who=who, passed=passed, words=words, metric=metric, **figures)
 
 
 def beat(
@@ -64,17 +64,6 @@ def beat(
     if needed and not passed:
         what = "half a percent less" if sign < 0 else "half a point more"
         words += f"; {what} is seen four times out of five with {needed:,} records, here are {ours.records:,}"
-    return Comparison(
-        who=who,
-        passed=passed,
-        words=words,
-        metric=metric,
-        candidate=mine,
-        other=other,
-        difference=difference,
-        interval=interval,
-        p=p,
-        threshold=margin,
-        records=ours.records,
-        records_needed=needed,
-    )
+    figures = {"candidate": mine, "other": other, "difference": difference, "interval": interval, "p": p}
+    known = {"threshold": margin, "records": ours.records, "records_needed": needed}
+    return Comparison(who=who, passed=passed, words=words, metric=metric, **figures, **known)

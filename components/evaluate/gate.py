@@ -23,15 +23,11 @@ class Comparison:
     candidate: float | None = None
     other: float | None = None  # the other one's figure
     difference: float | None = None  # by how much the candidate is better
-    interval: tuple[float, float] | None = (
-        None  # of that; the lead is more than chance where the lower end is above the threshold
-    )
+    interval: tuple[float, float] | None = None  # of that; above the threshold, the lead is more than chance
     p: float | None = None  # how likely chance alone would show such a lead
     threshold: float | None = None  # what the candidate has to reach; of a lead, what it has to exceed
     records: int | None = None  # on which both were measured
-    records_needed: int | None = (
-        None  # to see a difference of half a point (half a percent of an error) four times out of five
-    )
+    records_needed: int | None = None  # to see half a point (half a percent of an error) four times out of five
 
 
 def decide(metric: str, comparisons: Sequence[Comparison], notes: Sequence[str] = ()) -> dict[str, Any]:

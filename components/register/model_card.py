@@ -24,9 +24,11 @@ _TABLE = (
 def model_card(facts: Mapping[str, Any]) -> str:
     """The text, in Markdown, from what `version.json` has."""
     task, split, metrics = facts["task"], facts["split"], facts["metrics"]
-    names, features = facts["class_names"] or facts.get("targets", []), facts.get("features", {})
+    names, features = facts["class_names"] or facts["targets"], facts["features"]
     shown = [name for name in metrics if name != "examples"]
-    rows = [("this model", metrics), (facts["baseline"]["rule"], facts["baseline"])]
+    table = [("", *shown), ("---",) * (len(shown) + 1)]
+    for who, figures in (("this model", metrics), (facts["baseline"]["rule"], facts["baseline"])):
+        table.append((who, *(f"{figures[name]:.4f}" for name in shown)))
     lines = [
         f"# {facts['name']}, version {facts['version']}",
         f"A model for {task.replace('_', ' ')}, trained on `{facts['dataset']}`. Registered {facts['registered']}"
@@ -34,10 +36,7 @@ def model_card(facts: Mapping[str, Any]) -> str:
         + f", code `{facts['code_version']}`. Everything else that is known of it is in `version.json`.",
         "## How good it is",
         f"On {metrics['examples']:,} records of the split `{split}`, which it was not trained on:",
-        "\n".join(
-            [_row("", *shown), _row(*["---"] * (len(shown) + 1))]
-            + [_row(who, *(f"{figures[name]:.4f}" for name in shown)) for who, figures in rows]
-        ),
+        "\n".join(_row(*cells) for cells in table),
         f"The verdict was **{facts['decision']['verdict']}**, by {facts['metric']}:",
         "\n".join(f"- {reason}" for reason in facts["decision"]["reasons"]),
         "## How to call it",
@@ -58,11 +57,8 @@ def _row(*cells: str) -> str:
 
 
 def _inputs(features: Mapping[str, str]) -> str:
-    shapes = {
-        name: form.replace("[]", "[N]").replace("[", " [N, ").replace("[N, N]", "[N]")
-        for name, form in features.items()
-    }
-    return ", ".join(f"`{name}` {form}" for name, form in shapes.items()) or "the dataset's columns"
+    shapes = {name: form.replace("[", " [N, ").replace(", ]", "]") for name, form in features.items()}
+    return ", ".join(f"`{name}` {form}" for name, form in shapes.items())
 
 
 def _listed(names: list[str]) -> str:

@@ -1,6 +1,5 @@
 """Registers an evaluated model, and makes it the champion when it is better."""
 
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -68,8 +67,6 @@ def register(
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
         raise UserError(f"the evaluation rejects {model_dir}: {'; '.join(decision['reasons'])}")
-    kept = {key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION}
-    schema = {key: kept.get(key) for key in ("task", "features", "class_names", "targets")}
     facts = {
         "name": name,
         "run": run,
@@ -77,8 +74,7 @@ def register(
         **({"image_digest": image.partition("@")[2]} if "@" in image else {}),
         **({"cluster": json.loads(cluster)} if cluster else {}),
         **identity.facts(os.fspath(epath.Path(model_dir).parent)),
-        **kept,
-        "schema_digest": hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest(),
+        **{key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION},
     }
     return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema, card=model_card)
 

@@ -28,8 +28,8 @@ from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import ModelClientWithOverride
 
 from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Store, added, check_name
-from trainer.base.errors import UserError, reading, unknown
-from trainer.base.files import read_json, write_text
+from trainer.base.errors import UserError
+from trainer.base.files import stated, write_text
 
 # What serves the exported SavedModel there: TensorFlow Serving, whose layout the export has.
 SERVING_IMAGE = "us-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest"
@@ -173,15 +173,13 @@ class VertexRegistry(Store):
         return {model.version_id: model for model in sorted(found, key=lambda model: int(model.version_id))}
 
     def _find(self, name: str, version: str) -> v1.Model:
-        if not (model := (versions := self._versions(name)).get(version)):
-            raise unknown(f"version of model {name!r}", version, versions)
-        return model
+        self._check_known(name, version)
+        return self._versions(name)[version]
 
     def _kept(self, model: v1.Model) -> dict[str, Any] | None:
         """`facts` and `moves` of a version; None if the file is gone."""
-        path = _record(model)
-        with reading(path):
-            return read_json(path)
+        with stated(_record(model)) as kept:
+            return kept
 
     @functools.cached_property
     def _client(self) -> ModelClientWithOverride:

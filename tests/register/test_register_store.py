@@ -71,7 +71,7 @@ def test_every_verb(say, three, place, refused, capsys):
     shown = json.loads(say("show"))
     assert (shown["version"], shown["run"], shown["metrics"]["accuracy"]) == ("2", "b", 0.9)
     assert shown["settings"] == {"learning_rate": 0.01, "seed": 0} and shown["has_files"]
-    assert {"registered", "by", "code_version", "fingerprint", "split", "schema_digest", "decision"} <= shown.keys()
+    assert {"registered", "by", "code_version", "fingerprint", "split", "decision"} <= shown.keys()
     assert "champion" in shown["aliases"]
 
     compared = [line.split() for line in say("compare", 1, "champion").splitlines()]

@@ -1,15 +1,13 @@
 """A set of 64-bit hashes in ten bits each, which takes one other hash in a hundred for one of its own.
 
-    seen = BloomFilter.of(len(hashes), [hashes])
-    seen.holds(hashes).all()      # True
+    bits = bloom_filter(len(hashes), [hashes])
+    holds(bits, hashes).all()      # True
 
 (Bloom 1970, doi:10.1145/362686.362692; the places of a hash are those of Kirsch and Mitzenmacher 2008,
-doi:10.1002/rsa.20208.)
+doi:10.1002/rsa.20208.) The bits are uint8, eight places each, the lowest bit first.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Self
 
 import numpy as np
 
@@ -17,28 +15,22 @@ _BITS, _PLACES = 10, 7  # of a hash: taken for one that is there are (1 - e**(-7
 _AT_ONCE = 1 << 16
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class BloomFilter:
-    """The set: `bits` are uint8, eight places each, the lowest bit first."""
+def bloom_filter(count: int, hashes: Iterable[np.ndarray]) -> np.ndarray:
+    """The set of about so many hashes, which come in arrays, uint64 [N] each; it takes no more memory than itself."""
+    bits = np.zeros(max(128, -(-_BITS * count // 8)), np.uint8)
+    for part in hashes:
+        for start in range(0, len(part), _AT_ONCE):
+            for place in _places(part[start : start + _AT_ONCE], len(bits)):
+                np.bitwise_or.at(bits, place >> np.uint64(3), _bit(place))
+    return bits
 
-    bits: np.ndarray
 
-    @classmethod
-    def of(cls, count: int, hashes: Iterable[np.ndarray]) -> Self:
-        """The set of about so many hashes, which come in arrays, uint64 [N] each; it takes no more memory than itself."""
-        bits = np.zeros(max(128, -(-_BITS * count // 8)), np.uint8)
-        for part in hashes:
-            for start in range(0, len(part), _AT_ONCE):
-                for place in _places(part[start : start + _AT_ONCE], len(bits)):
-                    np.bitwise_or.at(bits, place >> np.uint64(3), _bit(place))
-        return cls(bits=bits)
-
-    def holds(self, hashes: np.ndarray) -> np.ndarray:
-        """Which of the hashes [N] are in the set, bool [N]: of those that are none is left out."""
-        held = np.ones(len(hashes), bool)
-        for place in _places(hashes, len(self.bits)):
-            held &= (self.bits[place >> np.uint64(3)] & _bit(place)) > 0
-        return held
+def holds(bits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Which of the hashes [N] are in the set, bool [N]: of those that are none is left out."""
+    held = np.ones(len(hashes), bool)
+    for place in _places(hashes, len(bits)):
+        held &= (bits[place >> np.uint64(3)] & _bit(place)) > 0
+    return held
 
 
 def _places(hashes: np.ndarray, num_bytes: int) -> Iterator[np.ndarray]:

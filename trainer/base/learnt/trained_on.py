@@ -18,7 +18,7 @@ from etils import epath
 
 from trainer.base.errors import UserError, reading
 from trainer.base.files import read_bytes, write_bytes
-from trainer.base.learnt.bloom import BloomFilter
+from trainer.base.learnt.bloom import bloom_filter, holds
 from trainer.base.manifest import Manifest
 
 FILE = "trained_on.npz"
@@ -31,17 +31,17 @@ class TrainedOn:
 
     Attributes:
       form: What a record's hash is made of: of each feature but the label its name, type, shape, encoding, unit and default.
-      filters: By a dataset's fingerprint the hashes of its training records.
+      filters: By a dataset's fingerprint the bits of a Bloom filter: the hashes of its training records.
     """
 
     form: str
-    filters: Mapping[str, BloomFilter]
+    filters: Mapping[str, np.ndarray]
 
     @classmethod
     def of(cls, manifest: Manifest, hashes: Iterable[np.ndarray]) -> Self:
         """That of a dataset, by the hashes of its training split, which come in arrays."""
-        held = BloomFilter.of(manifest.split("train").examples, hashes)
-        return cls(form=_form(manifest), filters={manifest.fingerprint: held})
+        bits = bloom_filter(manifest.split("train").examples, hashes)
+        return cls(form=_form(manifest), filters={manifest.fingerprint: bits})
 
     def and_before(self, other: Self | None) -> Self:
         """With what the weights that training begins with have learnt from; records of another form are no records here."""
@@ -61,14 +61,13 @@ class TrainedOn:
                 f"it was trained on records with other columns, types, units or defaults than dataset {manifest.name!r} has, "
                 "so none can be known again; convert the dataset with those"
             )
-        others = [held for fingerprint, held in self.filters.items() if fingerprint != manifest.fingerprint]
-        return ~np.any([np.zeros(len(hashes), bool), *(held.holds(hashes) for held in others)], axis=0)
+        others = [bits for fingerprint, bits in self.filters.items() if fingerprint != manifest.fingerprint]
+        return ~np.any([np.zeros(len(hashes), bool), *(holds(bits, hashes) for bits in others)], axis=0)
 
     def save(self, path: epath.PathLike) -> None:
         """Writes the file, whole or not at all."""
         content = io.BytesIO()
-        arrays = {fingerprint: held.bits for fingerprint, held in self.filters.items()}
-        np.savez(content, **{_FORM: np.array(self.form)}, **arrays)
+        np.savez(content, **{_FORM: np.array(self.form)}, **self.filters)
         write_bytes(path, content.getvalue())
 
     @classmethod
@@ -82,15 +81,10 @@ class TrainedOn:
             if (content := read_bytes(path)) is None:
                 return None
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                filters = {name: BloomFilter(bits=arrays[name]) for name in arrays if name != _FORM}
-                return cls(form=str(arrays[_FORM]), filters=filters)
+                held = dict(arrays)
+                return cls(form=str(held.pop(_FORM)), filters=held)
 
 
 def _form(manifest: Manifest) -> str:
-    return json.dumps(
-        [
-            [f.name, f.dtype, f.shape, f.encoding, f.unit, f.default]
-            for f in manifest.features
-            if f.name != manifest.label
-        ]
-    )
+    features = [f for f in manifest.features if f.name != manifest.label]
+    return json.dumps([[f.name, f.dtype, f.shape, f.encoding, f.unit, f.default] for f in features])
