@@ -27,7 +27,7 @@ def open_registry(place: str) -> Store:
     if place.startswith("vertex://"):
         from components.register.vertex import VertexRegistry  # imports Google's client, 2 s
 
-        return VertexRegistry.parse(place)
+        return VertexRegistry(place)
     return Registry(place)
 
 

@@ -11,14 +11,13 @@ more. That an alias moved and a process died before it wrote that down, only the
 
 import contextlib
 import functools
-import itertools
 import json
 import re
 import secrets
-import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any
 
+import tenacity
 from etils import epath
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
@@ -33,7 +32,7 @@ from trainer.base.files import stated, write_text
 
 # What serves the exported SavedModel there: TensorFlow Serving, whose layout the export has.
 SERVING_IMAGE = "us-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest"
-_PLACE = re.compile(r"vertex://(?P<project>[a-z][a-z0-9:.-]+)/(?P<location>[a-z0-9-]+)")
+_PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")
 _OURS = ("managed_by", "tfrecord-training")
 _ATTEMPTS, _WAIT_S, _UPLOAD_S = 10, 3.0, 1800.0
 
@@ -41,20 +40,15 @@ _ATTEMPTS, _WAIT_S, _UPLOAD_S = 10, 3.0, 1800.0
 class VertexRegistry(Store):
     """Models of a project in a location."""
 
-    def __init__(self, project: str, location: str) -> None:
-        """The registry; nothing is asked yet."""
-        self._parent = f"projects/{project}/locations/{location}"
-        self._place, self._location = f"vertex://{project}/{location}", location
-        self._seen: dict[str, dict[str, v1.Model]] = {}  # what a decision is made by
-
-    @classmethod
-    def parse(cls, place: str) -> Self:
-        """From `vertex://PROJECT/LOCATION`."""
+    def __init__(self, place: str) -> None:
+        """The registry at `vertex://PROJECT/LOCATION`; nothing is asked yet."""
         if not (match := _PLACE.fullmatch(place)):
             raise UserError(
                 f"registry {place!r}: write vertex://PROJECT/LOCATION, for example vertex://my-project/us-central1"
             )
-        return cls(**match.groupdict())
+        self._place, (project, self._location) = place, match.groups()
+        self._parent = f"projects/{project}/locations/{self._location}"
+        self._seen: dict[str, dict[str, v1.Model]] = {}  # what a decision is made by
 
     def __str__(self) -> str:
         return self._place
@@ -112,24 +106,22 @@ class VertexRegistry(Store):
         )
         # First, and it stays: of an upload that fails nobody knows whether there is a version now.
         write_text(_record(model), _text(facts, []))
-        version = self._upload(name, model)
+        with self._told():
+            version = self._upload(name, model)
         if card:
             write_text(_record(model).with_suffix(".md"), card({"version": version, **facts}))
         return version
 
     def _upload(self, name: str, model: v1.Model) -> str:
         resource_name = self.resource_name(name)
-        for attempt in itertools.count(1):
-            first = not self._versions(name)
-            place = {"model_id": resource_name.rpartition("/")[2]} if first else {"parent_model": resource_name}
-            try:
-                with self._told(exceptions.Conflict, exceptions.NotFound):
-                    request = v1.UploadModelRequest(parent=self._parent, model=model, **place)
-                    return self._client.upload_model(request=request).result(timeout=_UPLOAD_S).model_version_id
-            except (exceptions.Conflict, exceptions.NotFound) as error:  # another one is the first just now
-                if attempt == _ATTEMPTS:
-                    raise UserError(f"{self}: {error}") from None
-                time.sleep(_WAIT_S)
+        races = tenacity.retry_if_exception_type((exceptions.Conflict, exceptions.NotFound))  # to be the first
+        wait, stop = tenacity.wait_fixed(_WAIT_S), tenacity.stop_after_attempt(_ATTEMPTS)
+        for attempt in tenacity.Retrying(retry=races, wait=wait, stop=stop, reraise=True):
+            with attempt:
+                first = not self._versions(name)
+                place = {"model_id": resource_name.rpartition("/")[2]} if first else {"parent_model": resource_name}
+                request = v1.UploadModelRequest(parent=self._parent, model=model, **place)
+                return self._client.upload_model(request=request).result(timeout=_UPLOAD_S).model_version_id
 
     def _do(self, name: str, event: dict[str, Any]) -> None:
         model, resource_name = self._find(name, event["version"]), self.resource_name(name)
@@ -187,11 +179,9 @@ class VertexRegistry(Store):
         return config.create_client(client_class=ModelClientWithOverride, location_override=self._location)
 
     @contextlib.contextmanager
-    def _told(self, *but: type[Exception]) -> Iterator[None]:
+    def _told(self) -> Iterator[None]:
         try:
             yield
-        except but:
-            raise
         except (exceptions.GoogleAPICallError, GoogleAuthError) as error:
             raise UserError(f"{self}: {' '.join(str(error).split())}") from None
 

@@ -24,16 +24,16 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
 
     Of classes `confusion` has examples by [true class][predicted class]; of two `roc` has false positive rate, true positive
     rate, and the least probability that counts as positive.
-
-    Args:
-      task: What the labels are.
-      names: Of the outputs, in their order.
-      answers: The first of the task's answers, [N, outputs].
-      labels: As the dataset has them.
     """
     if task == REGRESSION:
         residuals = answers.astype(np.float64) - labels.reshape(answers.shape)
-        return {"residuals": [_spread(name, column) for name, column in zip(names, residuals.T, strict=True)]}
+        spreads = np.quantile(residuals, _QUANTILES, axis=0).T.tolist()
+        return {
+            "residuals": [
+                {"name": name, "mean": mean, "quantiles": dict(zip(map(str, _QUANTILES), spread, strict=True))}
+                for name, mean, spread in zip(names, residuals.mean(axis=0).tolist(), spreads, strict=True)
+            ]
+        }
     if task == MULTI_LABEL:
         each = zip(names, (answers > 0.5).T, labels.T == 1, strict=True)
         return {"classes": [{"name": name, **_shares(said, true)} for name, said, true in each]}
@@ -41,20 +41,19 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
         return {}
     said, classes = answers.argmax(axis=1), len(names)
     cells = np.bincount(labels * classes + said, minlength=classes * classes)
+    likelier = (answers > answers[np.arange(len(labels)), labels][:, np.newaxis]).sum(axis=1)  # than the true class
     found = {
         "confusion": cells.reshape(classes, classes).tolist(),
         "classes": [{"name": name, **_shares(said == i, labels == i)} for i, name in enumerate(names)],
-        "top_k": {str(k): float((_ranks(answers, labels) < k).mean()) for k in _TOP if k < classes},
+        "top_k": {str(k): float((likelier < k).mean()) for k in _TOP if k < classes},
         "calibration": calibration(answers.max(axis=1), said == labels),
     }
     if classes == 2:
-        found["thresholds"] = [
-            {"threshold": t, **_shares(answers[:, 1] >= t, labels == 1)} for t in _THRESHOLDS.tolist()
-        ]
-        if len(np.unique(labels)) == 2:
-            curve = np.stack(roc.curve(answers[:, 1], labels == 1), axis=1)
-            found["roc"] = np.minimum(curve, 1.0).tolist()
-        found["precision_recall"] = precision_recall(answers[:, 1], labels == 1)
+        scores, positive = answers[:, 1], labels == 1
+        found["thresholds"] = [{"threshold": t, **_shares(scores >= t, positive)} for t in _THRESHOLDS.tolist()]
+        if positive.any() and not positive.all():
+            found["roc"] = np.minimum(np.stack(roc.curve(scores, positive), axis=1), 1.0).tolist()
+            found["precision_recall"] = precision_recall(scores, positive)
     return found
 
 
@@ -78,29 +77,22 @@ def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     return {"ece": float(np.abs(sums[0] - sums[1]).sum() / len(right)), "bins": bins}
 
 
-def precision_recall(scores: np.ndarray, positive: np.ndarray) -> dict[str, Any] | None:
+def precision_recall(scores: np.ndarray, positive: np.ndarray) -> dict[str, Any]:
     """Precision at each recall that a threshold gives, and their mean over recall, as scikit-learn's `average_precision`.
 
     Args:
       scores: [N], higher for the positive class.
-      positive: bool [N].
+      positive: bool [N]; both classes are there.
 
     Returns:
-      `average_precision`, and at most 100 `points` of recall, precision, threshold. None if a class is absent.
+      `average_precision`, and at most 100 `points` of recall, precision, threshold.
     """
-    if positive.all() or not positive.any():
-        return None
     misses, recall, thresholds = (each[1:] for each in roc.curve(scores, positive, points=len(scores)))
     hits = recall * positive.sum()
     precision = hits / (hits + misses * (~positive).sum())
     shown = np.unique(np.linspace(0, len(recall) - 1, _POINTS).round().astype(int))
     points = np.stack([recall, precision, thresholds], axis=1)[shown]
     return {"average_precision": float((np.diff(recall, prepend=0.0) * precision).sum()), "points": points.tolist()}
-
-
-def _ranks(answers: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """How many classes are said to be likelier than the true one, [N]."""
-    return (answers > answers[np.arange(len(labels)), labels][:, np.newaxis]).sum(axis=1)
 
 
 def _shares(said: np.ndarray, true: np.ndarray) -> dict[str, Any]:
@@ -111,13 +103,4 @@ def _shares(said: np.ndarray, true: np.ndarray) -> dict[str, Any]:
         "precision": hits / positives if positives else None,
         "recall": hits / records if records else None,
         "f1": 2 * hits / (positives + records) if positives + records else None,
-    }
-
-
-def _spread(name: str, residuals: np.ndarray) -> dict[str, Any]:
-    quantiles = np.quantile(residuals, _QUANTILES).tolist()
-    return {
-        "name": name,
-        "mean": float(residuals.mean()),
-        "quantiles": dict(zip(map(str, _QUANTILES), quantiles, strict=True)),
     }
