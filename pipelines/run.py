@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from components.convert import store
 from components.evaluate.gate import REJECT
@@ -36,13 +37,13 @@ _say = functools.partial(print, flush=True)
 _MEND = re.compile(r"(?:UserError: |^\S+ \| error: )(.*)", re.MULTILINE)
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns 0 on success, 1 or 2 when a step failed (2: the user can mend it), 128+n on signal n.
 
     A rejected model is a success too, unless --fail-on-reject makes it 3.
     """
     sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets question marks, not an error
-    args = _parser().parse_args()
+    args = _parser().parse_args(argv)
     if args.die_with_parent:
         watch(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGKILL))
     record, run_dir = _prepare(args)

@@ -13,7 +13,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.evaluate.gate import REJECT, TOLD
@@ -40,12 +40,12 @@ _NEEDED = {
 }
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns 0 when the run was submitted, and with --wait 1 when it did not succeed.
 
     A rejected model is a success too, unless --fail-on-reject, which needs --wait, makes it 3.
     """
-    args = _parser().parse_args()
+    args = _parser().parse_args(argv)
     if args.fail_on_reject and not args.wait:
         raise UserError("--fail-on-reject needs --wait: nothing is known before the run has ended")
     if args.dry_run:
@@ -53,10 +53,9 @@ def main() -> int:
         vars(args).update(missing)
         if missing:
             print(f"note: {', '.join(f'--{flag}' for flag in missing)} not given; examples stand in", file=sys.stderr)
-    job = prepare(args)
-    if args.dry_run:
-        print(json.dumps(request(job, args.service_account), indent=2))
+        print(json.dumps(request(prepare(args), args.service_account), indent=2))
         return 0
+    job = prepare(args)
     max_restarts = Cluster.from_json(job["parameter_values"]["cluster"]).scheduling.max_restarts
     code = _submit(job, args.service_account, args.wait, max_restarts)
     if code or not args.wait:
@@ -98,7 +97,6 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
     check_place(args)
     cluster = Cluster.load(args.cluster, args.trainer_flags)
     arguments = pipeline_arguments(args, cluster, [mounted(source) for source in args.source])
-    registry = f"vertex://{args.project}/{args.location}"
     plan_vertex(cluster, args.image, [], region=args.location)  # refuses pools that cannot run there
     for warning in quota_warnings(cluster, args.location):
         print(f"warning: {warning}", file=sys.stderr)
@@ -120,7 +118,7 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
             "source_digest": digest,
             "run_id": run_id,
             "job_dir": f"{root}/{run_id}/job",
-            "registry": registry,
+            "registry": f"vertex://{args.project}/{args.location}",
             "project": args.project,
             "location": args.location,
             "scheduling_strategy": cluster.scheduling.strategy,

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import run
 from pipelines.cache import STORE
 from pipelines.record import RunRecord
-from trainer.base.errors import run_cli
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -50,32 +48,18 @@ def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     ) -> Any:
         run = tmp_path / "runs" / name
         (run / "job").mkdir(parents=True)
-        arguments = {
-            "run_dir": str(run),
-            "job_dir": str(run / "job"),
-            "name": "digits",
-            "registry": str(tmp_path / "r"),
-        }
-        arguments |= {
-            "trainer_args": ["--seed=1"],
-            "convert_args": [],
-            "evaluate_args": [],
-            "cluster": '{"ps": {"n": 1}}',
-        }
-        arguments |= {"dataset_dir": str(run.parent / STORE / dataset), "schema": "", "source_digest": "0"}
+        arguments = {"run_dir": str(run), "job_dir": str(run / "job"), "dataset_dir": str(run.parent / STORE / dataset)}
+        arguments |= {"name": "digits", "registry": str(tmp_path / "r"), "schema": "", "source_digest": "0"}
+        arguments |= {"trainer_args": ["--seed=1"], "convert_args": [], "evaluate_args": []}
+        arguments["cluster"] = '{"ps": {"n": 1}}'
         facts = {"runner": "subprocess", "image": "python", "dataset": "digits", "cluster": "clusters/local.yaml"}
         RunRecord(id=name, arguments=arguments, **facts).save(run)
         if told:
-            model = {"name": "digits", "version": "1", "verdict": "promote"}
-            summary = {
-                "status": told,
-                "reason": None,
-                "seconds": 2.5,
-                "metrics": {"accuracy": accuracy},
-                "model": model,
-            }
-            steps, paths = [{"name": "train", "status": "succeeded", "seconds": 1.0}], {"job": str(run / "job")}
-            (run / "summary.json").write_text(json.dumps({**summary, "steps": steps, "paths": paths}))
+            summary = {"status": told, "reason": None, "seconds": 2.5, "metrics": {"accuracy": accuracy}}
+            summary["steps"] = [{"name": "train", "status": "succeeded", "seconds": 1.0}]
+            summary["model"] = {"name": "digits", "version": "1", "verdict": "promote"}
+            summary["paths"] = {"job": str(run / "job")}
+            (run / "summary.json").write_text(json.dumps(summary))
             (run / "evaluation.json").write_text('{"metric": "accuracy"}')
             (run / "report.html").write_text("page")
         if job:
@@ -83,21 +67,3 @@ def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
         return run
 
     return make
-
-
-@pytest.fixture
-def refused_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs what `pipelines/run.py` does with flags, in this process, sees it exit with 2, and returns the error."""
-    monkeypatch.chdir(ROOT)
-
-    def refuse(*flags: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["pipelines/run.py", *map(str, flags)])
-        with pytest.raises(SystemExit) as stopped:
-            run_cli(run.main)
-        err = capsys.readouterr().err
-        assert stopped.value.code == 2, err
-        last = err.splitlines()[-1]
-        assert last.startswith("error: "), err
-        return last
-
-    return refuse

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from components.convert.options import Options as ConvertOptions
 from components.evaluate.options import Options as EvaluateOptions
 from components.train.cluster.cluster_file import Cluster
+from pipelines import run
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
 from pipelines.cache import _CODE, code_digest
 from trainer.base.errors import UserError
@@ -134,11 +135,12 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
     ],
 )
-def test_bad_input_exits_with_2_before_anything_is_made(refused_run, tmp_path, flags, message):
+def test_bad_input_exits_with_2_before_anything_is_made(refused, monkeypatch, tmp_path, flags, message):
+    monkeypatch.chdir(ROOT)
     (tmp_path / "empty").mkdir()
     (tmp_path / "typo").write_text("strategy: one_device\nchef: {}\n")
     shutil.copy(ROOT / "components/convert/tables/schemas/taxi.yaml", tmp_path / "schema")
     flags = [str(tmp_path / flag.lower()) if flag in GIVEN else flag for flag in flags]
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
-    assert message in refused_run(*where, *flags)
+    assert message in refused(run.main, *where, *flags)
     assert {path.name.upper() for path in tmp_path.iterdir()} == GIVEN

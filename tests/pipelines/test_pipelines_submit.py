@@ -1,6 +1,5 @@
 import json
 import re
-import sys
 from typing import Any
 from unittest import mock
 
@@ -47,15 +46,12 @@ def test_what_is_sent_is_what_the_dry_run_shows(aiplatform, monkeypatch):
     assert shown["pipelineJob"]["serviceAccount"] == "a@b.c"
 
 
-def test_each_of_two_submissions_at_once_sends_its_own_image(aiplatform):
+def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the_traps(aiplatform):
     jobs = {image: prepared("--image", image) for image in (IMAGE, IMAGE.replace("aa", "bb"))}
     for image, job in jobs.items():
-        executors = submit.request(job, "")["pipelineJob"]["pipelineSpec"]["deploymentSpec"]["executors"]
-        assert executors["exec-evaluate"]["container"]["image"] == image
-
-
-def test_what_is_sent_has_none_of_the_traps(aiplatform):
-    assert lint(submit.request(prepared("--image", IMAGE), "")["pipelineJob"]["pipelineSpec"]) == []
+        spec = submit.request(job, "")["pipelineJob"]["pipelineSpec"]
+        assert spec["deploymentSpec"]["executors"]["exec-evaluate"]["container"]["image"] == image
+        assert lint(spec) == []
 
 
 @pytest.mark.parametrize(
@@ -88,8 +84,7 @@ def test_synchronous_training_drops_the_parameter_servers_as_everywhere(vertex, 
 def test_the_dry_run_needs_no_account_and_says_what_stands_in(monkeypatch, capsys):
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(sys, "argv", ["pipelines/submit.py", "--dry-run"])
-    assert submit.main() == 0
+    assert submit.main(["--dry-run"]) == 0
     told = capsys.readouterr()
     assert "--project, --bucket, --image not given" in told.err
     assert json.loads(told.out)["parent"] == "projects/my-project/locations/us-central1"
@@ -102,12 +97,10 @@ def test_whoever_waits_is_told_the_verdict_and_a_build_may_fail_by_it(monkeypatc
     monkeypatch.setattr(submit, "_submit", lambda *_: 0)
     monkeypatch.setattr(submit, "decision", lambda place: {"verdict": verdict, "why": f"so it is in {place}"})
     for flags, code in ((["--wait"], 0), (["--wait", "--fail-on-reject"], 3 if verdict == "reject" else 0)):
-        monkeypatch.setattr(sys, "argv", ["pipelines/submit.py", *flags])
-        assert submit.main() == code
+        assert submit.main(flags) == code
         assert re.fullmatch(rf"{verdict}\w*(, and not promoted)?: so it is in gs://b/job\n", capsys.readouterr().out)
-    monkeypatch.setattr(sys, "argv", ["pipelines/submit.py", "--fail-on-reject"])
     with pytest.raises(UserError, match="--fail-on-reject needs --wait"):
-        submit.main()
+        submit.main(["--fail-on-reject"])
 
 
 def test_what_counts_is_the_newest_training_of_a_run(aiplatform):
