@@ -77,17 +77,9 @@ def test_what_is_no_run_is_refused_with_the_nearest_and_so_is_what_cannot_be_gon
 
 
 def test_a_comparison_has_all_metrics_and_the_settings_that_differ_and_nothing_is_none(make, said):
-    own = {"momentum": None, "fingerprint": "f"}
-    make(
-        "1",
-        accuracy=0.75,
-        identity=own,
-        settings={"learning_rate": 0.001, "schedule": "constant"},
-        versions={"tf": "2"},
-    )
-    make(
-        "2", accuracy=0.5, identity=own, settings={"learning_rate": 0.01, "schedule": "constant"}, versions={"tf": "2"}
-    )
+    same = {"identity": {"momentum": None, "fingerprint": "f"}, "versions": {"tf": "2"}}
+    for name, accuracy, rate in (("1", 0.75, 0.001), ("2", 0.5, 0.01)):
+        make(name, accuracy=accuracy, settings={"learning_rate": rate, "schedule": "constant"}, **same)
     lines = [line.split() for line in said("compare", "1", "2").splitlines()]
     assert lines == [["1", "2"], ["test", "accuracy", "0.75", "0.5"], ["learning_rate", "0.001", "0.01"]]
     for name in "12":

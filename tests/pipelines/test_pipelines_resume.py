@@ -4,7 +4,6 @@ import functools
 import json
 import pathlib
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -51,40 +50,28 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, weights) -> tuple[tupl
     return outcome(place, weights), time.monotonic() - began
 
 
-@pytest.fixture
-def disturb(undisturbed, weights, tmp_path: pathlib.Path) -> Callable[[random.Random], None]:
-    """Ends a run at a moment, and then its resumes too, perhaps; looks at what the last of these leaves."""
-    expected, seconds = undisturbed
-
-    def disturb(chance: random.Random) -> None:
-        shutil.rmtree(tmp_path)
-        story = []
-        process = begin(tmp_path)
-        while chance.random() < (0.3 if story else 1):
-            moment_s, number = chance.uniform(0.2, seconds), chance.choice(SIGNALS)
-            story.append((round(moment_s, 2), number.name))
-            try:
-                said, _ = process.communicate(timeout=moment_s)
-            except subprocess.TimeoutExpired:
-                process.send_signal(number)
-                said, _ = process.communicate(timeout=60)
-                assert process.returncode in (0, 128 + number, -number), (story, said)
-            runs = list(tmp_path.glob("runs/*/run.json"))
-            process = start("pipelines/runs.py", "resume", runs[0].parent) if runs else begin(tmp_path)
-        said, _ = process.communicate(timeout=240)
-        assert process.returncode == 0, (story, said)
-        assert outcome(tmp_path, weights) == expected, (story, said)
-
-    return disturb
+SOME = [pytest.param(seed, marks=pytest.mark.pipeline) for seed in range(3)]
+MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 150)]
 
 
-@pytest.mark.pipeline
-@pytest.mark.parametrize("seed", range(3))
-def test_a_run_that_was_ended_and_resumed_has_the_weights_and_the_version_of_one_that_was_not(disturb, seed):
-    disturb(random.Random(seed))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 150))
-def test_the_same_at_fifty_moments(disturb, seed):
-    disturb(random.Random(seed))
+@pytest.mark.parametrize("seed", [*SOME, *MANY])
+def test_a_run_that_was_ended_and_resumed_has_the_weights_and_the_version_of_one_that_was_not(
+    undisturbed, weights, tmp_path, seed
+):
+    """It ends at a moment, and then its resumes too, perhaps; what the last of these leaves is looked at."""
+    (expected, seconds), chance, story = undisturbed, random.Random(seed), []
+    process = begin(tmp_path)
+    while chance.random() < (0.3 if story else 1):
+        moment_s, number = chance.uniform(0.2, seconds), chance.choice(SIGNALS)
+        story.append((round(moment_s, 2), number.name))
+        try:
+            said, _ = process.communicate(timeout=moment_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+            said, _ = process.communicate(timeout=60)
+            assert process.returncode in (0, 128 + number, -number), (story, said)
+        runs = list(tmp_path.glob("runs/*/run.json"))
+        process = start("pipelines/runs.py", "resume", runs[0].parent) if runs else begin(tmp_path)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, (story, said)
+    assert outcome(tmp_path, weights) == expected, (story, said)

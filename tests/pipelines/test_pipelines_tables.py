@@ -31,8 +31,7 @@ def friedman(tmp_path) -> pathlib.Path:
     y = (
         10 * np.sin(np.pi * x[:, 0] * x[:, 1])
         + 20 * (x[:, 2] - 0.5) ** 2
-        + 10 * x[:, 3]
-        + 5 * x[:, 4]
+        + x[:, 3:5] @ [10, 5]
         + draw.normal(size=3000)
     )
     lines = [",".join(map(str, [*row, target, int(target > 14)])) for row, target in zip(x, y, strict=True)]
@@ -48,11 +47,6 @@ def table(tmp_path) -> pathlib.Path:
     return tmp_path / "table"
 
 
-def rename(schema: pathlib.Path) -> None:
-    content = yaml.safe_load(schema.read_text(encoding="utf-8"))
-    schema.write_text(yaml.safe_dump({**content, "origin": "elsewhere"}), encoding="utf-8")
-
-
 def halves(table: pathlib.Path) -> list[pathlib.Path]:
     """The rows in two files, each with the header."""
     header, *rows = (table / "rows.csv").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -66,17 +60,8 @@ def test_a_container_sees_every_source(table):
     from pipelines.local import _runner
 
     places = [table / "runs/r", table / "registry", *halves(table)]
-    record = RunRecord(
-        **{
-            "id": "r",
-            "runner": "docker",
-            "image": "i",
-            "dataset": "csv",
-            "cluster": "c.yaml",
-            "sources": list(map(str, places[2:])),
-        },
-        arguments={"registry": str(places[1])},
-    )
+    facts = {"id": "r", "runner": "docker", "image": "i", "dataset": "csv", "cluster": "c.yaml"}
+    record = RunRecord(**facts, sources=list(map(str, places[2:])), arguments={"registry": str(places[1])})
     mounts = _runner(record, places[0]).container_run_args["mounts"]
     assert [mount["Source"] for mount in mounts] == [str(place) for place in (places[0].parent, *places[1:])]
     assert [mount["ReadOnly"] for mount in mounts] == [False, False, True, True]
@@ -104,7 +89,8 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
     assert evaluation["gate"]["thresholds"]["auc"] == 0.6
     assert evaluation["baseline"]["rule"] == "best single column, company"
     assert f"test auc       {first['metrics']['auc']:.4f}" in first["told"]
-    rename(table / "schema.yaml")
+    other = {**yaml.safe_load((table / "schema.yaml").read_text(encoding="utf-8")), "origin": "elsewhere"}
+    (table / "schema.yaml").write_text(yaml.safe_dump(other), encoding="utf-8")
     second = run("--model", "wide_deep", "--", "--hidden-units", "8,4")
     assert {s["name"]: s["status"] for s in second["steps"]}["convert"] == "succeeded"
     wrong = command(
