@@ -2,9 +2,9 @@ import json
 
 from rich.console import Console
 
-from pipelines import summary
 from pipelines.progress import Progress, training
 from pipelines.steps import Steps
+from trainer.job_dir import journal
 
 LOG = b"""\
 Steps: convert plan train evaluate cleanup
@@ -79,4 +79,4 @@ def test_a_journal_that_was_cut_anywhere_is_read_as_far_as_it_goes(tmp_path):
     for size in range(len(LINES) + 1):
         (tmp_path / "journal-chief-0-0.jsonl").write_bytes(LINES[:size])
         whole = [event for event in EVENTS if LINES.index(json.dumps(event).encode()) + len(json.dumps(event)) <= size]
-        assert summary._journal(tmp_path) == whole
+        assert [*journal.events(tmp_path, "chief-0")] == whole[::-1]

@@ -13,6 +13,7 @@ import pathlib
 import re
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
@@ -27,16 +28,19 @@ ATTEMPT = "TRAINER_ATTEMPT"
 _BEAT_S, _SENT_EVERY_S = 2.0, 60.0
 
 
-def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
-    """The newest line with that event in this replica's journals of all attempts; empty if there is none."""
+def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
+    """The lines of a replica's journals of all attempts, the newest first."""
     # Not by a pattern, which other names in the job directory's path could be too.
     files = [file for file in epath.Path(job_dir).iterdir() if re.fullmatch(rf"journal-{name}-\d+\.jsonl", file.name)]
     for file in sorted(files, key=lambda file: int(file.stem.rsplit("-", 1)[1]), reverse=True):
         for line in reversed(file.read_text().splitlines()):
             with contextlib.suppress(ValueError):  # half a line, of a replica that was killed
-                if (found := json.loads(line))["event"] == event:
-                    return found
-    return {}
+                yield json.loads(line)
+
+
+def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
+    """The newest line with that event; empty if there is none."""
+    return next((line for line in events(job_dir, name) if line["event"] == event), {})
 
 
 class Journal:
