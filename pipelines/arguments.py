@@ -69,11 +69,7 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
 
 
 def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, sources: Sequence[str]) -> dict[str, Any]:
-    """Arguments of the pipeline from the shared flags; `sources` are those that were given, as the steps see them.
-
-    Raises:
-      UserError: If any of them would make a step fail later.
-    """
+    """Arguments of the pipeline from the shared flags, with `sources` as the steps see them; none makes a step fail later."""
     convert = ConvertOptions.of(args, **_CONVERT_OWN, source=sources or None)
     evaluate = EvaluateOptions.of(args, **_EVALUATE_OWN)
     name, schema = convert.dataset.replace(":", "-").replace("/", "-"), ""

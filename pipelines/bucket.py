@@ -11,22 +11,14 @@ from trainer.base.errors import UserError
 
 
 def mounted(source: str) -> str:
-    """Where a step on Vertex AI finds `gs://BUCKET/DIR`, or a file: below `/gcs`.
-
-    Raises:
-      UserError: If `source` is not in a bucket.
-    """
+    """Where a step on Vertex AI finds `gs://BUCKET/DIR`, or a file: below `/gcs`."""
     if not re.match("gs://[^/]", source):
         raise UserError(f"--source {source}: steps on Vertex AI read buckets; upload it and give gs://BUCKET/DIR")
     return f"/gcs/{source.removeprefix('gs://').rstrip('/')}"
 
 
 def bucket_digest(sources: Sequence[str]) -> str:
-    """SHA-256 (hexadecimal) over names, sizes and checksums of the objects that `gs://BUCKET/DIR_OR_FILE` are.
-
-    Raises:
-      UserError: If one of them is not in a bucket, cannot be listed, or is empty.
-    """
+    """SHA-256 (hexadecimal) over names, sizes and checksums of the objects that `gs://BUCKET/DIR_OR_FILE` are."""
     digest = hashlib.sha256()
     for source in sources:
         mounted(source)  # refuses what is elsewhere
@@ -42,11 +34,7 @@ def bucket_digest(sources: Sequence[str]) -> str:
 
 
 def unfinished_step(job_dir: str) -> int:
-    """Step of the newest checkpoint in a job directory in a bucket; -1 if there is none, or the training is done.
-
-    Raises:
-      UserError: If it cannot be listed.
-    """
+    """Step of the newest checkpoint in a job directory in a bucket; -1 if there is none, or the training is done."""
     with _opened(job_dir) as (bucket, folder):
         names = [blob.name.removeprefix(f"{folder}/") for blob in bucket.list_blobs(prefix=f"{folder}/")]
     found = [match for match in map(re.compile(r"checkpoints/ckpt-(\d+)\.index").fullmatch, names) if match]
@@ -54,11 +42,7 @@ def unfinished_step(job_dir: str) -> int:
 
 
 def decision(job_dir: str) -> dict[str, Any]:
-    """What the evaluation that lies in a job directory in a bucket has decided.
-
-    Raises:
-      UserError: If it cannot be read.
-    """
+    """What the evaluation that lies in a job directory in a bucket has decided."""
     with _opened(job_dir) as (bucket, folder):
         return json.loads(bucket.blob(f"{folder}/evaluation.json").download_as_bytes())["decision"]
 

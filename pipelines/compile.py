@@ -13,11 +13,7 @@ _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 
 
 def compile_specs(image: str, output_dir: str) -> list[pathlib.Path]:
-    """Writes `training-<backend>.yaml` for each back end; the same arguments give the same bytes. Returns the paths.
-
-    Raises:
-      UserError: If `image` is no image reference.
-    """
+    """Writes `training-<backend>.yaml` for each back end; the same arguments give the same bytes. Returns the paths."""
     if not _IMAGE.fullmatch(image):
         raise UserError(f"--image {image!r} is no image reference; give registry/repository/name@sha256:digest")
     directory = pathlib.Path(output_dir)

@@ -83,11 +83,7 @@ def runs_in(runs_dir: pathlib.Path) -> list[Run]:
 
 
 def find(name: str, runs_dir: pathlib.Path) -> Run:
-    """The run of that id in `runs_dir`, or at that path.
-
-    Raises:
-      UserError: If there is none, or it cannot be read.
-    """
+    """The run of that id in `runs_dir`, or at that path."""
     place = next((path for path in (runs_dir / name, pathlib.Path(name)) if (path / FILE).is_file()), None)
     if place is None:
         raise unknown("run", name, [run.dir.name for run in runs_in(runs_dir)])
@@ -116,11 +112,7 @@ def differences(one: Run, other: Run) -> list[str]:
 
 
 def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path], older_than_days: int) -> list[pathlib.Path]:
-    """Datasets of the store that no run refers to, but for these, and that were not used for so long.
-
-    Raises:
-      UserError: If it cannot be known what a run refers to.
-    """
+    """Datasets of the store that no run refers to, but for these, and that were not used for so long."""
     used = set()
     for run in runs_in(runs_dir):
         if run.record is None:

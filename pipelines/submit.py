@@ -89,11 +89,7 @@ def _parser() -> Parser:
 
 
 def prepare(args: argparse.Namespace) -> dict[str, Any]:
-    """Checks every flag, and compiles the spec. Returns the arguments of an `aiplatform.PipelineJob`.
-
-    Raises:
-      UserError: If anything is missing or wrong, or the image is not given by digest.
-    """
+    """Checks every flag, and compiles the spec. Returns the arguments of an `aiplatform.PipelineJob`."""
     check_place(args)
     cluster = Cluster.load(args.cluster, args.trainer_flags)
     arguments = pipeline_arguments(args, cluster, [mounted(source) for source in args.source])
@@ -136,11 +132,7 @@ def prepare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_place(args: argparse.Namespace) -> None:
-    """Checks the flags that say where, and with what, something is to run: project, location, bucket and image.
-
-    Raises:
-      UserError: If one is missing or of another form.
-    """
+    """Checks the flags that say where, and with what, something is to run: project, location, bucket and image."""
     for flag, (form, meaning, example) in _NEEDED.items():
         if not re.fullmatch(form, getattr(args, flag) or ""):
             raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}, such as {example}")

@@ -27,12 +27,7 @@ BACKENDS = ("local", "vertex")
 
 
 def build(backend: str, image: str) -> BaseComponent:
-    """The pipeline for a back end.
-
-    Args:
-      backend: Of `BACKENDS`.
-      image: Container image that holds this project; every step runs in it. Give it by digest for Vertex AI.
-    """
+    """The pipeline for one of `BACKENDS`; every step runs in the image, which for Vertex AI is to be given by digest."""
 
     def step(function: Callable) -> BaseComponent:
         # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task otherwise).

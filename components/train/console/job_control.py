@@ -27,9 +27,6 @@ def status(job_dir: str) -> dict[str, Any]:
     Its `state` is `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word);
     `pid` and `host` are those of a launcher that runs, `exit_code` that of one that ended; times are in seconds since
     the epoch; `rows` has a `Row` for each replica, and `last` the newest word of the launcher for people.
-
-    Raises:
-      UserError: If none ever ran there.
     """
     holder, events = job_lock.holder(job_dir), last_run(job_dir)
     if not events:
@@ -76,11 +73,7 @@ def show(job_dir: str, form: str | None) -> int:
 
 
 def stop(job_dir: str) -> int:
-    """Tells the launcher to stop, waits until nothing of the job is left, and says what happened. Returns 0.
-
-    Raises:
-      UserError: If no job is running there, or its launcher cannot be known from here or does not go.
-    """
+    """Tells the launcher to stop, waits until nothing of the job is left, and says what happened. Returns 0."""
     holder = job_lock.holder(job_dir)
     if not holder:
         raise UserError(f"{job_dir}: nothing is running here; the last that did is {status(job_dir)['state']}")
