@@ -11,11 +11,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import markupsafe
-
 from components.cleanup.processes import running
 from components.evaluate.report import render_page
-from components.register.comparison import rows, table
 from pipelines import summary
 from pipelines.cache import STORE
 from pipelines.record import FILE, RunRecord, read_json
@@ -104,13 +101,6 @@ def read(run_dir: pathlib.Path) -> Run:
     return Run(dir=run_dir, status=status, record=record, summary=told)
 
 
-def differences(one: Run, other: Run) -> list[str]:
-    """Metrics of two runs, and the settings that are not the same, as lines."""
-    figures = [run.summary.get("metrics", {}) for run in (one, other)]
-    measured = [(f"test {name}", *values) for name, *values in rows(*figures, all_of_them=True)]
-    return table([("", one.dir.name, other.dir.name), *measured, *rows(one.settings, other.settings)])
-
-
 def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path], older_than_days: int) -> list[pathlib.Path]:
     """Datasets of the store that no run refers to, but for these, and that were not used for so long."""
     used = set()
@@ -128,7 +118,7 @@ def write_page(runs_dir: pathlib.Path) -> None:
     """Writes `index.html`: the runs, the newest first, with links to their pages."""
     runs = [(run.row, (run.dir / summary.REPORT).exists()) for run in reversed(runs_in(runs_dir))]
     body = summary.TEMPLATES.get_template("runs.html").render(runs=runs)
-    write_text(runs_dir / PAGE, render_page("Runs", markupsafe.Markup(body)))
+    write_text(runs_dir / PAGE, render_page("Runs", body))
 
 
 def _flat(values: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import running
 from components.convert import store
-from components.register.comparison import table
+from components.register.comparison import rows, table
 from pipelines import cache, history, summary
 from pipelines.record import RunRecord, hold
 from pipelines.run import execute
@@ -80,7 +80,10 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    print(*history.differences(*args.runs), sep="\n")
+    one, other = args.runs
+    figures = [run.summary.get("metrics", {}) for run in args.runs]
+    measured = [(f"test {name}", *values) for name, *values in rows(*figures, all_of_them=True)]
+    print(*table([("", one.dir.name, other.dir.name), *measured, *rows(one.settings, other.settings)]), sep="\n")
     return 0
 
 

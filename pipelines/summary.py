@@ -7,8 +7,6 @@ import shutil
 import time
 from typing import Any
 
-import markupsafe
-
 from components.convert.writing.output import PAGE
 from components.evaluate.gate import TOLD
 from components.evaluate.report import render_page, section, templates
@@ -75,7 +73,7 @@ def write(
         evaluation=section(evaluation) if evaluation else "",
         written=time.strftime("%Y-%m-%d %H:%M"),
     )
-    write_text(run_dir / REPORT, render_page(f"Run {record.id}", markupsafe.Markup(body)))
+    write_text(run_dir / REPORT, render_page(f"Run {record.id}", body))
     return summary
 
 

@@ -38,11 +38,10 @@ def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
 
 def page(evaluation: Mapping[str, Any]) -> str:
     """A whole page of one evaluation."""
-    title = f"Evaluation of {evaluation['dataset']}"
-    return render_page(title, markupsafe.Markup("<h1>{}</h1>\n").format(title) + section(evaluation))
+    return render_page(f"Evaluation of {evaluation['dataset']}", section(evaluation))
 
 
-def render_page(title: str, body: markupsafe.Markup) -> str:
+def render_page(title: str, body: str) -> str:
     """The frame of every page of ours: one file, no scripts, readable in light and dark."""
     return _TEMPLATES.get_template("page.html").render(title=title, body=body)
 

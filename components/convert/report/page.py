@@ -7,8 +7,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import markupsafe
-
 from components.convert.report import drift, samples
 from components.convert.source import Source
 from components.convert.writing.splits import Rows
@@ -60,7 +58,7 @@ def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) 
         },
         shown=_shown,
     )
-    return render_page(f"Dataset {manifest.name}", markupsafe.Markup(body))
+    return render_page(f"Dataset {manifest.name}", body)
 
 
 def _unit(name: str, manifest: Manifest) -> str:
