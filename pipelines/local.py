@@ -58,13 +58,9 @@ def _runner(record: RunRecord, directory: pathlib.Path) -> local.SubprocessRunne
         return local.SubprocessRunner(use_venv=False)
     from docker.types import Mount  # only this runner needs the client
 
-    def bind(path: str | pathlib.Path, read_only: bool = False) -> Mount:
-        path = str(pathlib.Path(path).resolve())
-        return Mount(target=path, source=path, type="bind", read_only=read_only)
-
     # Paths inside are those outside, so every argument means the same.
-    mounts = [bind(directory.parent), bind(record.arguments["registry"])]
-    mounts += [bind(source, read_only=True) for source in record.sources]
+    written = (str(directory.parent), record.arguments["registry"])
+    mounts = [Mount(path, path, type="bind", read_only=path not in written) for path in (*written, *record.sources)]
     return local.DockerRunner(mounts=mounts, labels={record.label: record.id})
 
 

@@ -11,13 +11,13 @@ from typing import IO
 RUNNING, SUCCEEDED, CACHED, FAILED = "running", "succeeded", "cached", "failed"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 NAMES = "Steps: "  # before those of the run, in an order in which they can run
-_LINE = re.compile(r"\d\d:\d\d:\d\d\.\d{3} - [A-Z]+ - (.*)")
-_EVENTS = (
-    (RUNNING, re.compile(r"Executing task '(?P<step>[\w-]+)'")),
-    (SUCCEEDED, re.compile(r"Task '(?P<step>[\w-]+)' finished with status SUCCESS")),
-    (FAILED, re.compile(r"Task '(?P<step>[\w-]+)' finished with status FAILURE")),
-    (CACHED, re.compile(r"Task (?P<step>[\w-]+) cache hit")),
-)
+_LOGGED = r"\d\d:\d\d:\d\d\.\d{3} - [A-Z]+ - "
+_EVENTS = {
+    RUNNING: re.compile(_LOGGED + r"Executing task '([\w-]+)'"),
+    SUCCEEDED: re.compile(_LOGGED + r"Task '([\w-]+)' finished with status SUCCESS"),
+    FAILED: re.compile(_LOGGED + r"Task '([\w-]+)' finished with status FAILURE"),
+    CACHED: re.compile(_LOGGED + r"Task ([\w-]+) cache hit"),
+}
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -89,12 +89,9 @@ class Steps:
     def _event(self, line: str) -> Step | None:
         if line.startswith(NAMES):
             self.names = line.removeprefix(NAMES).split()
-        if not (match := _LINE.match(line)):
-            return None
-        for status, pattern in _EVENTS:
-            event = pattern.match(match[1])
-            if event and event["step"] in self.names:  # else it is a group of steps
-                step = self.seen.setdefault(event["step"], Step(name=event["step"], started=time.monotonic()))
+        for status, pattern in _EVENTS.items():
+            if (event := pattern.match(line)) and (name := event[1]) in self.names:  # else it is a group of steps
+                step = self.seen.setdefault(name, Step(name=name, started=time.monotonic()))
                 step.become(status)
                 return step
         return None

@@ -9,7 +9,6 @@ import functools
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
 
 from components.convert.writing import output
 from trainer.base.errors import UserError
@@ -17,13 +16,11 @@ from trainer.base.locks import locked
 from trainer.base.manifest import Manifest
 
 
-@contextlib.contextmanager
-def held(directory: pathlib.Path) -> Iterator[None]:
+def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
     """Keeps others from converting, or deleting, a dataset of the store; waits as long as they do."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     tell = functools.cache(lambda: print(f"waiting for another run to convert {directory}", flush=True))
-    with locked(f"{directory}.lock", tell):
-        yield
+    return locked(f"{directory}.lock", tell)
 
 
 def ready(directory: pathlib.Path, *, thoroughly: bool = False) -> Manifest | None:

@@ -67,9 +67,7 @@ class Outlet:
             self._changed.notify_all()
             for _ in range(int(_CLOSE_S / _STALLED_S)):
                 before = self._written
-                if self._changed.wait_for(lambda: not self._waiting, _STALLED_S):
-                    return
-                if self._written == before:
+                if self._changed.wait_for(lambda: not self._waiting, _STALLED_S) or self._written == before:
                     return
 
     def _run(self) -> None:
