@@ -1,8 +1,4 @@
-"""TensorBoard over runs: each under a name that says what it was, with its settings and test metrics in the HParams tab.
-
-with laid_out(runs) as directory:
-    subprocess.run(["tensorboard", "--logdir", directory])
-"""
+"""TensorBoard over runs: each under a name that says what it was, with its settings and test metrics in the HParams tab."""
 
 import contextlib
 import pathlib

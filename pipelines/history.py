@@ -1,8 +1,4 @@
-"""The runs of a directory, as their files tell: what each was to do, and what became of it.
-
-for run in runs_in(pathlib.Path("runs")):
-    print(run.id, run.status)
-"""
+"""The runs of a directory, as their files tell: what each was to do, and what became of it."""
 
 import dataclasses
 import json

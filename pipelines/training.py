@@ -2,9 +2,6 @@
 
 One definition for this machine and for Vertex AI. One slot differs between the back ends: how the worker pools start
 (`train`). All other steps, conditions and edges are the same.
-
-    pipeline = build("local", image="python:3.11-slim")
-    pipeline = build("vertex", image="us-docker.pkg.dev/project/repository/image@sha256:...")
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,4 @@
-"""The flags of `python -m components.train`, each with what heeds it: a back end, or what is done in place of a run.
-
-args = parse(["--cluster", "clusters/local.yaml", "--", "--data-dir", "data/digits"])
-args.mode == "process"
-"""
+"""The flags of `python -m components.train`, each with what heeds it: a back end, or what is done in place of a run."""
 
 import argparse
 import dataclasses

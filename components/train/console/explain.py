@@ -1,7 +1,4 @@
-"""What a cluster means in full, for people: `python -m components.train --cluster X --explain`.
-
-explain(source, cluster, specs, region="us-central1")
-"""
+"""What a cluster means in full, for people: `python -m components.train --cluster X --explain`."""
 
 import itertools
 import json
