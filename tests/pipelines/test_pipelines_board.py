@@ -1,13 +1,12 @@
 """What TensorBoard shows of runs."""
 
-import json
 import pathlib
 import re
 import subprocess
 import sys
-import urllib.request
 
 import pytest
+import requests
 
 from pipelines import history
 
@@ -23,17 +22,13 @@ def test_tensorboard_has_the_runs_by_readable_names_with_settings_and_test_metri
         with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as server:
             try:
                 url = next(found[0] for line in server.stderr if (found := re.search(r"http://localhost:\d+", line)))
-                asked = {
-                    "experimentName": "",
-                    "allowedStatuses": ["STATUS_SUCCESS", "STATUS_RUNNING", "STATUS_UNKNOWN"],
-                }
+                asked = {"experimentName": "", "colParams": [], "startIndex": 0, "sliceSize": 10}
+                asked["allowedStatuses"] = ["STATUS_SUCCESS", "STATUS_RUNNING", "STATUS_UNKNOWN"]
                 groups = []
                 while len(groups) < 2:  # it is still reading
-                    content = json.dumps({**asked, "colParams": [], "startIndex": 0, "sliceSize": 10}).encode()
-                    place = f"{url}/data/plugin/hparams/session_groups"
-                    header = {"Content-Type": "application/json"}
-                    with urllib.request.urlopen(urllib.request.Request(place, content, header)) as answer:
-                        groups = json.load(answer)["sessionGroups"]
+                    groups = requests.post(f"{url}/data/plugin/hparams/session_groups", json=asked).json()[
+                        "sessionGroups"
+                    ]
             finally:
                 server.kill()
     shown = {group["sessions"][0]["name"]: group for group in groups}
