@@ -18,15 +18,10 @@ FLAGS = ("--cluster", "clusters/local.yaml", "--train-steps", "300", "--", "--ch
 
 
 def start(*line: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *map(str, line)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        # Who runs tests in the background of a shell has them ignore Ctrl-C, and a child inherits that.
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler),
-    )
+    # Who runs tests in the background of a shell has them ignore Ctrl-C, and a child inherits that.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen([sys.executable, *map(str, line)], cwd=ROOT, preexec_fn=heed, **told)
 
 
 def begin(place: pathlib.Path) -> subprocess.Popen[str]:

@@ -67,19 +67,16 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(c
     assert told["metrics"]["accuracy"] >= 0.97
     assert json.dumps(told).count('"accuracy"') == 1
     assert "there is no champion to compare with" in told["model"].pop("why")
-    model = {"name": "digits", "version": "1", "champion": "1", "passed_over": "", "verdict": "promote"}
-    assert told["model"] == model
+    assert told["model"] == {"name": "digits", "version": "1", "champion": "1", "passed_over": "", "verdict": "promote"}
     assert told["throughput"]["examples_per_s"] > 0
     assert all(pathlib.Path(path).exists() for path in told["paths"].values())
-    assert "test accuracy" in first.stdout
-    assert "now the champion" in first.stdout
+    assert "test accuracy" in first.stdout and "now the champion" in first.stdout
     assert "kfp" not in first.stdout.lower()  # full logs go to files, not over the progress
     logs = {p.name for p in (run / "logs").iterdir()}
     assert {"pipeline.log", "convert.log", "train.log", "chief-0.log", "worker-0.log"} <= logs
     assert "chief/0 | " in (run / "logs" / "train.log").read_text()
     page = (run / "report.html").read_text()
-    assert "Confusion matrix" in page
-    assert "<polyline" in page
+    assert "Confusion matrix" in page and "<polyline" in page
     assert not (run / "tmp").exists()
 
     second = command("pipelines/run.py", *flags(place))
@@ -140,53 +137,38 @@ def test_deleting_the_first_run_leaves_the_second_whole_and_a_repeat_of_that_has
     assert len(links) >= 7 and all((second / link).exists() for link in links), links
     repeated = command("pipelines/runs.py", "repeat", second)
     assert repeated.returncode == 0, repeated.stdout + repeated.stderr
-    again = summary(newest(place))
-    assert (again["metrics"], again["arguments"]["trainer_args"]) == (
-        summary(second)["metrics"],
-        summary(second)["arguments"]["trainer_args"],
-    )
+    before, again = summary(second), summary(newest(place))
+    assert again["metrics"] == before["metrics"]
+    assert again["arguments"]["trainer_args"] == before["arguments"]["trainer_args"]
     models = [place / "registry" / "digits" / version for version in ("2", again["model"]["version"])]
     assert models[0] != models[1] and weights(models[0]) == weights(models[1])
 
 
-def start(place: pathlib.Path, *more: object, parent: str = "") -> tuple[subprocess.Popen[bytes], int]:
+def start(place: pathlib.Path, parent: str = "") -> tuple[subprocess.Popen[bytes], int]:
     """Starts a long run on a terminal of its own; returns the process and the terminal."""
-    line = [sys.executable, "pipelines/run.py", *flags(place), "--train-steps", "100000", *more]
-    line = list(map(str, line))
+    line = list(map(str, [sys.executable, "pipelines/run.py", *flags(place), "--train-steps", 100000]))
     if parent:
         line = [parent, "-c", " ".join(line) + " --die-with-parent; true"]
     terminal, inner = pty.openpty()
-    process = subprocess.Popen(
-        line,
-        cwd=ROOT,
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        start_new_session=True,
-        # Who runs tests in the background of a shell has them ignore Ctrl-C, and a child inherits that.
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler),
-    )
+    # Who runs tests in the background of a shell has them ignore Ctrl-C, and a child inherits that.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), inner)
+    process = subprocess.Popen(line, cwd=ROOT, start_new_session=True, preexec_fn=heed, **streams)
     os.close(inner)
     return process, terminal
 
 
-def wait_for_training(place: pathlib.Path, before: set[pathlib.Path]) -> pathlib.Path:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for run in set((place / "runs").glob("*-*")) - before:
-            status = run / "logs" / "chief-0.status.json"
-            with contextlib.suppress(OSError, ValueError):
-                if json.loads(status.read_text()).get("train_steps"):
-                    return run
-        time.sleep(0.1)
-    raise AssertionError("training did not start")
+def shown_until_training(terminal: int) -> bytes:
+    """Training is shown while it goes on."""
+    shown = b""
+    while b"examples/s" not in shown:
+        shown += os.read(terminal, 65536)
+    return shown
 
 
 def test_ctrl_c_has_the_training_save_and_says_how_to_go_on(place):
     process, terminal = start(place)
-    shown = b""
-    while b"examples/s" not in shown:  # training is shown while it goes on
-        shown += os.read(terminal, 65536)
+    shown = shown_until_training(terminal)
     os.kill(process.pid, signal.SIGINT)
     with contextlib.suppress(OSError):  # the terminal's end
         while part := os.read(terminal, 65536):
@@ -197,17 +179,15 @@ def test_ctrl_c_has_the_training_save_and_says_how_to_go_on(place):
     run = newest(place)
     assert summary(run)["status"] == "interrupted"
     assert f"pipelines/runs.py resume {run}".encode() in shown
-    step = int(
-        re.search(r"told to stop by SIGTERM after [\d.]+ s, at step (\d+)", (run / "logs/train.log").read_text())[1]
-    )
+    told = (run / "logs/train.log").read_text()
+    step = int(re.search(r"told to stop by SIGTERM after [\d.]+ s, at step (\d+)", told)[1])
     assert step > 0 and (run / "job" / "checkpoints" / f"ckpt-{step}.index").exists()
 
 
 @pytest.mark.parametrize("victim", ["run", "parent"])
 def test_kill_9_leaves_no_process(place, victim):
-    before = set((place / "runs").glob("*-*"))
     process, terminal = start(place, parent="/bin/sh" if victim == "parent" else "")
-    wait_for_training(place, before)
+    shown_until_training(terminal)
     assert len(left_over(place)) > 3
     process.kill()
     process.wait()

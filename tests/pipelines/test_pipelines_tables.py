@@ -83,8 +83,7 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
     first = run("--min-auc", "0.6")
     manifest = Manifest.load(first["paths"]["dataset"])
     assert sum(split.examples for split in manifest.splits.values()) == len(trips.rows())
-    assert first["model"]["name"] == "trips"
-    assert first["model"]["verdict"] in ("register", "promote", "reject")
+    assert first["model"]["name"] == "trips" and first["model"]["verdict"] in ("register", "promote", "reject")
     evaluation = json.loads(pathlib.Path(first["paths"]["evaluation"]).read_text())
     assert evaluation["gate"]["thresholds"]["auc"] == 0.6
     assert evaluation["baseline"]["rule"] == "best single column, company"
@@ -107,9 +106,8 @@ def test_a_number_is_learnt_judged_and_registered(command, friedman):
     flags = ["--dataset", "csv", "--source", friedman / "rows.csv", "--schema", friedman / "schema.yaml"]
     flags += ["--cluster", "clusters/local.yaml", "--train-epochs", 60, "--threshold", "rmse=2", "r2=0.8"]
     flags += ["--runs-dir", friedman / "runs", "--registry", friedman / "registry"]
-    done = command(
-        "pipelines/run.py", *flags, "--", "--learning-rate", 0.003, "--schedule", "linear", "--export", "best"
-    )
+    own = ["--learning-rate", 0.003, "--schedule", "linear", "--export", "best"]
+    done = command("pipelines/run.py", *flags, "--", *own)
     assert done.returncode == 0, done.stdout + done.stderr
     summary = json.loads(next((friedman / "runs").glob("*/summary.json")).read_text())
     metrics, model = summary["metrics"], summary["model"]
