@@ -21,8 +21,11 @@ def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
     """What it is, in words, and the answers to beat for the records in their order, [N, outputs]."""
     manifest, task, training = records.manifest, records.task, dataclasses.replace(records, split="train")
     if not manifest.is_table:
-        rule = "majority class" if manifest.class_names else "mean of the training split"
-        return rule, np.tile(_targets(_labels(training), manifest).mean(axis=0), (len(records), 1))
+        rule, sums = "majority class", np.array(manifest.split("train").class_histogram)
+        if not manifest.class_names:
+            labels = [_targets(columns[manifest.label].numpy(), manifest) for columns in training.batches()]
+            rule, sums = "mean of the training split", np.concatenate(labels).sum(axis=0)
+        return rule, np.tile(sums / len(training), (len(records), 1))
     labels = training.columns[manifest.label]
     rules = {f.name: _Rule(training.columns[f.name], _targets(labels, manifest)) for f in manifest.inputs}
     seen = {name: task.measure(rule(training.columns[name]), labels) for name, rule in rules.items()}
@@ -33,14 +36,6 @@ def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
 def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
     """Labels as what a rule predicts means of, [N, k]: a class as a 1 in its place."""
     return np.eye(manifest.outputs)[labels] if manifest.class_names else labels.reshape(len(labels), -1)
-
-
-def _labels(records: EvalSet) -> np.ndarray:
-    """Those of all records, in any order; classes without reading one."""
-    manifest = records.manifest
-    if manifest.class_names:
-        return np.repeat(np.arange(manifest.outputs), manifest.split(records.split).class_histogram)
-    return np.concatenate([columns[manifest.label].numpy() for columns in records.batches()])
 
 
 class _Rule:

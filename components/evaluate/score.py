@@ -4,8 +4,7 @@ predict("jobs/m/model", EvalSet.load("data/mnist", "test")).measure()["accuracy"
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -64,20 +63,29 @@ def predict(model_dir: str, records: EvalSet) -> Answers:
     Raises:
       UserError: If there is no such model or split, or the model is made for other data.
     """
-    manifest, answers, labels = records.manifest, [], []
-    answer = _predictor(model_dir, manifest, records.task)
+    manifest, main, answers, labels = records.manifest, records.task.answers[0], [], []
+    model = _load(model_dir, manifest, records.task)
+    names = np.array([name.encode() for name in manifest.class_names], object)
     for columns in records.batches():
-        answers.append(answer({feature.name: columns[feature.name] for feature in manifest.inputs}))
+        given = model.signatures["serving_default"](**{f.name: columns[f.name] for f in manifest.inputs})
+        answers.append(found := given[main].numpy())
         labels.append(columns[manifest.label].numpy())
+        if not np.isfinite(found).all():
+            raise UserError(f"{model_dir} answers with {main} that are not finite: its training diverged")
+        if len(names):
+            expected, said = names[found.argmax(axis=1)], given["class_name"].numpy()
+            if (said != expected).any():
+                wrong = (said != expected).argmax()
+                raise UserError(
+                    f"{model_dir} says {said[wrong].decode()!r} where dataset {manifest.name!r} has "
+                    f"{expected[wrong].decode()!r}: it was trained on other data"
+                )
     positions, answers, labels = np.arange(len(records)), np.concatenate(answers), np.concatenate(labels)
     return Answers(records=records, positions=positions, answers=answers, labels=labels)
 
 
-def _predictor(model_dir: str, manifest: Manifest, task: Task) -> Callable[[dict[str, tf.Tensor]], np.ndarray]:
-    """A function from features by name [N, ...] to the first of the task's answers, [N, outputs], by a SavedModel.
-
-    It raises UserError, as this does, for a model that is not there or does not answer for these features and this task.
-    """
+def _load(model_dir: str, manifest: Manifest, task: Task) -> Any:
+    """The SavedModel, whose signature takes the features and gives the answers of the task."""
     try:
         if not tf.saved_model.contains_saved_model(model_dir):
             raise UserError(f"{model_dir}: no SavedModel here (a finished training job writes one to <job-dir>/model)")
@@ -88,32 +96,13 @@ def _predictor(model_dir: str, manifest: Manifest, task: Task) -> Callable[[dict
     given = serve.structured_outputs if serve else {}
     if missing := set(task.answers) - set(given):
         raise UserError(f"{model_dir}: signature serving_default does not give {' and '.join(sorted(missing))}")
-    features = manifest.inputs
-    wanted = {f.name: f"{f.dtype}{tf.TensorShape([None, *f.shape])}" for f in features}
+    wanted = {f.name: f"{f.dtype}{tf.TensorShape([None, *f.shape])}" for f in manifest.inputs}
     takes = {name: f"{spec.dtype.name}{spec.shape}" for name, spec in serve.structured_input_signature[1].items()}
     if takes != wanted:
         raise UserError(
             f"{model_dir} takes {takes}; dataset {manifest.name!r} has {wanted}: it was trained on other data"
         )
-    main = task.answers[0]
-    if (outputs := given[main].shape[-1]) != manifest.outputs:
+    if (outputs := given[task.answers[0]].shape[-1]) != manifest.outputs:
         what = "classes" if manifest.class_names else "targets"
         raise UserError(f"{model_dir} knows {outputs} {what}; dataset {manifest.name!r} has {manifest.outputs}")
-    names = np.array([name.encode() for name in manifest.class_names], object)
-
-    def answer(features: dict[str, tf.Tensor], _keep_alive: object = model) -> np.ndarray:
-        answered = serve(**features)
-        answers = answered[main].numpy()
-        if not np.isfinite(answers).all():
-            raise UserError(f"{model_dir} answers with {main} that are not finite: its training diverged")
-        if len(names):
-            expected, said = names[answers.argmax(axis=1)], answered["class_name"].numpy()
-            if (said != expected).any():
-                wrong = (said != expected).argmax()
-                raise UserError(
-                    f"{model_dir} says {said[wrong].decode()!r} where dataset {manifest.name!r} has "
-                    f"{expected[wrong].decode()!r}: it was trained on other data"
-                )
-        return answers
-
-    return answer
+    return model

@@ -31,9 +31,8 @@ def _parser() -> Parser:
         made.set_defaults(does=does)
         return made
 
-    add = verb(
-        "add", _add, "adds an evaluated model as a new version, and makes it the champion if its evaluation says so"
-    )
+    what = "adds an evaluated model as a new version, and makes it the champion if its evaluation says so"
+    add = verb("add", _add, what)
     add.add_argument("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
     add.add_argument("--evaluation", required=True, help="its evaluation.json")
     add.add_argument("--run", default="", help="id of the pipeline run that made it")
@@ -96,9 +95,8 @@ def _compare(store: Store, args: argparse.Namespace) -> str:
 
 
 def _promote(store: Store, args: argparse.Namespace) -> str:
-    return (
-        f"{args.name}: version {store.rollback(args.name, args.version, args.why, event=PROMOTE)} is the champion now"
-    )
+    store.rollback(args.name, args.version, args.why, event=PROMOTE)
+    return f"{args.name}: version {args.version} is the champion now"
 
 
 def _rollback(store: Store, args: argparse.Namespace) -> str:
@@ -112,9 +110,7 @@ def _delete(store: Store, args: argparse.Namespace) -> str:
 
 def _history(store: Store, args: argparse.Namespace) -> str:
     _known(store, args.name)
-    rows = [
-        tuple(event[key] for key in ("time", "who", "event", "version", "why")) for event in store.history(args.name)
-    ]
+    rows = [(e["time"], e["who"], e["event"], e["version"], e["why"]) for e in store.history(args.name)]
     return "\n".join(table([("time", "who", "what", "version", "why"), *rows]))
 
 

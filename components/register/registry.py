@@ -59,7 +59,7 @@ class Registry(Store):
         """What was kept of a version when it was added; nothing once its files are gone."""
         directory = self._model(name) / version
         with reading(directory / _FACTS, "the registry is damaged"):
-            return json.loads((directory / _FACTS).read_text(encoding="utf-8")) if directory.is_dir() else {}
+            return json.loads((directory / _FACTS).read_bytes()) if directory.is_dir() else {}
 
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies."""
