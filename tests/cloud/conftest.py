@@ -103,8 +103,8 @@ class Cloud:
         return max((int(path.stem.split("-")[1]) for path in job_dir.glob("checkpoints/ckpt-*.index")), default=-1)
 
     def asked(self, job_dir: pathlib.Path) -> list[str]:
-        """What the store was asked for a job directory, beside its checkpoints and its model."""
-        ours = re.compile(re.escape(str(job_dir.relative_to(self.files))) + r"(?!/(checkpoints|best|model)\b)")
+        """What the store was asked for a job, beside its checkpoints, its model and what later steps keep with it."""
+        ours = re.compile(rf"{job_dir.relative_to(self.files)}(?!/(checkpoints|best|model|evaluation|version)\b)")
         log = urllib.parse.unquote((self.work / "requests.log").read_text())  # names in paths are quoted once
         return [line for line in log.splitlines() if f"/{self.bucket}/" in line and ours.search(line)]
 

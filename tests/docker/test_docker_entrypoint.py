@@ -41,7 +41,7 @@ def test_the_installed_packages_agree_with_each_other(image):
 def test_the_image_adds_only_the_sources_and_no_setting_of_the_machine_that_built_it(image):
     listing = run(image, "sh", "-c", "ls -A /app; find /app -name '*.pyc' -o -name tests").stdout.split()
     assert set(listing) <= {
-        *("clusters", "components", "docker", "pipelines", "trainer", "pyproject.toml", "requirements.lock"),
+        *("clusters", "components", "docker", "gates", "pipelines", "trainer", "pyproject.toml", "requirements.lock"),
     }
     history = subprocess.run(
         ["docker", "history", "--no-trunc", "--format", "{{.CreatedBy}}", image], capture_output=True, text=True
