@@ -13,7 +13,7 @@ from etils import epath
 from components.register import answers
 from components.register.model_card import model_card
 from components.register.registry import Registry
-from components.register.store import CHAMPION, Store
+from components.register.store import CHAMPION, Store, because
 from trainer.base.errors import UserError, reading
 from trainer.base.files import tree_digest
 from trainer.job_dir import identity
@@ -95,8 +95,7 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
     if answered := evaluation.get("answered"):
         answers.check(store.model_dir(name, version), answered)
     compared = (evaluation["champion"] or {}).get("version")
-    why = ": ".join([*([f"run {run}"] if run else []), "; ".join(decision["reasons"])])
-    if not store.promote(name, version, instead_of=compared, why=why):
+    if not store.promote(name, version, instead_of=compared, why=because(run, decision)):
         current, _ = store.standing(name, but=version)
         return (
             f"not promoted: the champion was {compared or 'none'} when the model was evaluated, and is {current or 'none'} "

@@ -81,10 +81,8 @@ class Registry(Store):
                 copy = pathlib.Path(partial) / "model"
                 copy_tree(model_dir, copy)
                 with self._changing(name):
-                    if facts.get("run") and (own := self.version_of(name, facts["run"])):
+                    if own := self._own_version(name, facts, new_schema):  # another writer may have been the first
                         return own
-                    if not new_schema:  # another writer may have been the first meanwhile
-                        self._check_schema(name, facts)
                     taken = [int(event["version"]) for event in self._recorded(name)]
                     version = str(max(taken, default=0) + 1)
                     facts = {"version": version, **facts}

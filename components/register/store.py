@@ -129,11 +129,9 @@ class Store(abc.ABC):
         check_name(name)
         if not _is_model(model_dir):
             raise UserError(f"{model_dir}: no SavedModel here")
-        if facts.get("run") and (own := self.version_of(name, facts["run"])):
+        if own := self._own_version(name, facts, new_schema):
             return own
         facts = {"registered": now(), "by": self._who(), **facts}
-        if not new_schema:
-            self._check_schema(name, facts)
         return self._insert(name, model_dir, facts, new_schema=new_schema, card=card)
 
     def promote(self, name: str, version: str, *, instead_of: str | None, why: str = "") -> bool:
@@ -190,8 +188,15 @@ class Store(abc.ABC):
             there = ", ".join(v for v in self.versions(name) if self.has_files(name, v)) or "none"
             raise UserError(f"the files of version {version} of model {name!r} are gone; those of {there} are there")
 
+    def _own_version(self, name: str, facts: Mapping[str, Any], new_schema: bool) -> str | None:
+        """The version that the run of these facts has by now. Refuses what other versions' users do not expect."""
+        if facts.get("run") and (own := self.version_of(name, facts["run"])):
+            return own
+        if not new_schema:
+            self._check_schema(name, facts)
+        return None
+
     def _check_schema(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Refuses what other versions' users do not expect."""
         newest = next((kept for version in reversed(self.versions(name)) if (kept := self.facts(name, version))), {})
         if other := [key for key in _SCHEMA if key in newest and newest[key] != facts.get(key)]:
             said = "; ".join(f"{key} {_short(facts.get(key))} and not {_short(newest[key])}" for key in other)
@@ -220,10 +225,13 @@ def now() -> str:
 
 def added(version: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """The event of the history that a version's facts tell of."""
-    reasons = "; ".join(facts.get("decision", {}).get("reasons", ()))
-    why = ": ".join(part for part in (f"run {facts['run']}" if facts.get("run") else "", reasons) if part)
     about = {"time": facts.get("registered", ""), "who": facts.get("by", "")}
-    return {**about, "event": ADD, "version": version, "why": why}
+    return {**about, "event": ADD, "version": version, "why": because(facts.get("run"), facts.get("decision", {}))}
+
+
+def because(run: str | None, decision: Mapping[str, Any]) -> str:
+    """The run, if there was one, and the reasons of the decision, as the history has them."""
+    return ": ".join(part for part in (f"run {run}" if run else "", "; ".join(decision.get("reasons", ()))) if part)
 
 
 def _is_model(directory: str) -> bool:
