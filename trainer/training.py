@@ -199,9 +199,11 @@ class Training:
     def _note_records(self) -> None:
         """Writes, once a job, which records it learns from; `--init-from` may be gone when it exports."""
         opts, path = self._opts, os.path.join(self._opts.job_dir, RECORDS)
-        if TrainedOn.load(path) is None:
-            learnt = TrainedOn.of(self._manifest, content_hashes(self._manifest, opts.data_dir, "train"))
-            learnt.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None).save(path)
+        self._learnt = TrainedOn.load(path)
+        if self._learnt is None:
+            ours = TrainedOn.of(self._manifest, content_hashes(self._manifest, opts.data_dir, "train"))
+            self._learnt = ours.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None)
+            self._learnt.save(path)
 
     def _steps(self, distribution: tf.distribute.Strategy, state: State) -> SyncSteps | AsyncSteps:
         opts, batch = self._opts, self._extent.batch
@@ -290,8 +292,7 @@ class Training:
         journal.status("exporting", reached)
         # What is best was found by the averages, where there are such.
         values = loop.state.weights(averaged=opts.export != "last")
-        learnt = TrainedOn.load(os.path.join(opts.job_dir, RECORDS))
-        export(values, self._build, self._manifest, os.path.join(opts.job_dir, "model"), learnt)
+        export(values, self._build, self._manifest, os.path.join(opts.job_dir, "model"), self._learnt)
         journal.event("export", reached, exported_step=exported)
         # An attempt that only had to export has not seen a step.
         final = loop.meter.final() if reached > self._first_step else last(opts.job_dir, self._member.name, "step")
