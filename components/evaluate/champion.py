@@ -5,7 +5,7 @@ from typing import Any
 
 from components.evaluate.bootstrap import Figures, bootstrap
 from components.evaluate.comparing import beat
-from components.evaluate.eval_set import EvalSet, require_enough
+from components.evaluate.eval_set import EvalSet
 from components.evaluate.gate import CHAMPION, Comparison
 from components.evaluate.options import Options
 from components.evaluate.score import Answers, predict
@@ -60,7 +60,7 @@ def _shared(candidate: Answers, champion_dir: str) -> dict[str, Figures]:
     """What both models are worth on the candidate's records that the champion was not trained on either."""
     records = candidate.records
     both = records.unseen(champion_dir)[candidate.positions]
-    require_enough(both, records.split, "neither model was trained on them")
+    records.require_enough(both, "neither model was trained on them")
     ours = candidate.of(both)
     theirs = predict(champion_dir, records).of(ours.positions)
     return bootstrap(records.task, {"candidate": ours.answers, CHAMPION: theirs.answers}, ours.labels)

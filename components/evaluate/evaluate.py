@@ -17,7 +17,7 @@ from components.evaluate.details.figures import figures
 from components.evaluate.details.footprint import footprint
 from components.evaluate.details.parts import in_words, parts
 from components.evaluate.details.worst import worst
-from components.evaluate.eval_set import EvalSet, require_enough
+from components.evaluate.eval_set import EvalSet
 from components.evaluate.gate import decide
 from components.evaluate.options import Options
 from components.evaluate.score import predict
@@ -40,10 +40,11 @@ def evaluate(options: Options) -> dict[str, Any]:
       UserError: If an input is missing or does not fit, or the output cannot be written.
     """
     model_dir, split, gate = options.model_dir, options.split, options.asked
-    records = EvalSet.load(options.data_dir, split, provenance.task_of(model_dir))
+    task = provenance.task_of(model_dir)
+    records = EvalSet.load(options.data_dir, split, task, count_repeated=options.count_repeated)
     manifest, task = records.manifest, records.task
     chosen = records.unseen(model_dir)
-    require_enough(chosen, split, f"{model_dir} was not trained on them")
+    records.require_enough(chosen, f"{model_dir} was not trained on them")
     candidate = predict(model_dir, records).of(chosen)
     rule, simple = baseline(records)
     found = bootstrap(task, {"candidate": candidate.answers, "baseline": simple[chosen]}, candidate.labels)
@@ -55,8 +56,9 @@ def evaluate(options: Options) -> dict[str, Any]:
         beat("baseline", f"the {rule}", ours, least, task, confidence=gate.confidence, margin=0.0),
         against_champion,
     ]
-    if twice := records.repeated():
-        notes.append(f"{twice:,} records of {split} are in the training split too, and count")
+    if twice := int(records.repeated.sum()):
+        fate = "count" if options.count_repeated else "do not count"
+        notes.append(f"{twice:,} records of {split} are in the training split too, and {fate}")
     if not chosen.all():
         notes.append(f"judged by the {ours.records:,} of {len(chosen):,} records of {split} that it was not trained on")
     columns = {**({"class": manifest.label} if manifest.class_names else {}), **{name: name for name in options.slices}}

@@ -45,6 +45,9 @@ class Options(Flags):
         several=True,
         metavar="COLUMN",
     )
+    count_repeated: bool = flag(
+        bool, "score records too that are equal to a training record, as in a table of few distinct rows"
+    )
     registry: str = flag(str, "compare with the champion in this registry", default="")
     name: str = flag(str, "of the model in the registry", default="")
 

@@ -1,19 +1,28 @@
 """Whatever becomes of a source, nothing that a model was trained on is scored, and little else is left out."""
 
+import contextlib
 import dataclasses
+import io
+import itertools
 import json
 import pathlib
 import random
 import shutil
+import struct
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.convert.convert import convert
+from components.convert.options import Options
 from components.evaluate.__main__ import main
-from components.evaluate.eval_set import LEAST, EvalSet, require_enough
+from components.evaluate.eval_set import LEAST, EvalSet
 from components.register.registry import Registry
 from trainer.base import provenance
 from trainer.base.errors import UserError
@@ -90,21 +99,124 @@ def test_no_training_record_is_ever_scored_and_few_others_are_left_out(tmp_path_
     scored, learnt, own = rows(new, "test"), {*rows(old, "train")}, {*rows(new, "train")}
     known = np.array([row in learnt for row in scored])
     assert known.any() or kind == "grown"  # where all stays in its place
-    assert not (known & chosen).any()
-    assert (~known & ~chosen).sum() <= max(2, 0.03 * len(scored))
-    assert later_on.repeated() == sum(row in own for row in scored)
-    # All of its own dataset counts; but not what the weights that it began with have learnt from.
+    twice = np.array([row in own for row in scored])
+    assert not ((known | twice) & chosen).any() and (later_on.repeated == twice).all()
+    assert (~known & ~twice & ~chosen).sum() <= max(2, 0.03 * len(scored))
+    # Of its own dataset all else counts; but not what the weights that it began with have learnt from.
     candidate = trained_on(new, root / "candidate")
-    assert later_on.unseen(str(candidate)).all()
+    assert (later_on.unseen(str(candidate)) == ~twice).all()
+    assert dataclasses.replace(later_on, count_repeated=True).unseen(str(candidate)).all()
     tuned = trained_on(new, root / "tuned", before=provenance.records_of(str(champion)))
     assert (later_on.unseen(str(tuned)) == chosen).all()
 
 
-def test_too_few_records_are_refused_but_not_a_small_split():
-    require_enough(np.ones(3, bool), "test", "x")
-    require_enough(np.arange(1000) < LEAST, "test", "x")
-    with pytest.raises(UserError, match=f"only {LEAST - 1} of 1,000 records of test .* takes {LEAST}"):
-        require_enough(np.arange(1000) < LEAST - 1, "test", "x")
+SIDE = 6
+
+
+def images(directory: pathlib.Path, **splits: tuple[np.ndarray, np.ndarray]) -> pathlib.Path:
+    """Converts images of that side with their labels, as IDX files have them; returns the dataset's directory."""
+    directory.mkdir()
+    for prefix, (pixels, labels) in splits.items():
+        head = struct.pack(">4B3I", 0, 0, 8, 3, *pixels.shape) + pixels.tobytes()
+        (directory / f"{prefix}-images-idx3-ubyte").write_bytes(head)
+        head = struct.pack(">4BI", 0, 0, 8, 1, len(labels)) + labels.tobytes()
+        (directory / f"{prefix}-labels-idx1-ubyte").write_bytes(head)
+    with contextlib.redirect_stdout(io.StringIO()):
+        to = {"output": str(directory / "data"), "shards": 3, "validation_fraction": 0.0}
+        convert(Options(dataset="mnist", source=str(directory), **to))
+    return directory / "data"
+
+
+def by_heart(directory: pathlib.Path, known: np.ndarray, labels: np.ndarray) -> pathlib.Path:
+    """A model that knows these images, and says 0 of others."""
+    table, answers = tf.constant(known.reshape(len(known), -1)), tf.constant(labels.astype(np.int64))
+
+    def serve(image: tf.Tensor) -> dict[str, tf.Tensor]:
+        same = tf.reduce_all(tf.reshape(image, [-1, 1, SIDE * SIDE]) == table, axis=2)
+        index = tf.where(tf.reduce_any(same, axis=1), tf.gather(answers, tf.argmax(same, axis=1)), 0)
+        names = tf.strings.as_string(index)
+        return {"probabilities": tf.one_hot(index, 10, 0.91, 0.01), "class_index": index, "class_name": names}
+
+    module, spec = tf.Module(), tf.TensorSpec([None, SIDE, SIDE, 1], "uint8", name="image")
+    module.serve = tf.function(serve, input_signature=[spec])
+    tf.saved_model.save(module, str(directory), signatures={"serving_default": module.serve})
+    return directory
+
+
+def evaluated(model: pathlib.Path, data: pathlib.Path, place: pathlib.Path, *flags: object) -> dict[str, Any]:
+    """The evaluation, with the champion of the registry of that place."""
+    given = {"--model-dir": model, "--data-dir": data, "--output": place / "x", "--registry": place / "registry"}
+    assert main([*map(str, itertools.chain(*given.items(), flags)), "--name", "m"]) == 0
+    return json.loads((place / "x" / "evaluation.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory) -> Callable[..., dict[str, Any]]:
+    """Evaluates what knows 300 training images by heart on 90 others with some of these among them, in any order.
+
+    The champion is another model, that has learnt something.
+    """
+    root, chance = tmp_path_factory.mktemp("memory"), np.random.default_rng(0)
+    pixels = chance.integers(0, 256, (390, SIDE, SIDE), np.uint8)
+    labels = chance.choice(10, 390, p=[0.1] * 8 + [0.2, 0.0]).astype(np.uint8)
+    new, old = np.arange(300, 390), np.arange(300)
+    registry = Registry(str(root / "registry"))
+    version = registry.add("m", str(by_heart(root / "champion", pixels[new[:30]], labels[new[:30]])), {})
+    registry.promote("m", version, instead_of=None)
+    candidate = by_heart(root / "candidate", pixels[old], labels[old])
+
+    def run(share: float, seed: int, *flags: str) -> dict[str, Any]:
+        again = np.random.default_rng(seed)
+        test = np.insert(new, again.integers(0, 91, n := round(300 * share)), again.permutation(old)[:n])
+        true = np.where((test < 300) & (again.random(len(test)) < 0.1), 9, labels[test]).astype(np.uint8)
+        splits = {"train": (pixels[old], labels[old]), "t10k": (pixels[test], true)}
+        data = images(root / str(len(list(root.iterdir()))), **splits)
+        return evaluated(trained_on(data, candidate), data, root, *flags)
+
+    return run
+
+
+@pytest.mark.cluster
+@settings(max_examples=4)
+@given(share=st.floats(0.01, 1), seed=st.integers(0, 10**6))
+def test_what_knows_the_training_rows_by_heart_gains_nothing_by_those_that_are_planted_in_test(memory, share, seed):
+    honest, found = memory(0, 0), memory(share, seed)
+    planted = round(300 * share)
+    assert found["repeated"] == planted and found["metrics"]["examples"] == 90
+    told = [
+        f"{planted} records of test are in the training split too, and do not count",
+        f"judged by the 90 of {90 + planted} records of test that it was not trained on",
+    ]
+    assert found["decision"]["reasons"] == [*honest["decision"]["reasons"], *told]
+    assert found["decision"]["comparisons"] == honest["decision"]["comparisons"]
+    for part in ("metrics", "baseline", "champion", "intervals", "figures", "parts", "answered"):
+        assert found[part] == honest[part]
+
+
+def test_where_rows_are_planted_they_count_when_asked_for(memory):
+    found = memory(1, 0, "--count-repeated")
+    assert found["repeated"] == 300 and found["metrics"]["examples"] == 390 and found["metrics"]["accuracy"] > 0.6
+    assert "300 records of test are in the training split too, and count" in found["decision"]["reasons"]
+
+
+def test_too_few_records_are_refused_but_not_a_small_split(tmp_path):
+    few = EvalSet.load(str(converted(tmp_path, points(60, 0))), "test")
+    few.require_enough(np.ones(3, bool), "x")
+    few.require_enough(np.arange(1000) < LEAST, "x")
+    with pytest.raises(UserError, match=f"only {LEAST - 1} of 1,000 records of test .* takes {LEAST}.*new records$"):
+        few.require_enough(np.arange(1000) < LEAST - 1, "x")
+
+
+def test_a_table_of_few_distinct_rows_is_refused_with_the_way_to_have_it_judged(tmp_path):
+    table = [{"x": 0.5 * (i % 3), "n": i % 2, "city": "c", "tip": ("no", "yes")[i % 5 > 1]} for i in range(600)]
+    data = converted(tmp_path, table)
+    records, model = EvalSet.load(str(data), "test"), str(trained_on(data, tmp_path / "model"))
+    assert records.repeated.all()
+    told = f"only 0 of {len(records)} records of test .*, or if it has few distinct rows with --count-repeated, for "
+    with pytest.raises(UserError, match=f"{told}{len(records)} are equal to training records"):
+        records.require_enough(records.unseen(model), "x")
+    counted = dataclasses.replace(records, count_repeated=True)
+    counted.require_enough(counted.unseen(model), "x")
 
 
 def test_records_of_another_form_are_refused(tmp_path):
@@ -127,21 +239,7 @@ def test_the_champion_is_compared_on_what_neither_knows_and_all_of_it_is_told(sc
     registry = Registry(str(tmp_path / "registry"))
     registry.promote("m", registry.add("m", str(champion), {}), instead_of=None)
 
-    def evaluated(model: pathlib.Path) -> dict:
-        flags = [
-            "--model-dir",
-            model,
-            "--data-dir",
-            scored.path,
-            "--output",
-            tmp_path / "x",
-            "--registry",
-            tmp_path / "registry",
-        ]
-        assert main([*map(str, flags), "--name", "m"]) == 0
-        return json.loads((tmp_path / "x" / "evaluation.json").read_text())
-
-    found = evaluated(candidate)
+    found = evaluated(candidate, scored.path, tmp_path)
     count, left = len(scored.labels), found["champion"]["examples"]
     assert left == found["champion"]["metrics"]["examples"] == found["champion"]["candidate"]["examples"]
     assert 0.95 * (count - 240) <= left <= count - 240 and found["metrics"]["examples"] == count
@@ -151,7 +249,7 @@ def test_the_champion_is_compared_on_what_neither_knows_and_all_of_it_is_told(sc
     assert told in found["decision"]["why"] and told in (tmp_path / "x" / "report.html").read_text()
     assert found["decision"]["verdict"] == "register"
     # A candidate that was trained elsewhere is itself judged by the rest alone, and so is the baseline.
-    own = evaluated(champion)
+    own = evaluated(champion, scored.path, tmp_path)
     assert own["metrics"]["examples"] == left and own["champion"]["candidate"] is None
     assert f"judged by the {left} of {count} records of test that it was not trained on" in own["decision"]["reasons"]
     assert own["baseline"]["accuracy"] == pytest.approx(np.mean(scored.labels[~known] == 3), abs=0.1)
