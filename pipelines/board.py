@@ -46,7 +46,8 @@ def _write(run: Run) -> None:
     plain = {name: v if isinstance(v, bool | int | float) else str(v) for name, v in run.settings.items()}
     api.hparams(plain, trial_id=run.dir.name, start_time_secs=(run.dir / FILE).stat().st_mtime)
     for name, figure in run.summary.get("metrics", {}).items():
-        tf.summary.scalar(f"test/{name}", figure)
+        if figure is not None:
+            tf.summary.scalar(f"test/{name}", figure)
     if run.summary:
         status = api_pb2.STATUS_SUCCESS if run.status == SUCCEEDED else api_pb2.STATUS_FAILURE
         end = session_end_pb(status, end_time_secs=(run.dir / summary.FILE).stat().st_mtime)

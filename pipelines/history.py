@@ -14,6 +14,7 @@ from pipelines.cache import STORE
 from pipelines.record import FILE, RunRecord, read_json
 from trainer.base.errors import UserError, unknown
 from trainer.base.files import write_text
+from trainer.base.undefined import figure
 
 RUNNING, SUCCEEDED, BROKEN = "running", "succeeded", "broken"
 KILLED = "killed"  # Without a word: the process that drove it is gone, and left no summary.
@@ -53,14 +54,14 @@ class Run:
     def row(self) -> dict[str, str]:
         """What there is to say of it in a line; texts, empty where nothing is known."""
         model, record = self.summary.get("model", {}), self.record
+        metrics = self.summary.get("metrics", {})
         metric = read_json(self.dir / summary.EVALUATION).get("metric")  # what it was judged by, if it was
-        value = self.summary.get("metrics", {}).get(metric)
         return {
             "run": self.dir.name,
             "status": self.status,
             "dataset": record.dataset if record else "",
             "cluster": record.cluster if record else "",
-            "metric": "" if value is None else f"{metric} {value:.4f}",
+            "metric": f"{metric} {figure(metrics[metric])}" if metric in metrics else "",
             "verdict": model.get("verdict") or "",
             "version": f"{model['name']} {model['version']}" if model.get("version") else "",
             "seconds": f"{self.summary['seconds']:.1f}" if self.summary else "",

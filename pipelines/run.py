@@ -31,6 +31,7 @@ from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.files import is_remote
 from trainer.base.flags import job_directory
 from trainer.base.lifeline import OWNER_PID, watch
+from trainer.base.undefined import figure
 
 _say = functools.partial(print, flush=True)
 # What steps and replicas say of mistakes that are the user's to mend.
@@ -192,7 +193,7 @@ def _tell(result: dict) -> None:
         fate = f"version {model['version']} of {model['name']!r}, registered; {model['passed_over'] or stays}: {model['why']}"
     python = _shown(sys.executable)
     figures = [(f"test {name}", value) for name, value in result["metrics"].items() if name not in ("examples", "loss")]
-    metrics = "\n".join(f"{name:14} {value:.4f}" for name, value in figures)
+    metrics = "\n".join(f"{name:14} {figure(value)}" for name, value in figures)
     _say(
         f"""
 {metrics}

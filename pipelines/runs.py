@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import running
 from components.convert import store
-from components.register.comparison import rows, table
+from components.register.comparison import rows, table, text
 from pipelines import cache, history, summary
 from pipelines.record import RunRecord, hold
 from pipelines.run import execute
@@ -68,7 +68,7 @@ def _show(args: argparse.Namespace) -> int:
     (run,) = args.runs
     groups = (
         {name: value for name, value in run.row.items() if name != "metric"} | {"reason": run.summary.get("reason")},
-        {f"test {name}": f"{value:.6g}" for name, value in run.summary.get("metrics", {}).items()},
+        {f"test {name}": text(value) for name, value in run.summary.get("metrics", {}).items()},
         {step["name"]: f"{step['status']}, {step['seconds']} s" for step in run.summary.get("steps", ())},
         run.settings,
         run.summary.get("paths", {}),

@@ -7,6 +7,7 @@ from components.evaluate.gate import REJECT, TOLD
 from components.evaluate.options import Options
 from trainer.base.errors import Parser, run_cli
 from trainer.base.quiet import without_advice
+from trainer.base.undefined import figure
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,10 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from components.evaluate.evaluate import FILE, REPORT, evaluate
     result = evaluate(options)
     metrics, baseline, metric = result["metrics"], result["baseline"], result["metric"]
-    figures = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items() if name != "examples")
+    figures = ", ".join(f"{name} {figure(value)}" for name, value in metrics.items() if name != "examples")
     print(
         f"{result['dataset']} {result['split']}: {figures} over {metrics['examples']} examples "
-        f"({baseline['rule']} has {metric} {baseline[metric]:.4f})"
+        f"({baseline['rule']} has {metric} {figure(baseline[metric])})"
     )
     decision = result["decision"]
     print(f"{TOLD[decision['verdict']]}: {'; '.join(decision['reasons'])}")

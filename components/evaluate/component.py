@@ -42,7 +42,8 @@ def evaluate(
         text = pathlib.Path(output, step.FILE).read_text(encoding="utf-8")
         page = pathlib.Path(output, step.REPORT).read_text(encoding="utf-8")
     for metric, value in content["metrics"].items():
-        metrics.log_metric(metric, value)
+        if value is not None:
+            metrics.log_metric(metric, value)
     if matrix := content["figures"].get("confusion"):
         confusion.log_confusion_matrix(content["class_names"], matrix)
     if curve := content["figures"].get("roc"):

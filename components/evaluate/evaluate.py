@@ -24,6 +24,7 @@ from components.evaluate.score import predict
 from trainer.base import provenance
 from trainer.base.errors import UserError
 from trainer.base.files import tree_digest, write_text
+from trainer.base.undefined import plain
 
 FILE = "evaluation.json"
 REPORT = "report.html"
@@ -33,7 +34,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     """Scores the model and writes `evaluation.json` and `report.html` to `options.output`.
 
     Returns:
-      The content of `evaluation.json`: every metric, and every figure of the decision. The same `fingerprint` and
+      The content of `evaluation.json`: every metric, and every figure of the decision, None where it is no number. The same `fingerprint` and
       `split` are the same records, and what is registered must be what has the `model_digest`.
 
     Raises:
@@ -88,11 +89,11 @@ def evaluate(options: Options) -> dict[str, Any]:
         "metric": task.ranked_by(ours.metrics),
         "decision": decide(task.ranked_by(ours.metrics), comparisons, notes),
     }
-    directory = epath.Path(options.output)
+    evaluation, directory = plain(evaluation), epath.Path(options.output)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_text(directory / REPORT, report.page(evaluation))
-        write_text(directory / FILE, json.dumps(evaluation, indent=1) + "\n")
+        write_text(directory / FILE, json.dumps(evaluation, indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise UserError(f"cannot write to {directory}: {error.strerror or error}") from None
     return evaluation

@@ -6,16 +6,20 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from trainer.base.undefined import figure
+
 
 def templates(package: str) -> jinja2.Environment:
     """The templates of a package: HTML, where what is missing is an error."""
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader(package),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["figure"] = figure
+    return made
 
 
 _TEMPLATES = templates("components.evaluate")
@@ -56,7 +60,7 @@ def summary(evaluation: Mapping[str, Any]) -> str:
         rows += [(f"candidate{where}", champion["candidate"])] if where else []
     names = [name for name in metrics if name != "examples"]
     lines = [("model", *names), ("---",) * (len(names) + 1)]
-    lines += [(who, *(f"{figures[name]:.4f}" for name in names)) for who, figures in rows]
+    lines += [(who, *(figure(figures[name]) for name in names)) for who, figures in rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     reasons = "\n".join(f"- {reason}" for reason in decision["reasons"])
     return f"## {decision['verdict']}\n\n{table}\n\n{reasons}\n"

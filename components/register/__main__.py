@@ -8,6 +8,7 @@ from components.register.comparison import compare, table
 from components.register.register import load_evaluation, open_registry, promote, register
 from components.register.store import CHAMPION, PROMOTE, Store
 from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.undefined import figure
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,11 +71,11 @@ def _list(store: Store, args: argparse.Namespace) -> str:
         return "\n".join(table([("model", "versions", "champion"), *rows]))
     aliases, rows = store.aliases(args.name), [("version", "registered", "by", "figure", "aliases")]
     for version in _known(store, args.name):
-        facts, figure = store.facts(args.name, version), "its files are gone"
+        facts, told = store.facts(args.name, version), "its files are gone"
         if facts and store.has_files(args.name, version):
-            figure = f"{facts['metric']} {facts['metrics'][facts['metric']]:.4f}"
+            told = f"{facts['metric']} {figure(facts['metrics'][facts['metric']])}"
         held = ", ".join(alias for alias, pointed in aliases.items() if pointed == version)
-        rows.append((version, facts.get("registered", "-"), facts.get("by", "-"), figure, held))
+        rows.append((version, facts.get("registered", "-"), facts.get("by", "-"), told, held))
     return "\n".join(table(rows))
 
 

@@ -35,8 +35,9 @@ def rows(
     """Names with both values as texts, of what is not the same."""
     for name in sorted(one.keys() | other.keys()):
         if all_of_them or one.get(name) != other.get(name):
-            yield name, _text(one.get(name)), _text(other.get(name))
+            yield name, text(one.get(name)), text(other.get(name))
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """As people read it; a dash where there is nothing."""
     return "-" if value is None or value == "" else f"{value:.6g}" if isinstance(value, float) else str(value)

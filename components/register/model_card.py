@@ -9,6 +9,8 @@ judged or rounded differently here than in the evaluation's own summary.
 from collections.abc import Mapping
 from typing import Any
 
+from trainer.base.undefined import figure
+
 _MOST_NAMES = 30
 _ANSWERS = {
     "classification": "`probabilities` [N, classes], `class_index` [N] and `class_name` [N]",
@@ -28,7 +30,7 @@ def model_card(facts: Mapping[str, Any]) -> str:
     shown = [name for name in metrics if name != "examples"]
     table = [("", *shown), ("---",) * (len(shown) + 1)]
     for who, figures in (("this model", metrics), (facts["baseline"]["rule"], facts["baseline"])):
-        table.append((who, *(f"{figures[name]:.4f}" for name in shown)))
+        table.append((who, *(figure(figures[name]) for name in shown)))
     lines = [
         f"# {facts['name']}, version {facts['version']}",
         f"A model for {task.replace('_', ' ')}, trained on `{facts['dataset']}`. Registered {facts['registered']}"

@@ -44,7 +44,7 @@ def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     """Makes the directory of a run that asked for a dataset; `told` is its summary's status."""
 
     def make(
-        name: str, told: str | None = "succeeded", *, dataset: str = "d1", accuracy: float = 0.5, **job: Any
+        name: str, told: str | None = "succeeded", *, dataset: str = "d1", accuracy: float | None = 0.5, **job: Any
     ) -> Any:
         run = tmp_path / "runs" / name
         (run / "job").mkdir(parents=True)

@@ -78,13 +78,14 @@ def test_what_is_no_run_is_refused_with_the_nearest_and_so_is_what_cannot_be_gon
 
 def test_a_comparison_has_all_metrics_and_the_settings_that_differ_and_nothing_is_none(make, said):
     same = {"identity": {"momentum": None, "fingerprint": "f"}, "versions": {"tf": "2"}}
-    for name, accuracy, rate in (("1", 0.75, 0.001), ("2", 0.5, 0.01)):
+    for name, accuracy, rate in (("1", 0.75, 0.001), ("2", None, 0.01)):  # a metric may be undefined
         make(name, accuracy=accuracy, settings={"learning_rate": rate, "schedule": "constant"}, **same)
     lines = [line.split() for line in said("compare", "1", "2").splitlines()]
-    assert lines == [["1", "2"], ["test", "accuracy", "0.75", "0.5"], ["learning_rate", "0.001", "0.01"]]
+    assert lines == [["1", "2"], ["test", "accuracy", "0.75", "-"], ["learning_rate", "0.001", "0.01"]]
     for name in "12":
         shown = said("show", name)
         assert "None" not in shown and "null" not in shown
+        assert f"accuracy {'0.7500' if name == '1' else '-'}" in " ".join(said("list").split())
         assert re.search(r"^cluster\.ps\.n +1$", shown, re.MULTILINE)
         assert re.search(r"^train +succeeded, 1\.0 s$", shown, re.MULTILINE)
 

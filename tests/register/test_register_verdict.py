@@ -13,6 +13,7 @@ from components.evaluate.gate import CHAMPION, PROMOTE, REGISTER, REJECT, Compar
 from components.register.register import promote, register
 from components.register.registry import Registry
 from trainer.base.errors import UserError
+from trainer.base.undefined import plain
 from trainer.nn.tasks.classification import Classification
 from trainer.nn.tasks.regression import Regression
 
@@ -68,19 +69,23 @@ def test_everybody_says_the_same_of_whatever_was_compared(evaluated, tmp_path, c
     for _ in range(count):
         metric, comparisons, verdict = drawn(draw)
         version = store.alias("m", CHAMPION)
-        figure = {metric: 0.5, "loss": 1.0, "examples": 100}
-        evaluation |= {
-            "metrics": figure,
+        _, lead, last = comparisons
+        ours, base, best = (
+            {metric: value, "loss": 1.0, "examples": 100} for value in (lead.candidate, lead.other, last.other)
+        )
+        found = {
+            "metrics": ours,
             "metric": metric,
-            "baseline": {"rule": "nothing", **figure},
-            "champion": version and {"version": version, "metrics": figure, "incomparable": ""},
+            "baseline": {"rule": "nothing", **base},
+            "champion": version and {"version": version, "metrics": best, "incomparable": ""},
             "intervals": {"candidate": {metric: (0.4, 0.6), "loss": None}},
-            **{"gate": {}, "figures": {}, "parts": {}, "worst": []},
+            **{"gate": {}, "figures": {}, "parts": {"x": [{"value": "1", "records": 9, "metrics": ours}]}, "worst": []},
             "footprint": {"parameters": 1, "bytes": 1, "load_s": 0.1, "latency_ms": {}},
             "decision": decide(metric, comparisons),
         }
+        evaluation |= plain(found)
         seen.append(verdict)
-        (tmp_path / "evaluation").write_text(json.dumps(evaluation))
+        (tmp_path / "evaluation").write_text(json.dumps(evaluation, allow_nan=False))
         assert component.gate(evaluation=dsl.Artifact(name="evaluation", uri=str(tmp_path / "evaluation"))) == verdict
         assert told(report.page(evaluation)) == verdict and report.summary(evaluation).startswith(f"## {verdict}\n")
         if verdict == REJECT:
