@@ -10,7 +10,13 @@ from components.convert.sources.registry import source_digest
 
 STORE = ".datasets"  # beside the runs, and shared by all of them
 # The code that makes a dataset and its page: the step, and all that it imports.
-_CODE = ("components/convert", "components/evaluate/report.py", "components/evaluate/templates", "trainer/base")
+_CODE = (
+    "components/convert",
+    "components/evaluate/report.py",
+    "components/evaluate/templates",
+    "components/undefined.py",
+    "trainer/base",
+)
 
 
 def cache_key(dataset: str, sources: Sequence[str], schema: str | None = None) -> str:

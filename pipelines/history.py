@@ -9,12 +9,12 @@ from typing import Any
 
 from components.cleanup.processes import running
 from components.evaluate.report import render_page
+from components.undefined import figure
 from pipelines import summary
 from pipelines.cache import STORE
 from pipelines.record import FILE, RunRecord, read_json
 from trainer.base.errors import UserError, unknown
 from trainer.base.files import write_text
-from trainer.base.undefined import figure
 
 RUNNING, SUCCEEDED, BROKEN = "running", "succeeded", "broken"
 KILLED = "killed"  # Without a word: the process that drove it is gone, and left no summary.

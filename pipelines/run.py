@@ -21,6 +21,7 @@ from components.evaluate.gate import REJECT
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.signals import STOPPING
+from components.undefined import figure
 from pipelines import history, summary
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments
 from pipelines.cache import cache_key, dataset_dir
@@ -31,7 +32,6 @@ from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.files import is_remote
 from trainer.base.flags import job_directory
 from trainer.base.lifeline import OWNER_PID, watch
-from trainer.base.undefined import figure
 
 _say = functools.partial(print, flush=True)
 # What steps and replicas say of mistakes that are the user's to mend.

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from components.evaluate.gate import REJECT, TOLD
 from components.evaluate.options import Options
+from components.undefined import figure
 from trainer.base.errors import Parser, run_cli
 from trainer.base.quiet import without_advice
-from trainer.base.undefined import figure
 
 
 def main(argv: Sequence[str] | None = None) -> int:

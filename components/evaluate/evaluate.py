@@ -21,10 +21,10 @@ from components.evaluate.eval_set import EvalSet
 from components.evaluate.gate import decide
 from components.evaluate.options import Options
 from components.evaluate.score import predict
+from components.undefined import plain
 from trainer.base import provenance
 from trainer.base.errors import UserError
 from trainer.base.files import tree_digest, write_text
-from trainer.base.undefined import plain
 
 FILE = "evaluation.json"
 REPORT = "report.html"

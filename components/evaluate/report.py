@@ -6,7 +6,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from trainer.base.undefined import figure
+from components.undefined import figure
 
 
 def templates(package: str) -> jinja2.Environment:

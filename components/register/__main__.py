@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from components.register.comparison import compare, table
 from components.register.register import load_evaluation, open_registry, promote, register
 from components.register.store import CHAMPION, PROMOTE, Store
+from components.undefined import figure
 from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.undefined import figure
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ judged or rounded differently here than in the evaluation's own summary.
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.base.undefined import figure
+from components.undefined import figure
 
 _MOST_NAMES = 30
 _ANSWERS = {

@@ -12,8 +12,8 @@ from components.evaluate.comparing import beat, reach
 from components.evaluate.gate import CHAMPION, PROMOTE, REGISTER, REJECT, Comparison, decide
 from components.register.register import promote, register
 from components.register.registry import Registry
+from components.undefined import plain
 from trainer.base.errors import UserError
-from trainer.base.undefined import plain
 from trainer.nn.tasks.classification import Classification
 from trainer.nn.tasks.regression import Regression
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.base.undefined import figure, plain
+from components.undefined import figure, plain
 
 ODD = [math.nan, math.inf, -math.inf]
 leaves = st.none() | st.booleans() | st.integers() | st.text() | st.floats() | st.floats(width=32).map(np.float32)
