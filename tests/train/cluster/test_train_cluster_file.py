@@ -10,62 +10,10 @@ from components.train.cluster.keys import STRATEGIES
 from components.train.cluster.notes import Source
 from trainer.base.errors import UserError
 
-PS = "strategy: parameter_server\nchief: {}\nworker: {}\nps: {}\n"
-SYNC = "strategy: multi_worker_mirrored\nchief: {}\n"
-
-# What the file says, and what the message must say; test_train_bad_clusters.py has every key with wrong values.
-BAD = [
-    ("# only a comment\n", "empty"),
-    ("- strategy", "top level: ['strategy'] is not a mapping"),
-    ("strategy: one_device\n\tchief: {}", "not valid YAML at line 2, column 1"),
-    ("chief: !!bool x", "not valid YAML: KeyError"),
-    ("chief: !!python/object:os.system {}", "not valid YAML at line 1"),
-    (
-        "strategy: one_device\nchief: {machine: a, machine: b}",
-        "not valid YAML at line 2, column 8: 'machine' stands there twice",
-    ),
-    ("[" * 500, "not valid YAML"),
-    ("{}", "strategy: missing; add 'strategy: one_device'"),
-    ("strategy: one_device", "chief: missing; add 'chief: {}'"),
-    ("strategy: one_devise\nchief: {}", "strategy: unknown value 'one_devise'; did you mean 'one_device'?"),
-    ("strategy: one_device\nchief: {}\nwoker: {}", "top level: unknown key 'woker'; did you mean 'worker'?"),
-    (SYNC + "worker: {replicas: 0}", "worker.replicas: 0 is not a whole number from 1 to 1000"),
-    (PS + "disk: {size: 100}", "disk: unknown key 'size'; did you mean 'size_gb'?"),
-    (PS + "disk: {size_gb: 50}", "disk.size_gb: 50 is not a whole number from 100 to 64000"),
-    (
-        PS + "scheduling: {timeout: 3600}",
-        "scheduling.timeout: 3600 is not a duration; write a number with s, m, h or d",
-    ),
-    (SYNC + "worker: {accelerator: {count: 1}}", "worker.accelerator.type: missing; add 'type: NVIDIA_TESLA_T4'"),
-]
-
-
-@pytest.mark.parametrize(("text", "says"), BAD)
-def test_bad_file_is_refused_in_one_line_that_names_file_and_place(tmp_path: Path, text: str, says: str):
-    path = tmp_path / "cluster.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError) as caught:
-        Cluster.load(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: {says}")
-    assert len(message.splitlines()) == 1
-    assert len(message) < 400 + len(str(path))
-
-
-def test_what_is_no_file_of_text_is_refused_and_the_nearest_named(tmp_path: Path):
-    (tmp_path / "local.yaml").write_bytes(b"strategy: \xff\xfe\x80")
-    for name, says in (
-        ("local.yaml", "not valid YAML"),
-        ("locl.yaml", r"unknown cluster file '.*/locl.yaml'; did you mean '.*/local.yaml'\?"),
-        (".", r"cluster file .*: Is a directory"),
-    ):
-        with pytest.raises(UserError, match=says):
-            Cluster.load(tmp_path / name)
-
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)])
 def test_durations(tmp_path: Path, text: str, seconds: int):
-    (tmp_path / "a.yaml").write_text(PS + f"scheduling: {{timeout: {text}}}")
+    (tmp_path / "a.yaml").write_text(f"strategy: one_device\nchief: {{}}\nscheduling: {{timeout: {text}}}")
     assert Cluster.load(tmp_path / "a.yaml").scheduling.timeout_s == seconds
 
 

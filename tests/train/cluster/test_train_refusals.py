@@ -1,0 +1,53 @@
+"""What files may not say and names may not be; test_train_bad_clusters.py has every key with wrong values."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.train.cluster.cluster_file import Cluster
+from trainer.base.errors import UserError
+
+CASES = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text())
+REFUSED = {case.get("text") or yaml.safe_dump(case["file"]): case["says"] for case in CASES if "says" in case}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [*REFUSED.items(), ("[" * 500, "not valid YAML")], ids=range(len(REFUSED) + 1)
+)
+def test_what_a_file_cannot_say_is_refused_in_one_line_that_names_file_and_place(tmp_path: Path, text: str, says: str):
+    path = tmp_path / "cluster.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError) as caught:
+        Cluster.load(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: {says}")
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("values", [case["file"] for case in CASES if "says" not in case])
+def test_what_stands_close_to_that_and_may_be_is_taken(values: dict):
+    Cluster.from_json(json.dumps(values))
+
+
+NAMES = {
+    "STANDRAD_1": "unknown cluster file or scale tier 'STANDRAD_1'; did you mean 'STANDARD_1'?",
+    "locl.yaml": "unknown cluster file 'locl.yaml'; did you mean 'local.yaml'?",
+    "CUSTOM": "CUSTOM: trainingInput.masterType: missing",
+    "BASIC_TPU": "BASIC_TPU: BASIC_TPU.masterType: cloud_tpu is a TPU",
+    "cloud_tpu": "cloud_tpu: trainingInput.masterType: cloud_tpu is a TPU",
+    "a\0b": "cluster file a\0b: ",
+    ".": "cluster file .: Is a directory",
+}
+
+
+@pytest.mark.parametrize(("name", "says"), NAMES.items())
+def test_name_that_means_nothing_is_refused_and_the_nearest_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "local.yaml").touch()
+    with pytest.raises(UserError) as caught:
+        Cluster.load(name)
+    assert str(caught.value).startswith(says)
