@@ -57,12 +57,13 @@ def bad_files(good: str) -> Iterator[tuple[Any, str]]:
         kind = int if str(value).isdigit() else type(value)  # AI Platform writes numbers as texts too
         for other in () if path[-1] in FREE else WRONG[kind]:
             yield changed(document, path, {path[-1]: other}), ".".join(path)
-        yield changed(document, path, {path[-1] + "x": value}), ".".join(path[:-1]) or "top level"
+        for name in (path[-1] + "x", 7, None):
+            yield changed(document, path, {name: value}), ".".join(path[:-1]) or "top level"
         if ".".join(path).removeprefix("trainingInput.") in NEEDED:
             yield changed(document, path, {}), path[-1]
 
 
-def changed(document: Any, path: tuple[str, ...], new: dict[str, Any]) -> Any:
+def changed(document: Any, path: tuple[str, ...], new: dict[Any, Any]) -> Any:
     """The document with an entry replaced by others."""
     document = parent = copy.deepcopy(document)
     for key in path[:-1]:
@@ -81,7 +82,7 @@ def test_each_mistake_is_refused_in_one_line_that_names_the_place(tmp_path: Path
     bad = list(bad_files(good))
     assert len(bad) > 100
     for content, place in bad:
-        path.write_text(json.dumps(content))
+        path.write_text(yaml.safe_dump(content))
         with pytest.raises(UserError) as caught:
             Cluster.load(path)
         message = str(caught.value).removeprefix(f"{path}: ")
