@@ -4,17 +4,14 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from train_golden import described_keys
 
 from components.train.__main__ import main
 from components.train.cluster.ai_platform import TrainingInput, _Config
-from components.train.cluster.checks import schema
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import Keys
 from components.train.cluster.machines import substitute
 from components.train.cluster.scale_tiers import LEGACY_MACHINES, LEGACY_TPU, TIERS
 from components.train.supervision.timeouts import Patience
@@ -23,16 +20,6 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "CLUSTERS.md").read_text()
 COMMANDS = re.findall(r"^\.venv/bin/python -m components\.train (.*)$", TEXT, re.MULTILINE)
 RUNNING = (ROOT / "docs" / "RUNNING.md").read_text()
-
-
-def described(name: str = "Keys", prefix: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Each key with its JSON Schema and whether it must be there."""
-    root = schema(Keys)
-    node = root if name == "Keys" else root["$defs"][name]
-    for key, value in node["properties"].items():
-        yield prefix + key, value, key in node.get("required", ())
-        if "$ref" in value and key not in ("worker", "ps", "evaluator"):
-            yield from described(value["$ref"].rpartition("/")[2], f"{prefix}{key}.")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -44,7 +31,7 @@ def test_every_command_works_as_written(command: str, monkeypatch: pytest.Monkey
 
 def test_every_key_stands_in_the_table_with_its_default_and_meaning():
     rows = {row.split("|")[1].strip(): row for row in TEXT.splitlines() if row.startswith("| `")}
-    for name, key, required in described():
+    for name, key, required in described_keys():
         row = rows[f"`{name}`"]
         assert row.endswith(f"| {key['description']} |")
         assert ("| required |" in row) == required

@@ -1,66 +1,45 @@
-"""Plans as text, and what writes them anew: python tests/train/train_golden.py
+"""What each cluster means in full, as --explain prints it, and what writes that anew: python tests/train/train_golden.py
 
 Review the difference that it makes with `git diff tests/train/golden` before it is committed.
 """
 
-import itertools
-import json
+import contextlib
+import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from components.train.backends.cluster_spec import vertex_environments
-from components.train.backends.processes import plan_processes
-from components.train.backends.program import Program
-from components.train.backends.resources import divide
-from components.train.backends.worker_pools import plan_vertex
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.lookup import read
-from components.train.cluster.strategies import resolve
+from components.train.__main__ import main
+from components.train.cluster.checks import schema
+from components.train.cluster.keys import Keys
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = ROOT / "tests" / "train" / "golden"
 TIERS = ("BASIC", "BASIC_GPU", "STANDARD_1", "PREMIUM_1")
-# Name of the golden file, and what --cluster says.
+# Name of the golden file, and what --cluster says at the root of the project.
 CLUSTERS = {
-    **{f"cluster-{path.stem}": path for path in sorted((ROOT / "clusters").glob("*.yaml"))},
-    **{f"source-{path.stem}": path for path in sorted((Path(__file__).parent / "sources").glob("*.yaml"))},
+    **{f"cluster-{path.stem}": str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("clusters/*.yaml"))},
+    **{f"source-{path.stem}": str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("tests/train/sources/*.yaml"))},
     **{f"tier-{tier}": tier for tier in TIERS},
 }
 
 
-def environments(cluster: Cluster) -> dict[str, dict[str, dict[str, str]]]:
-    """Variables of each replica, by back end."""
-    program = Program(command=("program",), env={}, job_dir="job", reports=True)
-    division = divide(cluster, cores=4, gpus=())
-    plan = plan_processes(cluster, program, log_dir="logs", ports=itertools.count(10_001), division=division)
-    return {
-        "process": {replica.name: dict(replica.env) for replica in plan.replicas},
-        "vertex": dict(vertex_environments(cluster)),
-    }
+def text(name: str) -> str:
+    with contextlib.chdir(ROOT), contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["--cluster", name, "--explain"]) == 0
+    return out.getvalue()
 
 
-def golden(name: str | Path) -> dict[str, Any]:
-    """All that the file or tier `name` means."""
-    source = resolve(read(name))
-    cluster = Cluster.of(source)
-    named = all(pool.machine for pool in cluster.pools.values())
-    first = {backend: next(iter(each.values())) for backend, each in environments(cluster).items()}
-    return {
-        "notes": [f"{'REPLACED ' if note.changes else ''}{note}" for note in source.notes],
-        "region": source.region,
-        "args": source.args,
-        "job_dir": source.job_dir,
-        "cluster": json.loads(cluster.to_json()),
-        "tf_config": {backend: json.loads(each.get("TF_CONFIG", "null")) for backend, each in first.items()},
-        "cluster_spec": json.loads(first["vertex"]["CLUSTER_SPEC"]),
-        "worker_pool_specs": plan_vertex(cluster, "IMAGE", ["--train-steps", "9"]) if named else None,
-    }
-
-
-def text(name: str | Path) -> str:
-    return json.dumps(golden(name), indent=1) + "\n"
+def described_keys(name: str = "Keys", prefix: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Each key with its JSON Schema and whether it must be there."""
+    root = schema(Keys)
+    node = root if name == "Keys" else root["$defs"][name]
+    for key, value in node["properties"].items():
+        yield prefix + key, value, key in node.get("required", ())
+        if "$ref" in value and key not in ("worker", "ps", "evaluator"):
+            yield from described_keys(value["$ref"].rpartition("/")[2], f"{prefix}{key}.")
 
 
 if __name__ == "__main__":
     for stem, cluster_name in CLUSTERS.items():
-        (GOLDEN / f"{stem}.json").write_text(text(cluster_name))
+        (GOLDEN / f"{stem}.txt").write_text(text(cluster_name))

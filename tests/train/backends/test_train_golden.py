@@ -1,35 +1,48 @@
 """Every shipped cluster file and every configuration of the documents that this project follows, planned in full."""
 
+import itertools
 import json
 
 import pytest
 from google_cloud_pipeline_components.container.v1.gcp_launcher.utils.json_util import recursive_remove_empty
-from train_golden import CLUSTERS, GOLDEN, environments, text
+from train_golden import CLUSTERS, GOLDEN, ROOT, text
 
+from components.train.backends.cluster_spec import vertex_environments
+from components.train.backends.processes import plan_processes
+from components.train.backends.program import Program
+from components.train.backends.resources import divide
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.lookup import read
-from components.train.cluster.strategies import resolve
 from trainer.replicas.member import from_environment
 
-TF_CONFIGS = json.loads((GOLDEN / "tf_config.json").read_text())
+TF_CONFIGS = json.loads((GOLDEN.parent / "tf_configs.json").read_text())
+
+
+PROGRAM = Program(command=("program",), env={}, job_dir="job", reports=True)
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
 
 
 @pytest.mark.parametrize("stem", CLUSTERS)
 def test_plan_is_the_one_that_was_reviewed(stem: str):
-    assert (GOLDEN / f"{stem}.json").read_text() == text(CLUSTERS[stem])
+    assert (GOLDEN / f"{stem}.txt").read_text() == text(CLUSTERS[stem])
 
 
 def test_no_golden_plan_is_left_of_a_file_that_is_gone():
-    assert {path.stem for path in GOLDEN.glob("*.json")} == {*CLUSTERS, "tf_config"}
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == {*CLUSTERS}
     assert len([stem for stem in CLUSTERS if stem.startswith("source-")]) == 11
 
 
 @pytest.mark.parametrize("stem", CLUSTERS)
 def test_every_replica_of_every_plan_finds_itself_and_the_same_others_on_each_back_end(stem: str):
-    cluster = Cluster.of(resolve(read(CLUSTERS[stem])))
+    cluster = Cluster.load(CLUSTERS[stem])
+    division = divide(cluster, cores=4, gpus=())
+    plan = plan_processes(cluster, PROGRAM, log_dir="logs", ports=itertools.count(10_001), division=division)
     training = {role: pool.replicas for role, pool in cluster.pools.items() if role != "evaluator"}
-    for replicas in environments(cluster).values():
+    for replicas in ({replica.name: replica.env for replica in plan.replicas}, dict(vertex_environments(cluster))):
         members = {name: from_environment(variables) for name, variables in replicas.items()}
         assert list(members) == [f"{me.role}/{me.index}" for me in members.values()]
         assert len(members) == cluster.replicas
@@ -43,7 +56,7 @@ def test_every_replica_of_every_plan_finds_itself_and_the_same_others_on_each_ba
 
 @pytest.mark.parametrize("stem", CLUSTERS)
 def test_pools_are_dense_and_survive_the_pipelines_launcher_with_and_without_machines(stem: str):
-    cluster = Cluster.of(resolve(read(CLUSTERS[stem])))
+    cluster = Cluster.load(CLUSTERS[stem])
     named = all(pool.machine for pool in cluster.pools.values())
     specs = plan_vertex(cluster, "image", [], machines=named)
     assert len(specs) == len(cluster.pools)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from train_golden import described_keys
 
 from components.train import __main__ as launcher
 from components.train.backends import processes
@@ -17,9 +18,7 @@ from components.train.backends.hosts.preflight import Facts
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program
 from components.train.backends.worker_pools import plan_vertex
-from components.train.cluster.checks import schema
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import Keys
 from components.train.console.command_line import parse
 
 POOL = {"machine": "n1-standard-8", "accelerator": {"type": "NVIDIA_TESLA_T4", "count": 1}}
@@ -46,17 +45,6 @@ OTHER: dict[str, Any] = {
     "scheduling.timeout": "1h",
     "scheduling.max_restarts": 3,
 }
-
-
-def all_keys(name: str = "", prefix: str = "") -> list[str]:
-    root = schema(Keys)
-    found = []
-    for key, node in (root["$defs"][name] if name else root)["properties"].items():
-        found.append(prefix + key)
-        if "$ref" in node and key not in ("worker", "ps", "evaluator"):
-            inner = node["$ref"].rpartition("/")[2]
-            found += all_keys(inner, "" if key == "chief" else f"{prefix}{key}.")
-    return found
 
 
 def changed(key: str) -> Cluster:
@@ -100,7 +88,7 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_key_is_left_out_of_this_test():
-    assert set(all_keys()) == set(OTHER)
+    assert {name.removeprefix("chief.") for name, *_ in described_keys()} == set(OTHER)
 
 
 @pytest.mark.parametrize("backend", ["process", "docker", "ssh", "vertex"])

@@ -12,6 +12,7 @@ from trainer.base.errors import UserError
 
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(), evaluator=Pool())
+EVALUATED = Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool())
 
 
 def with_gpus(count: int) -> Cluster:
@@ -28,29 +29,40 @@ def test_cores_go_to_the_replicas_that_compute(cores: int, threads: str):
     assert "CUDA_VISIBLE_DEVICES" not in division.env("chief", 0)
 
 
-def test_every_replica_sees_as_many_gpus_as_its_pool_asks_for_and_none_twice():
-    division = divide(with_gpus(2), cores=4, gpus=("0", "2", "5", "7", "9", "a", "b"))
-    seen = [division.env(*who)["CUDA_VISIBLE_DEVICES"] for who in [("chief", 0), ("worker", 0), ("worker", 1)]]
-    assert seen == ["0,2", "5,7", "9,a"]
-    assert division.notes[1:4] == ("chief/0 has GPU 0, 2", "worker/0 has GPU 5, 7", "worker/1 has GPU 9, a")
-    assert division.notes[4].startswith("GPU b: unused")
+ALIKE = "unused, as all that compute have as many as they can use and are alike"
 
 
-def test_gpus_that_nobody_asks_for_go_evenly_to_those_that_compute():
-    division = divide(SYNC, cores=4, gpus=tuple("0123456"))
-    assert [division.env("worker", i)["CUDA_VISIBLE_DEVICES"] for i in (0, 1)] == ["2,3", "4,5"]
-    assert divide(PS, cores=4, gpus=tuple("0123")).env("ps", 0)["CUDA_VISIBLE_DEVICES"] == ""
-    few = divide(SYNC, cores=4, gpus=("0",))
-    assert few.env("chief", 0)["CUDA_VISIBLE_DEVICES"] == ""
-    assert few.notes[1].startswith("GPU 0: unused, as all that compute have as many as they can use and are alike")
+@pytest.mark.parametrize(
+    ("cluster", "gpus", "seen", "note"),
+    [
+        (with_gpus(2), "02579ab", ["0,2", "5,7", "9,a"], f"GPU b: {ALIKE}"),
+        (SYNC, "0123456", ["0,1", "2,3", "4,5"], f"GPU 6: {ALIKE}"),
+        (SYNC, "0", ["", "", ""], f"GPU 0: {ALIKE}"),
+        (PS, "0123", ["", "0", "1", "", "2"], f"GPU 3: {ALIKE}"),
+        (EVALUATED, "0", ["0", ""], "chief/0 has GPU 0"),
+        (EVALUATED, "01", ["0", "1"], "evaluator/0 has GPU 1"),
+        (EVALUATED, "0123", ["0,1,2", "3"], "evaluator/0 has GPU 3"),
+        (
+            with_gpus(2),
+            "",
+            [None] * 3,
+            "the cluster file asks for 6 GPUs and this machine has none: cores compute instead",
+        ),
+    ],
+)
+def test_every_replica_sees_the_gpus_that_are_its_own(cluster: Cluster, gpus: str, seen: list, note: str):
+    division = divide(cluster, cores=4, gpus=tuple(gpus))
+    everybody = [(role, index) for role, pool in cluster.pools.items() for index in range(pool.replicas)]
+    assert [division.env(*who).get("CUDA_VISIBLE_DEVICES") for who in everybody] == seen
+    shares = [f"{role}/{i} has GPU {g.replace(',', ', ')}" for (role, i), g in zip(everybody, seen, strict=True) if g]
+    assert division.notes[1:] == (tuple(shares) if note in shares else (*shares, note))
 
 
-def test_more_gpus_than_there_are_is_refused_with_both_numbers_but_none_at_all_is_only_told():
+def test_more_gpus_than_there_are_is_refused_with_both_numbers():
     with pytest.raises(
         UserError, match=r"asks for 6 GPUs \(chief/0 2, worker/0 2, worker/1 2\) and this machine has 4"
     ):
         divide(with_gpus(2), cores=4, gpus=tuple("0123"))
-    assert "this machine has none" in divide(with_gpus(2), cores=4, gpus=()).notes[1]
 
 
 @pytest.mark.parametrize("strategy", ["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"])
@@ -84,12 +96,6 @@ def test_no_replica_gets_a_gpu_twice_more_than_it_can_use_or_others_than_its_pee
         assert max(counts["chief"]) <= 1
 
 
-@pytest.mark.parametrize(("gpus", "seen"), [("0", ("0", "")), ("01", ("0", "1")), ("0123", ("0,1,2", "3"))])
-def test_evaluator_gets_one_gpu_where_there_are_enough(gpus: str, seen: tuple[str, str]):
-    division = divide(Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool()), cores=4, gpus=tuple(gpus))
-    assert tuple(division.env(role, 0)["CUDA_VISIBLE_DEVICES"] for role in ("chief", "evaluator")) == seen
-
-
 def test_hosts_of_which_only_some_have_gpus_cannot_compute_every_step_together():
     parts = [Part(name="host a", cores=4, gpus=("0", "1"), replicas=[("chief", 0), ("worker", 0)])]
     parts.append(Part(name="host b", cores=4, gpus=(), replicas=[("worker", 1)]))
@@ -103,10 +109,9 @@ def test_who_has_no_gpus_and_needs_none_takes_none_from_the_others():
     parts = [Part(name="host a", cores=4, gpus=(), replicas=[("chief", 0), ("ps", 0)])]
     parts.append(Part(name="host b", cores=4, gpus=("0", "1"), replicas=[("worker", 0)]))
     assert divide_all(cluster, parts)[1].env("worker", 0)["CUDA_VISIBLE_DEVICES"] == "0"
-    cluster = Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool())
     parts = [Part(name="host a", cores=4, gpus=("0", "1"), replicas=[("chief", 0)])]
     parts.append(Part(name="host b", cores=4, gpus=(), replicas=[("evaluator", 0)]))
-    chief, evaluator = divide_all(cluster, parts)
+    chief, evaluator = divide_all(EVALUATED, parts)
     assert chief.env("chief", 0)["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert "CUDA_VISIBLE_DEVICES" not in evaluator.env("evaluator", 0)
 
