@@ -11,11 +11,9 @@ finite, they are read once more one by one, to say where and what.
 import dataclasses
 import decimal
 import functools
-import gzip
 import itertools
 import pathlib
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
@@ -78,22 +76,18 @@ def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
 def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) -> Iterator[Block]:
     header, at = None, 0
     delimiter = schema.delimiter or ("\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
-    try:
-        with open(path, "rb") as raw:
-            packed = raw.read(len(_GZIP)) == _GZIP
-            raw.seek(0)
-            file = gzip.GzipFile(fileobj=raw) if packed else raw
-            for chunk in chunks(path, file, delimiter):
+    with open(path, "rb") as raw:
+        packed = raw.read(len(_GZIP)) == _GZIP
+        raw.seek(0)
+        for chunk in chunks(path, pa.CompressedInputStream(raw, "gzip") if packed else raw, delimiter):
+            if header is None:
+                _, header = next(chunk.rows(), (0, None))
                 if header is None:
-                    _, header = next(chunk.rows(), (0, None))
-                    if header is None:
-                        continue
-                    names, chunk = _names(path, header, schema, delimiter), chunk.without_first()
-                if chunk.text.strip(b"\r\n"):
-                    yield _block(path, chunk, schema, names)
-                advance(-at + (at := raw.tell()))
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
+                    continue
+                names, chunk = _names(path, header, schema, delimiter), chunk.without_first()
+            if chunk.text.strip(b"\r\n"):
+                yield _block(path, chunk, schema, names)
+            advance(-at + (at := raw.tell()))
     if header is None:
         raise UserError(f"{path}: empty; it needs a header")
 

@@ -148,7 +148,7 @@ def test_texts_that_stand_for_a_missing_value_and_columns_that_nobody_wants(tmp_
         (b"f, An int ,s\n", r"unknown column ' An int '; did you mean 'An int'"),
         (b'f,"An\nint",s\n1,2,x\n', r"unknown column 'An\\nint'"),
         (b"f,f,An int,s\n1,1,2,x\n", r"column 'f' stands in the header more than once"),
-        (b"\x1f\x8b\x08\xff\xfe\n1,2,x\n", r"damaged: cannot be unpacked"),
+        (b"\x1f\x8b\x08\xff\xfe\n1,2,x\n", r"cannot be read \(zlib inflate failed"),
         (gzip.compress(HEADER + b'1,2,"a"b', mtime=0), r"line 2, column 7: text follows"),
         (HEADER + b"1,2,x\n1,2\n", r"line 3: 2 values; the header has 3"),
         (HEADER + b'1,2,"a\nb"\nx,2,x\n', r"line 4: f: 'x' is no finite 32-bit number"),
@@ -243,7 +243,7 @@ def test_a_packed_file_is_read_whole_or_refused(tmp_path, share):
     parts = "\n".join(["f,An int,s", *lines[:100], ""]), "\n".join(lines[100:])
     packed = b"".join(gzip.compress(part.encode()) for part in parts)  # as `cat a.gz b.gz` makes it
     assert values(*read(tmp_path, packed))["i"] == list(range(300))
-    with pytest.raises(UserError, match=r"t\.csv: damaged: cannot be unpacked"):
+    with pytest.raises(UserError, match=r"t\.csv: cannot be read \(Truncated compressed stream"):
         read(tmp_path, packed[: 3 + int(share * (len(packed) - 3))])
 
 

@@ -14,9 +14,8 @@ import math
 import os
 import re
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +29,6 @@ from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 _HEADER = struct.Struct("<QI")
 _GZIP = b"\x1f\x8b\x08"
-_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # known by its header
-_READ_BYTES = 1 << 16
 _GROUP, _GROUP_BYTES = 1 << 14, 1 << 22  # records that are held together, and their bytes
 _STORED = {bytes: "string", int: np.int64, float: np.float32}
 _LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
@@ -196,34 +193,6 @@ def packed(path: str) -> bool:
     return (head.startswith(_GZIP) or bool(zlib_header)) and not _is_header(head)
 
 
-class _Unpacked(io.RawIOBase):
-    """Reads what is packed with gzip or zlib, in one stream or in several, one after another."""
-
-    def __init__(self, file: IO[bytes]):
-        self._file, self._packed, self._stream = file, b"", None
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        while True:
-            self._packed = self._packed or self._file.read(_READ_BYTES)
-            if self._stream is None:
-                if not self._packed:
-                    return 0
-                self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
-            at_end = not self._packed
-            data = self._stream.decompress(self._packed, len(buffer))
-            self._packed = self._stream.unconsumed_tail
-            if self._stream.eof:
-                self._packed, self._stream = self._stream.unused_data, None
-            elif at_end and not data:
-                raise EOFError("it ends too early")
-            if data:
-                buffer[: len(data)] = data
-                return len(data)
-
-
 @functools.lru_cache  # lengths repeat
 def _is_header(head: bytes) -> bool:
     return len(head) == HEADER_BYTES and head[8:] == checksums([head[:8]], 1).tobytes()
@@ -232,18 +201,19 @@ def _is_header(head: bytes) -> bool:
 def _payloads(path: str) -> Iterator[tuple[int, bytes, int]]:
     """Each record's start and payload, checked, and how much of the file has been read then."""
     start = 0
-    try:
-        with readable(path), open(path, "rb") as raw:
-            file = io.BufferedReader(_Unpacked(raw)) if packed(path) else raw
-            while head := file.read(HEADER_BYTES):
-                if not _is_header(head):
-                    what = "damaged, or no TFRecord file (plain, or packed with gzip or zlib)"
-                    raise UserError(f"{path}: {what}: wrong length of the record at byte {start:,}")
-                length, _ = _HEADER.unpack(head)
-                payload = file.read(length)
-                if file.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
-                    raise UserError(f"{path}: damaged: wrong checksum of the record at byte {start:,}")
-                yield start, payload, raw.tell()
-                start += HEADER_BYTES + length + FOOTER_BYTES
-    except (EOFError, zlib.error) as error:
-        raise UserError(f"{path}: damaged: cannot be unpacked ({error})") from None
+    with readable(path), open(path, "rb") as raw:
+        file = raw
+        if packed(path):
+            import pyarrow as pa  # tables are read with it, and images do without
+
+            file = io.BufferedReader(pa.CompressedInputStream(raw, "gzip"))  # which knows zlib by its header too
+        while head := file.read(HEADER_BYTES):
+            if not _is_header(head):
+                what = "damaged, or no TFRecord file (plain, or packed with gzip or zlib)"
+                raise UserError(f"{path}: {what}: wrong length of the record at byte {start:,}")
+            length, _ = _HEADER.unpack(head)
+            payload = file.read(length)
+            if file.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
+                raise UserError(f"{path}: damaged: wrong checksum of the record at byte {start:,}")
+            yield start, payload, raw.tell()
+            start += HEADER_BYTES + length + FOOTER_BYTES

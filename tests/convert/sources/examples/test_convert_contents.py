@@ -279,7 +279,7 @@ def test_a_file_is_read_however_it_is_packed_and_refused_if_it_is_cut(tmp_path, 
     path.write_bytes(data)
     assert [record.value("x", "string") for record in parser.records("x", [str(path)])] == [p["x"] for p in payloads]
     path.write_bytes(data[:-cut])
-    with pytest.raises(UserError, match=f"^{path}: (damaged|no records)"):
+    with pytest.raises(UserError, match=f"^{path}: (damaged|cannot be read|no records)"):
         list(parser.records("x", [str(path)]))
 
 
@@ -297,7 +297,11 @@ def test_damaged_files_are_named_with_the_byte(tmp_path, write_records, rejected
         (pack(b"x" + whole[1:]), "or packed with gzip or zlib): wrong length of the record at byte 0"),
         (pack(b"a,b\n1,2\n"), "no TFRecord file"),
         (pack(b""), "no records"),
-        *([(packed[:-9], "cannot be unpacked"), (packed[:60] + b"xxxx" + packed[64:], "damaged")] if end else []),
+        *(
+            [(packed[:-9], "Truncated compressed stream"), (packed[:60] + b"xxxx" + packed[64:], "damaged")]
+            if end
+            else []
+        ),
     ):
         path.write_bytes(content)
         line = rejected(PIXELS, path)
