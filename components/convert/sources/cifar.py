@@ -11,7 +11,8 @@ The pickles of the Python version are never loaded.
 
 import dataclasses
 import pathlib
-from collections.abc import Collection, Iterator, Mapping
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO
 
 import numpy as np
@@ -30,7 +31,7 @@ _OVERHEAD_BYTES = 1 << 20  # of an archive: headers, padding, the small text fil
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CifarReader(Reader):
-    """Reads CIFAR-10 or CIFAR-100.
+    """Reads CIFAR-10 or CIFAR-100, which are in `cifar.toml`.
 
     Attributes:
       folder: Of the files in the archive.
@@ -43,9 +44,9 @@ class CifarReader(Reader):
     name: str
     folder: str
     files_of: Mapping[str, Mapping[str, int]]
-    labels: tuple[int, ...]
-    class_names: tuple[str, ...]
-    pickled: frozenset[str]
+    labels: Sequence[int]
+    class_names: Sequence[str]
+    pickled: Collection[str]
 
     @property
     def _record_bytes(self) -> int:
@@ -84,7 +85,7 @@ class CifarReader(Reader):
             {split: self._columns(part) for split, part in parts.items()},
             name=self.name,
             origin=f"{self.name.upper().replace('CIFAR', 'CIFAR-')}, original binary version",
-            class_names=self.class_names,
+            class_names=tuple(self.class_names),
         )
 
     def _path(self, source: Paths) -> pathlib.Path:
@@ -104,7 +105,7 @@ class CifarReader(Reader):
             raise UserError(f"{place}: missing {', '.join(missing)}{hint}")
 
     def _refuse_pickles(self, place: object, present: Collection[str]) -> None:
-        if pickles := sorted(self.pickled & set(present)):
+        if pickles := sorted(set(present).intersection(self.pickled)):
             raise UserError(
                 f"{place}: {pickles[0]!r} is of the Python version, pickles, which are never loaded; "
                 f"get the binary version of {self.name} (*-binary.tar.gz)"
@@ -158,33 +159,7 @@ class CifarReader(Reader):
         return {"image": pixels, "label": records[:, len(self.labels) - 1]}
 
 
-_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
-_CIFAR100_CLASSES = (
-    "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle "
-    "caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant "
-    "flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man "
-    "maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree "
-    "plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper "
-    "snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train "
-    "trout tulip turtle wardrobe whale willow_tree wolf woman worm"
-)
-
-CIFAR10 = CifarReader(
-    name="cifar10",
-    folder="cifar-10-batches-bin",
-    files_of={
-        "train": {f"data_batch_{i}.bin": 10_000 for i in range(1, 6)},
-        "test": {"test_batch.bin": 10_000},
-    },
-    labels=(10,),
-    class_names=tuple(_CIFAR10_CLASSES.split()),
-    pickled=frozenset({"cifar-10-batches-py", "test_batch", *(f"data_batch_{i}" for i in range(1, 6))}),
-)
-CIFAR100 = CifarReader(
-    name="cifar100",
-    folder="cifar-100-binary",
-    files_of={"train": {"train.bin": 50_000}, "test": {"test.bin": 10_000}},
-    labels=(20, 100),
-    class_names=tuple(_CIFAR100_CLASSES.split()),
-    pickled=frozenset({"cifar-100-python", "train", "test"}),
+CIFAR10, CIFAR100 = (
+    CifarReader(name=name, **facts)
+    for name, facts in tomllib.loads(pathlib.Path(__file__).with_suffix(".toml").read_text()).items()
 )
