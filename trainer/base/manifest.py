@@ -189,7 +189,7 @@ class Manifest:
     features: tuple[Feature, ...]
     label: str
     class_names: tuple[str, ...]
-    record_bytes: int | None
+    record_bytes: int | None = None
     splits: Mapping[str, Split]
     arguments: Mapping[str, Any]
     wide: tuple[Encoding, ...] = ()
@@ -284,20 +284,12 @@ class Manifest:
 
     @classmethod
     def _parse(cls, raw: Mapping[str, Any]) -> Self:
-        return cls(
-            name=raw["name"],
-            origin=raw["origin"],
-            features=tuple(map(_feature, raw["features"])),
-            label=raw["label"],
-            class_names=tuple(raw["class_names"]),
-            record_bytes=raw.get("record_bytes"),
-            splits={name: _split(split) for name, split in raw["splits"].items()},
-            arguments=raw["arguments"],
-            wide=tuple(Encoding(**_tuples(encoding)) for encoding in raw["wide"]),
-            deep=tuple(Encoding(**_tuples(encoding)) for encoding in raw["deep"]),
-            task=raw.get("task", CLASSIFICATION),
-            targets=tuple(raw.get("targets", ())),
-        )
+        fields = _tuples({field.name: raw[field.name] for field in dataclasses.fields(cls) if field.name in raw})
+        fields["features"] = tuple(map(_feature, raw["features"]))
+        fields["splits"] = {name: _split(split) for name, split in raw["splits"].items()}
+        for part in ("wide", "deep"):
+            fields[part] = tuple(Encoding(**_tuples(encoding)) for encoding in raw[part])
+        return cls(**fields)
 
 
 def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,14 +298,9 @@ def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _split(raw: Mapping[str, Any]) -> Split:
-    summaries = raw.get("summaries")
-    return Split(
-        examples=raw["examples"],
-        class_histogram=tuple(raw["class_histogram"]),
-        shards=tuple(Shard(**shard) for shard in raw["shards"]),
-        summaries=summaries and {name: Summary(**_tuples(summary)) for name, summary in summaries.items()},
-        drift=raw.get("drift"),
-    )
+    shards, summaries = tuple(Shard(**shard) for shard in raw["shards"]), raw.get("summaries")
+    summaries = summaries and {name: Summary(**_tuples(summary)) for name, summary in summaries.items()}
+    return Split(**{**_tuples(raw), "shards": shards, "summaries": summaries})
 
 
 def _feature(raw: Mapping[str, Any]) -> Feature:
