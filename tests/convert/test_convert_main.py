@@ -60,7 +60,7 @@ def test_help_gives_the_defaults(capsys):
         (("--dataset", "images", "--encoding", "jpeg"), "invalid choice: 'jpeg'"),
         (("--dataset", "csv", "--source", "x.csv"), "dataset 'csv' needs --schema FILE"),
         (("--dataset", "csv", "--schema", "x.yaml"), "dataset 'csv' needs --source FILE..."),
-        (("--dataset", "csv", "--source", "README.md", "--schema", "no.yaml"), "--schema no.yaml: No such file"),
+        (("--dataset", "csv", "--source", "README.md", "--schema", "no.yaml"), "no.yaml: cannot be read (No such file"),
         (("--dataset", "taxi", "--source", "components/convert"), "components/convert: holds no *.csv or *.tsv files"),
         (("--dataset", "idx", "--source", "gs://bucket/mnist"), "--source: 'gs://bucket/mnist' is not a path"),
         (("--shards", "0"), "--shards: '0' is not a whole number of at least 1"),

@@ -54,6 +54,15 @@ def readable(place: object) -> Iterator[None]:
         raise UserError(f"{error.filename or place}: cannot be read ({error.strerror or error})") from None
 
 
+@contextlib.contextmanager
+def about(name: object) -> Iterator[None]:
+    """Has errors begin with the name of what they are about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+
+
 def escape_output() -> None:
     """Lets names be printed that the terminal's encoding cannot say, or that are no text at all, as escapes."""
     for stream in (sys.stdout, sys.stderr):

@@ -20,7 +20,7 @@ from typing import IO, Self
 
 import numpy as np
 
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, about
 
 BLOCK_BYTES, MOST_BYTES = 1 << 20, 1 << 24  # read at once; that no record may reach
 _QUOTE, _LF, _CR = b'"\n\r'
@@ -73,10 +73,8 @@ def chunks(path: pathlib.Path, file: IO[bytes], delimiter: str) -> Iterator[Chun
         while block.endswith(b"\r") and (more := file.read(1)):  # a line feed may follow, and both are one line end
             block += more
         chunk = Chunk(text=text + block, line=line, delimiter=delimiter)
-        try:
+        with about(path):
             end = _end(chunk, final=not block)
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from None
         text = chunk.text[end:]
         if end:
             chunk = dataclasses.replace(chunk, text=chunk.text[:end])

@@ -18,7 +18,7 @@ import numpy as np
 from components.convert.tables import expressions
 from components.convert.tables.schema import DELIMITERS, Column, ImageSchema, Input, Label, Schema
 from components.convert.writing.label_feature import LABEL
-from trainer.base.errors import UserError, unknown
+from trainer.base.errors import UserError, about, readable, unknown
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding
 from trainer.base.strict_yaml import parse
 
@@ -41,14 +41,12 @@ def load(path: pathlib.Path) -> Schema | ImageSchema:
     Raises:
       UserError: If it is missing or does not make sense; it names the file and the place in it.
     """
-    try:
-        data = parse(path.read_bytes())
+    with readable(path):
+        content = path.read_bytes()
+    with about(path):
+        data = parse(content)
         of_images = isinstance(data, Mapping) and "columns" not in data and _OF_IMAGES & set(data)
         return _image_schema(data) if of_images else _schema(data)
-    except OSError as error:
-        raise UserError(f"--schema {path}: {error.strerror}") from None
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
 
 
 def _schema(data: Any) -> Schema:

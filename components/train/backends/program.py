@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from components.train.backends.plan import trainer_flags
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.notes import about
 from trainer import options
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, about
 
 _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 

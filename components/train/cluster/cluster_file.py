@@ -14,7 +14,7 @@ from pydantic import model_validator
 
 from components.train.cluster import checks, lookup, notes, rules, strategies
 from components.train.cluster.keys import Keys
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, about
 
 
 class Cluster(Keys):
@@ -47,7 +47,7 @@ class Cluster(Keys):
         """The cluster that a source, its strategy decided, describes."""
         if found.values is None:
             raise UserError(f"{found.name}: empty; it needs at least 'strategy: one_device' and 'chief: {{}}'")
-        with notes.about(found.name):
+        with about(found.name):
             return checks.read(cls, found.values)
 
     @classmethod

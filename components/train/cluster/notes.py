@@ -1,9 +1,8 @@
 """What `--cluster` names, in our words, and what is told of it to the person who wrote the file."""
 
-import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from trainer.base.errors import UserError
@@ -46,12 +45,3 @@ def refuse_changes(name: str, notes: Iterable[Note]) -> None:
     """For those who want exactly what the file says: refuses what a note says that it will not be."""
     if changes := "; ".join(str(note) for note in notes if note.changes):
         raise UserError(f"{name}: --strict allows no replacement: {changes}; edit the file, or leave --strict out")
-
-
-@contextlib.contextmanager
-def about(name: str) -> Iterator[None]:
-    """Has errors begin with the name of what they are about."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
