@@ -42,7 +42,8 @@ def beat(
     mine, other = (float(each.metrics.get(metric, math.nan)) for each in (ours, theirs))
     difference, level = sign * (mine - other), confidence or 0.95
     nothing = np.full(1, math.nan)
-    samples = sign * (ours.samples.get(metric, nothing) - theirs.samples.get(metric, nothing))
+    with np.errstate(invalid="ignore"):  # of infinite ones
+        samples = sign * (ours.samples.get(metric, nothing) - theirs.samples.get(metric, nothing))
     p, leads = p_value(difference, samples, margin), difference > margin
     passed = p <= 1 - level if confidence else leads
     # What is left when either end is cut off as the test does it: as far as the samples reach, and as far as they stray.

@@ -41,13 +41,15 @@ def _parser() -> Parser:
         "--new-schema", action="store_true", help="it may be for other features, classes or task than before"
     )
     verb("list", _list, "lists the versions of a model, or without --name the models", named=False)
-    show = verb("show", _show, "prints all that is kept of a version, as JSON")
+    show = verb("show", _show, "prints what is kept of a version, as JSON")
     show.add_argument("version", nargs="?", default=CHAMPION, help="its number or an alias")
     pair = verb("compare", _compare, "sets metrics and differing settings of two versions side by side")
     pair.add_argument("versions", nargs=2, metavar="VERSION", help="number or alias")
-    move = verb("promote", _promote, "makes a version the champion without asking for an evaluation")
+    move = verb(
+        "promote", _promote, "makes a version the champion without asking for an evaluation, if it answers as it did"
+    )
     move.add_argument("version", help="its number")
-    back = verb("rollback", _rollback, "makes the previous champion the champion again")
+    back = verb("rollback", _rollback, "makes the previous champion the champion again, if it answers as it did")
     back.add_argument("--to", metavar="VERSION", help="another version")
     delete = verb("delete", _delete, "deletes a version that no alias points at")
     delete.add_argument("version", help="its number")
@@ -84,7 +86,10 @@ def _show(store: Store, args: argparse.Namespace) -> str:
     held = [alias for alias, pointed in store.aliases(args.name).items() if pointed == version]
     about = {"aliases": held, "model_dir": store.model_dir(args.name, version)}
     about["has_files"] = store.has_files(args.name, version)
-    return json.dumps({"version": version, **about, **store.facts(args.name, version)}, indent=1)
+    facts = {
+        key: value for key, value in store.facts(args.name, version).items() if key != "answered"
+    }  # not for people
+    return json.dumps({"version": version, **about, **facts}, indent=1)
 
 
 def _compare(store: Store, args: argparse.Namespace) -> str:

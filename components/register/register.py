@@ -10,7 +10,6 @@ from typing import Any
 
 from etils import epath
 
-from components.register import answers
 from components.register.model_card import model_card
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store, because
@@ -19,7 +18,7 @@ from trainer.base.files import tree_digest
 from trainer.job_dir import identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
-_NOT_OF_A_VERSION = {"model_dir", "gate", "intervals", "champion", "answered", "figures", "parts", "worst"}
+_NOT_OF_A_VERSION = {"model_dir", "gate", "intervals", "champion", "figures", "parts", "worst"}
 
 
 def open_registry(place: str) -> Store:
@@ -92,8 +91,6 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
         return f"version {version} is the champion already"
     if decision["verdict"] != "promote":
         return f"not promoted: {'; '.join(decision['reasons'])}"
-    if answered := evaluation.get("answered"):
-        answers.check(store.model_dir(name, version), answered)
     compared = (evaluation["champion"] or {}).get("version")
     if not store.promote(name, version, instead_of=compared, why=because(run, decision)):
         current, _ = store.standing(name, but=version)

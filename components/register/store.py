@@ -20,6 +20,7 @@ from typing import Any
 
 from etils import epath
 
+from components.register import answers
 from trainer.base.errors import UserError, reading, unknown
 from trainer.base.files import store_errors
 
@@ -138,7 +139,14 @@ class Store(abc.ABC):
         """Makes a version the champion if the one to beat is still `instead_of`. Returns whether it did.
 
         A model was compared with one champion; if another was promoted since, nothing is known.
+
+        Raises:
+          UserError: Also if it does not answer as its facts say that it has `answered`.
         """
+        if (
+            self.standing(name, but=version)[0] == instead_of
+        ):  # else it is decided, and not worth the seconds of a process
+            self._check_answers(name, version)
         with self._changing(name):
             standing, _ = self.standing(name, but=version)
             self._check_usable(name, version)
@@ -152,12 +160,15 @@ class Store(abc.ABC):
         """Makes the previous champion, or version `to`, the champion, and the champion the previous one. Returns its version.
 
         Nothing is compared; the history calls it by the event.
+
+        Raises:
+          UserError: Also if it does not answer as its facts say that it has `answered`.
         """
+        if (version := to or self.alias(name, PREVIOUS)) is None:
+            raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
+        self._check_answers(name, version)
         with self._changing(name):
-            aliases = self.aliases(name)
-            champion = aliases.get(CHAMPION)
-            if (version := to or aliases.get(PREVIOUS)) is None:
-                raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
+            champion = self.alias(name, CHAMPION)
             self._check_usable(name, version)
             if version == champion:
                 raise UserError(f"version {version} of model {name!r} is the champion already")
@@ -187,6 +198,12 @@ class Store(abc.ABC):
         if not self.has_files(name, version):
             there = ", ".join(v for v in self.versions(name) if self.has_files(name, v)) or "none"
             raise UserError(f"the files of version {version} of model {name!r} are gone; those of {there} are there")
+
+    def _check_answers(self, name: str, version: str) -> None:
+        """Outside of `_changing`: it takes seconds, in which others need not wait."""
+        self._check_usable(name, version)
+        if answered := self.facts(name, version).get("answered"):
+            answers.check(self.model_dir(name, version), answered)
 
     def _own_version(self, name: str, facts: Mapping[str, Any], new_schema: bool) -> str | None:
         """The version that the run of these facts has by now. Refuses what other versions' users do not expect."""

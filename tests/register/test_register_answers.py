@@ -11,6 +11,8 @@ import trips
 
 from components.evaluate.evaluate import evaluate
 from components.evaluate.options import Options
+from components.register import answers
+from components.register.__main__ import main
 from components.register.register import promote, register
 from components.register.registry import CHAMPION, Registry
 from trainer.base.errors import UserError
@@ -56,7 +58,9 @@ def changed(weights: str) -> None:
     tf.raw_ops.SaveV2(prefix=weights, tensor_names=[*held], shape_and_slices=[""] * len(held), tensors=[*held.values()])
 
 
-def test_a_version_that_answers_otherwise_than_what_was_judged_does_not_become_the_champion(judged, tmp_path):
+def test_a_version_that_answers_otherwise_than_what_was_judged_does_not_become_the_champion(
+    judged, tmp_path, refused, monkeypatch, capsys
+):
     model, evaluation = judged
     kept = evaluation["answered"]["inputs"]
     assert None in kept["miles"]["values"] and "" in kept["company"]["values"]  # which the model makes defaults of
@@ -68,7 +72,12 @@ def test_a_version_that_answers_otherwise_than_what_was_judged_does_not_become_t
     ) as error:
         promoted(str(tampered), {**evaluation, "champion": {"version": "1"}}, tmp_path / "registry")
     assert "it gives probabilities [0." in str(error.value) and "and gave [0." in str(error.value)
+    place = ["--registry", tmp_path / "registry", "--name", "m"]
+    assert "does not answer as when it was judged" in refused(main, "promote", "2", *place)
     assert Registry(str(tmp_path / "registry")).alias("m", CHAMPION) == "1"
+    assert main(["show", "2", *map(str, place)]) == 0 and "probabilities" not in capsys.readouterr().out
+    monkeypatch.setattr(answers, "check", pytest.fail)  # what is decided already is not asked for seconds
+    assert "not promoted: the champion was none when" in promoted(model, evaluation, tmp_path / "registry")
 
 
 def test_a_model_that_needs_code_of_its_own_to_answer_is_refused(data, tmp_path):
