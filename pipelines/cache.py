@@ -12,7 +12,7 @@ STORE = ".datasets"  # beside the runs, and shared by all of them
 # The code that makes a dataset and its page: the step, and all that it imports.
 _CODE = (
     "components/convert",
-    "components/evaluate/report.py",
+    "components/evaluate/page/frame.py",
     "components/evaluate/templates",
     "components/undefined.py",
     "trainer/base",

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from components.cleanup.processes import running
-from components.evaluate.report import render_page
+from components.evaluate.page.frame import render_page
 from components.undefined import figure
 from pipelines import summary
 from pipelines.cache import STORE

@@ -9,12 +9,13 @@ from typing import Any
 
 from components.convert.writing.output import PAGE
 from components.evaluate.gate import TOLD
-from components.evaluate.report import render_page, section, templates
+from components.evaluate.page.frame import render_page, templates
+from components.evaluate.report import section, training_section
 from components.register.registry import Registry
 from pipelines.record import RunRecord
 from pipelines.steps import Steps
 from trainer.base.files import write_text
-from trainer.job_dir import done, journal
+from trainer.job_dir import done
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
 TEMPLATES = templates("pipelines")
@@ -62,14 +63,12 @@ def write(
         "arguments": dict(record.arguments),
     }
     write_text(run_dir / FILE, json.dumps(summary, indent=1) + "\n")
-    lines = journal.events(job, "chief-0") if job.exists() else ()
-    points = [(line["step"], line["loss"]) for line in lines if line["event"] == "step"]
     body = TEMPLATES.get_template("run.html").render(
         s=summary,
         links={what: os.path.relpath(path, run_dir) for what, path in summary["paths"].items() if path},
         metric=evaluation.get("metric"),
         told=TOLD,
-        curve=_curve(points[::-1]) if len(points) > 1 else None,
+        training=training_section(str(job)),
         evaluation=section(evaluation) if evaluation else "",
         written=time.strftime("%Y-%m-%d %H:%M"),
     )
@@ -84,11 +83,3 @@ def _evaluation(run_dir: pathlib.Path) -> dict[str, Any]:
         shutil.copyfile(newest, run_dir / EVALUATION)
         return json.loads(newest.read_text(encoding="utf-8"))
     return {}
-
-
-def _curve(points: list[tuple[int, float]]) -> dict[str, Any]:
-    """A line through (step, loss) as SVG coordinates, loss from 0."""
-    width, height = 640, 160
-    last, top = max(step for step, _ in points), max(loss for _, loss in points) or 1.0
-    line = " ".join(f"{step / last * width:.1f},{height - loss / top * height:.1f}" for step, loss in points)
-    return {"line": line, "width": width, "height": height, "last": last, "top": top}

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import keras
+import psutil
 import tensorflow as tf
 
 from trainer import trial, watchdog
@@ -46,7 +47,8 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
 
 def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal: Journal) -> int:
     journal.status("starting", 0)
-    journal.event("machine", 0, devices=(found := devices.described(opts.num_gpus)), precision=opts.precision)
+    found, began = devices.described(opts.num_gpus), round(psutil.Process().create_time(), 3)
+    journal.event("machine", 0, began=began, devices=found, precision=opts.precision)
     if member.is_chief:
         print(f"{member.name} computes in {opts.precision} on {found}", flush=True)
         if told := devices.advice(opts.precision, opts.num_gpus):

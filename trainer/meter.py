@@ -58,10 +58,14 @@ class Meter:
         means = self._means([window])
         speed = round(self.examples_per_s, 1)
         replica_speed = round(speed / self._extent.replicas, 1)
-        self._journal.event("step", step, **means, examples_per_s=speed, replica_examples_per_s=replica_speed)
+        rate = (
+            {"learning_rate": float(keras.ops.convert_to_numpy(self._optimizer.learning_rate))} if self._chief else {}
+        )
+        told = {**means, **rate, "seconds": round(window.seconds, 4), "examples_per_s": speed}
+        self._journal.event("step", step, **told, replica_examples_per_s=replica_speed)
         self._journal.status("training", step, examples_per_s=speed, **means, train_steps=self._extent.last_step)
         if self._chief:
-            self._scalars(step, {**means, "examples_per_s": speed})
+            self._scalars(step, {**means, **rate, "examples_per_s": speed})
         if time.monotonic() - self._line_at >= _LINE_S or step >= self._extent.last_step or window.stop:
             self._tell(step, speed)
 
@@ -71,9 +75,8 @@ class Meter:
         return {name: value / steps for name, value in zip(self._line, sums, strict=True)}
 
     def _scalars(self, step: int, values: dict[str, float]) -> None:
-        rate = float(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
         with self._summary.as_default(step=step):
-            for name, value in {**values, "learning_rate": rate}.items():
+            for name, value in values.items():
                 tf.summary.scalar(name, value)
 
     def _tell(self, step: int, speed: float) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from typing import Any
 
 from etils import epath
@@ -92,7 +93,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     evaluation, directory = plain(evaluation), epath.Path(options.output)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_text(directory / REPORT, report.page(evaluation))
+        write_text(directory / REPORT, report.page(evaluation, os.path.dirname(model_dir.rstrip("/"))))
         write_text(directory / FILE, json.dumps(evaluation, indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise UserError(f"cannot write to {directory}: {error.strerror or error}") from None

@@ -3,26 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jinja2
 import markupsafe
 
+from components.evaluate.page.attempts import Job
+from components.evaluate.page.curves import curves
+from components.evaluate.page.frame import TEMPLATES, render_page
+from components.evaluate.page.timeline import timeline
+from components.evaluate.page.usage import usage
 from components.undefined import figure
 
-
-def templates(package: str) -> jinja2.Environment:
-    """The templates of a package: HTML, where what is missing is an error."""
-    made = jinja2.Environment(
-        loader=jinja2.PackageLoader(package),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["figure"] = figure
-    return made
-
-
-_TEMPLATES = templates("components.evaluate")
 _NAMES = {
     "auc": "AUC (area under the ROC curve)",
     "mae": "mean absolute error",
@@ -36,18 +25,22 @@ def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
     """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
     roc = _line(evaluation["figures"].get("roc", ()))
     return markupsafe.Markup(
-        _TEMPLATES.get_template("evaluation.html").render(e=evaluation, shade=_shade, roc=roc, names=_NAMES)
+        TEMPLATES.get_template("evaluation.html").render(e=evaluation, shade=_shade, roc=roc, names=_NAMES)
     )
 
 
-def page(evaluation: Mapping[str, Any]) -> str:
-    """A whole page of one evaluation."""
-    return render_page(f"Evaluation of {evaluation['dataset']}", section(evaluation))
+def training_section(job_dir: str) -> markupsafe.Markup:
+    """The part of a page that shows what the journals of a job tell: learning curves, what each replica did and used."""
+    job = Job.load(job_dir)
+    return markupsafe.Markup(
+        TEMPLATES.get_template("training.html").render(curves=curves(job), timeline=timeline(job), usage=usage(job))
+    )
 
 
-def render_page(title: str, body: str) -> str:
-    """The frame of every page of ours: one file, no scripts, readable in light and dark."""
-    return _TEMPLATES.get_template("page.html").render(title=title, body=body)
+def page(evaluation: Mapping[str, Any], job_dir: str = "") -> str:
+    """A whole page of one evaluation, and of the job that made the model, if its directory is known."""
+    training = training_section(job_dir) if job_dir else ""
+    return render_page(f"Evaluation of {evaluation['dataset']}", section(evaluation) + training)
 
 
 def summary(evaluation: Mapping[str, Any]) -> str:

@@ -38,6 +38,12 @@ def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
+def replicas(job_dir: epath.PathLike) -> list[str]:
+    """Names of those that have journals there: the chief, and the others by role and number."""
+    names = (re.fullmatch(r"journal-(.+)-(\d+)-\d+\.jsonl", file.name) for file in epath.Path(job_dir).iterdir())
+    return [f"{role}-{index}" for role, index in sorted({(match[1], int(match[2])) for match in names if match})]
+
+
 def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
     """The newest line with that event; empty if there is none."""
     return next((line for line in events(job_dir, name) if line["event"] == event), {})
