@@ -2,17 +2,19 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import running
 from components.evaluate.page.frame import render_page
 from components.undefined import figure
 from pipelines import summary
 from pipelines.cache import STORE
-from pipelines.record import FILE, RunRecord, read_json
+from pipelines.record import FILE, RunRecord, read_if_whole
 from trainer.base.errors import UserError, unknown
 from trainer.base.files import write_text
 
@@ -37,14 +39,14 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """All that decided what came of it, once training has begun with the values it resolved; none is None."""
-        arguments, job = self.record.arguments, read_json(self.dir / "job" / "job.json")
+        arguments, job = self.record.arguments, read_if_whole(self.dir / "job" / "job.json")
         found = {
             **_flat(json.loads(arguments["cluster"]), "cluster"),
             **_flat(job.get("arguments", {}), "dataset"),
             **_flat(job.get("versions", {}), "version"),
             **job.get("settings", {what: " ".join(arguments[f"{what}_args"]) for what in ("convert", "trainer")}),
             "fingerprint": job.get("identity", {}).get("fingerprint"),
-            "last_step": read_json(self.dir / "job" / "DONE.json").get("step"),
+            "last_step": read_if_whole(self.dir / "job" / "DONE.json").get("step"),
             "name": arguments["name"],
             "evaluate": " ".join(arguments["evaluate_args"]),
         }
@@ -55,7 +57,7 @@ class Run:
         """What there is to say of it in a line; texts, empty where nothing is known."""
         model, record = self.summary.get("model", {}), self.record
         metrics = self.summary.get("metrics", {})
-        metric = read_json(self.dir / summary.EVALUATION).get("metric")  # what it was judged by, if it was
+        metric = read_if_whole(self.dir / summary.EVALUATION).get("metric")  # what it was judged by, if it was
         return {
             "run": self.dir.name,
             "status": self.status,
@@ -93,13 +95,18 @@ def read(run_dir: pathlib.Path) -> Run:
         record, runs = RunRecord.load(run_dir), running(run_dir)
     except (OSError, ValueError, TypeError):
         return Run(dir=run_dir, status=BROKEN)
-    told = read_json(run_dir / summary.FILE)
+    told = read_if_whole(run_dir / summary.FILE)
     status = told.get("status") or (RUNNING if runs else KILLED)  # a resume deletes the summary first
     return Run(dir=run_dir, status=status, record=record, summary=told)
 
 
-def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path], older_than_days: int) -> list[pathlib.Path]:
-    """Datasets of the store that no run refers to, but for these, and that were not used for so long."""
+def unused(
+    runs_dir: pathlib.Path, but: Collection[pathlib.Path], *, older_than_days: int = 0, keep_gb: float = 0
+) -> list[pathlib.Path]:
+    """Datasets of the store that no run refers to, but for these, and that were not used for so long, the oldest first.
+
+    They are so many that the store, with those that runs refer to, is no larger than 10^9 bytes times `keep_gb`, if they can.
+    """
     used = set()
     for run in runs_in(runs_dir):
         if run.record is None:
@@ -107,8 +114,14 @@ def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path], older_than_day
         if run.dir not in but:
             used.add(pathlib.Path(run.record.arguments["dataset_dir"]).name)  # the directory may have been moved
     last = time.time() - 86400 * older_than_days
-    found = sorted(path for path in (runs_dir / STORE).glob("*") if path.is_dir())
-    return [path for path in found if path.name not in used and path.stat().st_mtime <= last]
+    found = {path: path.stat().st_mtime for path in (runs_dir / STORE).glob("*") if path.is_dir()}
+    sizes = {path: num_bytes(path) if keep_gb else 0 for path in found}
+    spare, going = sum(sizes.values()) - 1e9 * keep_gb if keep_gb else math.inf, []
+    for path in sorted(found, key=found.__getitem__):
+        if spare > 0 and path.name not in used and found[path] <= last:
+            going.append(path)
+            spare -= sizes[path]
+    return going
 
 
 def write_page(runs_dir: pathlib.Path) -> None:

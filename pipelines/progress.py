@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from pipelines.record import read_json
+from pipelines.record import read_if_whole
 from pipelines.steps import CACHED, FAILED, RUNNING, SUCCEEDED, Step, Steps
 
 _MARKS = {RUNNING: ("▸", "bold cyan"), SUCCEEDED: ("✓", "green"), CACHED: ("✓", "green"), FAILED: ("✗", "bold red")}
@@ -78,7 +78,7 @@ class Progress:
 
 def training(status: pathlib.Path) -> str:
     """The chief's status file in words; empty while there is none."""
-    if not (state := read_json(status)):
+    if not (state := read_if_whole(status)):
         return ""
     if "train_steps" not in state:
         return f"{state['phase']} for {time.time() - state['time']:.0f} s"

@@ -71,7 +71,7 @@ def _new_run_dir(runs: pathlib.Path) -> pathlib.Path:
         directory = first.with_name(f"{first.name}-{number}")
 
 
-def read_json(path: pathlib.Path) -> dict[str, Any]:
+def read_if_whole(path: pathlib.Path) -> dict[str, Any]:
     """What a file says; nothing while it is not there, or not whole."""
     with contextlib.suppress(OSError, ValueError):
         return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from components.convert import store
 from components.evaluate.gate import REJECT
@@ -66,11 +67,16 @@ def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
     history.write_page(run_dir.parent)
     if status == "succeeded":
         _tell(result)
-        return EXIT_REJECTED if record.fail_on_reject and result["model"]["verdict"] == REJECT else code
+        return of_finished(record, result)
     if status == "failed":
         code = _explain(reason, steps, pathlib.Path(record.arguments["dataset_dir"]))
     _say(f"{status}; to go on: {runs} resume {_shown(run_dir)}", file=sys.stderr)
     return code
+
+
+def of_finished(record: RunRecord, told: Mapping[str, Any]) -> int:
+    """The exit code of a run that has ended well, by its summary."""
+    return EXIT_REJECTED if record.fail_on_reject and told["model"]["verdict"] == REJECT else 0
 
 
 def _parser() -> Parser:

@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Sequence
 
 from components.cleanup.cleanup import num_bytes
-from components.cleanup.processes import running
+from components.cleanup.processes import require_ended
 from components.convert import store
 from components.register.comparison import rows, table, text
 from pipelines import cache, history, summary
 from pipelines.record import RunRecord, hold
-from pipelines.run import execute
+from pipelines.run import execute, of_finished
 from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.flags import at_least
+from trainer.base.flags import at_least, not_negative
 from trainer.base.manifest import FILE as MANIFEST
 
 
@@ -51,6 +51,9 @@ def _parser() -> Parser:
     delete.add_argument("--datasets", action="store_true", help="delete also the datasets that no run is left to use")
     delete.add_argument(
         "--older-than", type=at_least(0), default=0, metavar="DAYS", help="of --datasets: not used for so long"
+    )
+    delete.add_argument(
+        "--keep-gb", type=not_negative, default=0.0, help="of --datasets: so much stays, the last used; 0: nothing"
     )
     delete.add_argument("--yes", action="store_true", help="without asking")
     return p
@@ -99,14 +102,14 @@ def _delete(args: argparse.Namespace) -> int:
     places = {path.parent for path in going} or {args.runs_dir}
     left = [run for place in places for run in history.runs_in(place) if run.dir not in going]
     for run in going.values():
-        if running(run.dir):
-            raise UserError(f"{run.dir} is still running; stop it first")
+        require_ended(run.dir)
         if users := [other.dir.name for other in left if other.mentions(run)]:
             raise UserError(
                 f"{users[0]} begins with what {run.dir.name} has learnt; delete that first, or both at once"
             )
     stores = places if args.datasets else ()
-    datasets = [path for place in stores for path in history.unused(place, going, args.older_than)]
+    evicted = {"older_than_days": args.older_than, "keep_gb": args.keep_gb}
+    datasets = [path for place in stores for path in history.unused(place, going, **evicted)]
     for path in (*going, *datasets):
         print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
     if not going and not datasets:
@@ -117,7 +120,7 @@ def _delete(args: argparse.Namespace) -> int:
                 shutil.rmtree(path)
             for path in datasets:
                 with store.held(path):
-                    if path in history.unused(path.parents[1], (), args.older_than):  # a run may have begun meanwhile
+                    if path in history.unused(path.parents[1], (), **evicted):  # a run may have begun meanwhile
                         shutil.rmtree(path)
         except OSError as error:  # of what containers wrote, for one
             raise UserError(f"{error.filename}: {error.strerror}; delete it as its owner") from None
@@ -134,14 +137,13 @@ def _agreed() -> bool:
 
 def _resume(args: argparse.Namespace) -> int:
     (run,) = args.runs
-    if running(run.dir):
-        raise UserError(f"{run.dir} is still running")
+    require_ended(run.dir)
     hold(run.dir)
     run = history.read(run.dir)  # somebody else may have been faster
     record = run.record
     if run.summary.get("status") == history.SUCCEEDED:
         print(f"run {run.dir.name} is finished; there is nothing to go on with")
-        return 0
+        return of_finished(record, run.summary)
     if record.arguments["run_dir"] != str(run.dir):
         raise UserError(f"{run.dir} was moved; move it back to {record.arguments['run_dir']} to go on with it")
     _check_source(record)

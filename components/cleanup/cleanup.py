@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Iterable
 
-from components.cleanup.processes import running
+from components.cleanup.processes import require_ended, running
 from trainer.base.errors import UserError
 from trainer.job_dir import done
 
@@ -38,8 +38,10 @@ def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Candidate]:
       UserError: If this is no run's directory, or the run is still going on and more than temporary files is meant.
     """
     run = pathlib.Path(run_dir).resolve()
-    if running(run) and not temporary_only:
-        raise UserError(f"{run_dir} is still running; stop it first")
+    if temporary_only:
+        running(run)  # refuses what is no run
+    else:
+        require_ended(run)
     found = dict.fromkeys([run / "tmp", *run.glob("job/*.partial"), *run.glob("job/**/*.tmp")], "temporary")
     if not temporary_only:
         if (run / "job" / done.FILE).is_file():

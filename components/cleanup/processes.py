@@ -28,6 +28,12 @@ def running(run_dir: str | os.PathLike[str]) -> bool:
     return False
 
 
+def require_ended(run_dir: str | os.PathLike[str]) -> None:
+    """Refuses a run that is still going on, and what is no run."""
+    if running(run_dir):
+        raise UserError(f"{run_dir} is still running; stop it first")
+
+
 def stop_replicas(job_dir: str) -> list[int]:
     """Ends training processes of this job that are still running here. Returns their process ids."""
     left = [process for process in psutil.process_iter() if _trains(process, job_dir)]

@@ -76,6 +76,14 @@ def test_what_is_no_run_is_refused_with_the_nearest_and_so_is_what_cannot_be_gon
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("verdict", "fail_on_reject", "code"), [("reject", True, 3), ("reject", False, 0), ("register", True, 0)]
+)
+def test_a_finished_run_that_is_resumed_exits_as_it_did(make, verdict, fail_on_reject, code):
+    run = make("1", verdict=verdict, fail_on_reject=fail_on_reject)
+    assert runs.main(["resume", str(run)]) == code
+
+
 def test_a_comparison_has_all_metrics_and_the_settings_that_differ_and_nothing_is_none(make, said):
     same = {"identity": {"momentum": None, "fingerprint": "f"}, "versions": {"tf": "2"}}
     for name, accuracy, rate in (("1", 0.75, 0.001), ("2", None, 0.01)):  # a metric may be undefined
@@ -129,24 +137,31 @@ NAMES = ("d1", "d2", "d3")
 @given(
     uses=st.lists(st.sampled_from(NAMES), max_size=3),
     ages=st.fixed_dictionaries({name: st.integers(0, 40) for name in NAMES}),
+    sizes=st.fixed_dictionaries({name: st.integers(1, 5) for name in NAMES}),
     days=st.integers(0, 40),
+    keep=st.integers(0, 16),
     moved=st.booleans(),
     data=st.data(),
 )
 def test_datasets_go_when_no_run_is_left_to_use_them_and_not_before(
-    make, said, tmp_path, uses, ages, days, moved, data
+    make, said, tmp_path, uses, ages, sizes, days, keep, moved, data
 ):
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
     for number, name in enumerate(uses):
         make(f"run{number}", dataset=f"../../elsewhere/{STORE}/{name}" if moved else name)
     for name, age in ages.items():
         (tmp_path / "runs" / STORE / name).mkdir(parents=True)
+        (tmp_path / "runs" / STORE / name / "shard").write_bytes(bytes(sizes[name]))
         os.utime(tmp_path / "runs" / STORE / name, times=(0, time.time() - age * DAY_S - 60))
     going = data.draw(st.sets(st.sampled_from(range(len(uses))))) if uses else set()
-    said("delete", *(f"run{number}" for number in going), "--datasets", "--older-than", days, "--yes")
+    flags = ("--datasets", "--older-than", days, "--keep-gb", keep / 1e9)
+    said("delete", *(f"run{number}" for number in going), *flags, "--yes")
     left = {name for number, name in enumerate(uses) if number not in going}
     assert {path.name for path in (tmp_path / "runs").glob("run*")} == {
         f"run{number}" for number in range(len(uses)) if number not in going
     }
-    stay = left | {name for name, age in ages.items() if age < days}
+    stay = {*NAMES}
+    for name in sorted(NAMES, key=lambda name: -ages[name]):  # the oldest first
+        if name not in left and ages[name] >= days and (not keep or sum(sizes[n] for n in stay) > keep):
+            stay.remove(name)
     assert {path.name for path in (tmp_path / "runs" / STORE).iterdir() if path.is_dir()} == stay
