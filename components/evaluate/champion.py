@@ -8,7 +8,7 @@ from components.evaluate.comparing import beat
 from components.evaluate.eval_set import EvalSet
 from components.evaluate.gate import CHAMPION, Comparison
 from components.evaluate.options import Options
-from components.evaluate.score import Answers, predict
+from components.evaluate.score import Answers, Model, predict
 from components.register.register import open_registry
 from components.register.store import Store
 from trainer.base.errors import UserError
@@ -62,7 +62,7 @@ def _shared(candidate: Answers, champion_dir: str) -> dict[str, Figures]:
     both = records.unseen(champion_dir)[candidate.positions]
     records.require_enough(both, "neither model was trained on them")
     ours = candidate.of(both)
-    theirs = predict(champion_dir, records).of(ours.positions)
+    theirs = predict(Model.load(champion_dir, records), records).of(ours.positions)
     return bootstrap(records.task, {"candidate": ours.answers, CHAMPION: theirs.answers}, ours.labels)
 
 

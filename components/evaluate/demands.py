@@ -15,15 +15,17 @@ from trainer.base.errors import UserError
 _MOST_VALUES = 100
 
 
-def demands(gate: Gate, answered: Answers, footprint: Mapping[str, Any]) -> Iterator[Comparison]:
-    """Thresholds, slices and bounds, by what a model has answered, and its `components.evaluate.details.footprint`.
+def demands(
+    gate: Gate, answered: Answers, metrics: Mapping[str, float], footprint: Mapping[str, Any]
+) -> Iterator[Comparison]:
+    """Thresholds, slices and bounds, by what a model has answered, its metrics, and its `components.evaluate.details.footprint`.
 
     A part of the records is judged by itself if it has enough of them, and defines the metric.
 
     Raises:
       UserError: If the gate names a metric or a column that there is not, or one with too many values.
     """
-    records, metrics = answered.records, answered.measure()
+    records = answered.records
     if missing := {name for asked in (gate.thresholds, *gate.slices.values()) for name in asked} - metrics.keys():
         raise UserError(
             f"a threshold of {min(missing)}: split {records.split!r} of dataset {records.manifest.name!r} gives no such "
@@ -36,13 +38,13 @@ def demands(gate: Gate, answered: Answers, footprint: Mapping[str, Any]) -> Iter
         if (count := len(np.unique(values))) > _MOST_VALUES:
             raise UserError(f"slices.{column}: {count:,} different values; {_MOST_VALUES} can be looked at one by one")
         for part in parts(answered, in_words(values, _MOST_VALUES)):
-            count, metrics = part["records"], part["metrics"]
+            count, own = part["records"], part["metrics"]
             of = f" of {column} {part['value']} ({count:,} records)"
             for metric, threshold in asked.items():
-                if count >= gate.slice_records and metric in metrics:
-                    yield reach("slice", metric, metrics[metric], threshold, records.task, count, of=of)
+                if count >= gate.slice_records and metric in own:
+                    yield reach("slice", metric, own[metric], threshold, records.task, count, of=of)
                 else:
-                    why = f"it takes {gate.slice_records}" if metric in metrics else "they do not define it"
+                    why = f"it takes {gate.slice_records}" if metric in own else "they do not define it"
                     words = f"{metric}{of} is not judged: {why}"
                     yield Comparison(who="slice", passed=True, words=words, metric=metric, records=count)
     if gate.max_latency_ms:

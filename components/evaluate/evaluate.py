@@ -21,7 +21,7 @@ from components.evaluate.details.worst import worst
 from components.evaluate.eval_set import EvalSet
 from components.evaluate.gate import decide
 from components.evaluate.options import Options
-from components.evaluate.score import predict
+from components.evaluate.score import Model, predict
 from components.undefined import plain
 from trainer.base import provenance
 from trainer.base.errors import UserError
@@ -47,14 +47,15 @@ def evaluate(options: Options) -> dict[str, Any]:
     manifest, task = records.manifest, records.task
     chosen = records.unseen(model_dir)
     records.require_enough(chosen, f"{model_dir} was not trained on them")
-    candidate = predict(model_dir, records).of(chosen)
+    model = Model.load(model_dir, records)
+    candidate, cost = predict(model, records).of(chosen), footprint(model, records)
+    del model  # before the champion is loaded
     rule, simple = baseline(records)
     found = bootstrap(task, {"candidate": candidate.answers, "baseline": simple[chosen]}, candidate.labels)
     ours, least = found.values()
     champion, shared, against_champion, notes = challenge(options, candidate, ours.metrics)
-    cost = footprint(model_dir, records)
     comparisons = [
-        *demands(gate, candidate, cost),
+        *demands(gate, candidate, ours.metrics, cost),
         beat("baseline", f"the {rule}", ours, least, task, confidence=gate.confidence, margin=0.0),
         against_champion,
     ]

@@ -1,9 +1,11 @@
 """Scores an exported model on one split of a dataset, each record once.
 
-predict("jobs/m/model", EvalSet.load("data/mnist", "test")).measure()["accuracy"]
+records = EvalSet.load("data/mnist", "test")
+predict(Model.load("jobs/m/model", records), records).measure()["accuracy"]
 """
 
 import dataclasses
+import time
 from typing import Any, Self
 
 import numpy as np
@@ -57,27 +59,47 @@ class Answers:
         return self.records.columns[name][self.positions]
 
 
-def predict(model_dir: str, records: EvalSet) -> Answers:
-    """Loads the SavedModel and has it answer for every record, once.
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """A SavedModel in memory: where it is from, what took `load_s` to load, and its signature `serving_default`."""
+
+    dir: str
+    loaded: Any
+    load_s: float
+
+    @property
+    def serve(self) -> Any:
+        """Takes the features, and gives the answers of the task."""
+        return self.loaded.signatures["serving_default"]
+
+    @classmethod
+    def load(cls, model_dir: str, records: EvalSet) -> Self:
+        """Loads it; a UserError if there is none, or it is made for other data than these records."""
+        began = time.perf_counter()
+        loaded = _load(model_dir, records.manifest, records.task)
+        return cls(dir=model_dir, loaded=loaded, load_s=time.perf_counter() - began)
+
+
+def predict(model: Model, records: EvalSet) -> Answers:
+    """Has a model answer for every record, once.
 
     Raises:
-      UserError: If there is no such model or split, or the model is made for other data.
+      UserError: If there is no such split, or the answers show that the model is made for other data.
     """
     manifest, main, answers, labels = records.manifest, records.task.answers[0], [], []
-    model = _load(model_dir, manifest, records.task)
     names = np.array([name.encode() for name in manifest.class_names], object)
     for columns in records.batches():
-        given = model.signatures["serving_default"](**{f.name: columns[f.name] for f in manifest.inputs})
+        given = model.serve(**{f.name: columns[f.name] for f in manifest.inputs})
         answers.append(found := given[main].numpy())
         labels.append(columns[manifest.label].numpy())
         if not np.isfinite(found).all():
-            raise UserError(f"{model_dir} answers with {main} that are not finite: its training diverged")
+            raise UserError(f"{model.dir} answers with {main} that are not finite: its training diverged")
         if len(names):
             expected, said = names[found.argmax(axis=1)], given["class_name"].numpy()
             if (said != expected).any():
                 wrong = (said != expected).argmax()
                 raise UserError(
-                    f"{model_dir} says {said[wrong].decode()!r} where dataset {manifest.name!r} has "
+                    f"{model.dir} says {said[wrong].decode()!r} where dataset {manifest.name!r} has "
                     f"{expected[wrong].decode()!r}: it was trained on other data"
                 )
     positions, answers, labels = np.arange(len(records)), np.concatenate(answers), np.concatenate(labels)

@@ -28,7 +28,7 @@ def judged(tmp_path_factory):
     answered = Answers(records=there, answers=answers, labels=labels, positions=np.arange(len(labels)))
 
     def judge(asked: str) -> tuple[list[str], list[str]]:
-        found = [*demands(Gate.of(asked), answered, COST)]
+        found = [*demands(Gate.of(asked), answered, answered.measure(), COST)]
         return [c.words for c in found if not c.passed], [c.words for c in found if c.passed]
 
     judge.columns = there.columns

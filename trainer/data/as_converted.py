@@ -21,7 +21,8 @@ def as_converted(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[s
 
     Raises:
       tf.errors.InvalidArgumentError: When it runs, if a value is missing that has no default, a float is infinite, or a
-        boolean is neither: the converter has refused such rows, and no model knows what they mean. It names the column and the first such row.
+        boolean is neither: the converter has refused such rows, and no model knows what they mean. It names the column and
+        the first such row.
     """
     if not manifest.is_table:
         return dict(columns)
