@@ -126,7 +126,7 @@ def test_a_wrong_one_is_refused_in_one_line_before_the_first_step(make, model, h
     lines = refused.log("chief-0").read_text().splitlines()
     told = [line for line in lines if not line.startswith(("chief-0 computes in ", "reader: "))]
     assert len(told) == 1, told
-    assert getattr(wrong_models, model).__doc__.lower() in told[0].lower()
+    assert wrong_models.SAID[model] in told[0].lower()
     assert not [e for e in refused.events() if e["event"] in ("start", "step")]
 
 

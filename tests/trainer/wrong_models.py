@@ -1,6 +1,8 @@
 """Models that would be trained wrong, or not at all: `--model wrong_models:softmax`. Each says what it is told."""
 
+import functools
 import itertools
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
@@ -11,49 +13,32 @@ L = keras.layers
 _BUILT = itertools.count()
 
 
-def _with(*layers, units: int = 10, activation: str | None = None, last: tuple = ()) -> keras.Sequential:
+def _with(
+    *layers, units: int = 10, activation: str | None = None, last: tuple = (), **more: object
+) -> keras.Sequential:
     ends = [L.Dense(units, activation), *last]
     return keras.Sequential([L.Rescaling(1 / 16), L.Flatten(), *layers, *ends])
 
 
-def softmax(manifest: Manifest) -> keras.Model:
-    """Its outputs are probabilities already (by Softmax), and the loss takes logits; leave out the last activation"""
-    return _with(activation="softmax")
+def _giving(outputs: Callable[[keras.KerasTensor], object]) -> keras.Model:
+    inputs = keras.Input((8, 8, 1))
+    return keras.Model(inputs, outputs(L.Flatten()(inputs)))
 
 
-def softmax_layer(manifest: Manifest) -> keras.Model:
-    """Its outputs are probabilities already (by Softmax)"""
-    return _with(last=(L.Softmax(), L.Reshape((10,))))
+def _untrained() -> keras.Sequential:
+    model = _with()
+    model.trainable = False
+    return model
 
 
-def sigmoid(manifest: Manifest) -> keras.Model:
-    """Its outputs are probabilities already (by Sigmoid)"""
-    return _with(last=(L.Activation("sigmoid"),))
+def _words() -> keras.Sequential:
+    words = ["1", "2"] if next(_BUILT) % 2 else ["2", "1"]
+    return _with(Texts(), L.StringLookup(vocabulary=words, output_mode="one_hot"))
 
 
 class Shares(L.Layer):
     def call(self, x):
         return tf.nn.relu(x) / tf.reduce_sum(tf.nn.relu(x), axis=1, keepdims=True)
-
-
-def shares(manifest: Manifest) -> keras.Model:
-    """Its outputs are probabilities already, and the loss takes logits"""
-    return _with(last=(L.Activation("softplus"), Shares()))
-
-
-def narrow(manifest: Manifest) -> keras.Model:
-    """It has 1 outputs, and the task's are [N, 10], logits, one for each class"""
-    return _with(units=1)
-
-
-def wide(manifest: Manifest) -> keras.Model:
-    """It has 11 outputs, and the task's are [N, 10], logits"""
-    return _with(units=11)
-
-
-def images(manifest: Manifest) -> keras.Model:
-    """Its outputs for 32 examples are float32 (32, 8, 8, 10), and the task's are [N, 10], logits"""
-    return keras.Sequential([L.Rescaling(1 / 16), L.Dense(10)])
 
 
 class OverBatch(L.Layer):
@@ -64,37 +49,9 @@ class OverBatch(L.Layer):
         return shape
 
 
-def over_batch(manifest: Manifest) -> keras.Model:
-    """Its outputs for 32 examples are float32 (1, 10)"""
-    return _with(last=(OverBatch(),))
-
-
-def two_outputs(manifest: Manifest) -> keras.Model:
-    """Its outputs are a list, and the task's are [N, 10], logits"""
-    inputs = keras.Input((8, 8, 1))
-    x = L.Flatten()(inputs)
-    return keras.Model(inputs, [L.Dense(10)(x), L.Dense(10)(x)])
-
-
-def outputs_by_name(manifest: Manifest) -> keras.Model:
-    """Its outputs are a dict, and the task's are [N, 10], logits"""
-    inputs = keras.Input((8, 8, 1))
-    return keras.Model(inputs, {"digit": L.Dense(10)(L.Flatten()(inputs))})
-
-
 class OwnStep(keras.Sequential):
     def train_step(self, data):
         return {}
-
-
-def own_step(manifest: Manifest) -> keras.Model:
-    """Has a train_step of its own, which is not called here"""
-    return OwnStep([L.Flatten(), L.Dense(10)])
-
-
-def no_model(manifest: Manifest) -> object:
-    """Gives a Dense, which is no keras.Model"""
-    return L.Dense(10)
 
 
 class Untracked(L.Layer):
@@ -105,11 +62,6 @@ class Untracked(L.Layer):
         return x * self.scale
 
 
-def untracked(manifest: Manifest) -> keras.Model:
-    """It uses a tf.Variable (sequential"""
-    return _with(Untracked())
-
-
 class Noise(L.Layer):
     def build(self, shape):
         self.generator = tf.random.Generator.from_seed(1)
@@ -118,38 +70,9 @@ class Noise(L.Layer):
         return x + self.generator.normal(tf.shape(x)) if training else x
 
 
-def generator(manifest: Manifest) -> keras.Model:
-    """It uses a tf.Variable ("""
-    return _with(Noise())
-
-
 class Cut(L.Layer):
     def call(self, x):
         return tf.stop_gradient(x)
-
-
-def cut(manifest: Manifest) -> keras.Model:
-    """No weight has a gradient"""
-    return _with(last=(Cut(),))
-
-
-def nothing(manifest: Manifest) -> keras.Model:
-    """It has no weight to train"""
-    model = _with()
-    model.trainable = False
-    return model
-
-
-def without_end(manifest: Manifest) -> keras.Model:
-    """The untrained model's outputs are not finite"""
-    return _with(last=(L.Rescaling(float("inf")),))
-
-
-def vocabulary(manifest: Manifest) -> keras.Model:
-    """It has other weights, vocabularies or statistics each time that it is built"""
-    words = ["1", "2"] if next(_BUILT) % 2 else ["2", "1"]
-    lookup = L.StringLookup(vocabulary=words, output_mode="one_hot")
-    return _with(Texts(), lookup)
 
 
 class Texts(L.Layer):
@@ -167,11 +90,6 @@ class Python(L.Layer):
         return tf.ensure_shape(tf.py_function(lambda x: x, [x], tf.float32), x.shape)
 
 
-def python(manifest: Manifest) -> keras.Model:
-    """It calls Python in its graph, which the exported model cannot take along"""
-    return _with(Python())
-
-
 class Counting(L.Layer):
     """Centres by a mean that it keeps, as batch normalisation does, but of what one replica sees."""
 
@@ -184,19 +102,9 @@ class Counting(L.Layer):
         return x - self.mean
 
 
-def counting(manifest: Manifest) -> keras.Model:
-    """A layer sets sequential/counting/mean by the examples that it sees, and several replicas see others each"""
-    return _with(Counting())
-
-
 class TfRandom(L.Layer):
     def call(self, x, training=False):
         return x + tf.random.normal(tf.shape(x)) if training else x
-
-
-def tf_random(manifest: Manifest) -> keras.Model:
-    """It draws by tf.random (RandomStandardNormal), which a resumed job does not repeat; use keras.random"""
-    return _with(TfRandom())
 
 
 class Half(keras.Model):
@@ -210,11 +118,51 @@ class Half(keras.Model):
         return self.used(x)
 
 
-def unused(manifest: Manifest) -> keras.Model:
-    """Not trained, because the loss does not depend on them: half/unused/kernel, half/unused/bias"""
-    return Half()
+LOGITS = "and the task's are [N, 10], logits"
+# By the name of the function what it builds, and what is said of that.
+REFUSED = {
+    "softmax": (
+        lambda: _with(activation="softmax"),
+        "its outputs are probabilities already (by Softmax), and the loss takes logits; leave out the last activation",
+    ),
+    "softmax_layer": (
+        lambda: _with(last=(L.Softmax(), L.Reshape((10,)))),
+        "outputs are probabilities already (by Softmax)",
+    ),
+    "sigmoid": (lambda: _with(last=(L.Activation("sigmoid"),)), "its outputs are probabilities already (by Sigmoid)"),
+    "shares": (
+        lambda: _with(last=(L.Activation("softplus"), Shares())),
+        "are probabilities already, and the loss takes logits",
+    ),
+    "narrow": (lambda: _with(units=1), f"it has 1 outputs, {LOGITS}, one for each class"),
+    "wide": (lambda: _with(units=11), f"it has 11 outputs, {LOGITS}"),
+    "images": (
+        lambda: keras.Sequential([L.Rescaling(1 / 16), L.Dense(10)]),
+        f"its outputs for 32 examples are float32 (32, 8, 8, 10), {LOGITS}",
+    ),
+    "over_batch": (lambda: _with(last=(OverBatch(),)), "its outputs for 32 examples are float32 (1, 10)"),
+    "two_outputs": (lambda: _giving(lambda x: [L.Dense(10)(x), L.Dense(10)(x)]), f"its outputs are a list, {LOGITS}"),
+    "outputs_by_name": (lambda: _giving(lambda x: {"digit": L.Dense(10)(x)}), f"its outputs are a dict, {LOGITS}"),
+    "own_step": (lambda: OwnStep([L.Flatten(), L.Dense(10)]), "has a train_step of its own, which is not called here"),
+    "no_model": (lambda: L.Dense(10), "gives a Dense, which is no keras.Model"),
+    "untracked": (lambda: _with(Untracked()), "it uses a tf.Variable (sequential"),
+    "generator": (lambda: _with(Noise()), "it uses a tf.Variable ("),
+    "cut": (lambda: _with(last=(Cut(),)), "no weight has a gradient"),
+    "nothing": (_untrained, "it has no weight to train"),
+    "without_end": (lambda: _with(last=(L.Rescaling(float("inf")),)), "the untrained model's outputs are not finite"),
+    "vocabulary": (_words, "it has other weights, vocabularies or statistics each time that it is built"),
+    "python": (lambda: _with(Python()), "it calls Python in its graph, which the exported model cannot take along"),
+}
+COUNTING = "sets sequential/counting/mean by the examples that it sees, and several replicas see others each"
+ON_SEVERAL = {"counting": (lambda: _with(Counting()), f"a layer {COUNTING}")}
+RANDOM = "draws by tf.random (RandomStandardNormal), which a resumed job does not repeat; use keras.random"
+UNUSED = "not trained, because the loss does not depend on them: half/unused/kernel, half/unused/bias"
+TOLD = {"tf_random": (lambda: _with(TfRandom()), f"it {RANDOM}"), "unused": (Half, UNUSED)}
+SAID = {name: said.lower() for name, (_, said) in {**REFUSED, **ON_SEVERAL, **TOLD}.items()}
 
 
-ON_SEVERAL, TOLD = [counting], [tf_random, unused]
-REFUSED = [softmax, softmax_layer, sigmoid, shares, narrow, wide, images, over_batch, two_outputs, outputs_by_name]
-REFUSED += [own_step, no_model, untracked, generator, cut, nothing, without_end, vocabulary, python]
+def _build(make: Callable[[], object], manifest: Manifest) -> object:
+    return make()
+
+
+globals().update({n: functools.partial(_build, make) for n, (make, _) in {**REFUSED, **ON_SEVERAL, **TOLD}.items()})
