@@ -1,4 +1,4 @@
-"""What a table says is to be predicted is what a batch holds, to the bit, however it is written and read."""
+"""What a table holds, and says is to be predicted, is what a batch holds, to the bit, however it is written and read."""
 
 import pathlib
 import tempfile
@@ -19,7 +19,9 @@ from trainer.replicas.member import Member
 
 ALONE = Member(role="chief", index=0, addresses={})
 FLOATS = st.floats(-3e38, 3e38) | st.floats(width=32, allow_nan=False, allow_infinity=False)
-COLUMNS = {"row": "int", "a": "float", "b": "float", "p": "int", "q": "int", "text": "string"}
+WHOLE = st.integers(-(2**63), 2**63 - 1)
+COLUMNS = {"row": "int", "a": "float", "b": "float", "p": "int", "q": "int", "n": "int", "text": "string"}
+NUMPY = {"int": np.int64, "float": np.float32}
 # The label of a schema, and of the values of a row.
 TASKS = {
     "one target": ({"regression": "a"}, lambda r: np.float32(r["a"])),
@@ -57,7 +59,7 @@ def training_batches(manifest: Manifest, data_dir: str, batch: int):
 @settings(max_examples=settings.default.max_examples // 8)
 @given(
     values=st.lists(
-        st.tuples(FLOATS, FLOATS, st.integers(0, 1), st.integers(0, 1), st.text("ab", max_size=9)),
+        st.tuples(FLOATS, FLOATS, st.integers(0, 1), st.integers(0, 1), WHOLE, st.text("ab", max_size=9)),
         min_size=8,
         max_size=20,
     ),
@@ -66,9 +68,11 @@ def training_batches(manifest: Manifest, data_dir: str, batch: int):
     validation_fraction=st.sampled_from([0.0, 0.3]),
     batch=st.integers(4, 12),
 )
-def test_labels_are_those_of_the_file_in_every_split_and_way_of_reading(task, values, texts, shards, batch, **options):
+def test_rows_and_labels_are_those_of_the_file_in_every_split_and_way_of_reading(
+    task, values, texts, shards, batch, **options
+):
     label, expected = TASKS[task]
-    rows = [{"row": i, **dict(zip("abpq", row, strict=False)), "text": row[4] + "x"} for i, row in enumerate(values)]
+    rows = [{"row": i, **dict(zip("abpqn", row, strict=False)), "text": row[-1] + "x"} for i, row in enumerate(values)]
     with tempfile.TemporaryDirectory() as place:
         manifest = made(pathlib.Path(place), rows, label, texts, shards=shards, test_fraction=0.2, **options)
         data_dir, seen = f"{place}/data", {}
@@ -79,6 +83,11 @@ def test_labels_are_those_of_the_file_in_every_split_and_way_of_reading(task, va
             assert (labels.dtype, labels.shape) == (due.dtype, due.shape)
             assert columns["label"].shape[1:] == manifest.feature("label").shape
             assert labels.tobytes() == due.tobytes()
+            assert columns.keys() == {"label", *COLUMNS} - (set() if texts else {"text"})
+            for name in columns.keys() - {"label", "text"}:
+                values = np.array([rows[i][name] for i in which], NUMPY[COLUMNS[name]])
+                assert columns[name].numpy().tobytes() == values.tobytes(), name
+            assert not texts or columns["text"].numpy().tolist() == [rows[i]["text"].encode() for i in which]
             return set(which)
 
         for split, part in manifest.splits.items():
