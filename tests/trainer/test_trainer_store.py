@@ -56,17 +56,22 @@ def data(request, tmp_path, store):
 
 @settings(max_examples=settings.default.max_examples // 4)
 @given(files=st.dictionaries(st.sampled_from(["a", "b", "c/d", "c/e/f"]), st.binary(max_size=3000), min_size=1))
-def test_a_tree_in_a_store_has_the_digests_that_it_has_here(files):
+def test_the_digest_of_a_tree_follows_names_and_contents_and_is_the_same_in_a_store(files):
     with memory_store.mounted() as root, tempfile.TemporaryDirectory() as directory:
         here, there = pathlib.Path(directory, "tree"), epath.Path(f"{root}bucket{directory}")
         for name, content in files.items():
             (here / name).parent.mkdir(parents=True, exist_ok=True)
             (here / name).write_bytes(content)
         copy_tree(here, there)
-        assert tree_digest(there) == tree_digest(here)
+        assert tree_digest(there) == (digest := tree_digest(here))
         for name in files:
             for checksum in (digest_of, crc32c_of):
                 assert checksum(there / name) == checksum(here / name)
+        (here / name).write_bytes(content + b"!")
+        assert tree_digest(here) != digest
+        (here / name).write_bytes(content)
+        (here / name).rename(here / "renamed")
+        assert tree_digest(here) != digest
 
 
 @pytest.mark.parametrize(
@@ -169,24 +174,36 @@ def test_a_place_in_a_store_that_cannot_be_used_is_told_in_one_line(store):
             use()
 
 
-def test_a_job_directory_in_a_store_keeps_what_is_told(store):
-    identity.claim(str(store / "job"), {"seed": 1})
-    identity.check(str(store / "job"), {"seed": 1})
-    assert identity.settle(str(store / "job"), {"horizon_steps": 7}, write=True) == {"horizon_steps": 7}
-    assert identity.settle(str(store / "job"), {"horizon_steps": 8}, write=True) == {"horizon_steps": 7}
+@pytest.mark.parametrize("where", ["here", "in a store"])
+def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_told(tmp_path, store, where):
+    directory = (tmp_path if where == "here" else store) / "job"
+    job, facts = str(directory), {"seed": 0, "model": "cnn", "fingerprint": "a"}
+    identity.check(job, {"seed": 1})  # a new one is for anything
+    identity.claim(job, facts)
+    assert identity.settle(job, {"horizon_steps": 7}, write=False) == {"horizon_steps": 7}
+    for steps in (8, 9):
+        assert identity.settle(job, {"horizon_steps": steps}, write=True) == {"horizon_steps": 8}
+    with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
+        identity.check(job, {**facts, "seed": 1, "fingerprint": "b"})
+    there = {path.name for path in directory.iterdir()}
+    with pytest.raises(UnicodeEncodeError):
+        write_text(directory / identity.FILE, "new \ud800")  # no such character in UTF-8
+    assert {path.name for path in directory.iterdir()} == there
+    identity.check(job, facts)  # which are as they were
+    ended = {"metrics": {"accuracy": 0.25}, "validation": {}, "seconds": 1.5, "examples_per_s": 10.0}
+    assert done.load(job) is None
+    (record := done.Done(step=3, epochs=0.5, loss=0.5, **ended)).save(job)
+    assert done.load(job) == record
     for step in (7, 9):
-        journal = Journal(str(store / "job"), "chief-0")
+        journal = Journal(job, "chief-0")
         journal.event("step", step)
         journal.outbox.send()
-        assert last(str(store / "job"), "chief-0", "step")["step"] == step
-    mark = StopMark(str(store / "job"), Line())
+        assert last(job, "chief-0", "step")["step"] == step
+    mark = StopMark(job, Line())
     mark.set("worker 1")
     assert mark.is_set()
     mark.clear()
     assert not mark.is_set()
-    with pytest.raises(UnicodeEncodeError):
-        write_text(store / "job" / identity.FILE, "new \ud800")
-    identity.check(str(store / "job"), {"seed": 1})  # which is as it was
 
 
 def test_the_chief_asks_a_store_seldom_for_the_evaluators_scores(store, monkeypatch):

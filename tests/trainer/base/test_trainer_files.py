@@ -7,16 +7,13 @@ from unittest import mock
 import memory_store
 import pytest
 from etils import epath
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trainer.base import provenance
 from trainer.base.errors import UserError
-from trainer.base.files import read_bytes, read_json, tree_digest, write_text
+from trainer.base.files import read_bytes, read_json, write_text
 from trainer.base.learnt.trained_on import FILE as RECORDS
 from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
-from trainer.job_dir.done import Done
 from trainer.job_dir.journal import Journal, last
 from trainer.replicas import stop
 from trainer.replicas.line import Line
@@ -25,57 +22,12 @@ from trainer.replicas.stop import StopMark
 CHIEF = "chief-0"
 
 
-def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
-    path = tmp_path / "a.json"
-    write_text(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "new \ud800")  # no such character in UTF-8
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_what_cannot_be_there_is_not_there_and_what_is_wrong_here_is_read_once(tmp_path, monkeypatch):
     write_text(tmp_path / "a.json", "{")
     assert read_bytes(tmp_path / "a.json" / "b") is None
     monkeypatch.setattr(time, "sleep", mock.Mock(side_effect=AssertionError("nobody replaces a file piece by piece")))
     with pytest.raises(ValueError, match="Expecting"):
         read_json(tmp_path / "a.json")
-
-
-@given(st.dictionaries(st.sampled_from(["a", "b", "c/d", "c/e"]), st.binary(max_size=8), min_size=1))
-def test_the_digest_of_a_tree_follows_names_and_contents(tmp_path_factory, files):
-    def write(directory):
-        for name, content in files.items():
-            (directory / name).parent.mkdir(exist_ok=True)
-            (directory / name).write_bytes(content)
-        return directory
-
-    one, two = write(tmp_path_factory.mktemp("one")), write(tmp_path_factory.mktemp("two"))
-    assert tree_digest(one) == tree_digest(two)
-    name = sorted(files)[0]
-    (two / name).write_bytes(files[name] + b"!")
-    assert tree_digest(one) != tree_digest(two)
-    (two / name).write_bytes(files[name])
-    (two / name).rename(two / "renamed")
-    assert tree_digest(one) != tree_digest(two)
-
-
-def test_what_a_job_directory_is_for_is_fixed_at_its_first_start_and_its_end_is_written_down(tmp_path):
-    job = str(tmp_path / "job")
-    identity.check(job, {"seed": 1})  # a new one is for anything
-    identity.claim(job, {"seed": 0, "model": "cnn", "fingerprint": "a"})
-    assert identity.settle(job, {"horizon_steps": 7}, write=False) == {"horizon_steps": 7}
-    assert identity.settle(job, {"horizon_steps": 8}, write=True) == {"horizon_steps": 8}
-    assert identity.settle(job, {"horizon_steps": 9}, write=True) == {"horizon_steps": 8}
-    identity.check(job, {"seed": 0, "model": "cnn", "fingerprint": "a"})
-    with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
-        identity.check(job, {"seed": 1, "model": "cnn", "fingerprint": "b"})
-    assert done.load(job) is None
-    record = Done(
-        step=3, epochs=0.5, loss=0.5, metrics={"accuracy": 0.25}, validation={}, seconds=1.5, examples_per_s=10.0
-    )
-    record.save(job)
-    assert done.load(job) == record
 
 
 @pytest.mark.parametrize("content", ["", "[]", "null", "{}", '{"identity": 3}'])
