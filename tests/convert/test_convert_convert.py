@@ -41,14 +41,16 @@ def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options,
 
 
 def test_digits(tmp_path, held):
-    options = Options(output=str(tmp_path))
+    options = Options(output=str(tmp_path / "out"))
     manifest = convert(options)
-    _assert_holds(tmp_path, manifest, options, held)
+    _assert_holds(tmp_path / "out", manifest, options, held)
     assert manifest.feature("image").shape == (8, 8, 1) and manifest.feature("image").value_range == (0, 16)
     assert manifest.class_names == tuple("0123456789") and manifest.label == "label"
     assert [split.examples for split in manifest.splits.values()] == [1307, 144, 346]
     assert manifest.splits["train"].shards[7].file == "train-00007-of-00008.tfrecord"
     assert str(tmp_path) not in manifest.dump()
+    other = convert(Options(output=str(tmp_path / "seed"), split_seed=1))
+    assert other.fingerprint != manifest.fingerprint
 
 
 def test_packed_or_not_and_whatever_the_directory_the_bytes_are_the_same(tmp_path, make_idx, content):

@@ -49,10 +49,14 @@ def told(flags: list[str], **environ: str) -> str:
     return result.stderr
 
 
-def test_a_finished_job_has_nothing_to_do_and_its_streams_may_be_closed_or_gone(flags):
-    result = run(flags)
+def test_a_finished_job_has_nothing_to_do_within_two_seconds_and_its_streams_may_be_closed_or_gone(flags, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    program = f"import sys, time; from trainer.task import main; assert not main({flags!r}); "
+    program += "assert 'tensorflow' not in sys.modules and time.process_time() < 2"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.endswith(": already done at step 10\n")
+    assert result.stdout.endswith(": already done at step 10\n") and sorted(tmp_path.rglob("*")) == before
+    assert "seed: 0 -> 4" in told([*flags, "--train-steps", "11", "--seed", "4"])
     closed = run(flags, preexec_fn=lambda: [os.close(number) for number in (1, 2)])
     assert (closed.returncode, closed.stderr) == (0, "")
     reader, writer = os.pipe()

@@ -99,24 +99,22 @@ def without(column: str, *days: int, rows=ROWS) -> list[dict]:
 
 
 NO_RAIN = without("rain", 40, 41, 50)
+FLOODS = {"multi_label": {"wet": {"less": ["wind", 3]}, "flood": "flood"}}
+SQUARE = {"square": {"times": ["rain", "rain"]}}
 TWO = {"rain": "rain", "wind": {"times": [2, "wind"]}, "flood": "flood"}
 
 
 @pytest.mark.parametrize(
     ("label", "rows", "message"),
     [
-        (
-            {"regression": "rain"},
-            NO_RAIN,
-            "line 42: rain is missing.* 3 of 90 are such; .*'filter: {present: rain}'",
-        ),
+        ({"regression": "rain"}, NO_RAIN, "line 42: rain is missing.* 3 of 90 are such; .*'filter: {present: rain}'"),
         (
             {"regression": TWO},
             without("flood", 50, 60, rows=NO_RAIN),
             r"line 42: rain is missing.* 4 of 90 are such; .*'filter: {all: \[{present: flood}, {present: rain}\]}'",
         ),
         (
-            {"multi_label": {"wet": {"less": ["wind", 3]}, "flood": "flood"}},
+            FLOODS,
             without("flood", 5, 60),
             "line 7: flood is missing.* 2 of 90 are such; .*'filter: {present: flood}'",
         ),
@@ -144,16 +142,8 @@ def test_what_is_missing_compares_with_nothing_in_a_filter(tmp_path):
     [
         ({"regression": "rain"}, {"rain": "nan"}, r"line 5: rain: 'nan' is no finite 32-bit number"),
         ({"regression": "rain"}, {"rain": "-1e39"}, r"line 5: rain: '-1e39' is no finite 32-bit number"),
-        (
-            {"regression": {"square": {"times": ["rain", "rain"]}}},
-            {"rain": "3e20"},
-            r"line 5: square: 9e\+40 is no finite 32-bit number",
-        ),
-        (
-            {"multi_label": {"wet": {"less": ["rain", 3]}, "flood": "flood"}},
-            {"flood": 2},
-            "line 5: flood: 2 is neither",
-        ),
+        ({"regression": SQUARE}, {"rain": "3e20"}, r"line 5: square: 9e\+40 is no finite 32-bit number"),
+        (FLOODS, {"flood": 2}, "line 5: flood: 2 is neither"),
     ],
 )
 def test_what_is_no_number_or_no_label_is_refused_with_its_row(tmp_path, label, change, message):

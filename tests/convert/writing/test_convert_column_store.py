@@ -4,7 +4,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert.writing import workers
 from components.convert.writing.column_store import Store
 
 dtypes = st.sampled_from(["float32", "int64", "uint8", "bool"])
@@ -29,14 +28,6 @@ def test_a_column_is_what_was_appended_whatever_fits_into_memory(tmp_path_factor
     np.testing.assert_array_equal(found, expected)
     assert not list(directory.iterdir())  # a file without a name is gone with the process
     assert store.take(budget) == (not expected.nbytes or expected.nbytes > budget)
-
-
-def test_forked_processes_fill_what_is_shared_while_it_fits():
-    store = Store(budget_bytes=200)  # half of which holds columns
-    array = store.shared((2, 50))
-    for _ in workers.run(lambda row, advance: array[row].fill(row + 1), range(2), processes=2, advance=print):
-        pass
-    assert array.sum(axis=1).tolist() == [50, 100] and store.shared((1,)) is None
 
 
 def test_what_does_not_fit_is_not_held_in_memory(tmp_path):

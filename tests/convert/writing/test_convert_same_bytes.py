@@ -1,4 +1,4 @@
-"""Processes, memory and the order of tasks decide how fast a conversion is, and nothing else."""
+"""Processes, memory, the order of tasks and packing decide how fast a conversion is, and nothing else."""
 
 import dataclasses
 import pathlib
@@ -27,15 +27,17 @@ def options(request, tmp_path_factory, make_idx) -> Options:
         rows = [{**row, "company": f"{row['company']}, {'x' * (i % 60)}"} for i, row in enumerate(trips.rows(3000))]
         kind = trips.write(root, rows, {**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}})
     else:
-        make_idx(root / "source", size=(9, 7), packed=request.param == "packed idx", train=3000, test=500)
-        kind = {"dataset": "idx", "source": str(root / "source")}
+        for place in ("plain", "packed"):
+            make_idx(root / place, size=(9, 7), packed=place == "packed", train=3000, test=500)
+        kind = {"dataset": "idx", "source": str(root / ("packed" if "packed" in request.param else "plain"))}
     return Options(**kind, output=str(root / "out"), shards=7)
 
 
 @pytest.fixture(scope="module")
 def expected(options, content) -> dict[str, bytes]:
-    """What one process makes that has all memory."""
-    convert(dataclasses.replace(options, processes=1))
+    """What one process makes that has all memory, of files that are not packed."""
+    source = options.source.replace("/packed", "/plain")
+    convert(dataclasses.replace(options, source=source, processes=1))
     return content(pathlib.Path(options.output))
 
 

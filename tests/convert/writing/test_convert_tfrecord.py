@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert.writing import tfrecord
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.tfrecord import Field, Layout, write
 from trainer.base.files import crc32c, crc32c_of
@@ -82,17 +81,6 @@ def test_a_field_may_have_any_name(tmp_path_factory, examples, name):
     fields = [Field(name=name, kind="string", num_bytes=3), Field(name=f"{name}2", kind="int64", num_bytes=1)]
     write(path, Layout(fields), columns, rows=[np.arange(1)])
     assert examples(path.read_bytes()) == [{name: [b"abc"], f"{name}2": [5]}]
-
-
-def test_a_file_of_several_chunks_holds_every_record_in_order(tmp_path, monkeypatch, examples):
-    monkeypatch.setattr(tfrecord, "_CHUNK_BYTES", 1000)
-    labels = np.arange(5000)
-    layout = Layout([Field(name="label", kind="int64", num_bytes=3)])
-    file = write(tmp_path / "file", layout, {"label": labels}, rows=np.split(labels[::-1], [7, 3000]))
-    data = (tmp_path / "file").read_bytes()
-    assert file.head_crc32c == crc32c(data[:HEAD_BYTES])
-    values = [example["label"][0] for example in examples(data)]
-    assert values == list(range(4999, -1, -1))
 
 
 def test_one_long_string_does_not_make_room_for_many(tmp_path, examples):

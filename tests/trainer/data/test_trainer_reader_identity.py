@@ -14,9 +14,7 @@ from components.convert.options import Options
 from trainer.base.errors import UserError
 from trainer.base.manifest import HEAD_BYTES, Manifest
 from trainer.data import records
-from trainer.data.reader.chunks import Chunks
 from trainer.data.reader.modes import choose
-from trainer.data.reader.order import Order
 from trainer.data.reader.shards import Shards
 from trainer.replicas.member import Member
 
@@ -69,15 +67,6 @@ def test_exchanged_files_are_refused_and_named(data, way):
     message = exchange(data)
     with pytest.raises(UserError, match=message):
         train(data, way)
-
-
-def test_exchanged_files_are_found_in_passing_and_in_an_object_store_before_the_first_record(data):
-    message, manifest = exchange(data), Manifest.load(data)
-    with pytest.raises(UserError, match=message):
-        list(records.batches(manifest, str(data), "train", 500))
-    shards, order = Shards(manifest, str(data), "train"), Order(examples=1797, seed=0, chunk=100)
-    with pytest.raises(UserError, match=message):
-        Chunks(shards, order, fetch=shards.read).take(order(0, global_batch=4, first=0, count=4).numpy(), 0)
 
 
 def test_exchanged_copies_are_refused_too(data):

@@ -61,7 +61,7 @@ def builder(digits: pathlib.Path, name: str) -> registry.Builder:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", MODELS)
-def test_all_weights_come_back_from_all_kinds_of_places(digits, tmp_path, name):
+def test_all_weights_come_back_from_all_kinds_of_places_here_and_in_a_bucket(digits, tmp_path, store, name):
     build = builder(digits, name)
     source = filled(build())
     kept = {
@@ -71,7 +71,11 @@ def test_all_weights_come_back_from_all_kinds_of_places(digits, tmp_path, name):
     }
     export(values(source), build, Manifest.load(digits), kept["exported model"])
     source.save_weights(kept["file"])
-    for what, place in kept.items():
+    copy_tree(tmp_path, store)
+    for what, place in [
+        *kept.items(),
+        *((what, place.replace(str(tmp_path), str(store))) for what, place in kept.items()),
+    ]:
         fresh = build()
         assert not same(fresh, source)
         told = warm_start.take(place, fresh)
@@ -85,19 +89,6 @@ def test_a_keras_file_of_the_users_own_model_fits_the_model_that_takes_its_input
     model = builder(digits, "sequential_with_input")()
     assert "into layer 'sequential" in warm_start.take(str(tmp_path / "own.keras"), model)
     assert same(next(layer for layer in model.layers if isinstance(layer, keras.Sequential)), own)
-
-
-def test_a_place_in_a_bucket_is_read_too(digits, tmp_path, store):
-    build = builder(digits, "functional")
-    source = filled(build())
-    source.save_weights(tmp_path / "a.weights.h5")
-    (store / "a.weights.h5").write_bytes((tmp_path / "a.weights.h5").read_bytes())
-    export(values(source), build, Manifest.load(digits), str(store / "model"))
-    copy_tree(saved(tmp_path / "job", source), store / "job")
-    for place in (str(store / "job"), str(store / "model"), str(store / "a.weights.h5")):
-        fresh = build()
-        warm_start.take(place, fresh)
-        assert same(fresh, source), place
 
 
 def backbone(width: int = 4) -> keras.Model:

@@ -63,19 +63,6 @@ def test_a_row_that_is_left_out_keeps_its_place_and_moments_where_keras_moves_it
     assert not np.allclose(ours[3][0] - ours[2][0], theirs[3][0] - theirs[2][0])  # whose moments have decayed
 
 
-def test_of_a_row_asked_for_twice_the_sum_is_squared_where_keras_sums_the_squares():
-    """As docs/TRAINING.md says: of two equal gradients the first step is longer by the root of two with Keras."""
-    start = np.ones((ROWS, SIZE), np.float32)
-    lengths = []
-    for optimizer in (Adam(0.05), keras.optimizers.Adam(0.05)):
-        table = keras.Variable(start)
-        optimizer.build([table])
-        optimizer.apply([tf.IndexedSlices(tf.ones([2, SIZE]), [3, 3], [ROWS, SIZE])], [table])
-        lengths.append((start - table.numpy())[3])
-    np.testing.assert_allclose(lengths[0], 0.05, rtol=1e-5)
-    np.testing.assert_allclose(lengths[1], 0.05 * np.sqrt(2), rtol=1e-5)
-
-
 def test_it_needs_no_private_name_of_keras_to_find_the_moments(monkeypatch):
     batches = [[0, 1], [1, 1], [5]]
     expected, built = learn(Adam(0.05), batches), Adam.build

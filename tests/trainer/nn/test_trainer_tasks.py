@@ -22,23 +22,6 @@ def outputs() -> tuple[np.ndarray, np.ndarray]:
     return (draw.normal(size=(EXAMPLES, 2)) + np.eye(2)[labels]).astype(np.float32), labels
 
 
-def test_a_score_is_by_definition_however_the_split_is_cut_into_batches(outputs):
-    logits, labels = outputs
-    batches = [(logits[i : i + 150], labels[i : i + 150]) for i in range(0, EXAMPLES, 150)]
-    means = sum(np.array(TASK.sums(*batch)) for batch in batches) / EXAMPLES
-    score = TASK.score(means.tolist(), [np.asarray(part) for part in TASK.evidence(*outputs)])
-    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    positive, negative = probabilities[labels == 1, 1], probabilities[labels == 0, 1]
-    assert score == pytest.approx(
-        {
-            "loss": -np.log(probabilities[np.arange(EXAMPLES), labels]).mean(),
-            "accuracy": (probabilities.argmax(axis=1) == labels).mean(),
-            "auc": (positive[:, None] > negative).mean(),
-        },
-        rel=1e-5,
-    )
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_logits_of_any_type_and_labels_of_any_make_sums_and_answers_in_float32(outputs, dtype):
     logits, labels = outputs
@@ -81,7 +64,19 @@ ERROR = NUMBERS - REALS
 MAPE = np.abs(ERROR[:, 0] / REALS[:, 0]).mean() * 100
 HUBER = np.where(np.abs(ERROR) <= 1, ERROR**2 / 2, np.abs(ERROR) - 0.5)[:, 0].mean()
 ABC = ("a", "b", "c")
+TWO = NUMBERS[:, :2] + np.eye(2)[TRUTHS[:, 0]]
+SHARES = np.exp(TWO) / np.exp(TWO).sum(axis=1, keepdims=True)
 CASES = {
+    "classes": (
+        TASK,
+        TWO.astype(np.float32),
+        TRUTHS[:, 0],
+        {
+            "loss": -np.log(SHARES[np.arange(EXAMPLES), TRUTHS[:, 0]]).mean(),
+            "accuracy": (SHARES.argmax(axis=1) == TRUTHS[:, 0]).mean(),
+            "auc": area(SHARES[:, 1], TRUTHS[:, 0]),
+        },
+    ),
     "binary": (
         Binary(("no", "yes")),
         NUMBERS[:, :1],

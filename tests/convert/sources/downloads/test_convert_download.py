@@ -112,10 +112,7 @@ def server(monkeypatch) -> Iterator[Server]:
         ([cut, status(416), whole], [None, "bytes=100000-", None]),
         ([cut, other_part, whole], [None, "bytes=100000-", None]),
         ([hangs, ranged], [None, "bytes=1000-"]),
-        (
-            [sends(data=DATA[:9] + b"x" * 99_991, promised=len(DATA)), ranged],
-            [None, "bytes=100000-", None],
-        ),
+        ([sends(data=DATA[:9] + b"x" * 99_991, promised=len(DATA)), ranged], [None, "bytes=100000-", None]),
     ],
     ids=["good", "5xx", "429", "cut twice", "no ranges", "416", "another range", "hangs", "wrong part"],
 )
