@@ -174,7 +174,7 @@ def test_a_layer_learns_as_with_an_optimizer_of_its_own_at_its_share_of_the_rate
         for (path, one), gradient in zip(each.items(), gradients, strict=True):
             one.apply([gradient], [apart[path]])
     for path, expected in apart.items():
-        np.testing.assert_allclose(found[path], expected, rtol=1e-6, err_msg=path)
+        np.testing.assert_allclose(found[path], expected, rtol=1e-6, atol=1e-7, err_msg=path)
 
 
 def test_factors_of_a_layer_that_is_not_there_are_refused(monkeypatch):
