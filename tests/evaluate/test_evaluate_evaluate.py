@@ -101,17 +101,6 @@ def test_the_validation_split_is_scored_when_asked_for(scored, make_model, evalu
     assert found["metrics"]["accuracy"] == pytest.approx(histogram[scored.labels[0]] / sum(histogram))
 
 
-@pytest.mark.cluster
-def test_the_champion_is_scored_again_on_the_same_records(scored, make_model, evaluation, champion):
-    flags = champion(make_model(wrong=20))
-    count = len(scored.labels)
-    found = evaluation(make_model(wrong=10), *flags)
-    assert found["champion"]["version"] == "1"
-    assert found["champion"]["metrics"]["accuracy"] == pytest.approx((count - 20) / count)
-    assert found["decision"]["verdict"] == "promote"
-    assert evaluation(make_model(wrong=20), *flags, "--min-accuracy", 0.5)["decision"]["verdict"] == "register"
-
-
 def test_a_champion_made_for_other_data_is_told_of_and_stays(make_model, evaluation, champion, capsys):
     found = evaluation(make_model(), *champion(make_model(size=9)))
     assert found["champion"]["metrics"] is None

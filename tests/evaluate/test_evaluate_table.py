@@ -122,16 +122,6 @@ def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown
     assert "'mile'; did you mean 'miles'" in refused(main, *flags, "--slice", "mile")
 
 
-def test_min_auc_is_refused_where_there_are_not_two_classes_or_it_is_no_share(
-    scored, make_model, model, data, refused, tmp_path
-):
-    flags = ["--model-dir", make_model(), "--data-dir", scored.path, "--output", tmp_path / "output"]
-    said = refused(main, *flags, "--min-auc", 0.9)
-    assert "a threshold of auc: split 'test' of dataset 'digits' gives no such metric; it has accuracy, loss" in said
-    assert "--min-auc: '1.5' is not a number from 0 to 1" in refused(main, *flags, "--min-auc", 1.5)
-    assert not (tmp_path / "output").exists()
-
-
 def test_the_step_hands_the_evaluation_on_in_every_form_that_kubeflow_shows(model, data, tmp_path):
     job = tmp_path / "job"
     job.mkdir()

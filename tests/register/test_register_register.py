@@ -99,21 +99,6 @@ def test_an_evaluation_that_knows_another_champion_or_none_is_stale(champion, re
     assert current(place) == "2"
 
 
-def test_the_command_registers_promotes_and_goes_back(evaluated, place, capsys):
-    for name, accuracy, champion in (("a", 0.8, None), ("b", 0.9, scored("1", accuracy=0.8))):
-        directory, _ = evaluated(name, accuracy, champion=champion)
-        flags = ["--model-dir", str(directory / "model"), "--evaluation", str(directory / "evaluation.json")]
-        assert main(["add", "--registry", place, "--name", "m", *flags]) == 0
-    assert main(["rollback", "--registry", place, "--name", "m"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"m: registered version 1 in {place}",
-        "m: version 1 is the champion now",
-        f"m: registered version 2 in {place}",
-        "m: version 2 is the champion now, version 1 the previous one",
-        "m: version 1 is the champion again",
-    ]
-
-
 def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, place, tmp_path, refused):
     first, evaluation = evaluated("first")
     second, _ = evaluated("second")
