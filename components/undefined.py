@@ -4,21 +4,13 @@ json.dumps(plain({"auc": math.nan}), allow_nan=False)     # {"auc": null}
 figure(None)     # "-"
 """
 
-import math
-import numbers
-from collections.abc import Mapping
+import json
 from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The same with None for every float in it, of whatever library, that is not finite."""
-    if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
-        return float(value) if math.isfinite(value) else None
-    return value
+    """What JSON makes of it, with None for every float, of whatever library, that is not finite."""
+    return json.loads(json.dumps(value, default=float), parse_constant=lambda _: None)
 
 
 def figure(value: float | None) -> str:

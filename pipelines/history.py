@@ -115,12 +115,11 @@ def unused(
             used.add(pathlib.Path(run.record.arguments["dataset_dir"]).name)  # the directory may have been moved
     last = time.time() - 86400 * older_than_days
     found = {path: path.stat().st_mtime for path in (runs_dir / STORE).glob("*") if path.is_dir()}
-    sizes = {path: num_bytes(path) if keep_gb else 0 for path in found}
-    spare, going = sum(sizes.values()) - 1e9 * keep_gb if keep_gb else math.inf, []
+    spare, going = sum(map(num_bytes, found)) - 1e9 * keep_gb if keep_gb else math.inf, []
     for path in sorted(found, key=found.__getitem__):
         if spare > 0 and path.name not in used and found[path] <= last:
             going.append(path)
-            spare -= sizes[path]
+            spare -= num_bytes(path)
     return going
 
 

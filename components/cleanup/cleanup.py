@@ -35,12 +35,10 @@ def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Candidate]:
     """All that can go: temporary files, checkpoints of the finished job, intermediate results; or the first alone.
 
     Raises:
-      UserError: If this is no run's directory, or the run is still going on and more than temporary files is meant.
+      UserError: If more than temporary files is meant, and this is no run's directory, or the run is still going on.
     """
     run = pathlib.Path(run_dir).resolve()
-    if temporary_only:
-        running(run)  # refuses what is no run
-    else:
+    if not temporary_only:
         require_ended(run)
     found = dict.fromkeys([run / "tmp", *run.glob("job/*.partial"), *run.glob("job/**/*.tmp")], "temporary")
     if not temporary_only:

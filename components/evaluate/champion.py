@@ -5,10 +5,10 @@ from typing import Any
 
 from components.evaluate.bootstrap import Figures, bootstrap
 from components.evaluate.comparing import beat
-from components.evaluate.eval_set import EvalSet
+from components.evaluate.eval_set import EvalSet, require_enough
 from components.evaluate.gate import CHAMPION, Comparison
 from components.evaluate.options import Options
-from components.evaluate.score import Answers, Model, predict
+from components.evaluate.score import Answers, load, predict
 from components.register.register import open_registry
 from components.register.store import Store
 from trainer.base.errors import UserError
@@ -60,9 +60,9 @@ def _shared(candidate: Answers, champion_dir: str) -> dict[str, Figures]:
     """What both models are worth on the candidate's records that the champion was not trained on either."""
     records = candidate.records
     both = records.unseen(champion_dir)[candidate.positions]
-    records.require_enough(both, "neither model was trained on them")
+    require_enough(both, records.split, "neither model was trained on them")
     ours = candidate.of(both)
-    theirs = predict(Model.load(champion_dir, records), records).of(ours.positions)
+    theirs = predict(load(champion_dir, records), records).of(ours.positions)
     return bootstrap(records.task, {"candidate": ours.answers, CHAMPION: theirs.answers}, ours.labels)
 
 

@@ -2,7 +2,7 @@
 
 records = EvalSet.load("data/mnist", "test")
 chosen = records.unseen("jobs/m/model")     # bool [N]: those that it was not trained on, wherever it was trained
-records.require_enough(chosen, "the model was not trained on")
+require_enough(chosen, "test", "the model was not trained on")
 """
 
 import dataclasses
@@ -29,23 +29,18 @@ _BATCH = 512
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class EvalSet:
-    """A split of a dataset, and the task that models have there. All that reads it raises UserError for files that are damaged.
-
-    Nobody is judged by records that are `repeated`, unless `count_repeated`.
-    """
+    """A split of a dataset, and the task that models have there. All that reads it raises UserError for files that are damaged."""
 
     manifest: Manifest
     data_dir: str
     split: str
     task: Task
-    count_repeated: bool = False
 
     @classmethod
-    def load(cls, data_dir: str, split: str, task: str | None = None, *, count_repeated: bool = False) -> Self:
+    def load(cls, data_dir: str, split: str, task: str | None = None) -> Self:
         """That of a dataset, whose task is what `package.module:function` makes of it, if there is such."""
         manifest = Manifest.load(data_dir)
-        made = registry.task(task, manifest)
-        return cls(manifest=manifest, data_dir=data_dir, split=split, task=made, count_repeated=count_repeated)
+        return cls(manifest=manifest, data_dir=data_dir, split=split, task=registry.task(task, manifest))
 
     def __len__(self) -> int:
         return self.manifest.split(self.split).examples
@@ -71,41 +66,35 @@ class EvalSet:
     def _hashes(self) -> np.ndarray:
         return np.concatenate([*content_hashes(self.manifest, self.data_dir, self.split)])
 
+    def unseen(self, model_dir: str) -> np.ndarray:
+        """Which records a model was not trained on, bool [N]: all if it was trained on this very dataset.
+
+        Of a model that does not tell its records all are taken, and of one of another program, which tells nothing, too.
+
+        Raises:
+          UserError: If that cannot be known: the records have another form here, or the model tells only how its splits were
+            drawn, and that was otherwise.
+        """
+        if (learnt := provenance.records_of(model_dir)) is None:
+            if trained := provenance.trained_on(model_dir):
+                provenance.check_drawn(self.manifest, self.split, model_dir, trained[1])
+            return np.ones(len(self), bool)
+        try:
+            return learnt.unseen(self.manifest, self._hashes)
+        except UserError as error:
+            raise UserError(f"{model_dir}: {error}") from None
+
     @functools.cached_property
     def repeated(self) -> np.ndarray:
         """Which records are equal to one that is for training in the same dataset, bool [N]: its source has them twice."""
         training = content_hashes(self.manifest, self.data_dir, "train")
         return np.logical_or.reduce([np.isin(self._hashes, part) for part in training])
 
-    def unseen(self, model_dir: str) -> np.ndarray:
-        """Which records a model was not trained on, bool [N]: if it was trained on this very dataset, all that are not repeated.
 
-        So of a model that does not tell its records, and of one of another program, which tells nothing.
-
-        Raises:
-          UserError: If that cannot be known: the records have another form here, or the model tells only how its splits were
-            drawn, and that was otherwise.
-        """
-        counting = np.ones(len(self), bool) if self.count_repeated else ~self.repeated
-        if (learnt := provenance.records_of(model_dir)) is None:
-            if trained := provenance.trained_on(model_dir):
-                provenance.check_drawn(self.manifest, self.split, model_dir, trained[1])
-            return counting
-        try:
-            return learnt.unseen(self.manifest, self._hashes) & counting
-        except UserError as error:
-            raise UserError(f"{model_dir}: {error}") from None
-
-    def require_enough(self, chosen: np.ndarray, which: str) -> None:
-        """Refuses to judge by what is left of the split, bool [N], if that is too little; all of it is never too little."""
-        if (left := int(chosen.sum())) >= LEAST or left == len(chosen):
-            return
-        way = "evaluate on a dataset with more new records"
-        if not self.count_repeated and self.repeated.any():
-            way += (
-                f", or if it has few distinct rows with --count-repeated, for {self.repeated.sum():,} are equal to training "
-                "records"
-            )
+def require_enough(chosen: np.ndarray, split: str, which: str, way: str = "") -> None:
+    """Refuses to judge by what is left of a split, bool [N], if that is too little, and tells another `way`; a whole split never is."""
+    if (left := int(chosen.sum())) < LEAST and left < len(chosen):
         raise UserError(
-            f"only {left:,} of {len(chosen):,} records of {self.split} are such that {which}, and to judge takes {LEAST}; {way}"
+            f"only {left:,} of {len(chosen):,} records of {split} are such that {which}, and to judge takes {LEAST}; evaluate "
+            f"on a dataset with more new records{way}"
         )

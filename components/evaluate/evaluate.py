@@ -18,10 +18,10 @@ from components.evaluate.details.figures import figures
 from components.evaluate.details.footprint import footprint
 from components.evaluate.details.parts import in_words, parts
 from components.evaluate.details.worst import worst
-from components.evaluate.eval_set import EvalSet
+from components.evaluate.eval_set import EvalSet, require_enough
 from components.evaluate.gate import decide
 from components.evaluate.options import Options
-from components.evaluate.score import Model, predict
+from components.evaluate.score import load, predict
 from components.undefined import plain
 from trainer.base import provenance
 from trainer.base.errors import UserError
@@ -42,12 +42,14 @@ def evaluate(options: Options) -> dict[str, Any]:
       UserError: If an input is missing or does not fit, or the output cannot be written.
     """
     model_dir, split, gate = options.model_dir, options.split, options.asked
-    task = provenance.task_of(model_dir)
-    records = EvalSet.load(options.data_dir, split, task, count_repeated=options.count_repeated)
+    records = EvalSet.load(options.data_dir, split, provenance.task_of(model_dir))
     manifest, task = records.manifest, records.task
-    chosen = records.unseen(model_dir)
-    records.require_enough(chosen, f"{model_dir} was not trained on them")
-    model = Model.load(model_dir, records)
+    chosen, twice, way = records.unseen(model_dir), int(records.repeated.sum()), ""
+    if twice and not options.count_repeated:
+        chosen &= ~records.repeated
+        way = f", or of few distinct rows with --count-repeated: {twice:,} are equal to training records"
+    require_enough(chosen, split, f"{model_dir} was not trained on them", way)
+    model = load(model_dir, records)
     candidate, cost = predict(model, records).of(chosen), footprint(model, records)
     del model  # before the champion is loaded
     rule, simple = baseline(records)
@@ -59,7 +61,7 @@ def evaluate(options: Options) -> dict[str, Any]:
         beat("baseline", f"the {rule}", ours, least, task, confidence=gate.confidence, margin=0.0),
         against_champion,
     ]
-    if twice := int(records.repeated.sum()):
+    if twice:
         fate = "count" if options.count_repeated else "do not count"
         notes.append(f"{twice:,} records of {split} are in the training split too, and {fate}")
     if not chosen.all():

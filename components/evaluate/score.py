@@ -1,7 +1,7 @@
 """Scores an exported model on one split of a dataset, each record once.
 
 records = EvalSet.load("data/mnist", "test")
-predict(Model.load("jobs/m/model", records), records).measure()["accuracy"]
+predict(load("jobs/m/model", records), records).measure()["accuracy"]
 """
 
 import dataclasses
@@ -13,8 +13,6 @@ import tensorflow as tf
 
 from components.evaluate.eval_set import EvalSet
 from trainer.base.errors import UserError, unknown
-from trainer.base.manifest import Manifest
-from trainer.nn.tasks.base import Task
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,23 +59,12 @@ class Answers:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
-    """A SavedModel in memory: where it is from, what took `load_s` to load, and its signature `serving_default`."""
+    """A SavedModel that was loaded from a directory in `load_s`, and its signature."""
 
     dir: str
-    loaded: Any
+    loaded: Any  # without it the signature has lost its variables
+    serve: Any
     load_s: float
-
-    @property
-    def serve(self) -> Any:
-        """Takes the features, and gives the answers of the task."""
-        return self.loaded.signatures["serving_default"]
-
-    @classmethod
-    def load(cls, model_dir: str, records: EvalSet) -> Self:
-        """Loads it; a UserError if there is none, or it is made for other data than these records."""
-        began = time.perf_counter()
-        loaded = _load(model_dir, records.manifest, records.task)
-        return cls(dir=model_dir, loaded=loaded, load_s=time.perf_counter() - began)
 
 
 def predict(model: Model, records: EvalSet) -> Answers:
@@ -106,12 +93,19 @@ def predict(model: Model, records: EvalSet) -> Answers:
     return Answers(records=records, positions=positions, answers=answers, labels=labels)
 
 
-def _load(model_dir: str, manifest: Manifest, task: Task) -> Any:
-    """The SavedModel, whose signature takes the features and gives the answers of the task."""
+def load(model_dir: str, records: EvalSet) -> Model:
+    """The SavedModel, whose signature takes the features and gives the answers of the task.
+
+    Raises:
+      UserError: If there is none, or it is made for other data.
+    """
+    manifest, task = records.manifest, records.task
     try:
         if not tf.saved_model.contains_saved_model(model_dir):
             raise UserError(f"{model_dir}: no SavedModel here (a finished training job writes one to <job-dir>/model)")
+        began = time.perf_counter()
         model = tf.saved_model.load(model_dir)
+        load_s = time.perf_counter() - began
     except (OSError, tf.errors.OpError) as error:
         raise UserError(f"{model_dir}: the model cannot be read ({' '.join(str(error).split())})") from None
     serve = model.signatures.get("serving_default")
@@ -127,4 +121,4 @@ def _load(model_dir: str, manifest: Manifest, task: Task) -> Any:
     if (outputs := given[task.answers[0]].shape[-1]) != manifest.outputs:
         what = "classes" if manifest.class_names else "targets"
         raise UserError(f"{model_dir} knows {outputs} {what}; dataset {manifest.name!r} has {manifest.outputs}")
-    return model
+    return Model(dir=model_dir, loaded=model, serve=serve, load_s=load_s)

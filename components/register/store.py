@@ -42,8 +42,9 @@ class Store(abc.ABC):
     """Versions of models and the aliases that point at them.
 
     A version has facts, which never change, and a directory with a SavedModel, which others may delete: a version whose files
-    are gone is told, and never becomes the champion. All methods raise UserError for a name or version that cannot be, for a
-    version that is not there, and where the registry cannot be read or written.
+    are gone is told, and never becomes the champion; nor does one that does not answer as its facts say that it has `answered`.
+    All methods raise UserError for these, for a name or version that cannot be, for a version that is not there, and where the
+    registry cannot be read or written.
     """
 
     @abc.abstractmethod
@@ -139,9 +140,6 @@ class Store(abc.ABC):
         """Makes a version the champion if the one to beat is still `instead_of`. Returns whether it did.
 
         A model was compared with one champion; if another was promoted since, nothing is known.
-
-        Raises:
-          UserError: Also if it does not answer as its facts say that it has `answered`.
         """
         if (
             self.standing(name, but=version)[0] == instead_of
@@ -160,9 +158,6 @@ class Store(abc.ABC):
         """Makes the previous champion, or version `to`, the champion, and the champion the previous one. Returns its version.
 
         Nothing is compared; the history calls it by the event.
-
-        Raises:
-          UserError: Also if it does not answer as its facts say that it has `answered`.
         """
         if (version := to or self.alias(name, PREVIOUS)) is None:
             raise UserError(f"model {name!r} in {self} has no previous champion to go back to")

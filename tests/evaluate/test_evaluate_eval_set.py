@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.evaluate.__main__ import main
-from components.evaluate.eval_set import LEAST, EvalSet
+from components.evaluate.eval_set import LEAST, EvalSet, require_enough
 from components.register.registry import Registry
 from trainer.base import provenance
 from trainer.base.errors import UserError
@@ -99,13 +99,12 @@ def test_no_training_record_is_ever_scored_and_few_others_are_left_out(tmp_path_
     scored, learnt, own = rows(new, "test"), {*rows(old, "train")}, {*rows(new, "train")}
     known = np.array([row in learnt for row in scored])
     assert known.any() or kind == "grown"  # where all stays in its place
-    twice = np.array([row in own for row in scored])
-    assert not ((known | twice) & chosen).any() and (later_on.repeated == twice).all()
-    assert (~known & ~twice & ~chosen).sum() <= max(2, 0.03 * len(scored))
-    # Of its own dataset all else counts; but not what the weights that it began with have learnt from.
+    assert not (known & chosen).any()
+    assert (~known & ~chosen).sum() <= max(2, 0.03 * len(scored))
+    assert later_on.repeated.tolist() == [row in own for row in scored]
+    # It knows its own dataset by what is repeated there; but also what the weights that it began with have learnt from.
     candidate = trained_on(new, root / "candidate")
-    assert (later_on.unseen(str(candidate)) == ~twice).all()
-    assert dataclasses.replace(later_on, count_repeated=True).unseen(str(candidate)).all()
+    assert later_on.unseen(str(candidate)).all()
     tuned = trained_on(new, root / "tuned", before=provenance.records_of(str(champion)))
     assert (later_on.unseen(str(tuned)) == chosen).all()
 
@@ -159,15 +158,15 @@ def memory(tmp_path_factory) -> Callable[..., dict[str, Any]]:
     root, chance = tmp_path_factory.mktemp("memory"), np.random.default_rng(0)
     pixels = chance.integers(0, 256, (390, SIDE, SIDE), np.uint8)
     labels = chance.choice(10, 390, p=[0.1] * 8 + [0.2, 0.0]).astype(np.uint8)
-    new, old = np.arange(300, 390), np.arange(300)
+    old, others = np.arange(300), np.arange(300, 390)
     registry = Registry(str(root / "registry"))
-    version = registry.add("m", str(by_heart(root / "champion", pixels[new[:30]], labels[new[:30]])), {})
+    version = registry.add("m", str(by_heart(root / "champion", pixels[others[:30]], labels[others[:30]])), {})
     registry.promote("m", version, instead_of=None)
     candidate = by_heart(root / "candidate", pixels[old], labels[old])
 
-    def run(share: float, seed: int, *flags: str) -> dict[str, Any]:
+    def run(share: float, seed: int, *flags: str, new: int = 90) -> dict[str, Any]:
         again = np.random.default_rng(seed)
-        test = np.insert(new, again.integers(0, 91, n := round(300 * share)), again.permutation(old)[:n])
+        test = np.insert(others[:new], again.integers(0, new + 1, n := round(300 * share)), again.permutation(old)[:n])
         true = np.where((test < 300) & (again.random(len(test)) < 0.1), 9, labels[test]).astype(np.uint8)
         splits = {"train": (pixels[old], labels[old]), "t10k": (pixels[test], true)}
         data = images(root / str(len(list(root.iterdir()))), **splits)
@@ -193,30 +192,20 @@ def test_what_knows_the_training_rows_by_heart_gains_nothing_by_those_that_are_p
         assert found[part] == honest[part]
 
 
-def test_where_rows_are_planted_they_count_when_asked_for(memory):
-    found = memory(1, 0, "--count-repeated")
-    assert found["repeated"] == 300 and found["metrics"]["examples"] == 390 and found["metrics"]["accuracy"] > 0.6
+def test_with_too_few_others_planted_rows_count_when_asked_for_alone(memory):
+    told = "only 40 of 340 records of test .* takes 50; .*with --count-repeated: 300 are equal to training records"
+    with pytest.raises(UserError, match=told):
+        memory(1, 0, new=40)
+    found = memory(1, 0, "--count-repeated", new=40)
+    assert found["repeated"] == 300 and found["metrics"]["examples"] == 340 and found["metrics"]["accuracy"] > 0.6
     assert "300 records of test are in the training split too, and count" in found["decision"]["reasons"]
 
 
-def test_too_few_records_are_refused_but_not_a_small_split(tmp_path):
-    few = EvalSet.load(str(converted(tmp_path, points(60, 0))), "test")
-    few.require_enough(np.ones(3, bool), "x")
-    few.require_enough(np.arange(1000) < LEAST, "x")
+def test_too_few_records_are_refused_but_not_a_small_split():
+    require_enough(np.ones(3, bool), "test", "x")
+    require_enough(np.arange(1000) < LEAST, "test", "x")
     with pytest.raises(UserError, match=f"only {LEAST - 1} of 1,000 records of test .* takes {LEAST}.*new records$"):
-        few.require_enough(np.arange(1000) < LEAST - 1, "x")
-
-
-def test_a_table_of_few_distinct_rows_is_refused_with_the_way_to_have_it_judged(tmp_path):
-    table = [{"x": 0.5 * (i % 3), "n": i % 2, "city": "c", "tip": ("no", "yes")[i % 5 > 1]} for i in range(600)]
-    data = converted(tmp_path, table)
-    records, model = EvalSet.load(str(data), "test"), str(trained_on(data, tmp_path / "model"))
-    assert records.repeated.all()
-    told = f"only 0 of {len(records)} records of test .*, or if it has few distinct rows with --count-repeated, for "
-    with pytest.raises(UserError, match=f"{told}{len(records)} are equal to training records"):
-        records.require_enough(records.unseen(model), "x")
-    counted = dataclasses.replace(records, count_repeated=True)
-    counted.require_enough(counted.unseen(model), "x")
+        require_enough(np.arange(1000) < LEAST - 1, "test", "x")
 
 
 def test_records_of_another_form_are_refused(tmp_path):
