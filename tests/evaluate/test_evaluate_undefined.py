@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import shutil
+import typing
 
 import numpy as np
 import pytest
@@ -55,11 +56,10 @@ def test_a_metric_that_is_no_number_is_null_in_every_file_and_a_dash_to_people(
     provenance.write(
         scored.manifest, "m", str(shutil.copytree(make_model(wrong=30), job / "model")), task=f"{__name__}:{task}"
     )
-    kinds = {"evaluation": dsl.Artifact, "metrics": dsl.Metrics, "confusion": dsl.ClassificationMetrics}
-    kinds |= {"model": dsl.Model, "report": dsl.HTML, "summary": dsl.Markdown}
-    artifacts = {name: kind(name=name, uri=str(tmp_path / name)) for name, kind in kinds.items()}
-    dataset = dsl.Dataset(name="dataset", uri=str(scored.path))
-    component.evaluate(job_dir=str(job), registry="", name="", evaluate_args=[], dataset=dataset, **artifacts)
+    kinds = {name: kind for name, kind in component.evaluate.__annotations__.items() if hasattr(kind, "__metadata__")}
+    artifacts = {name: typing.get_args(kind)[0](name=name, uri=str(tmp_path / name)) for name, kind in kinds.items()}
+    artifacts["dataset"] = dsl.Dataset(name="dataset", uri=str(scored.path))
+    component.evaluate(job_dir=str(job), registry="", name="", evaluate_args=[], **artifacts)
     told = strict((tmp_path / "evaluation").read_text())
     assert told["metrics"]["odd"] is told["baseline"]["odd"] is told["parts"]["class"][0]["metrics"]["odd"] is None
     assert told["intervals"]["candidate"]["odd"] is None and told["decision"]["verdict"] == verdict
