@@ -33,6 +33,13 @@ def bucket_digest(sources: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
+def require_bucket(place: str) -> None:
+    """Refuses a place in a bucket that is not there: Google's client would make one, even of a name that was misspelt."""
+    with _opened(place) as (bucket, _):
+        if not bucket.exists():
+            raise UserError(f"no bucket {bucket.name}; make it: gcloud storage buckets create gs://{bucket.name}")
+
+
 def unfinished_step(job_dir: str) -> int:
     """Step of the newest checkpoint in a job directory in a bucket; -1 if there is none, or the training is done."""
     with _opened(job_dir) as (bucket, folder):
@@ -56,6 +63,7 @@ def _opened(place: str) -> Iterator[tuple[Any, str]]:
 
     bucket, _, name = place.removeprefix("gs://").partition("/")
     try:
-        yield storage.Client().bucket(bucket), name
+        # A project is nothing that reading takes, and whoever logs in need not have one by default.
+        yield storage.Client(project=None).bucket(bucket), name
     except (GoogleAPICallError, GoogleAuthError, OSError) as error:
         raise UserError(f"{place} cannot be read: {error}") from None

@@ -7,6 +7,7 @@ import argparse
 import atexit
 import datetime
 import json
+import logging
 import os
 import re
 import secrets
@@ -21,7 +22,7 @@ from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.quotas import quota_warnings
 from pipelines.arguments import EXIT_REJECTED, add_flags, pipeline_arguments
-from pipelines.bucket import bucket_digest, decision, mounted, unfinished_step
+from pipelines.bucket import bucket_digest, decision, mounted, require_bucket, unfinished_step
 from pipelines.cache import cache_key
 from pipelines.compile import compile_specs
 from trainer.base.errors import Parser, UserError, run_cli
@@ -197,6 +198,9 @@ def _send(job: Mapping[str, Any], service_account: str) -> Any:
     from google.auth.exceptions import GoogleAuthError
     from google.cloud import aiplatform
 
+    require_bucket(job["pipeline_root"])
+    # It logs, with all of its calls, that it could not ask Resource Manager whose the bucket is, and goes on.
+    logging.getLogger("google.cloud.aiplatform.pipeline_jobs").addFilter(_in_a_line)
     try:
         submitted = aiplatform.PipelineJob(**job)
         submitted.submit(service_account=service_account or None)
@@ -207,6 +211,13 @@ def _send(job: Mapping[str, Any], service_account: str) -> Any:
     except GoogleAPICallError as error:
         raise UserError(f"Vertex AI refused the run: {error.message}") from None
     return submitted
+
+
+def _in_a_line(record: logging.LogRecord) -> bool:
+    """A filter of a log by which an error is told in a line."""
+    if record.exc_info:
+        record.msg, record.exc_info = f"{record.msg}: {record.exc_info[1]}", None
+    return True
 
 
 if __name__ == "__main__":

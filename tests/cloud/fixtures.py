@@ -1,20 +1,15 @@
 """The fixture `vertex`, for tests of every folder: Google's clients talk to a server here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 from unittest import mock
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.cloud.vertex import Vertex
-
 
 @pytest.fixture
-def vertex() -> Iterator[Vertex]:
-    """An empty Vertex AI at `url`; `aiplatform`, and all that is built on it, goes there while the test runs."""
+def vertex() -> Iterator[Any]:
+    """An empty `tests.cloud.vertex.Vertex` at `url`; `aiplatform`, and all that is built on it, goes there while the test runs."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform  # 2 s
 

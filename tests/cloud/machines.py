@@ -6,9 +6,9 @@ that of "Understand the custom training service" in Vertex AI's documentation:
 * The job ends well as soon as the chief, pool 0, ends with 0; the other replicas are told to stop.
 * A replica that ends with 6, 11, 134 or 139 has the job tried again, three times at most; another code than 0 is the
   user's error and ends the job.
-* A machine that is lost (`lose`) is replaced under the same name, five times at most; with
+* A machine that is lost (`take` without notice) is replaced under the same name, five times at most; with
   `restart_job_on_worker_restart` all replicas start again then.
-* Spot machines that are taken (`preempt`): notice and SIGTERM, SIGKILL after 30 s; the job is tried again, six times at
+* Spot machines that are taken (with notice): notice and SIGTERM, SIGKILL after 30 s; the job is tried again, six times at
   most. That all replicas start again then is a guess.
 
 All replicas share this machine, so each has a port of its own in place of 2222, and an address of its own in 127/8.
@@ -19,7 +19,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import sys
 import threading
 import time
@@ -27,6 +26,8 @@ from collections.abc import Iterable
 
 import psutil
 from google.cloud import aiplatform_v1 as v1
+
+from components.train.backends.probe import free_ports
 
 POOLS = ("chief", "worker", "ps", "evaluator")  # what TF_CONFIG calls the worker pools, by position
 GRACE_S = 30.0
@@ -59,17 +60,12 @@ class Run:
         self._logs.mkdir(parents=True)
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def lose(self, name: str) -> None:
-        """Takes the replica's machine away without notice."""
-        self.replicas[name].loss = "lost"
-        _signal(self.replicas[name].process, signal.SIGKILL)
-
-    def preempt(self, name: str) -> None:
-        """Takes a Spot machine away: SIGTERM, and SIGKILL when the notice has run out."""
+    def take(self, name: str, notice_s: float) -> None:
+        """Takes the replica's machine away: with a notice it is a Spot machine, told by SIGTERM; SIGKILL is its end."""
         replica = self.replicas[name]
-        replica.loss, process = "preempted", replica.process
-        _signal(process, signal.SIGTERM)
-        threading.Timer(GRACE_S, _signal, (process, signal.SIGKILL)).start()
+        replica.loss = "preempted" if notice_s else "lost"
+        _signal(replica.process, signal.SIGTERM if notice_s else signal.SIGKILL)
+        threading.Timer(notice_s, _signal, (replica.process, signal.SIGKILL)).start()
 
     def _replicas(self) -> Iterable[Replica]:
         spec = self.job.job_spec
@@ -79,7 +75,7 @@ class Run:
         }
         with open("/etc/hosts", "a") as file:
             file.writelines(f"127.0.0.1 {name}\n" for pool in names.values() for name in pool)
-        at = {f"workerpool{i}": [f"{name}:{_free_port()}" for name in pool] for i, pool in names.items()}
+        at = {f"workerpool{i}": [f"{name}:{free_ports(1)[0]}" for name in pool] for i, pool in names.items()}
         for i, pool in enumerate(spec.worker_pool_specs):
             for index, host in enumerate(names[i]):
                 task = {"type": f"workerpool{i}", "index": index}
@@ -162,11 +158,6 @@ class Run:
     def _tell(self, event: str) -> None:
         self.events.append(event)
         print(f"job {self.number}: {event}", file=sys.stderr, flush=True)
-
-
-def _free_port() -> int:
-    with socket.create_server(("", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def _signal(process: psutil.Popen | None, number: int) -> None:

@@ -122,7 +122,7 @@ class Objects:
                 deeper = name[: end + len(delimiter)] if end >= 0 else ""
                 if deeper:
                     prefixes.add(deeper)
-                if not deeper or (name == deeper and query.get("includeTrailingDelimiter") == "true"):
+                else:
                     items[name] = item
         left = [name for name in sorted(items.keys() | prefixes) if name > after]
         answer: dict[str, Any] = {"kind": "storage#objects"}
@@ -150,9 +150,7 @@ def _data(path: pathlib.Path) -> bytes:
 
 
 def _require(known: Mapping[str, Any] | None, query: Mapping[str, str]) -> None:
-    """Compares `ifGenerationMatch` and its like; 0 stands for an object that is not there."""
+    """Compares `ifGenerationMatch`; 0 stands for an object that is not there."""
     generation = known["generation"] if known else "0"
     if query.get("ifGenerationMatch", generation) != generation:
         raise exceptions.PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
-    if query.get("ifGenerationNotMatch") == generation:
-        raise exceptions.NotModified("Not Modified")

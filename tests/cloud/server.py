@@ -16,7 +16,7 @@ from google.cloud.resourcemanager_v3.services import projects
 
 from tests.cloud.faults import Faults
 from tests.cloud.front import Answer, Front, Request, serve_grpc
-from tests.cloud.machines import Run
+from tests.cloud.machines import GRACE_S, Run
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage
 from tests.cloud.vertex import LiveVertex
@@ -76,7 +76,7 @@ class _Cloud:
             case ["loopback", "jobs"]:
                 return Answer(200, [_told(run) for run in self._vertex.runs.values()])
             case ["loopback", "jobs", number, "lose" | "preempt" as what]:
-                getattr(self._vertex.runs[number], what)(request.query["replica"])
+                self._vertex.runs[number].take(request.query["replica"], GRACE_S if what == "preempt" else 0.0)
                 return Answer(200)
         return _metadata(request)
 

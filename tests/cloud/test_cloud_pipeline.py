@@ -20,16 +20,10 @@ worker: {machine: n1-standard-8, replicas: 2}
 ps: {machine: n1-highmem-2}
 """
 SYNC = """
-strategy: multi_worker_mirrored
-chief: {machine: n1-standard-8}
-worker: {machine: n1-standard-8}
-scheduling: {strategy: SPOT}
+{strategy: multi_worker_mirrored, chief: {machine: n1-standard-8}, worker: {machine: n1-standard-8},
+ scheduling: {strategy: SPOT}}
 """
-MIRRORED = """
-strategy: mirrored
-chief: {machine: n1-standard-8}
-evaluator: {machine: n1-standard-4}
-"""
+MIRRORED = "{strategy: mirrored, chief: {machine: n1-standard-8}, evaluator: {machine: n1-standard-4}}"
 pytestmark = pytest.mark.cloud
 
 
@@ -97,6 +91,12 @@ def test_a_model_that_the_gate_rejects_gets_no_version(cloud):
     run = cloud.finish(cloud.start(ONE, "--train-steps", 20, "--min-accuracy", 0.9999, "--fail-on-reject"), code=3)
 
     assert "rejected: accuracy" in run.printed and not _versions(cloud.bucket)
+
+
+def test_that_nobody_tells_whose_the_bucket_is_takes_one_line(cloud):
+    cloud.fail({"match": "cloudresourcemanager.*/projects/other-project", "status": 403})
+    printed = cloud.start(ONE, "--project", "other-project").communicate()[0]
+    assert "does not belong to project" in printed and "Traceback" not in printed
 
 
 def test_a_better_second_version_becomes_the_champion_and_the_dataset_comes_from_the_cache(cloud):

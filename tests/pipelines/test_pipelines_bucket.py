@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipelines.bucket import bucket_digest, decision, mounted
+from pipelines.bucket import bucket_digest, decision, mounted, require_bucket
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage
@@ -35,6 +35,12 @@ def test_what_a_run_came_to_lies_beside_its_training(put):
     assert decision("gs://bucket/job") == {"verdict": "reject", "why": "bad"}
     with pytest.raises(UserError, match=r"gs://bucket/other cannot be read: 404 .*other/evaluation\.json"):
         decision("gs://bucket/other")
+
+
+def test_a_bucket_that_is_not_there_is_not_made(put):
+    require_bucket("gs://bucket/runs")
+    with pytest.raises(UserError, match="no bucket bukcet; make it: gcloud storage buckets create"):
+        require_bucket("gs://bukcet/runs")
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def test_what_is_sent_is_what_the_dry_run_shows(aiplatform, monkeypatch):
         "google.cloud.aiplatform.utils.gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist",
         lambda **_: None,
     )
+    monkeypatch.setattr(submit, "require_bucket", lambda _: None)
     prepared_job = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--shards", "3")
     shown = submit.request(prepared_job, "a@b.c")
     assert submit._submit(prepared_job, "a@b.c", wait=False, max_restarts=5) == 0
