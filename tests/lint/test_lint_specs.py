@@ -2,7 +2,6 @@
 
 import functools
 import pathlib
-import re
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -91,6 +90,10 @@ def when(condition: Any) -> None:
         word()
 
 
+def quoted(text: str) -> Callable:
+    return lambda: when(word().output == text)
+
+
 def part_of_an_item():
     with dsl.ParallelFor([{"a": "x"}]) as item:
         when(item.a == "x")
@@ -118,9 +121,16 @@ def artifact_given(given: dsl.Input[dsl.Dataset]):
     taste_data(value=given)
 
 
+def job(**options: Any) -> dsl.PipelineTask:
+    return CustomTrainingJobOp(**{**RESTARTS, **options})
+
+
+def imported(kind: type[dsl.Artifact], uri: str) -> dsl.PipelineTask:
+    return dsl.importer(artifact_uri=uri, artifact_class=kind)
+
+
 def model_deleted():
-    model = dsl.importer(artifact_uri="a", artifact_class=artifact_types.VertexModel)
-    ModelDeleteOp(model=model.output)
+    ModelDeleteOp(model=imported(artifact_types.VertexModel, "a").output)
 
 
 def mail():
@@ -128,102 +138,75 @@ def mail():
         word()
 
 
-# By name the pipeline, and what is told of it.
-TRAPS: dict[str, tuple[Callable, str]] = {
-    "named output": (lambda: when(two().outputs["y"] == "b"), "condition on the named output 'two-y'"),
-    "part of an item": (part_of_an_item, "'loop-item-param-1-subvar-a', a part of a loop's item"),
-    "quote": (lambda: when(word().output == "it's"), "use a word"),
-    "operator in a text": (lambda: when(word().output == "a && b"), "use a word"),
-    "backslash": (lambda: when(word().output == "a\\n"), "use a word"),
-    "one of several": (one_of_several, "OneOf over the named output"),
-    "one of artifacts": (one_of_artifacts, "OneOf over artifacts"),
-    "parameter in a dictionary": (
-        lambda: taste_things(value={"run": word().output}),
-        "'value' holds a parameter within a dict",
-    ),
-    "parameter in a list": (
-        lambda: taste_things(values=[f"--run={word().output}"]),
-        "'values' holds a parameter within a list",
-    ),
-    "whole number in a dictionary": (
-        lambda: taste_things(value={"deep": [{"count": 3}]}),
-        "'value' holds 3 within a dict, a float here",
-    ),
-    "whole number by default": (whole_number_by_default, "root: 'counts' holds 2 within a list, a float here"),
-    "placeholder": (
-        lambda: taste(value=f"at {dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER}"),
-        "placeholder pipeline_job_resource_name is not filled in here",
-    ),
-    "placeholder by default": (
-        placeholder_by_default,
-        "root: 'project': placeholder pipeline_google_cloud_project_id is not filled in here",
-    ),
-    "placeholder of Google's": (
-        lambda: CustomTrainingJobOp(**{**RESTARTS, "persistent_resource_id": "{{$.pipeline_persistent_resource_id}}"}),
-        "'persistent_resource_id': placeholder pipeline_persistent_resource_id is not filled in here; pass",
-    ),
-    "escaped": (
-        lambda: create_custom_training_job_from_component(word)(**RESTARTS),
-        "json_escape[1] is not filled in here",
-    ),
-    "placeholder in a command": (lambda: located(), "placeholder pipeline_google_cloud_location is not filled in here"),
-    "workspace": (lambda: word(), "a part for one platform"),
-    "large text": (lambda: taste(value="x" * 130_000), "bytes do not fit into a command"),
-    "artifact given": (artifact_given, "kfp.local gives no artifact 'given'"),
-    "URI of parts": (
-        lambda: dsl.importer(artifact_uri=f"gs://b/{word().output}", artifact_class=dsl.Dataset),
-        "an importer's URI made of parameters",
-    ),
-    "packages": (lambda: step(eat, packages_to_install=["a"])(value="a"), "installs packages when it starts"),
-    "kfp's package": (lambda: step(eat, install_kfp_package=True)(value="a"), "installs packages when it starts"),
-    "image of a parameter": (lambda: word().set_container_image(word().output), "known when it runs"),
-    "CPUs of a parameter": (lambda: word().set_cpu_limit(word().output), "known when it runs"),
-    "tag": (lambda: step(eat, base_image="r/i:tag")(value="a"), "image r/i:tag can be moved"),
-    "container component": (lambda: container(), "is a container component"),
-    "containerized": (lambda: step(eat, target_image=IMAGE)(value="a"), "is a container component"),
-    "Google's component-local": (lambda: CustomTrainingJobOp(**RESTARTS), "is a container component"),
-    "Google's artifact-local": (
-        lambda: dsl.importer(artifact_uri="gs://b/m", artifact_class=artifact_types.UnmanagedContainerModel),
-        "is a plain Artifact here",
-    ),
-    "gap in the pools": (
-        lambda: CustomTrainingJobOp(**RESTARTS, worker_pool_specs=[{"replica_count": "1"}, {}]),
-        "'worker_pool_specs' holds something empty",
-    ),
-    "retry": (
-        lambda: CustomTrainingJobOp(**RESTARTS).set_retry(2),
-        "set_retry has the launcher look at the job that has failed",
-    ),
-    "longest wait": (
-        lambda: CustomTrainingJobOp(**RESTARTS, strategy="SPOT", max_wait_duration="60s"),
-        "max_wait_duration is dropped",
-    ),
-    "restart not said": (lambda: CustomTrainingJobOp(**PLAIN), "pass restart_job_on_worker_restart"),
-    "model deleted": (model_deleted, "deletes all versions of the model"),
-    "mail": (mail, "fails everywhere but on Vertex AI"),
-    "Dataflow": (
-        lambda: DataflowPythonJobOp(python_module_path="a", temp_location="b", **PLACE),
-        "use DataflowFlexTemplateJobOp",
-    ),
+# By what is told the pipelines of which it is.
+TRAPS: dict[str, list[Callable]] = {
+    "condition on the named output 'two-y'": [lambda: when(two().outputs["y"] == "b")],
+    "'loop-item-param-1-subvar-a', a part of a loop's item": [part_of_an_item],
+    "use a word": [quoted("it's"), quoted("a && b"), quoted("a\\n")],
+    "OneOf over the named output": [one_of_several],
+    "OneOf over artifacts": [one_of_artifacts],
+    "'value' holds a parameter within a dict": [lambda: taste_things(value={"run": word().output})],
+    "'values' holds a parameter within a list": [lambda: taste_things(values=[f"--run={word().output}"])],
+    "'value' holds 3 within a dict, a float here": [lambda: taste_things(value={"deep": [{"count": 3}]})],
+    "root: 'counts' holds 2 within a list, a float here": [whole_number_by_default],
+    "placeholder pipeline_job_resource_name is": [
+        lambda: taste(value=f"at {dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER}")
+    ],
+    "root: 'project': placeholder pipeline_google_cloud_project_id is not filled in here": [placeholder_by_default],
+    "'persistent_resource_id': placeholder pipeline_persistent_resource_id is not filled in here; pass": [
+        lambda: job(persistent_resource_id="{{$.pipeline_persistent_resource_id}}")
+    ],
+    "json_escape[1] is not filled in here": [lambda: create_custom_training_job_from_component(word)(**RESTARTS)],
+    "placeholder pipeline_google_cloud_location is not filled in here": [lambda: located()],
+    "a part for one platform": [lambda: word()],
+    "bytes do not fit into a command": [lambda: taste(value="x" * 130_000)],
+    "kfp.local gives no artifact 'given'": [artifact_given],
+    "an importer's URI made of parameters": [lambda: imported(dsl.Dataset, f"gs://b/{word().output}")],
+    "installs packages when it starts": [
+        lambda: step(eat, packages_to_install=["a"])(value="a"),
+        lambda: step(eat, install_kfp_package=True)(value="a"),
+    ],
+    "known when it runs": [
+        lambda: word().set_container_image(word().output),
+        lambda: word().set_cpu_limit(word().output),
+    ],
+    "image r/i:tag can be moved": [lambda: step(eat, base_image="r/i:tag")(value="a")],
+    "is a container component": [lambda: container(), lambda: step(eat, target_image=IMAGE)(value="a")],
+    "'worker_pool_specs' holds something empty": [lambda: job(worker_pool_specs=[{"replica_count": "1"}, {}])],
+    "set_retry has the launcher look at the job that has failed": [lambda: job().set_retry(2)],
+    "max_wait_duration is dropped": [lambda: job(strategy="SPOT", max_wait_duration="60s")],
+    "pass restart_job_on_worker_restart": [lambda: CustomTrainingJobOp(**PLAIN)],
+    "deletes all versions of the model": [model_deleted],
+    "fails everywhere but on Vertex AI": [mail],
+    "use DataflowFlexTemplateJobOp": [lambda: DataflowPythonJobOp(python_module_path="a", temp_location="b", **PLACE)],
+}
+LOCAL_TRAPS: dict[str, list[Callable]] = {
+    "exec-custom-training-job: is a container component": [lambda: job()],
+    "is a plain Artifact here": [lambda: imported(artifact_types.UnmanagedContainerModel, "gs://b/m")],
 }
 
 
-def linted(name: str, function: Callable, directory: pathlib.Path) -> list[str]:
-    config = {"pipeline_config": WORKSPACE} if name == "workspace" else {}
-    path = directory / f"{re.sub('[^a-z]+', '-', name.lower())}.yaml"
-
+def linted(file: str, function: Callable, directory: pathlib.Path, **config: dsl.PipelineConfig) -> list[str]:
     @functools.wraps(function)
     def pipeline(*given: Any) -> None:  # a pipeline returns nothing
         function(*given)
 
-    compiler.Compiler().compile(dsl.pipeline(pipeline, name=path.stem, **config), str(path))
-    return specs.lint_file(path)
+    compiler.Compiler().compile(dsl.pipeline(pipeline, name="it", **config), str(directory / file))
+    return specs.lint_file(directory / file)
 
 
-@pytest.mark.parametrize("name", TRAPS)
-def test_a_pipeline_that_would_not_run_the_same_is_refused(name, tmp_path):
-    function, told = TRAPS[name]
-    found = linted(name, function, tmp_path)
+@pytest.mark.parametrize(
+    ("file", "told", "function"),
+    [
+        (file, told, function)
+        for file, traps in (("a.yaml", TRAPS), ("a-local.yaml", LOCAL_TRAPS))
+        for told, functions in traps.items()
+        for function in functions
+    ],
+)
+def test_a_pipeline_that_would_not_run_the_same_is_refused(file, told, function, tmp_path):
+    config = {"pipeline_config": WORKSPACE} if "platform" in told else {}
+    found = linted(file, function, tmp_path, **config)
     assert told in found[0] and len({line.split(": ")[1] for line in found}) == 1, found  # nothing else is wrong
     assert all("; " in line.partition(": ")[2] for line in found), "says what to write instead"
 
@@ -241,12 +224,12 @@ def harmless(run: str, count: int = 2, sure: bool = True, labels: dict = {}):  #
         taste_things(value=labels)
     with dsl.ParallelFor([1, 2]) as item, dsl.If(item == 1):
         word()
-    CustomTrainingJobOp(**RESTARTS, strategy="FLEX_START", max_wait_duration="60s", labels=labels)
-    dsl.importer(artifact_uri=word().output, artifact_class=artifact_types.UnmanagedContainerModel)
+    job(strategy="FLEX_START", max_wait_duration="60s", labels=labels)
+    imported(artifact_types.UnmanagedContainerModel, word().output)
 
 
 def test_what_only_looks_like_a_trap_is_let_through(tmp_path):
-    assert linted("harmless", harmless, tmp_path) == []
+    assert linted("a.yaml", harmless, tmp_path) == []
 
 
 def test_the_projects_own_specs_have_no_trap(capsys):
