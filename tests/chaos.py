@@ -24,14 +24,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-import psutil
 
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.train.supervision.launcher_log import last_run
+from tests.train.train_fakes import Bench, wait_until
 from trainer.base.lifeline import OWNER_PID
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -41,8 +40,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)
 MOMENTS = ("start", "training", "training", "saving", "end")
 # Of undisturbed asynchronous jobs the accuracies differ among each other; synchronous ones are equal.
 NOISE = {"sync": 0.002, "ps": 0.03}
-_POLL_S = 0.003
-_LIMIT_S = 240.0
+_LIMIT_S, _POLL_S = 240.0, 0.003
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,7 +100,7 @@ class Arena:
                 launcher.kill()
                 launcher.wait()
         assert code == 0, f"exit code {code}"
-        assert not (left := _processes(job)), f"left behind: {left}"
+        assert not (left := Bench(path=job).processes()), f"left behind: {left}"
         done = json.loads((job / "DONE.json").read_text())
         assert done["step"] == self.steps, f"ended at step {done['step']}"
         _check_records(job, blows, outcomes)
@@ -127,7 +125,7 @@ class Arena:
                 outcome.recovered_s = steps[0] - struck
             return bool(steps)
 
-        _wait(lambda: overcome() or launcher.poll() is not None)
+        wait_until(lambda: overcome() or launcher.poll() is not None, _LIMIT_S, _POLL_S)
         overcome()
         return outcome
 
@@ -143,7 +141,7 @@ class Arena:
                 case _:
                     return _step(job) >= self.steps - 1
 
-        _wait(lambda: reached() or launcher.poll() is not None)
+        wait_until(lambda: reached() or launcher.poll() is not None, _LIMIT_S, _POLL_S)
         if blow.moment in ("start", "end"):
             time.sleep(blow.when * (4.0 if blow.moment == "start" else 0.5))
 
@@ -193,22 +191,6 @@ def _status(job: pathlib.Path) -> dict[str, Any]:
 def _step(job: pathlib.Path) -> int:
     status = _status(job)
     return status["step"] if status.get("phase") not in (None, "starting") else -1
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"nothing happened within {_LIMIT_S:.0f} s"
-        time.sleep(_POLL_S)
-
-
-def _processes(job: pathlib.Path) -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get("TRAINER_STATUS", "").startswith(f"{job}/"):
-                found.append(process.pid)
-    return found
 
 
 def _file(cluster: str) -> pathlib.Path:

@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +9,6 @@ from typing import Any
 def docker(*words: str, **options: str) -> str:
     """Output of a command of the engine's client."""
     return subprocess.run(["docker", *words], check=True, capture_output=True, text=True, **options).stdout.strip()
-
-
-def wait_until(condition: Callable[[], object], limit_s: float) -> None:
-    """Polls until `condition` holds; fails after `limit_s`."""
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
 
 
 def step_of_worker(job: Path) -> int:

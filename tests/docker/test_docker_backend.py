@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from engine import check_recovery, docker, step_of_worker, wait_until
+from engine import check_recovery, docker, step_of_worker
+
+from tests.train.train_fakes import wait_until
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]

@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.train.train_fakes import wait_until
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]
@@ -36,10 +37,8 @@ def registry(tmp_path):
     with open(tmp_path / "registry.log", "wb") as log:
         server = subprocess.Popen([program, "serve", tmp_path / "registry.yml"], stdout=log, stderr=log)
     host, port = address.split(":")
-    deadline = time.monotonic() + 20
-    while socket.socket().connect_ex((host, int(port))):
-        assert server.poll() is None and time.monotonic() < deadline, (tmp_path / "registry.log").read_text()
-        time.sleep(0.1)
+    wait_until(lambda: server.poll() or not socket.socket().connect_ex((host, int(port))), 20)
+    assert server.poll() is None, (tmp_path / "registry.log").read_text()
     yield address
     server.terminate()
     server.wait(10)

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from engine import docker, wait_until
+from engine import docker
+
+from tests.train.train_fakes import wait_until
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]

@@ -126,12 +126,12 @@ class Bench:
             return False
 
 
-def wait_until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], limit_s: float = 30.0, poll_s: float = 0.01) -> None:
     """Polls until `condition` holds; fails after `limit_s`."""
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
+        time.sleep(poll_s)
 
 
 def guard_of(launcher: subprocess.Popen) -> psutil.Process:
