@@ -54,27 +54,60 @@ def test_log_dir_moves_logs_and_status_files(capsys: pytest.CaptureFixture):
     assert plan["replicas"][0]["env"]["TRAINER_STATUS"] == os.path.abspath("logs/chief-0.status.json")
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        ([], "trainer flags, behind the '--': the following arguments are required: --data-dir, --job-dir"),
-        (["--", *DATA, "--job-dir"], "argument --job-dir: expected one argument"),
-        (["--", *DATA, "--job-dir", "a", "--dry-run"], "unrecognized arguments: --dry-run"),
-        (["--", *DATA, "--job-dir", "gs://bucket/a"], "--job-dir is gs://bucket/a; add --log-dir"),
-        (["--dry-run", "--", *DATA, "--job-dir", f"{__file__}/a"], f"{__file__} is not a directory; remove it"),
-        (["--job-dir", "a", "--", *DATA], "--job-dir here is for --command"),
-        (["--code", "a", "--", *DATA], "--code here is for --command"),
-        (["--max-restarts", "-1"], "'-1' is not a whole number of at least 0"),
-        (["--", "--job-dir", "a", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says one_device"),
-        (["--backend", "vertex", "--image", "i"], "only plans for Vertex: add --dry-run, or submit with python pipel"),
-        (["--backend", "vertex", "--dry-run"], "add --image"),
-        (["--backend", "vertex", "--dry-run", "--image", "i"], "chief: Vertex needs a machine type"),
-        # What the trainer would refuse is refused before there is a job.
-        (VERTEX, "the following arguments are required: --data-dir, --job-dir"),
-        ([*VERTEX, "--job-dir", "gs://b/a", "--data-dir", "gs://b/d"], "give either --train-steps or --train-epochs"),
+OWN = ["--job-dir", "a", "--command"]
+TIER = ["--explain", "--cluster", "STANDARD_1"]
+# By what is said, the arguments behind `--cluster clusters/local.yaml`.
+REFUSED: dict[str, list[str]] = {
+    "trainer flags, behind the '--': the following arguments are required: --data-dir, --job-dir": [],
+    "argument --job-dir: expected one argument": ["--", *DATA, "--job-dir"],
+    "unrecognized arguments: --dry-run": ["--", *DATA, "--job-dir", "a", "--dry-run"],
+    "--job-dir is gs://bucket/a; add --log-dir": ["--", *DATA, "--job-dir", "gs://bucket/a"],
+    f"{__file__} is not a directory; remove it": ["--dry-run", "--", *DATA, "--job-dir", f"{__file__}/a"],
+    "--job-dir here is for --command": ["--job-dir", "a", "--", *DATA],
+    "--code here is for --command": ["--code", "a", "--", *DATA],
+    "'-1' is not a whole number of at least 0": ["--max-restarts", "-1"],
+    "--strategy mirrored: the cluster file says one_device": ["--", "--job-dir", "a", "--strategy", "mirrored"],
+    "only plans for Vertex: add --dry-run, or submit with python pipel": ["--backend", "vertex", "--image", "i"],
+    "add --image": ["--backend", "vertex", "--dry-run"],
+    "chief: Vertex needs a machine type": ["--backend", "vertex", "--dry-run", "--image", "i"],
+    # What the trainer would refuse is refused before there is a job.
+    "the following arguments are required: --data-dir, --job-dir": VERTEX,
+    "give either --train-steps or --train-epochs": [*VERTEX, "--job-dir", "gs://b/a", "--data-dir", "gs://b/d"],
+    # Programs of one's own.
+    "No closing quotation; close the quotation": [*OWN, "python 'x"],
+    "--command is empty": [*OWN, " "],
+    "add --job-dir DIR before the '--'": ["--command", "python x"],
+    "--code no/such: no such directory": [*OWN, "python x", "--code", "no/such"],
+    # What --explain would be about.
+    '--command "python \'x": No closing quotation': ["--explain", "--cluster", "BASIC", "--command", "python 'x"],
+    "--strict allows no replacement": ["--explain", "--cluster", "BASIC_GPU", "--strict"],
+    "NVIDIA_TESLA_T4 is not offered for training in us-east5": [
+        *TIER,
+        "--cluster",
+        "BASIC_GPU",
+        "--region",
+        "us-east5",
     ],
-)
-def test_arguments_that_cannot_work_are_user_errors(capsys: pytest.CaptureFixture, args: list[str], says: str):
+    "unknown region 'mars'": [*TIER, "--region", "mars"],
+    # Strategies that contradict the flags or the pools.
+    "--sync: parameter servers train asynchronously": [*TIER, "--strategy", "parameter_server", "--", "--sync"],
+    "--strategy mirrored is for one machine, and STANDARD_1 has workers": [*TIER, "--strategy", "mirrored"],
+    "--strategy parameter_server: BASIC has no parameter": [
+        *TIER,
+        "--cluster",
+        "BASIC",
+        "--strategy",
+        "parameter_server",
+    ],
+    "BASIC: strategy: unknown value 'sync'": [*TIER, "--cluster", "BASIC", "--", "--strategy", "sync"],
+    "argument --strategy: expected one argument": [*TIER, "--cluster", "BASIC", "--", "--strategy"],
+}
+
+
+@pytest.mark.parametrize(("says", "args"), REFUSED.items())
+def test_arguments_that_cannot_work_are_user_errors_and_nothing_is_printed(
+    capsys: pytest.CaptureFixture, says: str, args: list[str]
+):
     with pytest.raises(UserError, match=re.escape(says)):
         main(["--cluster", str(CLUSTERS / "local.yaml"), *args])
     assert not capsys.readouterr().out

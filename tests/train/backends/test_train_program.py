@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from components.train.backends.program import own_program
-from trainer.base.errors import UserError
 
 
 def own(command: str, *more: str, code: str | None = None, job_dir: str | None = "j"):
@@ -25,17 +24,3 @@ def test_own_code_is_first_on_the_path(tmp_path: Path, monkeypatch: pytest.Monke
     assert own("python x.py", code="src").env["PYTHONPATH"] == f"{tmp_path}/src{os.pathsep}/there"
     assert own("python x.py", code="src").env["TF_NUM_INTRAOP_THREADS"] == "3"
     assert "PYTHONPATH" not in own("python x.py").env
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"command": "python 'x"}, "No closing quotation; close the quotation"),
-        ({"command": " "}, "--command is empty"),
-        ({"command": "python x", "job_dir": None}, "add --job-dir DIR before the '--'"),
-        ({"command": "python x", "code": "no/such"}, "--code no/such: no such directory"),
-    ],
-)
-def test_own_program_that_cannot_run_is_a_user_error(arguments: dict[str, str], says: str):
-    with pytest.raises(UserError, match=says):
-        own(**arguments)

@@ -5,7 +5,6 @@ import pytest
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.strategies import job_flags, resolve
-from trainer.base.errors import UserError
 
 CLUSTERS = Path(__file__).parents[3] / "clusters"
 SYNC = ["--train-steps", "9", "--sync"]
@@ -35,18 +34,3 @@ def test_flags_decide_and_that_parameter_servers_go_is_said(
     said = f"{by}: the parameter servers are dropped: synchronous workers reduce gradients among themselves, which "
     assert [note.changes for note in source.notes if str(note).startswith(said)] == [True] * bool(by)
     assert job_flags(source, SYNC) == ["--train-steps", "9"]
-
-
-@pytest.mark.parametrize(
-    ("name", "flags", "strategy", "says"),
-    [
-        ("STANDARD_1", SYNC, "parameter_server", "--sync: parameter servers train asynchronously"),
-        ("STANDARD_1", [], "mirrored", "--strategy mirrored is for one machine, and STANDARD_1 has workers"),
-        ("BASIC", [], "parameter_server", "--strategy parameter_server: BASIC has no parameter servers"),
-        ("BASIC", ["--strategy", "sync"], None, "BASIC: strategy: unknown value 'sync'"),
-        ("BASIC", ["--strategy"], None, "argument --strategy: expected one argument"),
-    ],
-)
-def test_contradictions_are_refused(name: str, flags: list[str], strategy: str | None, says: str):
-    with pytest.raises(UserError, match=says):
-        Cluster.of(resolve(read(name), flags, strategy))

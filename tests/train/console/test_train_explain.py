@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from components.train.__main__ import main
-from trainer.base.errors import UserError
 
 ROOT = Path(__file__).parents[3]
 SOURCES = Path(__file__).parents[1] / "sources"
@@ -56,20 +55,3 @@ def test_own_program_gets_its_arguments_as_they_are(capsys: pytest.CaptureFixtur
     container = json.loads(out)[2]["container_spec"]
     assert container["command"] == ["python", "-m", "mine", "--x", "a b"]
     assert container["args"] == ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--sync"]
-
-
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (["--cluster", "BASIC_GPU", "--strict"], "--strict allows no replacement"),
-        (["--cluster", "BASIC_GPU", "--region", "us-east5"], "NVIDIA_TESLA_T4 is not offered for training in us-east5"),
-        (["--cluster", "BASIC", "--region", "mars"], "unknown region 'mars'"),
-        (["--cluster", "BASIC", "--command", "python 'x"], "close the quotation"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_is_printed(
-    capsys: pytest.CaptureFixture, args: list[str], says: str
-):
-    with pytest.raises(UserError, match=says):
-        main([*args, "--explain"])
-    assert not capsys.readouterr().out
