@@ -18,6 +18,7 @@ GOOD = {
     "components/a/__main__.py": "from components.a.high import top\n",
     "components/a/high/top.py": "from components.a.low import file\n",
     "components/a/low/file.py": "from trainer import task\n",
+    "components/a/low/other.py": "from components.a.low.file import x\n",
     "trainer/task.py": "",
 }
 
@@ -30,30 +31,25 @@ def test_a_house_whose_imports_run_down_has_no_problem_and_is_drawn_in_floors(tm
     assert "components.a:  __main__  >  high  >  low" in drawn
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "told"),
-    [
-        (
-            "trainer/task.py",
-            "import components.a.high.top\n",
-            "trainer.task imports components.a.high.top: imports run",
-        ),
-        ("components/a/low/file.py", "import pipelines.run\n", "components.a.low.file imports pipelines.run"),
-        ("components/a/low/file.py", "from components.a.high import top\n", "components.a: imports run in a circle"),
-        (
-            "components/a/low/file.py",
-            "def f():\n    from components.a.high.top import x\n",
-            "  components.a.low.file imports components.a.high.top",
-        ),
-        ("components/a/low/other.py", "from components.a.low.file import x\n", ""),
-        ("components/a/low/top.py", "", "components/a: two files are named 'top'"),
-        ("trainer/long.py", "x = 1\n" * 401, "trainer/long.py: 401 lines; at most 400"),
-        ("trainer/cloud.py", "def f():\n    import kfp.dsl\n", "trainer.cloud imports kfp.dsl: the trainer knows"),
-    ],
-)
-def test_what_breaks_the_plan_is_told(tmp_path: pathlib.Path, file: str, text: str, told: str):
-    found = rooms.problems(write(tmp_path, {**GOOD, file: text}))
-    assert any(line.startswith(told) for line in found) if told else not found
+LOW = "components/a/low/file.py"
+# By what is told first of a file, its path and text.
+WRONG = {
+    "trainer.task imports components.a.high.top: imports run": ("trainer/task.py", "import components.a.high.top\n"),
+    "components.a.low.file imports pipelines.run": (LOW, "import pipelines.run\n"),
+    "components.a: imports run in a circle": (LOW, "from components.a.high import top\n"),
+    "  components.a.low.file imports components.a.high.top": (
+        LOW,
+        "def f():\n    from components.a.high.top import x\n",
+    ),
+    "components/a: two files are named 'top'": ("components/a/low/top.py", ""),
+    "trainer/long.py: 401 lines; at most 400": ("trainer/long.py", "x = 1\n" * 401),
+    "trainer.cloud imports kfp.dsl: the trainer knows": ("trainer/cloud.py", "def f():\n    import kfp.dsl\n"),
+}
+
+
+@pytest.mark.parametrize(("told", "file"), WRONG.items())
+def test_what_breaks_the_plan_is_told(tmp_path: pathlib.Path, told: str, file: tuple[str, str]):
+    assert any(line.startswith(told) for line in rooms.problems(write(tmp_path, {**GOOD, file[0]: file[1]})))
 
 
 def test_a_folder_of_more_than_fifteen_files_is_told(tmp_path: pathlib.Path):
