@@ -6,15 +6,14 @@ the median of the ratios of neighbouring laps. Beside wall time stands processor
     race({"ours": ours, "the usual way": usual}, repeats=5)
 """
 
-import dataclasses
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import psutil
 
 
@@ -53,39 +52,22 @@ class Child:
         self._process.wait()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Lap:
-    """Examples a second of wall time and of processor time."""
-
-    wall: float
-    cpu: float
-
-
 def race(contestants: Mapping[str, Callable[[], float]], repeats: int) -> None:
     """Runs all in turn, `repeats` times after a warm-up, and prints medians and ratios to the last."""
-    laps: dict[str, list[Lap]] = {name: [] for name in contestants}
-    for repeat in range(repeats + 1):
-        for name, run in contestants.items():
-            lap = _lap(run)
-            if repeat:
-                laps[name].append(lap)
+    turns = [[_lap(run) for run in contestants.values()] for _ in range(repeats + 1)]
     for run in contestants.values():
         if isinstance(run, Child):
             run.close()
-    *_, peer = contestants
-    for name, own in laps.items():
-        wall = sorted(a.wall / b.wall for a, b in zip(own, laps[peer], strict=True))
-        cpu = sorted(a.cpu / b.cpu for a, b in zip(own, laps[peer], strict=True))
-        print(
-            f"  {name:<36} {statistics.median(lap.wall for lap in own):>10,.0f} examples/s  "
-            f"{statistics.median(wall):6.2f} [{wall[0]:.2f}, {wall[-1]:.2f}]   "
-            f"a CPU-second {statistics.median(cpu):6.2f} [{cpu[0]:.2f}, {cpu[-1]:.2f}]",
-            flush=True,
-        )
+    laps = np.array(turns[1:])  # [repeats, contestants, 2]
+    ratios = np.sort(laps / laps[:, -1:], axis=0)
+    for name, speed, ratio in zip(contestants, np.median(laps[..., 0], axis=0), ratios.transpose(1, 2, 0), strict=True):
+        wall, cpu = (f"{np.median(each):6.2f} [{each[0]:.2f}, {each[-1]:.2f}]" for each in ratio)
+        print(f"  {name:<36} {speed:>10,.0f} examples/s  {wall}   a CPU-second {cpu}", flush=True)
 
 
-def _lap(run: Callable[[], float]) -> Lap:
+def _lap(run: Callable[[], float]) -> tuple[float, float]:
+    """Examples a second of wall time and of processor time."""
     cpu_s = run.cpu_s if isinstance(run, Child) else lambda: sum(os.times()[:4])  # with processes it waited for
     start, start_cpu = time.perf_counter(), cpu_s()
     examples = run()
-    return Lap(wall=examples / (time.perf_counter() - start), cpu=examples / max(cpu_s() - start_cpu, 1e-2))
+    return examples / (time.perf_counter() - start), examples / max(cpu_s() - start_cpu, 1e-2)
