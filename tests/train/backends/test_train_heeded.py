@@ -25,39 +25,28 @@ POOL = {"machine": "n1-standard-8", "accelerator": {"type": "NVIDIA_TESLA_T4", "
 BASE = {"strategy": "multi_worker_mirrored", "chief": POOL, "worker": POOL}
 GPUS = "0,1,2,3,4,5,6,7"
 PROGRAM = Program(command=("true",), env={}, job_dir="job", reports=False)
-# By key: another value than that of the base, in all pools that exist.
-OTHER: dict[str, Any] = {
-    "strategy": None,  # What each does is a matter of the trainer, which is told.
-    "chief": None,
-    "worker": POOL | {"replicas": 3},
-    "ps": None,
-    "evaluator": POOL,
-    "machine": "n1-standard-16",
-    "replicas": 2,
-    "accelerator": None,
-    "accelerator.type": "NVIDIA_TESLA_P4",
-    "accelerator.count": 2,
-    "disk": {"size_gb": 200},
-    "disk.type": "pd-standard",
-    "disk.size_gb": 300,
-    "scheduling": None,
-    "scheduling.strategy": "SPOT",
-    "scheduling.timeout": "1h",
-    "scheduling.max_restarts": 3,
+
+
+def pools(**changes: Any) -> dict[str, Any]:
+    return {role: POOL | changes for role in ("chief", "worker")}
+
+
+# By key: what has another value for it than the base. What each strategy does is a matter of the trainer, which is told.
+OTHER: dict[str, dict[str, Any] | None] = {
+    **dict.fromkeys(("strategy", "chief", "ps", "accelerator", "scheduling")),
+    "worker": {"worker": POOL | {"replicas": 3}},
+    "evaluator": {"evaluator": POOL},
+    "machine": pools(machine="n1-standard-16"),
+    "replicas": {"worker": POOL | {"replicas": 2}},
+    "accelerator.type": pools(accelerator={"type": "NVIDIA_TESLA_P4", "count": 1}),
+    "accelerator.count": pools(accelerator={"type": "NVIDIA_TESLA_T4", "count": 2}),
+    "disk": {"disk": {"size_gb": 200}},
+    "disk.type": {"disk": {"type": "pd-standard"}},
+    "disk.size_gb": {"disk": {"size_gb": 300}},
+    "scheduling.strategy": {"scheduling": {"strategy": "SPOT"}},
+    "scheduling.timeout": {"scheduling": {"timeout": "1h"}},
+    "scheduling.max_restarts": {"scheduling": {"max_restarts": 3}},
 }
-
-
-def changed(key: str) -> Cluster:
-    values = json.loads(json.dumps(BASE))  # A copy whose pools are not one object.
-    *above, last = key.split(".")
-    of_pools = key in ("machine", "replicas") or above == ["accelerator"]
-    for place in [values["chief"], values["worker"]] if of_pools else [values]:
-        if key == "replicas" and place is values["chief"]:
-            continue
-        for step in above:
-            place = place.setdefault(step, {})
-        place[last] = OTHER[key]
-    return Cluster.from_json(json.dumps(values))
 
 
 def planned(backend: str, cluster: Cluster) -> Plan:
@@ -94,7 +83,7 @@ def test_no_key_is_left_out_of_this_test():
 @pytest.mark.parametrize("backend", ["process", "docker", "ssh", "vertex"])
 @pytest.mark.parametrize("key", [key for key, other in OTHER.items() if other is not None])
 def test_key_changes_what_runs_or_is_told_to_be_ignored(backend: str, key: str):
-    cluster = changed(key)
+    cluster = Cluster.from_json(json.dumps(BASE | OTHER[key]))
     base = Cluster.from_json(json.dumps(BASE))
     told = " ".join(ignored(cluster, backend))
     name = "disk" if key.startswith("disk") else key

@@ -21,6 +21,10 @@ def with_gpus(count: int) -> Cluster:
     return Cluster(strategy="multi_worker_mirrored", chief=Pool(accelerator=gpus), worker=worker)
 
 
+def everybody(cluster: Cluster) -> list[tuple[str, int]]:
+    return [(role, index) for role, pool in cluster.pools.items() for index in range(pool.replicas)]
+
+
 @pytest.mark.parametrize(("cores", "threads"), [(8, "2"), (7, "1"), (1, "1")])
 def test_cores_go_to_the_replicas_that_compute(cores: int, threads: str):
     division = divide(PS, cores=cores, gpus=())
@@ -52,9 +56,9 @@ ALIKE = "unused, as all that compute have as many as they can use and are alike"
 )
 def test_every_replica_sees_the_gpus_that_are_its_own(cluster: Cluster, gpus: str, seen: list, note: str):
     division = divide(cluster, cores=4, gpus=tuple(gpus))
-    everybody = [(role, index) for role, pool in cluster.pools.items() for index in range(pool.replicas)]
-    assert [division.env(*who).get("CUDA_VISIBLE_DEVICES") for who in everybody] == seen
-    shares = [f"{role}/{i} has GPU {g.replace(',', ', ')}" for (role, i), g in zip(everybody, seen, strict=True) if g]
+    replicas = everybody(cluster)
+    assert [division.env(*who).get("CUDA_VISIBLE_DEVICES") for who in replicas] == seen
+    shares = [f"{role}/{i} has GPU {g.replace(',', ', ')}" for (role, i), g in zip(replicas, seen, strict=True) if g]
     assert division.notes[1:] == (tuple(shares) if note in shares else (*shares, note))
 
 
@@ -72,12 +76,11 @@ def test_no_replica_gets_a_gpu_twice_more_than_it_can_use_or_others_than_its_pee
     pools += data.draw(st.sampled_from([[], ["evaluator"]]))
     sizes = {role: 1 if role == "evaluator" else data.draw(st.integers(1, 3)) for role in pools}
     cluster = Cluster(strategy=strategy, chief=Pool(), **{role: Pool(replicas=n) for role, n in sizes.items()})
-    everybody = [(role, i) for role, pool in cluster.pools.items() for i in range(pool.replicas)]
-    hosts = data.draw(st.integers(1, 3))
+    number = data.draw(st.integers(1, 3))
     parts = [
         Part(name=f"host {k}", cores=4, gpus=[f"{k}-{i}" for i in range(data.draw(st.integers(0, 9)))], replicas=here)
-        for k in range(hosts)
-        if (here := everybody[k::hosts])
+        for k in range(number)
+        if (here := everybody(cluster)[k::number])
     ]
     counts: dict[str, set[int]] = {}
     for part, division in zip(parts, divide_all(cluster, parts), strict=True):
@@ -96,22 +99,23 @@ def test_no_replica_gets_a_gpu_twice_more_than_it_can_use_or_others_than_its_pee
         assert max(counts["chief"]) <= 1
 
 
+def hosts(*each: tuple[str, list[tuple[str, int]]]) -> list[Part]:
+    """Host a, host b and so on, by the GPUs and the replicas of each."""
+    return [Part(name=f"host {n}", cores=4, gpus=tuple(g), replicas=r) for n, (g, r) in zip("abc", each, strict=False)]
+
+
 def test_hosts_of_which_only_some_have_gpus_cannot_compute_every_step_together():
-    parts = [Part(name="host a", cores=4, gpus=("0", "1"), replicas=[("chief", 0), ("worker", 0)])]
-    parts.append(Part(name="host b", cores=4, gpus=(), replicas=[("worker", 1)]))
+    parts = hosts(("01", [("chief", 0), ("worker", 0)]), ("", [("worker", 1)]))
     with pytest.raises(UserError, match=r"host b has no GPU and others have: .* leave it out, or remove accelerator"):
         divide_all(with_gpus(1), parts)
     assert "host b has none" in divide_all(with_gpus(1), parts[1:])[0].notes[1]
 
 
 def test_who_has_no_gpus_and_needs_none_takes_none_from_the_others():
-    cluster = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
-    parts = [Part(name="host a", cores=4, gpus=(), replicas=[("chief", 0), ("ps", 0)])]
-    parts.append(Part(name="host b", cores=4, gpus=("0", "1"), replicas=[("worker", 0)]))
-    assert divide_all(cluster, parts)[1].env("worker", 0)["CUDA_VISIBLE_DEVICES"] == "0"
-    parts = [Part(name="host a", cores=4, gpus=("0", "1"), replicas=[("chief", 0)])]
-    parts.append(Part(name="host b", cores=4, gpus=(), replicas=[("evaluator", 0)]))
-    chief, evaluator = divide_all(EVALUATED, parts)
+    servers = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
+    _, worker = divide_all(servers, hosts(("", [("chief", 0), ("ps", 0)]), ("01", [("worker", 0)])))
+    assert worker.env("worker", 0)["CUDA_VISIBLE_DEVICES"] == "0"
+    chief, evaluator = divide_all(EVALUATED, hosts(("01", [("chief", 0)]), ("", [("evaluator", 0)])))
     assert chief.env("chief", 0)["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert "CUDA_VISIBLE_DEVICES" not in evaluator.env("evaluator", 0)
 
