@@ -33,40 +33,33 @@ def test_cores_go_to_the_replicas_that_compute(cores: int, threads: str):
     assert "CUDA_VISIBLE_DEVICES" not in division.env("chief", 0)
 
 
-ALIKE = "unused, as all that compute have as many as they can use and are alike"
+GIVEN_OUT = [
+    (with_gpus(2), "02579ab", ["0, 2", "5, 7", "9, a"]),
+    (SYNC, "0123456", ["0, 1", "2, 3", "4, 5"]),
+    (SYNC, "0", ["", "", ""]),
+    (PS, "0123", ["", "0", "1", "", "2"]),
+    (EVALUATED, "0", ["0", ""]),
+    (EVALUATED, "01", ["0", "1"]),
+    (EVALUATED, "0123", ["0, 1, 2", "3"]),
+]
 
 
-@pytest.mark.parametrize(
-    ("cluster", "gpus", "seen", "note"),
-    [
-        (with_gpus(2), "02579ab", ["0,2", "5,7", "9,a"], f"GPU b: {ALIKE}"),
-        (SYNC, "0123456", ["0,1", "2,3", "4,5"], f"GPU 6: {ALIKE}"),
-        (SYNC, "0", ["", "", ""], f"GPU 0: {ALIKE}"),
-        (PS, "0123", ["", "0", "1", "", "2"], f"GPU 3: {ALIKE}"),
-        (EVALUATED, "0", ["0", ""], "chief/0 has GPU 0"),
-        (EVALUATED, "01", ["0", "1"], "evaluator/0 has GPU 1"),
-        (EVALUATED, "0123", ["0,1,2", "3"], "evaluator/0 has GPU 3"),
-        (
-            with_gpus(2),
-            "",
-            [None] * 3,
-            "the cluster file asks for 6 GPUs and this machine has none: cores compute instead",
-        ),
-    ],
-)
-def test_every_replica_sees_the_gpus_that_are_its_own(cluster: Cluster, gpus: str, seen: list, note: str):
+@pytest.mark.parametrize(("cluster", "gpus", "seen"), GIVEN_OUT)
+def test_every_replica_sees_the_gpus_that_are_its_own_and_all_is_told(cluster: Cluster, gpus: str, seen: list[str]):
     division = divide(cluster, cores=4, gpus=tuple(gpus))
-    replicas = everybody(cluster)
-    assert [division.env(*who).get("CUDA_VISIBLE_DEVICES") for who in replicas] == seen
-    shares = [f"{role}/{i} has GPU {g.replace(',', ', ')}" for (role, i), g in zip(replicas, seen, strict=True) if g]
-    assert division.notes[1:] == (tuple(shares) if note in shares else (*shares, note))
+    own = dict(zip(everybody(cluster), seen, strict=True))
+    assert [division.env(*who)["CUDA_VISIBLE_DEVICES"] for who in own] == [ids.replace(" ", "") for ids in seen]
+    says = [f"{role}/{index} has GPU {ids}" for (role, index), ids in own.items() if ids]
+    if unused := sorted(set(gpus) - set("".join(seen))):
+        says += [f"GPU {', '.join(unused)}: unused, as all that compute have as many as they can use and are alike"]
+    assert division.notes[1:] == tuple(says)
 
 
-def test_more_gpus_than_there_are_is_refused_with_both_numbers():
-    with pytest.raises(
-        UserError, match=r"asks for 6 GPUs \(chief/0 2, worker/0 2, worker/1 2\) and this machine has 4"
-    ):
+def test_more_gpus_than_there_are_is_refused_with_both_numbers_but_none_at_all_is_only_told():
+    wants = r"asks for 6 GPUs \(chief/0 2, worker/0 2, worker/1 2\) and this machine has 4"
+    with pytest.raises(UserError, match=wants):
         divide(with_gpus(2), cores=4, gpus=tuple("0123"))
+    assert "this machine has none" in divide(with_gpus(2), cores=4, gpus=()).notes[1]
 
 
 @pytest.mark.parametrize("strategy", ["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"])
