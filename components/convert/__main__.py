@@ -3,7 +3,6 @@
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from components.convert.convert import convert
 from components.convert.options import Options
@@ -21,10 +20,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _terminated(*_: object) -> NoReturn:
-    sys.exit(143)  # on the way out, what was begun is removed
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # on the way out, what was begun is removed
     run_cli(main)

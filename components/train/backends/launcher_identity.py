@@ -9,7 +9,6 @@ import dataclasses
 import enum
 import json
 import os
-import signal
 import socket
 import sys
 import time
@@ -17,7 +16,6 @@ from typing import Self
 
 import psutil
 
-from trainer.base import lifeline
 from trainer.base.errors import UserError
 
 
@@ -79,20 +77,13 @@ class Launcher:
 
     def terminate(self) -> None:
         """Sends SIGTERM to it, and never to another process: nothing is sent if it has ended or is not known from here."""
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = lifeline.open_pidfd(self.pid)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.pid)
             try:
-                if self.fate is not Fate.LIVES:  # Asked after the opening: what is open cannot become another process.
-                    return
-                if descriptor is None:
-                    os.kill(self.pid, signal.SIGTERM)
-                else:
-                    signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-            except PermissionError:
+                if self.fate is Fate.LIVES:  # Asked afterwards: psutil signals no process that has the id since.
+                    process.terminate()
+            except psutil.AccessDenied:
                 raise UserError(f"{self.name} is another user's; stop it as that user") from None
-            finally:
-                if descriptor is not None:
-                    os.close(descriptor)
 
 
 def _here() -> tuple[str, str, str]:
