@@ -25,20 +25,22 @@ _OF_OURS = ("optimizer", "momentum", "clip_norm", "ema")
 _FALLING = {"linear": schedules.linear, "cosine": schedules.cosine}
 
 
-def optimizer(
-    opts: Options,
-    model: keras.Model,
-    manifest: Manifest,
-    *,
-    examples: int = 1,
-    examples_per_step: int = 1,
-    horizon_steps: int = 1,
-) -> keras.optimizers.Optimizer:
-    """The model's optimizer, built, with its learning rate as a function of the step; a falling one ends at `horizon_steps`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How much there is to do; where nothing is learnt, that does not matter."""
 
-    To be made in the strategy's scope. Where nothing is learnt with it, the three numbers do not matter.
-    """
-    rate = _schedule(opts, examples, examples_per_step, horizon_steps)
+    replicas: int = 1  # that take part in a step
+    batch: int = 1  # examples of a step over all of them
+    examples: int = 1  # of the training split
+    last_step: int = 1
+    horizon: int = 1  # the step at which a falling learning rate is 0
+
+
+def optimizer(
+    opts: Options, model: keras.Model, manifest: Manifest, extent: Extent = Extent()
+) -> keras.optimizers.Optimizer:
+    """The model's optimizer, built, with its learning rate as a function of the step. To be made in the strategy's scope."""
+    rate = _schedule(opts, extent)
     made = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)
     whole = LossScale(made) if opts.precision == "float16" else made
     whole.build(model.trainable_variables)
@@ -90,7 +92,7 @@ def falls(opts: Options) -> bool:
     return (opts.schedule or default(opts.model, "SCHEDULE")) in _FALLING
 
 
-def _schedule(opts: Options, examples: int, examples_per_step: int, horizon_steps: int) -> schedules.Schedule:
+def _schedule(opts: Options, extent: Extent) -> schedules.Schedule:
     rate = opts.learning_rate or default(opts.model, "LEARNING_RATE")
     name = opts.schedule or default(opts.model, "SCHEDULE")
     if opts.horizon_steps is not None and name not in _FALLING:
@@ -102,11 +104,11 @@ def _schedule(opts: Options, examples: int, examples_per_step: int, horizon_step
         factor = schedules.piecewise(
             opts.boundaries_epochs or default(opts.model, "BOUNDARIES_EPOCHS"),
             opts.factors or default(opts.model, "FACTORS"),
-            examples_per_epoch=examples,
-            examples_per_step=examples_per_step,
+            examples_per_epoch=extent.examples,
+            examples_per_step=extent.batch,
         )
     elif name in _FALLING:
-        factor = _FALLING[name](horizon_steps)
+        factor = _FALLING[name](extent.horizon)
     return schedules.Schedule(rate, factor, warmup_steps=opts.warmup_steps)
 
 

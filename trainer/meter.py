@@ -1,6 +1,5 @@
 """Speed and quality of training while it runs: the journal, the status file, TensorBoard, and a line for people."""
 
-import dataclasses
 import time
 from collections.abc import Sequence
 
@@ -8,20 +7,10 @@ import keras
 import tensorflow as tf
 
 from trainer.job_dir.journal import Journal
+from trainer.learning import Extent
 from trainer.steps import Window
 
 _LINE_S = 2.0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Extent:
-    """How much there is to do."""
-
-    replicas: int  # that take part in a step
-    batch: int  # examples of a step over all of them
-    examples: int  # of the training split
-    last_step: int
-    horizon: int  # the step at which a falling learning rate is 0
 
 
 class Meter:

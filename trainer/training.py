@@ -24,7 +24,7 @@ from trainer.job_dir.journal import Journal, last
 from trainer.job_dir.profile import Profile
 from trainer.job_dir.state import State
 from trainer.loop import Loop
-from trainer.meter import Extent, Meter
+from trainer.meter import Meter
 from trainer.nn import tables
 from trainer.nn.layers import exchanges, synchronize
 from trainer.nn.models import registry
@@ -94,14 +94,7 @@ class Training:
         with distribution.scope():
             model = self._build()
             self._settle(model)
-            optimizer = learning.optimizer(
-                opts,
-                model,
-                self._manifest,
-                examples=extent.examples,
-                examples_per_step=extent.batch,
-                horizon_steps=extent.horizon,
-            )
+            optimizer = learning.optimizer(opts, model, self._manifest, extent)
         state, validator = State(model, optimizer), None
         if self._validates:
             together = None if self._asynchronous else distribution
@@ -145,7 +138,7 @@ class Training:
                 "does not compile; leave it out, or train on one device"
             )
 
-    def _find_extent(self, replicas: int) -> Extent:
+    def _find_extent(self, replicas: int) -> learning.Extent:
         opts, examples = self._opts, self._manifest.split("train").examples
         batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
         if batch < replicas:
@@ -168,8 +161,9 @@ class Training:
                 f"--per-replica-batch-size {opts.per_replica_batch_size} on {replicas} replicas makes {batch} examples a "
                 f"step, and this job began with {before}; use as many replicas as then, or another --job-dir"
             )
-        horizon = settled["horizon_steps"]
-        return Extent(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
+        return learning.Extent(
+            replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=settled["horizon_steps"]
+        )
 
     def _restore(self, model: keras.Model) -> int:
         first_step, opts = self._checkpoints.restore(), self._opts

@@ -83,9 +83,7 @@ def _keras(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[]
 
 def _optimizer(opts: options.Options, model: keras.Model, manifest: Manifest) -> keras.optimizers.Optimizer:
     examples, batch = manifest.split("train").examples, opts.global_batch_size(1)
-    return learning.optimizer(
-        opts, model, manifest, examples=examples, examples_per_step=batch, horizon_steps=1_000_000
-    )
+    return learning.optimizer(opts, model, manifest, learning.Extent(examples=examples, batch=batch, horizon=1_000_000))
 
 
 def main(kind: str, model: str, data_dir: str, steps: str, *flags: str) -> None:

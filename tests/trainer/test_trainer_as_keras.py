@@ -87,7 +87,7 @@ def test_fifty_steps(digits, make, flags, optimizer, parts):
 def step_of(model: keras.Model, manifest: Manifest, flags: list[str]) -> TrainStep:
     """The step that the trainer takes with these flags."""
     opts = parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "50", "--model", "cnn", *flags], {})
-    optimizer = learning.optimizer(opts, model, manifest, examples=1000, examples_per_step=BATCH, horizon_steps=STEPS)
+    optimizer = learning.optimizer(opts, model, manifest, learning.Extent(examples=1000, batch=BATCH, horizon=STEPS))
     image = keras.Input((8, 8, 1), dtype="uint8", name="image")
     weight_decay, decayed = learning.decay(opts, model)
     return TrainStep(

@@ -25,7 +25,7 @@ def optimizer(*flags: str):
     model = keras.Sequential(
         [keras.Input((3,)), keras.layers.Dense(2, name="body"), keras.layers.Dense(2, name="head")]
     )
-    return learning.optimizer(options(*flags), model, MANIFEST, examples=100, examples_per_step=10, horizon_steps=20)
+    return learning.optimizer(options(*flags), model, MANIFEST, learning.Extent(examples=100, batch=10, horizon=20))
 
 
 @pytest.mark.parametrize(
