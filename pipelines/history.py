@@ -20,7 +20,7 @@ from trainer.base.files import write_text
 
 RUNNING, SUCCEEDED, BROKEN = "running", "succeeded", "broken"
 KILLED = "killed"  # Without a word: the process that drove it is gone, and left no summary.
-PAGE = "index.html"
+PAGE, COMPARISONS = "index.html", "compare-*.html"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,11 +61,11 @@ class Run:
         return {
             "run": self.dir.name,
             "status": self.status,
+            "verdict": model.get("verdict") or "",
+            "metric": f"{metric} {figure(metrics[metric])}" if metric in metrics else "",
+            "version": f"{model['name']} {model['version']}" if model.get("version") else "",
             "dataset": record.dataset if record else "",
             "cluster": record.cluster if record else "",
-            "metric": f"{metric} {figure(metrics[metric])}" if metric in metrics else "",
-            "verdict": model.get("verdict") or "",
-            "version": f"{model['name']} {model['version']}" if model.get("version") else "",
             "seconds": f"{self.summary['seconds']:.1f}" if self.summary else "",
         }
 
@@ -124,9 +124,10 @@ def unused(
 
 
 def write_page(runs_dir: pathlib.Path) -> None:
-    """Writes `index.html`: the runs, the newest first, with links to their pages."""
+    """Writes `index.html`: the runs, the newest first, with links to their pages and to those that compare them."""
     runs = [(run.row, (run.dir / summary.REPORT).exists()) for run in reversed(runs_in(runs_dir))]
-    body = summary.TEMPLATES.get_template("runs.html").render(runs=runs)
+    compared = sorted(path.name for path in runs_dir.glob(COMPARISONS))
+    body = summary.TEMPLATES.get_template("runs.html").render(runs=runs, compared=compared)
     write_text(runs_dir / PAGE, render_page("Runs", body))
 
 

@@ -13,6 +13,7 @@ from components.cleanup.processes import require_ended
 from components.convert import store
 from components.register.comparison import rows, table, text
 from pipelines import cache, history, summary
+from pipelines.pages import comparison
 from pipelines.record import RunRecord, hold
 from pipelines.run import execute, of_finished
 from trainer.base.errors import Parser, UserError, run_cli
@@ -42,7 +43,8 @@ def _parser() -> Parser:
 
     verb("list", _list, "the runs, the oldest first")
     verb("show", _show, "what one was to do, and what became of it", runs=1)
-    verb("compare", _compare, "metrics of two, and the settings in which they differ", runs=2)
+    compare = verb("compare", _compare, "metrics of two, and the settings in which they differ; as a page too", runs=2)
+    compare.add_argument("--page", metavar="FILE", help="that page (compare-RUN-RUN.html beside the list of runs)")
     verb("resume", _resume, "finish a run, whatever ended it, with the flags that it was started with", runs=1)
     verb("repeat", _repeat, "run the same again, in a directory of its own", runs=1)
     board = verb("board", _board, "TensorBoard over these, or over all", runs="*")
@@ -87,6 +89,14 @@ def _compare(args: argparse.Namespace) -> int:
     figures = [run.summary.get("metrics", {}) for run in args.runs]
     measured = [(f"test {name}", *values) for name, *values in rows(*figures, all_of_them=True)]
     print(*table([("", one.dir.name, other.dir.name), *measured, *rows(one.settings, other.settings)]), sep="\n")
+    page = pathlib.Path(args.page).resolve() if args.page else comparison.default_page(args.runs)
+    try:
+        sentence = comparison.write(args.runs, page)
+        if page.parent == one.dir.parent:
+            history.write_page(page.parent)
+    except OSError as error:
+        raise UserError(f"{page}: {error.strerror}; --page writes it elsewhere") from None
+    print(f"\n{sentence}\npage: {page}")
     return 0
 
 
@@ -118,6 +128,8 @@ def _delete(args: argparse.Namespace) -> int:
         try:
             for path in going:
                 shutil.rmtree(path)
+                for page in comparison.pages_of(path):
+                    page.unlink()
             for path in datasets:
                 with store.held(path):
                     if path in history.unused(path.parents[1], (), **evicted):  # a run may have begun meanwhile

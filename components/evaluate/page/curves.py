@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # What an event tells besides the loss and the metrics of the task.
-_BESIDES = ("event", "step", "time", "seconds", "best", "examples_per_s", "replica_examples_per_s")
+BESIDES = ("event", "step", "time", "seconds", "best", "examples_per_s", "replica_examples_per_s")
 _FALLS = 30.0  # what falls by so much is seen on a logarithmic axis only
 
 
@@ -22,7 +22,7 @@ def curves(job: Job) -> list[markupsafe.Markup]:
     if len(training) < 2:
         return []
     exported = [event["exported_step"] for event in job.lasting("export")][-1:]
-    names = dict.fromkeys(name for event in training + validation for name in event if name not in _BESIDES)
+    names = dict.fromkeys(name for event in training + validation for name in event if name not in BESIDES)
     return [_plot(name, _line(name, training), _line(name, validation), exported) for name in sorted(names, key=_order)]
 
 

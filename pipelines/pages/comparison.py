@@ -1,0 +1,93 @@
+"""Two runs side by side as a page: what came of each, how well both do on the test split, and what was set otherwise."""
+
+import os
+import pathlib
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.evaluate.page.attempts import Job
+from components.evaluate.page.frame import render_page
+from components.register.comparison import rows
+from components.undefined import figure
+from pipelines import summary
+from pipelines.history import COMPARISONS, PAGE, Run
+from pipelines.pages.overlay import overlaid
+from pipelines.record import read_if_whole
+from trainer.base.files import write_text
+
+
+def default_page(runs: Sequence[Run]) -> pathlib.Path:
+    """Where it is looked for: beside the list of all runs."""
+    return runs[0].dir.parent / COMPARISONS.replace("*", "-".join(run.dir.name for run in runs))
+
+
+def pages_of(run_dir: pathlib.Path) -> list[pathlib.Path]:
+    """The pages beside the list of all runs that lead to this one."""
+    link = f'href="{urllib.parse.quote(run_dir.name)}/'
+    return [page for page in run_dir.parent.glob(COMPARISONS) if link in page.read_text(encoding="utf-8")]
+
+
+def write(runs: Sequence[Run], page: pathlib.Path) -> str:
+    """Writes the page of two runs, with relative links, which hold when all is moved together; returns it in a sentence."""
+    evaluations = [read_if_whole(run.dir / summary.EVALUATION) for run in runs]
+    metrics = [run.summary.get("metrics", {}) for run in runs]
+    names = [run.dir.name for run in runs]
+    intervals = [evaluation.get("intervals", {}).get("candidate", {}) for evaluation in evaluations]
+    sentence = said(names, metrics, evaluations, intervals)
+    body = summary.TEMPLATES.get_template("compare.html").render(
+        heads=[(run.dir.name, _link(run.dir / summary.REPORT, page)) for run in runs],
+        index=PAGE if page.parent == runs[0].dir.parent else None,
+        said=sentence,
+        facts=[_facts(run) for run in runs],
+        metrics=metrics,
+        intervals=intervals,
+        plots=overlaid(names, [Job.load(str(run.dir / "job")) for run in runs]),
+        settings=list(rows(*(run.settings for run in runs))),
+    )
+    write_text(page, render_page(" and ".join(names), body))
+    return sentence
+
+
+def said(
+    names: Sequence[str],
+    metrics: Sequence[Mapping[str, float]],
+    evaluations: Sequence[Mapping[str, Any]],
+    intervals: Sequence[Mapping[str, Sequence[float] | None]],
+) -> str:
+    """The comparison in one sentence, which claims no more than the figures do."""
+    if missing := [name for name, measured in zip(names, metrics, strict=True) if not measured]:
+        return f"There is nothing to compare: {' and '.join(missing)} came to no test metrics."
+    judged = [
+        [*map(e.get, ("fingerprint", "split", "metric")), m.get("examples")]
+        for e, m in zip(evaluations, metrics, strict=True)
+    ]
+    if judged[0] != judged[1] or None in judged[0]:
+        return "Their test metrics are of different records, or of different tasks, and do not say which is better."
+    metric = evaluations[0]["metric"]
+    values = " and ".join(f"{figure(m.get(metric))} for {name}" for name, m in zip(names, metrics, strict=True))
+    text = f"On the same {metrics[0]['examples']:,} test records {metric} is {values}"
+    if all(ends := [each.get(metric) for each in intervals]):
+        (low, high), (least, most) = ends
+        text += f"; the 95 % intervals {'overlap' if low <= most and least <= high else 'lie apart'}"
+    return f"{text}."
+
+
+def _facts(run: Run) -> dict[str, str]:
+    """What there is to say of a run beside its metrics, what decides first."""
+    row, model, speed = run.row, run.summary.get("model", {}), run.summary.get("throughput", {}).get("examples_per_s")
+    return {
+        "status": row["status"],
+        "verdict": row["verdict"],
+        "why": run.summary.get("reason") or model.get("why") or "",
+        "version": row["version"],
+        "dataset": row["dataset"],
+        "cluster": row["cluster"],
+        "seconds": row["seconds"],
+        "training": f"{speed:,.0f} examples/s" if speed else "",
+    }
+
+
+def _link(path: pathlib.Path, page: pathlib.Path) -> str | None:
+    """The way from the page to a file, if that is there."""
+    return os.path.relpath(path, page.parent) if path.exists() else None
