@@ -20,7 +20,7 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(script: str, *flags: object, **env: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, script, *map(str, flags)]
-        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ, **env})
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, **env})
 
     return run
 
