@@ -4,7 +4,7 @@ page.render(manifest, source, rows, max_drift=0.1)
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from components.convert.report import drift, samples
@@ -14,7 +14,6 @@ from components.evaluate.page.frame import render_page, templates
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
 
 _CLASSES = 100  # that are listed
-_HEIGHT, _BIN = 60, 10  # of a chart, in its own units
 _TEMPLATES = templates("components.convert.report")
 
 
@@ -44,8 +43,6 @@ def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) 
         strips=samples.strips(source, rows, image) if image else [],
         sample_rows=[] if image else samples.table(source, rows),
         charts={name: _chart(name, splits) for name in numbers},
-        bin_width=_BIN,
-        height=_HEIGHT,
         shares={name: _shares(name, splits) for name in categories},
         missing=[feature for feature in manifest.features if feature.name in missing],
         units={name: _unit(name, manifest) for name in training},
@@ -71,25 +68,12 @@ def _unit(name: str, manifest: Manifest) -> str:
     return "bytes of the file" if name.endswith(".bytes") else "pixels"
 
 
-def _chart(name: str, splits: Mapping[str, Split]) -> dict[str, str]:
-    """SVG paths of the histograms of a feature: a bar for each share of the training split, steps of the others."""
+def _chart(name: str, splits: Mapping[str, Split]) -> dict[str, list[float]]:
+    """The histograms of a feature by split, as shares of the split; the largest of all is 1."""
     histograms = {split: part.summaries[name].histogram for split, part in splits.items()}
     shares = {split: [count / max(sum(counts), 1) for count in counts] for split, counts in histograms.items()}
     top = max(map(max, shares.values())) or 1
-    return {split: (_bars if split == "train" else _steps)(each, top) for split, each in shares.items()}
-
-
-def _bars(shares: Sequence[float], top: float) -> str:
-    return "".join(
-        f"M{i * _BIN + 0.5},{_HEIGHT}v{-share / top * _HEIGHT:.1f}h{_BIN - 1}V{_HEIGHT}z"
-        for i, share in enumerate(shares)
-        if share
-    )
-
-
-def _steps(shares: Sequence[float], top: float) -> str:
-    steps = "".join(f"V{_HEIGHT - share / top * _HEIGHT:.1f}h{_BIN}" for share in shares)
-    return f"M0,{_HEIGHT}{steps}V{_HEIGHT}"
+    return {split: [share / top for share in each] for split, each in shares.items()}
 
 
 def _shares(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
