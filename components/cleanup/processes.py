@@ -8,7 +8,7 @@ import pathlib
 
 import psutil
 
-from trainer.base.errors import UserError
+from trainer.base.errors import Parser, UserError
 from trainer.base.files import is_remote
 
 _TERMINATE_S = 5.0
@@ -54,8 +54,8 @@ def _trains(process: psutil.Process, job_dir: str) -> bool:
         command = process.cmdline()
         place = _job_dir(command) if "trainer.task" in command else None
         return place is not None and _where(place, process.cwd()) == _where(job_dir, os.getcwd())
-    except psutil.Error:
-        return False  # it is gone, or another user's
+    except (psutil.Error, UserError):
+        return False  # it is gone, or another user's, or its command line is none
 
 
 def _where(directory: str, cwd: str) -> str:
@@ -69,9 +69,6 @@ def _pid_namespace(pid: int | str) -> str:
 
 
 def _job_dir(command: list[str]) -> str | None:
-    found = None
-    for argument, following in zip(command, [*command[1:], None], strict=True):
-        flag, equals, value = argument.partition("=")
-        if flag in ("--job-dir", "--job_dir"):
-            found = value if equals else following
-    return found
+    parser = Parser(add_help=False)
+    parser.add_argument("--job-dir", "--job_dir")
+    return parser.parse_known_args(command)[0].job_dir
