@@ -38,21 +38,24 @@ def job_plan(
     """
     addresses: dict[str, list[str]] = {}
     if cluster.replicas > 1:
-        for role, pool in cluster.pools.items():
+        for role, index in cluster.members:
             if role != "evaluator":  # TensorFlow waits for ever if that is named among those who train together.
-                addresses[role] = [address(role, index) for index in range(pool.replicas)]
+                addresses.setdefault(role, []).append(address(role, index))
     replicas = []
-    for role, pool in cluster.pools.items():
-        for index in range(pool.replicas):
-            stem = f"{log_dir}/{role}-{index}"
-            status = os.path.abspath(f"{stem}.status.json")
-            env = _variables(cluster, program, status)
-            if addresses:
-                env["TF_CONFIG"] = _tf_config(cluster, {"cluster": addresses, "task": {"type": role, "index": index}})
-            replica = Replica(
-                role=role, index=index, command=program.command, env=env, log=f"{stem}.log", status=status
-            )
-            replicas.append(run(replica))
+    for role, index in cluster.members:
+        stem = f"{log_dir}/{role}-{index}"
+        status = os.path.abspath(f"{stem}.status.json")
+        env = {
+            **program.env,
+            STATUS: status,
+            # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
+            POOL_ROLES: ",".join(cluster.pools),
+            "PYTHONUNBUFFERED": "1",  # Into a pipe, Python would hold lines back, and lose them when it is killed.
+        }
+        if addresses:
+            env["TF_CONFIG"] = _tf_config(cluster, {"cluster": addresses, "task": {"type": role, "index": index}})
+        plain = Replica(role=role, index=index, command=program.command, env=env, log=f"{stem}.log", status=status)
+        replicas.append(run(plain))
     return Plan(
         strategy=cluster.strategy,
         job_dir=program.job_dir,
@@ -64,16 +67,6 @@ def job_plan(
         notes=(*notes, *ignored(cluster, backend)),
         **more,
     )
-
-
-def _variables(cluster: Cluster, program: Program, status: str) -> dict[str, str]:
-    return {
-        **program.env,
-        STATUS: status,
-        # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
-        POOL_ROLES: ",".join(cluster.pools),
-        "PYTHONUNBUFFERED": "1",  # Into a pipe, Python would hold lines back, and lose them when it is killed.
-    }
 
 
 def _tf_config(cluster: Cluster, values: dict[str, Any]) -> str:

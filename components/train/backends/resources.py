@@ -39,8 +39,7 @@ class Division:
 
 def divide(cluster: Cluster, *, cores: int, gpus: Sequence[str]) -> Division:
     """Divides this machine among all replicas, as `divide_all` does."""
-    everybody = [(role, index) for role, pool in cluster.pools.items() for index in range(pool.replicas)]
-    (division,) = divide_all(cluster, [Part(name="this machine", cores=cores, gpus=gpus, replicas=everybody)])
+    (division,) = divide_all(cluster, [Part(name="this machine", cores=cores, gpus=gpus, replicas=cluster.members)])
     return division
 
 

@@ -129,6 +129,11 @@ class Keys(Model, use_attribute_docstrings=True):
         return {role: pool for role in ROLES if (pool := getattr(self, role))}
 
     @property
+    def members(self) -> list[tuple[str, int]]:
+        """Each replica as its role and its index among those of the role, in the order of the pools."""
+        return [(role, index) for role, pool in self.pools.items() for index in range(pool.replicas)]
+
+    @property
     def replicas(self) -> int:
         """Replicas of all pools together."""
-        return sum(pool.replicas for pool in self.pools.values())
+        return len(self.members)

@@ -6,20 +6,15 @@ with view_for("plain") as view:
     view.rows(rows)  # now and then
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from components.train.console.outlet import Outlet
 from components.train.supervision.audience import Audience, Row
 from components.train.supervision.launcher_log import Event, in_words
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 FORMATS = ("plain", "json", "live")
 _ME = "launcher"
@@ -98,8 +93,8 @@ class Live(Plain):
         self._live.update(table(rows), refresh=True)
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """The replicas as a table of rich."""
+def table(rows: Sequence[Row]) -> Any:
+    """The replicas as a `rich.table.Table`."""
     from rich.table import Table
     from rich.text import Text
 

@@ -13,6 +13,7 @@ A line is a host as ssh knows it, then what is said of it; `#` begins a comment:
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError, unknown
@@ -56,21 +57,17 @@ def _host(words: Sequence[str], where: str) -> Host:
     match = _LINE.fullmatch(words[0])
     if not match:
         raise UserError(f"{where}: {words[0]!r} is no host; write a name, an address, or user@name")
-    values = {"port": match[3]}
+    values: dict[str, Any] = {"address": match[2], "port": int(match[3]) if match[3] else None}
     for word in words[1:]:
-        key, equals, value = word.partition("=")
+        key, _, value = word.partition("=")
         if key not in _KEYS:
             raise UserError(f"{where}: {unknown('setting', key, _KEYS)}")
-        if not equals or not value or (key != "address" and not (value.isdecimal() and 0 < int(value) < 65_536)):
-            raise UserError(f"{where}: {word!r} is not {key}={'ADDRESS' if key == 'address' else 'a whole number'}")
-        values[key] = value
-    return Host(
-        name=match[2],
-        address=values.get("address", match[2]),
-        user=match[1] or "",
-        port=int(values["port"]) if values["port"] else None,
-        slots=int(values.get("slots", 1)),
-    )
+        if key == "address" and not value:
+            raise UserError(f"{where}: {word!r} is not address=ADDRESS")
+        if key != "address" and not (value.isdecimal() and 0 < int(value) < 65_536):
+            raise UserError(f"{where}: {word!r} is not {key}=a whole number")
+        values[key] = value if key == "address" else int(value)
+    return Host(name=match[2], user=match[1] or "", **values)
 
 
 def place(
@@ -86,7 +83,7 @@ def place(
             f"the cluster has {cluster.replicas} replicas and the host file {slots} slots; add hosts, or "
             "slots=N to their lines"
         )
-    order = [(role, index) for role, pool in cluster.pools.items() for index in range(pool.replicas)]
+    order = cluster.members
     # One after another over the hosts that have a slot left, so that roles spread.
     turns = sorted((turn, number) for number, host in enumerate(hosts) for turn in range(min(host.slots, len(order))))
     if evaluator_beside_chief and cluster.evaluator:

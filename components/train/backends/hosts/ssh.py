@@ -17,8 +17,9 @@ import secrets
 import shlex
 import shutil
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import trainer
@@ -143,7 +144,11 @@ def _ask(
     """What the hosts say; they have the `shared` job directory of this machine, and a dataset like that here."""
     data_dir, job_dir = shared.get("--data-dir"), shared.get("--job-dir")
     manifest = f"{data_dir}/manifest.json" if data_dir else None
-    with _token(job_dir) as token:
+    with contextlib.ExitStack() as stack:
+        token = None
+        if job_dir:  # A file in it, or in the directory that it will be made in, by which hosts recognise the place.
+            there = next(place for place in (Path(job_dir), *Path(job_dir).parents) if place.is_dir())
+            token = stack.enter_context(tempfile.NamedTemporaryFile(prefix=".training-", dir=there)).name
         requests = {name: {"ports": counts[name], "token": token, "manifest": manifest} for name in pythons}
         facts = ask(pythons, requests)
     if apart := [name for name, each in facts.items() if not each.there]:
@@ -159,23 +164,6 @@ def _ask(
             "add --sync-dst-dir DIR to have it copied"
         )
     return facts
-
-
-@contextlib.contextmanager
-def _token(directory: str | None) -> Iterator[str | None]:
-    """A file in the directory, or in the one that it will be made in, by which hosts recognise it."""
-    if not directory:
-        yield None
-        return
-    place = Path(directory)
-    while not place.is_dir():
-        place = place.parent
-    token = place / f".training-{secrets.token_hex(8)}"
-    try:
-        token.touch()
-        yield str(token)
-    finally:
-        token.unlink(missing_ok=True)
 
 
 def _divide(
