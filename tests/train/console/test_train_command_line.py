@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import re
+from collections.abc import Mapping
 
 import pytest
 from train_clients import Clients
@@ -19,13 +20,11 @@ VALUES |= {"--strategy": "multi_worker_mirrored", "--log-format": "plain", "--ba
 VALUES |= {"--region": "us-east1"}
 
 
-def typed(flag: str, value: str | None = None) -> list[str]:
+def typed(flag: str, values: Mapping[str, object] = VALUES) -> list[str]:
     """The flag as typed, with some value."""
     if flag == "flags":
         return ["--", "--x"]
-    if flag in ("--explain", "--strict", "--dry-run"):
-        return [flag]
-    return [flag, VALUES.get(flag, "x") if value is None else value]
+    return [flag] if flag in ("--explain", "--strict", "--dry-run") else [flag, str(values.get(flag, "x"))]
 
 
 def of(mode: str) -> list[str]:
@@ -62,14 +61,6 @@ class Spy(argparse.Namespace):
         return object.__getattribute__(self, name)
 
 
-def value_of(flag: str, clients: Clients) -> str | None:
-    path = clients.path
-    (path / "code").mkdir(exist_ok=True)
-    paths = {"--cluster": path / "sync.yaml", "--hosts": path / "hosts", "--sync-dst-dir": path / "copy"}
-    paths |= {"--code": path / "code", "--mount": path, "--job-dir": path / "job", "--log-dir": path / "logs"}
-    return {"--command": "true", "--ssh-command": "ssh", "--remote-python": "python3", **paths}.get(flag)
-
-
 @pytest.mark.parametrize("mode", [*BACK_ENDS, "explain"])
 def test_what_heeds_a_flag_reads_it(
     clients: Clients, mode: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
@@ -78,11 +69,16 @@ def test_what_heeds_a_flag_reads_it(
     with open(clients.path / "sync.yaml", "w") as file:
         pool = "{machine: n1-standard-4}"
         file.write(f"strategy: multi_worker_mirrored\nchief: {pool}\nworker: {pool}\n")
+    path = clients.path
+    (path / "code").mkdir()
+    values = VALUES | {"--cluster": path / "sync.yaml", "--hosts": path / "hosts", "--sync-dst-dir": path / "copy"}
+    values |= {"--code": path / "code", "--mount": path, "--job-dir": path / "job", "--log-dir": path / "logs"}
+    values |= {"--command": "true", "--ssh-command": "ssh", "--remote-python": "python3"}
     argv = [*of(mode)]
     for flag, by in HEEDED_BY.items():
         # A dry run alone is what --backend vertex does; --code and --sync-dst-dir need a host.
         if mode in by and flag not in (f"--{mode}", "--backend", "flags") and (flag != "--dry-run" or mode == "vertex"):
-            argv += map(str, typed(flag, value_of(flag, clients)))
+            argv += typed(flag, values)
     spies = []
 
     def spied(given: list[str]) -> Spy:
