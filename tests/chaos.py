@@ -32,6 +32,7 @@ from components.convert.options import Options
 from components.train.supervision.launcher_log import last_run
 from tests.train.train_fakes import Bench, wait_until
 from trainer.base.lifeline import OWNER_PID
+from trainer.job_dir.journal import events
 
 ROOT = pathlib.Path(__file__).parents[1]
 MNIST = ROOT.parent / "shared" / "data" / "mnist"
@@ -121,8 +122,9 @@ class Arena:
                 return False
             outcome.restarted = tuple(restarts[-1]["replicas"])
             since = restarts[-1]["time"] if "chief/0" in outcome.restarted else struck
-            if steps := [e["time"] for e in _journal(job) if e["event"] == "step" and e["time"] > since]:
-                outcome.recovered_s = steps[0] - struck
+            told = events(job, "chief-0")
+            if steps := [e["time"] for e in told if e["event"] == "step" and e["time"] > since]:
+                outcome.recovered_s = min(steps) - struck
             return bool(steps)
 
         wait_until(lambda: overcome() or launcher.poll() is not None, _LIMIT_S, _POLL_S)
@@ -148,9 +150,9 @@ class Arena:
 
 def _check_records(job: pathlib.Path, blows: Sequence[Blow], outcomes: Sequence[Outcome]) -> None:
     """The launcher's record tells of every blow that had all or one start again, and why."""
-    events = last_run(str(job))
-    assert (events[0]["event"], events[-1]["event"]) == ("start", "end"), "the record has no beginning or end"
-    blames = [event for event in events if event["event"] == "blame"]
+    record = last_run(str(job))
+    assert (record[0]["event"], record[-1]["event"]) == ("start", "end"), "the record has no beginning or end"
+    blames = [event for event in record if event["event"] == "blame"]
     answered = [blow for blow, outcome in zip(blows, outcomes, strict=True) if outcome.restarted]
     assert len(blames) == len(answered), f"{len(blames)} blames for {len(answered)} blows"
     for blow, blame in zip(answered, blames, strict=True):
@@ -165,21 +167,12 @@ def _check_records(job: pathlib.Path, blows: Sequence[Blow], outcomes: Sequence[
 def _check_steps(job: pathlib.Path) -> None:
     """Every start went on from the newest checkpoint before it, and at the end no step is missing."""
     saved = 0
-    for event in _journal(job):
+    for event in reversed([*events(job, "chief-0")]):
         if event["event"] in ("start", "resume"):
             # The file may have been complete when its writer died before it told.
             assert event["step"] >= saved, f"resumed at {event['step']} with a checkpoint at {saved}"
         elif event["event"] == "checkpoint":
             saved = max(saved, event["step"])
-
-
-def _journal(job: pathlib.Path) -> list[dict[str, Any]]:
-    events = []
-    for path in job.glob("journal-chief-0-*.jsonl"):
-        for line in path.read_text().splitlines():
-            with contextlib.suppress(ValueError):
-                events.append(json.loads(line))
-    return sorted(events, key=lambda event: event["time"])
 
 
 def _status(job: pathlib.Path) -> dict[str, Any]:

@@ -51,6 +51,7 @@ sys.exit(code)
 ONE = Cluster(strategy="one_device", chief=Pool())
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
+EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
 CALM = {"start_s": 60, "silence_s": {"training": 60}, "stopped_s": 60}
 QUICK = Patience(stop_s=0.3, failure_s=0.3, join_s=0.3, evaluator_s=0.3, look_s=0.02, **CALM)
 

@@ -5,15 +5,12 @@ import signal
 import time
 
 import pytest
-from train_fakes import ONE, QUICK, SYNC, Bench, of, waits
+from train_fakes import EVALUATED, ONE, QUICK, SYNC, Bench, of, waits
 
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import Pool
 from components.train.console.job_control import status
 
 pytestmark = pytest.mark.cluster
 
-EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
 ON_TERM = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True)\n"
 
 

@@ -5,10 +5,8 @@ import sys
 import time
 
 import pytest
-from train_fakes import CALM, ONE, PS, SYNC, Bench, guard_of, of, wait_until, waits
+from train_fakes import CALM, EVALUATED, ONE, PS, SYNC, Bench, guard_of, of, wait_until, waits
 
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import Pool
 from components.train.supervision.timeouts import Patience
 from trainer.base.errors import UserError
 
@@ -97,11 +95,10 @@ def test_synchronous_workers_may_end_by_themselves_after_the_chief(bench: Bench)
 
 
 def test_evaluator_and_synchronous_workers_are_waited_for_within_bounds(bench: Bench):
-    cluster = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
-    code, lines = bench.run(bench.plan(cluster, chief_0="", evaluator_0="time.sleep(0.3); print('score')"), SLOW)
+    code, lines = bench.run(bench.plan(EVALUATED, chief_0="", evaluator_0="time.sleep(0.3); print('score')"), SLOW)
     assert code == 0
     assert of("evaluator/0", lines) == ["score"]
-    assert bench.run(bench.plan(cluster, chief_0="", evaluator_0=STUBBORN))[0] == 0
+    assert bench.run(bench.plan(EVALUATED, chief_0="", evaluator_0=STUBBORN))[0] == 0
     assert bench.endings()["evaluator/0"].startswith("SIG")
     assert bench.run(bench.plan(SYNC, chief_0="", worker_0="", worker_1=STUBBORN))[0] == 0
     assert bench.endings()["worker/1"].startswith("SIG")
