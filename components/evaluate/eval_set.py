@@ -92,7 +92,7 @@ class EvalSet:
 
 
 def require_enough(chosen: np.ndarray, split: str, which: str, way: str = "") -> None:
-    """Refuses to judge by what is left of a split, bool [N], if that is too little, and tells another `way`; a whole split never is."""
+    """Refuses to judge by what is left of a split, bool [N], if that is too little, with another `way`; a whole one never is."""
     if (left := int(chosen.sum())) < LEAST and left < len(chosen):
         raise UserError(
             f"only {left:,} of {len(chosen):,} records of {split} are such that {which}, and to judge takes {LEAST}; evaluate "

@@ -35,8 +35,8 @@ def evaluate(options: Options) -> dict[str, Any]:
     """Scores the model and writes `evaluation.json` and `report.html` to `options.output`.
 
     Returns:
-      The content of `evaluation.json`: every metric, and every figure of the decision, None where it is no number. The same `fingerprint` and
-      `split` are the same records, and what is registered must be what has the `model_digest`.
+      The content of `evaluation.json`: every metric, and every figure of the decision, None where it is no number. The same
+      `fingerprint` and `split` are the same records, and what is registered must be what has the `model_digest`.
 
     Raises:
       UserError: If an input is missing or does not fit, or the output cannot be written.
