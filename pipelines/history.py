@@ -100,9 +100,7 @@ def read(run_dir: pathlib.Path) -> Run:
     return Run(dir=run_dir, status=status, record=record, summary=told)
 
 
-def unused(
-    runs_dir: pathlib.Path, but: Collection[pathlib.Path], *, older_than_days: int = 0, keep_gb: float = 0
-) -> list[pathlib.Path]:
+def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path], days: int, keep_gb: float) -> list[pathlib.Path]:
     """Datasets of the store that no run refers to, but for these, and that were not used for so long, the oldest first.
 
     They are so many that the store, with those that runs refer to, is no larger than 10^9 bytes times `keep_gb`, if they can.
@@ -113,7 +111,7 @@ def unused(
             raise UserError(f"{run.dir / FILE} cannot be read; until it can, or is gone, its dataset is not known")
         if run.dir not in but:
             used.add(pathlib.Path(run.record.arguments["dataset_dir"]).name)  # the directory may have been moved
-    last = time.time() - 86400 * older_than_days
+    last = time.time() - 86400 * days
     found = {path: path.stat().st_mtime for path in (runs_dir / STORE).glob("*") if path.is_dir()}
     spare, going = sum(map(num_bytes, found)) - 1e9 * keep_gb if keep_gb else math.inf, []
     for path in sorted(found, key=found.__getitem__):

@@ -118,8 +118,8 @@ def _delete(args: argparse.Namespace) -> int:
                 f"{users[0]} begins with what {run.dir.name} has learnt; delete that first, or both at once"
             )
     stores = places if args.datasets else ()
-    evicted = {"older_than_days": args.older_than, "keep_gb": args.keep_gb}
-    datasets = [path for place in stores for path in history.unused(place, going, **evicted)]
+    evicted = args.older_than, args.keep_gb
+    datasets = [path for place in stores for path in history.unused(place, going, *evicted)]
     for path in (*going, *datasets):
         print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
     if not going and not datasets:
@@ -132,7 +132,7 @@ def _delete(args: argparse.Namespace) -> int:
                     page.unlink()
             for path in datasets:
                 with store.held(path):
-                    if path in history.unused(path.parents[1], (), **evicted):  # a run may have begun meanwhile
+                    if path in history.unused(path.parents[1], (), *evicted):  # a run may have begun meanwhile
                         shutil.rmtree(path)
         except OSError as error:  # of what containers wrote, for one
             raise UserError(f"{error.filename}: {error.strerror}; delete it as its owner") from None
