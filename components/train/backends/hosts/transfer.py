@@ -48,7 +48,7 @@ def out(request: dict[str, Any]) -> None:
             # Afterwards what is older and not here goes; by standard input, as it may be too long for a line.
             if old := _outdated(there[name], _names(Path(job["here"], "checkpoints"))):
                 paths = "".join(f"{job['there']}/checkpoints/{each}\0" for each in old)
-                _on_host(request, name, "xargs -0 rm -rf --", text=os.fsencode(paths))
+                _on_host(request, name, "xargs -0 rm -rf --", input=os.fsencode(paths))
 
     _everywhere(one, request["hosts"])
 
@@ -128,7 +128,7 @@ def _send(
     place = shlex.quote(target)
     _on_host(request, host, f"mkdir -p -- {place}")
     if request["rsync"]:
-        _rsync(request, host, [f"./{name}" for name in names], ":./", there=target, cwd=source, job=job)
+        _rsync(request, host, *(f"./{name}" for name in names), ":./", here=source, there=target, job=job)
         return
     excluded = [f"--exclude=./{name}" for name in _HERE_ONLY if job]
     # Not by tar's -C, which has a meaning for backslashes.
@@ -145,9 +145,8 @@ def _fetch(request: dict[str, Any], host: str, source: str, target: str) -> None
     os.makedirs(target, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".incoming-", dir=target) as incoming:
         if request["rsync"]:
-            _rsync(
-                request, host, [":./"], os.path.abspath(incoming), there=source, job=True, link=os.path.abspath(target)
-            )
+            link = f"--link-dest={os.path.abspath(target)}"
+            _rsync(request, host, link, ":./", "./", here=incoming, there=source, job=True)
         else:
             with tempfile.TemporaryFile() as archive:
                 _on_host(request, host, f"cd {shlex.quote(source)} && tar -cf - .", stdout=archive)
@@ -160,46 +159,27 @@ def _fetch(request: dict[str, Any], host: str, source: str, target: str) -> None
             os.replace(root / name, place)
 
 
-def _rsync(
-    request: dict[str, Any],
-    host: str,
-    sources: Sequence[str],
-    target: str,
-    *,
-    there: str,
-    job: bool,
-    cwd: str | None = None,
-    link: str | None = None,
-) -> None:
-    """Copies what begins with `:` from, or to, the directory `there` of a host."""
+def _rsync(request: dict[str, Any], host: str, *words: str, here: str, there: str, job: bool) -> None:
+    """Copies what the words say in the directory `here`; what begins with `:` is in the directory `there` of a host."""
     *ssh, name = request["hosts"][host]
     name = f"[{name}]" if name.count(":") > 1 else name
     # It reads the client's command as no shell does: a quote is doubled. A path on the host would be read by a shell, and
     # then by rsync itself as a pattern; so it runs in the directory.
     rsh = " ".join("'{}'".format(word.replace("'", "''")) for word in ssh)
     inside = shlex.join(["sh", "-c", f'cd {shlex.quote(there)} && exec rsync "$@"', "rsync"])
-    words = ["rsync", "--archive", "--exclude=__pycache__", f"--rsh={rsh}", f"--rsync-path={inside}"]
-    words += [f"--exclude=/{each}" for each in _HERE_ONLY if job]
-    words += [f"--link-dest={link}"] if link else []
-    ends = [f"{name}{word}" if word.startswith(":") else word for word in (*sources, target)]
-    done = subprocess.run([*words, "--", *ends], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True)
+    command = ["rsync", "--archive", "--exclude=__pycache__", f"--rsh={rsh}", f"--rsync-path={inside}"]
+    command += [f"--exclude=/{each}" for each in _HERE_ONLY if job]
+    command += [f"{name}{word}" if word.startswith(":") else word for word in words]
+    done = subprocess.run(command, cwd=here, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode:
         raise OSError(f"host {host}: rsync: {_last(done.stderr)}")
 
 
-def _on_host(
-    request: dict[str, Any],
-    host: str,
-    line: str,
-    *,
-    stdin: Any = None,
-    text: bytes = b"",
-    stdout: Any = subprocess.PIPE,
-) -> bytes:
-    """Runs a line of shell on a host with this file, or text, as its standard input; returns what it writes."""
+def _on_host(request: dict[str, Any], host: str, line: str, **streams: Any) -> bytes:
+    """Runs a line of shell on a host, with `stdin`, or `input`, and `stdout` of `subprocess.run`; returns what it writes."""
     command = [*request["hosts"][host], f"exec sh -c {shlex.quote(line)}"]
-    given = {"stdin": stdin} if stdin else {"input": text}
-    done = subprocess.run(command, **given, stdout=stdout, stderr=subprocess.PIPE)
+    given = {"stdout": subprocess.PIPE, **({} if "stdin" in streams else {"input": b""}), **streams}
+    done = subprocess.run(command, **given, stderr=subprocess.PIPE)
     if done.returncode:
         raise OSError(f"host {host}: {_last(done.stderr)}")
     return done.stdout or b""
