@@ -4,13 +4,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.cloud import aiplatform
 from google.cloud.aiplatform_v1 import JobState
 
-_LIVE = (
-    JobState.JOB_STATE_QUEUED,
-    JobState.JOB_STATE_PENDING,
-    JobState.JOB_STATE_RUNNING,
-    JobState.JOB_STATE_PAUSED,
-    JobState.JOB_STATE_UPDATING,
-)
+_LIVE = [JobState[f"JOB_STATE_{name}"] for name in ("QUEUED", "PENDING", "RUNNING", "PAUSED", "UPDATING")]
 
 
 def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
