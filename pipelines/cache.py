@@ -13,7 +13,7 @@ STORE = ".datasets"  # beside the runs, and shared by all of them
 _CODE = (
     "components/convert",
     "components/evaluate/page/frame.py",
-    "components/evaluate/templates",
+    "components/evaluate/templates/page.html",
     "components/undefined.py",
     "trainer/base",
 )

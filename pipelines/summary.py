@@ -8,13 +8,13 @@ import time
 from typing import Any
 
 from components.convert.writing.output import PAGE
-from components.evaluate.gate import TOLD
 from components.evaluate.page.frame import render_page, templates
 from components.evaluate.report import section, training_section
 from components.register.registry import Registry
 from pipelines.record import RunRecord
 from pipelines.steps import Steps
 from trainer.base.files import write_text
+from trainer.base.manifest import Manifest
 from trainer.job_dir import done
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
@@ -63,13 +63,19 @@ def write(
         "arguments": dict(record.arguments),
     }
     write_text(run_dir / FILE, json.dumps(summary, indent=1) + "\n")
+    failed = steps.failed
     body = TEMPLATES.get_template("run.html").render(
         s=summary,
         links={what: os.path.relpath(path, run_dir) for what, path in summary["paths"].items() if path},
-        metric=evaluation.get("metric"),
-        told=TOLD,
-        training=training_section(str(job)),
+        logs=sorted(path.name for path in (run_dir / "logs").glob("*.log")),
+        place=os.path.relpath(run_dir) if run_dir.is_relative_to(pathlib.Path.cwd()) else run_dir,
+        failed=failed and failed.name,
+        tail=steps.log(failed).read_text(encoding="utf-8").rstrip().splitlines()[-20:] if failed else (),
         evaluation=section(evaluation) if evaluation else "",
+        training=training_section(str(job)),
+        splits=Manifest.load(page.parent).splits if page.exists() else {},
+        versions={v: registry.facts(name, v) for v in registry.versions(name)[:-21:-1]},
+        aliases={version: alias for alias, version in reversed(registry.aliases(name).items())},
         written=time.strftime("%Y-%m-%d %H:%M"),
     )
     write_text(run_dir / REPORT, render_page(f"Run {record.id}", body))

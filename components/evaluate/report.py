@@ -1,13 +1,15 @@
-"""The evaluation as a page: figures, the decision with its reasons, the ROC curve of two classes, the confusion matrix."""
+"""The evaluation as a page: the decision with its reasons, figures, plots, and how the model came to be."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import markupsafe
 
+from components.evaluate.gate import TOLD
 from components.evaluate.page.attempts import Job
 from components.evaluate.page.curves import curves
 from components.evaluate.page.frame import TEMPLATES, render_page
+from components.evaluate.page.judged import judged
 from components.evaluate.page.timeline import timeline
 from components.evaluate.page.usage import usage
 from components.undefined import figure
@@ -23,10 +25,8 @@ _NAMES = {
 
 def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
     """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
-    roc = _line(evaluation["figures"].get("roc", ()))
-    return markupsafe.Markup(
-        TEMPLATES.get_template("evaluation.html").render(e=evaluation, shade=_shade, roc=roc, names=_NAMES)
-    )
+    known = {"rivals": _rivals(evaluation), "plots": judged(evaluation), "shade": _shade, "names": _NAMES, "told": TOLD}
+    return markupsafe.Markup(TEMPLATES.get_template("evaluation.html").render(e=evaluation, **known))
 
 
 def training_section(job_dir: str) -> markupsafe.Markup:
@@ -46,22 +46,23 @@ def page(evaluation: Mapping[str, Any], job_dir: str = "") -> str:
 def summary(evaluation: Mapping[str, Any]) -> str:
     """The evaluation in a few lines of Markdown."""
     metrics, decision = evaluation["metrics"], evaluation["decision"]
-    rows = [("candidate", metrics), (evaluation["baseline"]["rule"], evaluation["baseline"])]
-    if (champion := evaluation["champion"]) and champion["metrics"]:
-        where = f", on {champion['examples']:,} records" if champion.get("candidate") else ""
-        rows.append((f"champion (version {champion['version']}){where}", champion["metrics"]))
-        rows += [(f"candidate{where}", champion["candidate"])] if where else []
     names = [name for name in metrics if name != "examples"]
     lines = [("model", *names), ("---",) * (len(names) + 1)]
-    lines += [(who, *(figure(figures[name]) for name in names)) for who, figures in rows]
+    lines += [(who, *(figure(figures[name]) for name in names)) for who, figures, _ in _rivals(evaluation)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     reasons = "\n".join(f"- {reason}" for reason in decision["reasons"])
     return f"## {decision['verdict']}\n\n{table}\n\n{reasons}\n"
 
 
-def _line(roc: Sequence[Sequence[float]], side: int = 200) -> str:
-    """The ROC curve as points of an SVG polyline in a square."""
-    return " ".join(f"{side * x:.1f},{side - side * y:.1f}" for x, y, _ in roc)
+def _rivals(e: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Who was measured, the candidate first: in words, the metrics, and the intervals of those that have one."""
+    found = [("candidate", e["metrics"], e["intervals"].get("candidate", {}))]
+    if (champion := e["champion"]) and champion["metrics"]:
+        where = f", on {champion['examples']:,} records" if champion.get("candidate") else ""
+        found += [(f"candidate{where}", champion["candidate"], {})] if where else []
+        name = f"champion (version {champion['version']}){where}"
+        found.append((name, champion["metrics"], e["intervals"].get("champion", {})))
+    return [*found, (e["baseline"]["rule"], e["baseline"], e["intervals"].get("baseline", {}))]
 
 
 def _shade(count: int, row: list[int]) -> str:

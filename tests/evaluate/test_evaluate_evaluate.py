@@ -173,8 +173,8 @@ def test_the_users_module_is_wanted_only_where_it_makes_the_task(scored, make_mo
 
 
 def cells(page: str) -> list[list[str]]:
-    """Texts of the table's cells."""
-    rows = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
+    """Texts of the cells of the confusion matrix."""
+    rows = re.findall(r"<tr>(.*?)</tr>", page.split('<table class="matrix">')[1], re.DOTALL)
     return [[html.unescape(text) for text in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
 
 

@@ -51,7 +51,7 @@ def test_a_metric_that_is_no_number_is_null_in_every_file_and_a_dash_to_people(
     assert told["metrics"]["odd"] is told["baseline"]["odd"] is told["parts"]["class"][0]["metrics"]["odd"] is None
     assert told["intervals"]["candidate"]["odd"] is None and told["decision"]["verdict"] == verdict
     assert "odd" not in artifacts["metrics"].metadata and "accuracy" in artifacts["metrics"].metadata
-    assert "| - |" in (tmp_path / "summary").read_text() and "<b>-</b>" in (tmp_path / "report").read_text()
+    assert "| - |" in (tmp_path / "summary").read_text() and "<td>-</td>" in (tmp_path / "report").read_text()
     flags = ["--model-dir", model, "--data-dir", scored.path, "--output", tmp_path / "x"]
     assert main([*map(str, flags)]) == 0
     assert strict((tmp_path / "x" / "evaluation.json").read_text())["decision"] == told["decision"]

@@ -100,7 +100,9 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(c
     assert (rejected["model"]["verdict"], rejected["model"]["version"]) == ("reject", None)
     assert rejected["status"] == "succeeded" and "misses the threshold 1.0000" in rejected["model"]["why"]
     assert f"rejected: {rejected['model']['why']}" in third.stdout
-    assert f"rejected: {rejected['model']['why']}" in (newest(place) / "report.html").read_text()
+    page = (newest(place) / "report.html").read_text()
+    assert f"<b>Rejected</b>: {rejected['model']['why']}" in page and "Learning curves" in page
+    assert "Versions of digits" in page and page.index("champion</td>") > page.index(">2</th>")  # the newest first
 
 
 def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_evidence(command, place):
@@ -121,7 +123,9 @@ def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_eviden
     assert {s["name"]: s["status"] for s in told["steps"]}["cleanup"] == "succeeded"
     assert (run / "tmp").exists()
     assert told["reason"].startswith(reason)
-    assert told["reason"][:60] in (run / "report.html").read_text()
+    page = (run / "report.html").read_text()
+    assert f"<b>Failed</b>: {told['reason'][:60]}" in page and f"runs.py resume {run}" in page
+    assert "UserError" in page.split("The last lines of train")[1].split("</pre>")[0]
     assert command("pipelines/runs.py", "resume", run).returncode == 0
     assert shard.read_bytes() == good
     steps = {step["name"]: step["status"] for step in summary(run)["steps"]}
@@ -133,7 +137,7 @@ def test_deleting_the_first_run_leaves_the_second_whole_and_a_repeat_of_that_has
     deleted = command("pipelines/runs.py", "delete", first, "--datasets", "--yes")
     assert deleted.returncode == 0, deleted.stderr
     assert not first.exists() and first.name not in (place / "runs" / "index.html").read_text()
-    links = re.findall('href="([^"]+)"', (second / "report.html").read_text())
+    links = re.findall('<a href="([^"]+)"', (second / "report.html").read_text())
     assert len(links) >= 7 and all((second / link).exists() for link in links), links
     repeated = command("pipelines/runs.py", "repeat", second)
     assert repeated.returncode == 0, repeated.stdout + repeated.stderr

@@ -10,6 +10,7 @@ from etils import epath
 from trainer.job_dir import identity, journal
 
 Event = Mapping[str, Any]
+_PAUSE_S = 60.0  # in which no replica was there at all: nobody waited
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,8 +23,7 @@ class Attempt:
     @property
     def began(self) -> float:
         """When the process did, in seconds since the epoch; later than its first word it cannot be."""
-        first = self.events[0]
-        return min(first.get("began", math.inf), first["time"])
+        return min(self.events[0].get("began", math.inf), self.events[0]["time"])
 
     @property
     def ended(self) -> float:
@@ -45,10 +45,10 @@ class Job:
     @classmethod
     def load(cls, job_dir: str) -> "Job":
         """Reads what is in a directory: of none of a job, no replicas."""
-        if not epath.Path(job_dir).is_dir():
-            return cls(replicas={}, batch_size=None)
-        found = {name: attempts for name in journal.replicas(job_dir) if (attempts := _attempts(job_dir, name))}
-        return cls(replicas=found, batch_size=_batch_size(job_dir))
+        names = journal.replicas(job_dir) if epath.Path(job_dir).is_dir() else ()
+        found = {name: attempts for name in names if (attempts := _attempts(job_dir, name))}
+        settings = identity.facts(job_dir).get("settings", {}) if found else {}
+        return cls(replicas=found, batch_size=settings.get("batch_size"))
 
     def lasting(self, event: str) -> list[Event]:
         """The events of that kind that count, by step: of steps that were made again the later ones."""
@@ -58,9 +58,15 @@ class Job:
                 found |= {each["step"]: each for each in attempt.all(event) if each["step"] <= attempt.kept}
         return [found[step] for step in sorted(found)]
 
-
-def _batch_size(job_dir: str) -> int | None:
-    return identity.facts(job_dir).get("settings", {}).get("batch_size")
+    def clock(self, time: float) -> float:
+        """Seconds since the first replica began, without pauses of the whole job."""
+        attempts = sorted((a for each in self.replicas.values() for a in each), key=lambda attempt: attempt.began)
+        left_out, end = attempts[0].began, attempts[0].began
+        for attempt in attempts:
+            if end + _PAUSE_S < attempt.began <= time:
+                left_out += attempt.began - end
+            end = max(end, attempt.ended)
+        return time - left_out
 
 
 def _attempts(job_dir: str, name: str) -> list[Attempt]:

@@ -1,17 +1,14 @@
 """Learning curves: what was measured by the step, in training and on the validation split."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import markupsafe
 
 from components.evaluate.page import plots
 from components.evaluate.page.attempts import Event, Job
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# What an event tells besides the loss and the metrics of the task.
+# What an event tells besides the loss, the metrics of the task, and the learning rate.
 BESIDES = ("event", "step", "time", "seconds", "best", "examples_per_s", "replica_examples_per_s")
 _FALLS = 30.0  # what falls by so much is seen on a logarithmic axis only
 
@@ -23,12 +20,7 @@ def curves(job: Job) -> list[markupsafe.Markup]:
         return []
     exported = [event["exported_step"] for event in job.lasting("export")][-1:]
     names = dict.fromkeys(name for event in training + validation for name in event if name not in BESIDES)
-    return [_plot(name, _line(name, training), _line(name, validation), exported) for name in sorted(names, key=_order)]
-
-
-def _order(name: str) -> tuple[bool, bool]:
-    """The loss first, the learning rate last."""
-    return name == "learning_rate", name != "loss"
+    return [_plot(name, _line(name, training), _line(name, validation), exported) for name in names]
 
 
 def _line(name: str, events: Sequence[Event]) -> list[tuple[int, float]]:
@@ -36,25 +28,25 @@ def _line(name: str, events: Sequence[Event]) -> list[tuple[int, float]]:
 
 
 def _plot(name: str, training: list, validation: list, exported: list[int]) -> markupsafe.Markup:
-    lines = {"training": training, "validation": validation}
+    lines = {which: line for which, line in (("training", training), ("validation", validation)) if line}
     values = [value for line in lines.values() for _, value in line]
 
-    def draw(figure: "Figure") -> None:
+    def draw(figure: Any) -> None:
         axes = figure.add_subplot(xlabel="step")
         if name == "loss" and min(values) > 0 and max(values) > _FALLS * min(values):
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter("{x:g}")
             axes.yaxis.set_minor_formatter("")
-        for color, line in zip((plots.FIRST, plots.SECOND), lines.values(), strict=True):
-            xs, ys = plots.thinned(*zip(*line, strict=True)) if line else ([], [])
-            axes.plot(xs, ys, color=color, marker="o" if len(xs) < 30 and color == plots.SECOND else "", markersize=4)
+        for which, line in lines.items():
+            color, marker = (plots.FIRST, "") if which == "training" else (plots.SECOND, "o" if len(line) < 30 else "")
+            axes.plot(*plots.thinned(*zip(*line, strict=True)), color=color, marker=marker)
+        if name == "learning_rate":
+            axes.set_ylim(bottom=0)
         for step in exported:
             axes.axvline(step, color=plots.SOFT, linestyle="--", linewidth=1)
 
-    told = [
-        f"{which} {line[0][1]:.4g} at step {line[0][0]:,}, {line[-1][1]:.4g} at step {line[-1][0]:,}"
-        for which, line in lines.items()
-        if line
-    ]
-    title = name.replace("_", " ")
-    return plots.plot(title, f"{title}: {'; '.join(told)}", draw)
+    ends = [(which, *line[0], *line[-1]) for which, line in lines.items()]
+    told = "; ".join(
+        f"{which} {a:.4g} at step {first:,}, {b:.4g} at step {last:,}" for which, first, a, last, b in ends
+    )
+    return plots.plot(name.replace("_", " "), f"{name.replace('_', ' ')}: {told}", draw)

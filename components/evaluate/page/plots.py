@@ -7,65 +7,38 @@ plots.plot("Loss", "It falls from 0.9 to 0.4 in 2 steps.", draw)
 """
 
 import io
+import pathlib
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import markupsafe
 import numpy as np
 
-if TYPE_CHECKING:  # it takes half a second, which only who writes a page has
-    from matplotlib.figure import Figure
-
-# Matplotlib wants colours that it knows; each of these becomes one of the page's.
-INK, SOFT, LINE, BACK, FIRST, SECOND, THIRD, FOURTH, BAD = COLOURS = tuple(f"#00000{i}" for i in range(1, 10))
-VARIABLES = dict(
-    zip(
-        COLOURS,
-        (
-            *("var(--ink)", "var(--soft)", "var(--line)", "var(--card)"),
-            *("rgb(var(--hit))", "rgb(var(--second))", "rgb(var(--third))", "rgb(var(--fourth))", "rgb(var(--miss))"),
-        ),
-        strict=True,
-    )
-)
+# Matplotlib wants colours that it knows; each of these, which the style has too, becomes one of the page's.
+_OF_PAGE = ("var(--ink)", "var(--soft)", "var(--line)", "var(--card)")
+_OF_DATA = (f"rgb(var(--{name}))" for name in ("hit", "second", "third", "fourth", "miss"))
+VARIABLES = {f"#00000{i}": variable for i, variable in enumerate((*_OF_PAGE, *_OF_DATA), 1)}
+INK, SOFT, LINE, BACK, FIRST, SECOND, THIRD, FOURTH, BAD = VARIABLES
+_STYLE = pathlib.Path(__file__).parents[1] / "templates" / "plots.mplstyle"
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _MOST = 300  # points of a line: more than there is room for
-_STYLE = {
-    "font.size": 9.5,
-    "text.color": INK,
-    "axes.edgecolor": LINE,
-    "axes.facecolor": "none",
-    "axes.grid": True,
-    "axes.labelcolor": SOFT,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "figure.facecolor": "none",
-    "grid.color": LINE,
-    "grid.linewidth": 0.5,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "svg.fonttype": "none",  # texts stay texts: they can be read out, searched, and copied
-    "xtick.color": LINE,
-    "xtick.labelcolor": SOFT,
-    "ytick.color": LINE,
-    "ytick.labelcolor": SOFT,
-}
 
 
 def plot(
-    title: str, told: str, draw: Callable[["Figure"], object], *, size: tuple[float, float] = (4.3, 2.4)
+    title: str, told: str, draw: Callable[[Any], object], *, size: tuple[float, float] = (3.8, 2.3)
 ) -> markupsafe.Markup:
     """What `draw` draws on an empty figure of that size, in inches at the page's own scale, under its title.
 
     `told` has the figures in words. On one page every title is another one.
     """
-    import matplotlib
+    import matplotlib  # takes half a second, which only who writes a page has
     from matplotlib.figure import Figure
 
     # The names of what is drawn twice follow from the salt: two plots on one page must not use each other's.
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": title}):
+    style = matplotlib.rc_params_from_file(_STYLE, use_default_template=False)
+    with matplotlib.rc_context({**style, "svg.hashsalt": title}):
         figure, written = Figure(figsize=size, layout="constrained"), io.StringIO()
         draw(figure)
         figure.savefig(written, format="svg", metadata={"Date": None})
@@ -103,4 +76,4 @@ def _inline(text: str, told: str) -> str:
     inline = re.sub(
         r"\n *| font-family: [^;]*;", "", ET.tostring(root, encoding="unicode")
     )  # texts are in the page's font
-    return re.sub("|".join(COLOURS), lambda found: VARIABLES[found[0]], inline)
+    return re.sub("|".join(VARIABLES), lambda found: VARIABLES[found[0]], inline)

@@ -2,16 +2,14 @@
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import markupsafe
 
 from components.evaluate.page import plots
 from components.evaluate.page.attempts import Attempt, Job
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # In words, and the colour.
 KINDS = {
@@ -24,7 +22,14 @@ KINDS = {
     "export": ("export", plots.FOURTH),
     "wait": ("waiting for others, and between steps", plots.LINE),
 }
-_GAP_S = 60.0  # in which no replica was there at all: nobody waited, and it is left out
+
+_AFTER = {
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoint",
+    "preempted": "checkpoint",
+    "export": "export",
+    "done": "wait",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,17 +66,14 @@ def lost(spans: Mapping[str, Iterable[Span]]) -> dict[str, float]:
 def _spans(attempt: Attempt) -> Iterator[Span]:
     """From one event to the next; what takes a time that it tells has only that, and before it the replica waited."""
     at, steps, writes = attempt.began, 0, any(attempt.all("checkpoint"))
-    kinds = {"machine": "start", "start": "start", "resume": "start", "serve": "start", "export": "export"}
-    kinds |= {"preempted": "checkpoint", "evaluation": "evaluation", "checkpoint": "checkpoint", "done": "wait"}
-    for event in attempt.events:
+    for event in (event for event in attempt.events if event["event"] != "usage"):
+        kind = _AFTER.get(event["event"], "start")
         if event["event"] == "step":
             kind = ("stayed" if event["step"] <= attempt.kept else "again") if steps else "first"
             steps += 1
-        elif (kind := kinds.get(event["event"], "")) == "":
-            continue
-        took = event.get("waited_s", event.get("seconds", event["time"] - at))
-        begun = max(at, event["time"] - took)
-        yield Span(start=at, end=begun, kind="checkpoint" if writes and kind == "stayed" else "wait")
+        begun = max(at, event["time"] - event.get("waited_s", event.get("seconds", event["time"] - at)))
+        between = "start" if kind == "first" else "checkpoint" if writes and kind == "stayed" else "wait"
+        yield Span(start=at, end=begun, kind=between)
         yield Span(start=begun, end=max(begun, event["time"]), kind=kind)
         at = max(begun, event["time"])
     if attempt.ended > at:
@@ -101,12 +103,11 @@ def timeline(job: Job) -> dict[str, Any] | None:
     spans = lives(job)
     seconds = lost(spans)
     total = sum(seconds.values()) or 1.0
-    goodput = seconds.get("stayed", 0.0) / total
-    names = [name for name in spans if not name.startswith("evaluator")]
+    count = sum(not name.startswith("evaluator") for name in spans)
     restarts = sum(len(attempts) - 1 for attempts in job.replicas.values())
     sentence = (
-        f"{goodput:.0%} of the {total:,.0f} seconds that {len(names)} {'replicas' if len(names) > 1 else 'replica'} lived "
-        f"made steps that stayed; {restarts or 'no'} {'restart' if restarts == 1 else 'restarts'}."
+        f"{seconds.get('stayed', 0.0) / total:.0%} of the {total:,.0f} seconds that {count} replica{'s' * (count != 1)} lived "
+        f"made steps that stayed; {restarts or 'no'} restart{'s' * (restarts != 1)}."
     )
     table = [(KINDS[kind][0], plots.VARIABLES[KINDS[kind][1]], each, each / total) for kind, each in seconds.items()]
     return {
@@ -117,56 +118,30 @@ def timeline(job: Job) -> dict[str, Any] | None:
 
 
 def _plot(job: Job, spans: Mapping[str, Sequence[Span]], sentence: str) -> markupsafe.Markup:
-    clock = _Clock(span for each in spans.values() for span in each)
-    least = clock.total / 1500  # what is narrower than a pixel is not drawn
+    end = max(job.clock(attempt.ended) for attempts in job.replicas.values() for attempt in attempts) or 1.0
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.add_subplot(xlabel="seconds")
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot(xlabel="seconds", xlim=(0, end), ylim=(len(spans) - 0.4, -0.6))
         axes.grid(visible=False, axis="y")
-        for row, (name, each) in enumerate(spans.items()):
-            for kind, (_, color) in KINDS.items():
-                bars = [(clock(s.start), s.end - s.start) for s in _joined(each, least) if s.kind == kind]
-                axes.broken_barh(bars, (row - 0.36, 0.72), color=color, linewidth=0)
-            attempts = job.replicas[name]
-            for attempt in attempts[1:]:
-                axes.plot(clock(attempt.began), row - 0.45, marker="v", color=plots.BAD, markersize=6)
-            saved = [clock(event["time"]) for attempt in attempts for event in attempt.all("checkpoint")]
-            axes.plot(saved, [row + 0.45] * len(saved), marker="^", color=plots.INK, markersize=4, linestyle="")
         axes.set_yticks(range(len(spans)), list(spans))
-        axes.set_ylim(len(spans) - 0.4, -0.6)
-        axes.set_xlim(0, clock.total or 1.0)
+        for row, (name, each) in enumerate(spans.items()):
+            for span in _joined(each, least=end / 1500):  # what is narrower than a pixel is not drawn
+                at = job.clock(span.start)
+                axes.broken_barh(
+                    [(at, job.clock(span.end) - at)], (row - 0.36, 0.72), color=KINDS[span.kind][1], linewidth=0
+                )
+            attempts = job.replicas[name]
+            again = [job.clock(attempt.began) for attempt in attempts[1:]]
+            saved = [job.clock(event["time"]) for attempt in attempts for event in attempt.all("checkpoint")]
+            axes.plot(again, [row - 0.45] * len(again), "v", color=plots.BAD)
+            axes.plot(saved, [row + 0.45] * len(saved), "^", color=plots.INK)
 
     return plots.plot("What each replica did", sentence, draw, size=(11.6, 0.8 + 0.36 * len(spans)))
 
 
 def _joined(spans: Iterable[Span], least: float) -> Iterator[Span]:
-    """The same with neighbours of one kind as one, over what lies between them and is too short to be seen."""
-    held: Span | None = None
-    for span in spans:
-        if span.end - span.start < least:
-            continue
-        if held and held.kind == span.kind and span.start - held.end < least:
-            held = dataclasses.replace(held, end=span.end)
-            continue
-        if held:
-            yield held
-        held = span
-    if held:
-        yield held
-
-
-class _Clock:
-    """Seconds since the first of these spans, without the times in which there was none."""
-
-    def __init__(self, spans: Iterable[Span]) -> None:
-        self._cuts: list[tuple[float, float]] = []  # from then on, so much less
-        end, cut = None, 0.0
-        for span in sorted(spans, key=lambda span: span.start):
-            if end is None or span.start - end > _GAP_S:
-                cut += span.start - (end if end is not None else 0.0)
-                self._cuts.append((span.start, cut))
-            end = max(span.end, end or span.end)
-        self.total = (end - cut) if end else 0.0
-
-    def __call__(self, time: float) -> float:
-        return time - max(cut for start, cut in self._cuts if start <= time)
+    """The same with neighbours of one kind as one, without what is shorter than the least."""
+    long = (span for span in spans if span.end - span.start >= least)
+    for _, run in itertools.groupby(long, key=lambda span: span.kind):
+        whole = list(run)
+        yield dataclasses.replace(whole[0], end=whole[-1].end)

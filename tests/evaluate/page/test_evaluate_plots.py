@@ -17,7 +17,7 @@ def test_a_plot_is_said_in_words_and_leaves_size_and_colours_to_the_page():
     assert whole.find("figcaption").text == "a < b" and svg.find("{*}title").text == "1 & 2"
     assert svg.get("role") == "img" and "viewBox" in svg.keys() and "width" not in svg.keys()  # noqa: SIM118
     assert "a & b" in [text.text for text in svg.findall(".//{*}text")]
-    assert "var(--soft)" in one() and not re.search("|".join(plots.COLOURS), one())
+    assert "var(--soft)" in one() and not re.search("|".join(plots.VARIABLES), one())
     assert not svg.findall(".//{*}style") and "font-family" not in one() and "<!DOCTYPE" not in one()
 
 

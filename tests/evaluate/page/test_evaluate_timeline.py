@@ -9,7 +9,7 @@ from components.evaluate.page.timeline import lives, lost, timeline
 from components.evaluate.page.usage import usage
 from components.evaluate.report import training_section
 
-USE = {"cpu": 1.0, "memory": 5e8}
+USE, MORE = {"cpu": 1.0, "memory": 5e8}, {"cpu": 4.0, "memory": 5e8}
 
 
 def write(job: pathlib.Path, name: str, *events: tuple, attempt: int = 0) -> None:
@@ -90,8 +90,9 @@ def test_a_pause_of_the_whole_job_is_not_drawn(killed, tmp_path):
 
 
 def test_what_each_replica_used_is_told_by_its_name(killed):
-    speeds = [(0, "machine", 0), (1, "start", 0), step(2, 10, 1), (3, "usage", 0, USE), step(4, 30, 2)]
-    write(killed, "chief-0", *speeds, (5, "usage", 0, {**USE, "cpu": 4.0}), attempt=2)
+    write(
+        killed, "chief-0", (0, "machine", 0), (3, "usage", 10, USE), step(4, 30, 2), (5, "usage", 30, MORE), attempt=2
+    )
     (killed / "job.json").write_text(json.dumps({"identity": {}, "settings": {"batch_size": 64}}))
     cores, memory, speed = usage(Job.load(str(killed)))
     assert "chief-0 at most 1.5<" in cores and "chief-0 at most 0.5<" in memory
