@@ -72,7 +72,10 @@ def evaluate(options: Options) -> dict[str, Any]:
         "figures": figures(
             manifest.task, manifest.class_names or manifest.targets, candidate.answers, candidate.labels
         ),
-        "parts": {name: parts(candidate, in_words(candidate.column(column))) for name, column in columns.items()},
+        "parts": {
+            name: parts(candidate, in_words(candidate.column(column)), matrices=name in options.slices)
+            for name, column in columns.items()
+        },
         "worst": worst(candidate),
         "footprint": cost,
         "answered": sample(candidate, raw=provenance.trained_on(model_dir) is not None),

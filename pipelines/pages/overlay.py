@@ -19,7 +19,7 @@ Line = list[tuple[int, float]]
 
 
 def overlaid(names: Sequence[str], jobs: Sequence[Job]) -> list[markupsafe.Markup]:
-    """The plots of two jobs of runs with these names: of losses, metrics and learning rates, first those of training."""
+    """The plots of two jobs of runs with these names: of losses, metrics and learning rates."""
     found: dict[str, tuple[Line, Line]] = collections.defaultdict(lambda: ([], []))
     for event, kind in _KINDS.items():
         for which, job in enumerate(jobs):
@@ -27,7 +27,12 @@ def overlaid(names: Sequence[str], jobs: Sequence[Job]) -> list[markupsafe.Marku
                 for name in each.keys() - set(BESIDES):
                     if each[name] is not None and math.isfinite(each[name]):
                         found[f"{kind} {name.replace('_', ' ')}"][which].append((each["step"], each[name]))
-    return [_plot(title, names, found[title]) for title in sorted(found) if max(map(len, found[title])) > 1]
+    return [_plot(title, names, found[title]) for title in sorted(found, key=_order) if max(map(len, found[title])) > 1]
+
+
+def _order(title: str) -> tuple[bool, bool, str]:
+    """Of training first; a learning rate last."""
+    return title.endswith("learning rate"), title.startswith(_KINDS["evaluation"]), title
 
 
 def _plot(title: str, names: Sequence[str], lines: tuple[Line, Line]) -> markupsafe.Markup:

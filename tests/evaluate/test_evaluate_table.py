@@ -132,13 +132,18 @@ def test_the_step_hands_the_evaluation_on_in_every_form_that_kubeflow_shows(mode
     job.mkdir()
     (job / "model").symlink_to(model(0.3))
     kinds = {"evaluation": dsl.Artifact, "metrics": dsl.Metrics, "confusion": dsl.ClassificationMetrics}
-    kinds |= {"model": dsl.Model, "report": dsl.HTML, "summary": dsl.Markdown}
+    kinds |= {
+        "sliced": dsl.SlicedClassificationMetrics,
+        "model": dsl.Model,
+        "report": dsl.HTML,
+        "summary": dsl.Markdown,
+    }
     artifacts = {name: kind(name=name, uri=str(tmp_path / name)) for name, kind in kinds.items()}
     told = component.evaluate(
         job_dir=f"{job}/",
         registry=str(tmp_path / "registry"),
         name="trips",
-        evaluate_args=["--min-auc", "0.5"],
+        evaluate_args=["--min-auc", "0.5", "--slice", "company"],
         dataset=dsl.Dataset(name="dataset", uri=str(data)),
         **artifacts,
     )
@@ -151,6 +156,13 @@ def test_the_step_hands_the_evaluation_on_in_every_form_that_kubeflow_shows(mode
     assert [[p["falsePositiveRate"], p["recall"], p["confidenceThreshold"]] for p in points] == written["figures"][
         "roc"
     ]
+    slices = {
+        each["slice"]: each["sliceClassificationMetrics"] for each in artifacts["sliced"].metadata["evaluationSlices"]
+    }
+    assert {f"company: {part['value']}" for part in written["parts"]["company"]} == slices.keys() and len(slices) == 5
+    of_slices = [[row["row"] for row in each["confusionMatrix"]["rows"]] for each in slices.values()]
+    assert np.sum(of_slices, axis=0).tolist() == written["figures"]["confusion"]
+    assert (tmp_path / "sliced").exists()
     assert "Confusion matrix" in (tmp_path / "report").read_text()
     summary = (tmp_path / "summary").read_text()
     assert "| candidate | " in summary and f"| {written['metrics']['auc']:.4f} |" in summary

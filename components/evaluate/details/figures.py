@@ -40,10 +40,9 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
     if task != CLASSIFICATION:
         return {}
     said, classes = answers.argmax(axis=1), len(names)
-    cells = np.bincount(labels * classes + said, minlength=classes * classes)
     likelier = (answers > answers[np.arange(len(labels)), labels][:, np.newaxis]).sum(axis=1)  # than the true class
     found = {
-        "confusion": cells.reshape(classes, classes).tolist(),
+        "confusion": confusion(answers, labels),
         "classes": [{"name": name, **_shares(said == i, labels == i)} for i, name in enumerate(names)],
         "top_k": {str(k): float((likelier < k).mean()) for k in _TOP if k < classes},
         "calibration": calibration(answers.max(axis=1), said == labels),
@@ -55,6 +54,13 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
             found["roc"] = np.minimum(np.stack(roc.curve(scores, positive), axis=1), 1.0).tolist()
             found["precision_recall"] = precision_recall(scores, positive)
     return found
+
+
+def confusion(answers: np.ndarray, labels: np.ndarray) -> list[list[int]]:
+    """Examples by [true class][predicted class], of the probabilities [N, classes] and labels [N]."""
+    classes = answers.shape[1]
+    cells = np.bincount(labels * classes + answers.argmax(axis=1), minlength=classes * classes)
+    return cells.reshape(classes, classes).tolist()
 
 
 def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
