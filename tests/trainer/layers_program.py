@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from components.train.backends.ports import reserved
 from trainer.data.reader.order import share
-from trainer.nn import embedding, in_training
+from trainer.nn import embedding
 from trainer.nn.layers import BatchNormalization
 from trainer.nn.loss_scale import LossScale
 from trainer.nn.optimizers import SGD, Adam
@@ -86,21 +86,6 @@ def batch_norm(
     return on_replicas(strategy, body, STEPS)
 
 
-def dropout(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarray]]]:
-    """Two layers' outputs on ones, at two steps."""
-    layers = [keras.layers.Dropout(0.3), keras.layers.Dropout(0.3)]
-
-    def body(first: Any, count: Any) -> dict[str, Any]:
-        kept = {}
-        for step in (7, 8):
-            with in_training.at(seed=1, step=tf.constant(step, tf.int64), first=first):
-                for i, layer in enumerate(layers):
-                    kept[f"step {step} layer {i}"] = layer(tf.ones([count, 3, 7]), training=True)
-        return kept
-
-    return on_replicas(strategy, body)
-
-
 def sums(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarray]]]:
     """Of a tensor over the replicas: by the shortcut, and by the public way."""
 
@@ -146,8 +131,8 @@ def loss_scale(
 def everything(strategy: tf.distribute.Strategy) -> Results:
     """All of the above, by "what/value/replica"."""
     parts = {name: batch_norm(strategy, make) for name, make in LAYERS.items()}
-    parts |= {"dropout": dropout(strategy), "sums": sums(strategy)}
-    parts["loss_scale"] = loss_scale(strategy, lambda inner: LossScale(inner, dynamic_growth_steps=GROWTH))
+    scaled = loss_scale(strategy, lambda inner: LossScale(inner, dynamic_growth_steps=GROWTH))
+    parts |= {"sums": sums(strategy), "loss_scale": scaled}
     return {
         f"{what}/{name}/{replica}": value
         for what, replicas in parts.items()
@@ -166,9 +151,8 @@ def parameter_server(worker: str, *ps: str) -> Results:
     spec = tf.train.ClusterSpec({"worker": [worker], "ps": ps})
     places = (("worker", 0), ("ps", 0), ("ps", 1))
     servers = [tf.distribute.Server(spec, job_name=job, task_index=i, protocol="grpc") for job, i in places]
-    strategy = tf.distribute.ParameterServerStrategy(
-        tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
-    )
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     x = inputs((BATCH, 5))
     with strategy.scope():

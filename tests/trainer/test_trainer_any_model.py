@@ -4,11 +4,10 @@ Most cells of the table are for `make test-slow`.
 """
 
 import itertools
-import json
 
 import numpy as np
 import pytest
-from trainer_jobs import Job, kill_at_random
+from trainer_jobs import CLUSTERS, Job, kill_at_random
 
 tf = pytest.importorskip("tensorflow")
 import wrong_models  # noqa: E402
@@ -20,13 +19,6 @@ from trainer.nn.models import registry  # noqa: E402
 
 pytestmark = pytest.mark.cluster
 STEPS, EVERY = 300, 20
-CLUSTERS = {
-    "one_device": ["chief"],
-    "mirrored": ["chief"],
-    "two_workers": ["chief", "worker"],
-    "parameter_server": ["chief", "worker", "ps"],
-}
-FLAGS = {"mirrored": ["--strategy", "mirrored", "--logical-cpus", 2]}
 MODELS = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
 MODELS += ["penalised", "batch_norm", "text", "frozen", "two_inputs:network"]
 # Each model and each cluster once at least.
@@ -46,14 +38,14 @@ def table(models: list[str]) -> list:
 
 @pytest.mark.parametrize(("model", "how"), table(MODELS))
 def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model, how):
-    name = model if ":" in model else f"own_models:{model}"
+    name, (roles, more) = model if ":" in model else f"own_models:{model}", CLUSTERS[how]
     flags = ["--model", name, "--batch-size", 33, "--train-steps", STEPS, "--deterministic"]
-    flags += ["--checkpoint-num-steps", EVERY, "--learning-rate", 0.005, *FLAGS.get(how, [])]
+    flags += ["--checkpoint-num-steps", EVERY, "--learning-rate", 0.005, *more]
     killed = make()
-    killed.start(*CLUSTERS[how], flags=flags)
+    killed.start(*roles, flags=flags)
     kill_at_random(killed, 0, between=(2 * EVERY + 1, STEPS // 2))
     killed.wait()
-    last_steps(killed, CLUSTERS[how], flags)
+    killed.run(*roles, flags=flags)
     first, second = killed.attempts()
     assert not [e for e in first if e["event"] == "done"]
     (resumed,) = [e["step"] for e in second if e["event"] == "resume"]
@@ -62,7 +54,7 @@ def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model
     assert losses[-1] < 0.8 * losses[0]
     if how != "parameter_server":  # whose workers update as they come
         straight = make()
-        straight.run(*CLUSTERS[how], flags=flags)
+        straight.run(*roles, flags=flags)
         assert killed.digest(STEPS) == straight.digest(STEPS)
     manifest = Manifest.load(killed.data)
     images = next(records.batches(manifest, str(killed.data), "test", 50))["image"]
@@ -74,39 +66,12 @@ def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model
     assert not np.allclose(answers[0], answers[1])
 
 
-def last_steps(job: Job, roles: list[str], flags: list) -> None:
-    """Servers of parameters serve until they are told to end."""
-    job.start(*roles, flags=flags)
-    assert job.wait_for("chief-0") == {"chief-0": 0}, job.output()
-    job.close()
-
-
 def trained(job: Job, built):
     """A model with the weights of the last checkpoint."""
     variables = job.variables(STEPS)
-    names = {
-        name: f"variables/model.S{name.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE" for name in weights.named(built)
-    }
-    weights.put({name: variables[key] for name, key in names.items()}, built)
+    keys = {name: f"variables/model.S{name.replace('/', '.S')}" for name in weights.named(built)}
+    weights.put({name: variables[f"{key}/.ATTRIBUTES/VARIABLE_VALUE"] for name, key in keys.items()}, built)
     return built
-
-
-@pytest.mark.parametrize("how", ["mirrored", "two_workers", pytest.param("parameter_server", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model", ["penalised", pytest.param("batch_norm", marks=pytest.mark.slow)])
-def test_losses_of_the_model_and_batch_statistics_are_the_same_on_any_number_of_replicas(make, model, how):
-    flags = ["--model", f"own_models:{model}", "--batch-size", 33, "--train-steps", 40, "--deterministic"]
-    flags += ["--optimizer", "sgd", "--learning-rate", 0.01]
-    alone, several = make(), make()
-    alone.run("chief", flags=flags)
-    last_steps(several, CLUSTERS[how], [*flags, *FLAGS.get(how, [])])
-    expected, found = alone.variables(40), several.variables(40)
-    for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, atol=1e-5, err_msg=name)
-    scores = [json.loads((job.directory / "validation.json").read_text())["latest"]["loss"] for job in (alone, several)]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
-    # The first step's loss is that of the initial weights; a penalty for each replica would be seen in it.
-    first = [next(e["loss"] for e in job.events() if e["event"] == "step") for job in (alone, several)]
-    assert first[0] == pytest.approx(first[1], abs=1e-4)
 
 
 def cells(models: list[str]) -> list:
@@ -120,8 +85,8 @@ def test_a_wrong_one_is_refused_in_one_line_before_the_first_step(make, model, h
     refused = make()
     if model == "counting" and how in ("one_device", "parameter_server"):
         return  # which have one replica, and one at a time
-    flags = ["--model", f"wrong_models:{model}", "--train-steps", 2, *FLAGS.get(how, [])]
-    refused.start(*CLUSTERS[how], flags=flags)
+    roles, more = CLUSTERS[how]
+    refused.start(*roles, flags=["--model", f"wrong_models:{model}", "--train-steps", 2, *more])
     assert refused.wait_for("chief-0") == {"chief-0": 2}, refused.output()
     lines = refused.log("chief-0").read_text().splitlines()
     told = [line for line in lines if not line.startswith(("chief-0 computes in ", "reader: "))]

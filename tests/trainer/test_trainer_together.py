@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainer_jobs import CLUSTERS
 
 pytestmark = pytest.mark.cluster
 COMMON = "--model together:thawed --deterministic --eval-every-steps 6 --warmup-steps 4"
@@ -25,7 +26,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "replicas"), CASES)
 def test_what_changes_a_step_goes_together_and_is_resumed_to_the_bit(make, digits, name, replicas):
     flags = [*COMMON.split(), *TOGETHER[name].split()]
-    flags += ["--strategy", "mirrored", "--logical-cpus", 2] if replicas == 2 else ["--strategy", "one_device"]
+    flags += CLUSTERS["mirrored" if replicas == 2 else "one_device"][1]
     straight, resumed = make("straight"), make("resumed")
     straight.run("chief", flags=[*flags, "--train-steps", 18])
     resumed.run("chief", flags=[*flags, "--train-steps", 7])

@@ -31,6 +31,12 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["trainer.job"])
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # as the trainer does; the server that imports inherits it
 LIMIT_S = 120
+CLUSTERS: dict[str, tuple[list[str], list]] = {  # the roles of the replicas, and flags
+    "one_device": (["chief"], []),
+    "mirrored": (["chief"], ["--strategy", "mirrored", "--logical-cpus", 2]),
+    "two_workers": (["chief", "worker"], []),
+    "parameter_server": (["chief", "worker", "ps"], []),  # whose one worker takes one step after the other
+}
 
 
 def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
@@ -80,9 +86,8 @@ class Job:
                 "TRAINER_STATUS": str(self.directory / f"{name}.status"),
                 "TRAINER_THREADS": "1" if len(roles) > 1 else "",
             }
-            process = _FORKS.Process(
-                target=_replica, args=([*map(str, known)], environ, str(self.log(name))), daemon=True
-            )
+            arguments = [*map(str, known)], environ, str(self.log(name))
+            process = _FORKS.Process(target=_replica, args=arguments, daemon=True)
             process.start()
             self._replicas[name] = process
 
@@ -98,9 +103,10 @@ class Job:
         return codes
 
     def run(self, *roles: str, flags: Sequence[object]) -> str:
-        """Starts and waits for success; the output."""
+        """Starts and waits for success; the output. Servers of parameters serve until they are told to end."""
         self.start(*roles, flags=flags)
-        codes = self.wait()
+        codes = self.wait_for("chief-0") if "ps" in roles else self.wait()
+        self.close()
         assert set(codes.values()) == {0}, f"{codes}\n{self.output()}"
         return self.output()
 

@@ -59,7 +59,6 @@ def test_a_file_that_is_damaged_is_named_in_one_line_with_exit_code_2_in_the_mid
 def test_parameter_servers_workers_map_files_without_python(make, digits, tmp_path):
     job = make()
     flags = ["--train-steps", 40, "--reader", "mapped", "--cache-dir", tmp_path / "cache"]
-    job.start("chief", "worker", "ps", flags=flags)
-    assert job.wait_for("chief-0") == {"chief-0": 0}, job.output()
+    job.run("chief", "worker", "ps", flags=flags)
     assert {e["step"] for e in job.events() if e["event"] == "done"} == {40}
     assert len(list((tmp_path / "cache").rglob("train-*.tfrecord"))) == len(Manifest.load(digits).split("train").shards)
