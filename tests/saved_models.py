@@ -44,12 +44,8 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     records = [tf.io.parse_single_example(record, features) for record in files]
     images = np.stack([np.frombuffer(r["image"].numpy(), np.uint8).reshape(8, 8, 1) for r in records])
     assert len({image.tobytes() for image in images}) == len(images)
-    return Dataset(
-        path=path,
-        manifest=Manifest.load(path),
-        images=images,
-        labels=np.array([int(r["label"]) for r in records]),
-    )
+    labels = np.array([int(r["label"]) for r in records])
+    return Dataset(path=path, manifest=Manifest.load(path), images=images, labels=labels)
 
 
 @pytest.fixture(scope="session")

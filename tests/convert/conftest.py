@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from components.convert.__main__ import main
-from components.convert.writing import tfrecord
 from trainer.base.manifest import Manifest
 
 
@@ -57,7 +56,7 @@ def fails(refused) -> Callable[..., str]:
 def content() -> Callable[[pathlib.Path], dict[str, bytes]]:
     """All files below a directory."""
     return lambda directory: {
-        str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+        str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()
     }
 
 
@@ -101,24 +100,6 @@ def held(examples) -> Callable[..., list[dict[str, Any]]]:
         return [{name: value for name, (value,) in record.items()} for record in records]
 
     return read
-
-
-@pytest.fixture
-def third_fails(monkeypatch) -> Callable[[BaseException], None]:
-    """Has the third shard that is written fail half way."""
-    write, written = tfrecord.write, []
-
-    def fail(error: BaseException) -> None:
-        def third(path: pathlib.Path, *args: Any, **kwargs: Any) -> object:
-            written.append(path)
-            if len(written) == 3:
-                pathlib.Path(path).write_text("half")
-                raise error
-            return write(path, *args, **kwargs)
-
-        monkeypatch.setattr(tfrecord, "write", third)
-
-    return fail
 
 
 def _feature(values: Any):

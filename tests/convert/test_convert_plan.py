@@ -39,9 +39,7 @@ def source(request, tmp_path_factory) -> dict[str, str]:
 
 
 def size(directory: pathlib.Path) -> int:
-    return sum(
-        path.stat().st_size for path in directory.rglob("*") if path.suffix in (".tfrecord", ".hashes", ".index")
-    )
+    return sum(p.stat().st_size for p in directory.rglob("*") if p.suffix in (".tfrecord", ".hashes", ".index"))
 
 
 @settings(max_examples=5)

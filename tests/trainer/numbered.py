@@ -39,9 +39,8 @@ def dataset(
     directory.mkdir()
     size = math.prod(shape)
     longest = Field(name="image", kind="string", num_bytes=max(map(len, files))) if files else None
-    layout = Layout(
-        [longest or Field(name="image", kind="bytes", num_bytes=size), Field(name="label", kind="int64", num_bytes=3)]
-    )
+    image = longest or Field(name="image", kind="bytes", num_bytes=size)
+    layout = Layout([image, Field(name="label", kind="int64", num_bytes=3)])
     written = []
     for i, rows in enumerate(np.array_split(np.arange(examples), shards)):
         images = np.zeros((len(rows), size), np.uint8)
@@ -66,9 +65,8 @@ def dataset(
             (directory / name).write_bytes(index)
         written.append(shard)
     split = Split(examples=examples, class_histogram=(examples,), shards=tuple(written))
-    image = Feature(
-        name="image", dtype="uint8", shape=shape, encoding="image" if files else None, value_range=(0.0, 255.0)
-    )
+    encoding = "image" if files else None
+    image = Feature(name="image", dtype="uint8", shape=shape, encoding=encoding, value_range=(0.0, 255.0))
     label = Feature(name="label", dtype="int64", value_range=(0.0, (classes or examples) - 1.0))
     manifest = Manifest(
         name="numbered",

@@ -19,9 +19,8 @@ def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_m
     flags = ["--model", "slow_model:network", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 8]
     job.start("chief", "worker", flags=flags)
     silences, started = set(), time.monotonic()
-    vitals = {
-        name: Vitals(str(job.directory / f"{name}.status"), job.pid(name), started) for name in ("chief-0", "worker-0")
-    }
+    names = ("chief-0", "worker-0")
+    vitals = {name: Vitals(str(job.directory / f"{name}.status"), job.pid(name), started) for name in names}
 
     def ended() -> bool:
         for name, one in vitals.items():

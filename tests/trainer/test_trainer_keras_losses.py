@@ -21,12 +21,8 @@ EXAMPLES, DRAW = BATCH * STEPS, np.random.default_rng(0)
 X, NOISE = (DRAW.normal(size=(EXAMPLES, 6)).astype(np.float32) for _ in "XN")
 IMPORTANCE = DRAW.choice([0.0, 0.5, 1.0, 4.0], EXAMPLES).astype(np.float32)
 A, AB, ABC = (X[:, :n] + NOISE[:, :n] for n in (1, 2, 3))
-CLASS, TWO, SEVERAL, NUMBER = (
-    (ABC + np.arange(3)).argmax(axis=1),
-    AB.argmax(axis=1),
-    (ABC > 0).astype(np.int64),
-    A[:, 0],
-)
+CLASS, SEVERAL = (ABC + np.arange(3)).argmax(axis=1), (ABC > 0).astype(np.int64)
+TWO, NUMBER = AB.argmax(axis=1), A[:, 0]
 COUNTS = np.bincount(CLASS)
 BALANCED = EXAMPLES / (3 * COUNTS)
 SPLITS = {"train": Split(examples=EXAMPLES, class_histogram=tuple(COUNTS.tolist()), shards=())}

@@ -22,9 +22,8 @@ def options(*flags: str) -> Options:
 
 
 def optimizer(*flags: str):
-    model = keras.Sequential(
-        [keras.Input((3,)), keras.layers.Dense(2, name="body"), keras.layers.Dense(2, name="head")]
-    )
+    layers = [keras.layers.Dense(2, name=name) for name in ("body", "head")]
+    model = keras.Sequential([keras.Input((3,)), *layers])
     return learning.optimizer(options(*flags), model, MANIFEST, learning.Extent(examples=100, batch=10, horizon=20))
 
 
@@ -98,9 +97,7 @@ def own(monkeypatch):
 
 
 def test_a_module_has_an_optimizer_of_its_own_by_the_schedule_of_the_flags(own):
-    made = own(
-        lambda manifest, schedule: keras.optimizers.Lion(schedule), "--learning-rate", "0.5", "--warmup-steps", "5"
-    )
+    made = own(lambda _, schedule: keras.optimizers.Lion(schedule), "--learning-rate", "0.5", "--warmup-steps", "5")
     assert isinstance(made, keras.optimizers.Lion) and made.built
     assert float(made._learning_rate(0)) == pytest.approx(0.1)
 
@@ -110,10 +107,7 @@ def test_a_module_has_an_optimizer_of_its_own_by_the_schedule_of_the_flags(own):
     [
         (lambda manifest, schedule: keras.optimizers.SGD(0.1), "does not take the schedule"),
         (lambda manifest, schedule: schedule, "gives a Schedule"),
-        (
-            lambda manifest, schedule: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(schedule)),
-            "no other inside",
-        ),
+        (lambda _, schedule: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(schedule)), "no other inside"),
         (lambda manifest, schedule: keras.optimizers.SGD(schedule, use_ema=True), "uses use_ema"),
         (lambda manifest, schedule: keras.optimizers.SGD(schedule, gradient_accumulation_steps=2), "uses gradient_acc"),
         (lambda manifest, schedule: keras.optimizers.SGD(schedule, loss_scale_factor=2.0), "uses loss_scale_factor"),
@@ -124,17 +118,14 @@ def test_an_optimizer_that_would_not_do_what_it_says_is_refused(own, function, m
         own(function)
 
 
-def test_clipping_of_an_own_optimizer_is_refused_where_each_replica_would_clip_its_part(own):
+def test_clipping_of_an_own_optimizer_is_refused_where_each_replica_would_clip_its_part(own, monkeypatch):
     def clipping(manifest, schedule):
         return keras.optimizers.SGD(schedule, global_clipnorm=1.0)
 
     assert own(clipping).global_clipnorm == 1
     context = types.SimpleNamespace(num_replicas_in_sync=2)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        pytest.raises(UserError, match="uses global_clipnorm, which on several"),
-    ):
-        patch.setattr(tf.distribute, "get_strategy", lambda: context)
+    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: context)
+    with pytest.raises(UserError, match="uses global_clipnorm, which on several"):
         own(clipping)
 
 

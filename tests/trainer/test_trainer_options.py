@@ -30,10 +30,7 @@ def test_underscores_are_understood_in_flags_and_left_in_values():
 
 
 def test_a_custom_jobs_output_directory_is_the_job_directory_and_the_flag_wins():
-    vertex = {
-        f"AIP_{what}_DIR": f"gs://b/study/7/{name}/"
-        for what, name in (("MODEL", "model"), ("CHECKPOINT", "checkpoints"))
-    }
+    vertex = {"AIP_MODEL_DIR": "gs://b/study/7/model/", "AIP_CHECKPOINT_DIR": "gs://b/study/7/checkpoints/"}
     assert parse(["--data-dir", "d", "--train-steps", "3"], vertex).job_dir == "gs://b/study/7"
     assert options(**vertex).job_dir == "j"
     with pytest.raises(UserError, match="--job-dir"):

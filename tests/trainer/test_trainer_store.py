@@ -214,9 +214,8 @@ def test_the_chief_asks_a_store_seldom_for_the_evaluators_scores(store, monkeypa
         write_text(store / validation.FILE, json.dumps({key: {"step": 7} for key in ("latest", "best")}))
 
     monkeypatch.setattr(evaluator, "time", mock.Mock(monotonic=lambda: 0.0, sleep=scored))
-    evaluator.await_evaluator(
-        validation.Scores(str(store), Classification(("no", "yes"))), 7, mock.Mock(), timeout_s=1.0
-    )
+    scores = validation.Scores(str(store), Classification(("no", "yes")))
+    evaluator.await_evaluator(scores, 7, mock.Mock(), timeout_s=1.0)
     assert len(slept) == 1 and slept[0] > 2
 
 

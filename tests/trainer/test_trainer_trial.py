@@ -24,9 +24,7 @@ RIGHT += ["penalised", "batch_norm", "text", "frozen"]
 
 def tried(data, model: str, *flags: str, replicas: int = 1, task: Task | None = None) -> list[str]:
     manifest = Manifest.load(data)
-    opts = options.parse(
-        ["--data-dir", str(data), "--job-dir", "j", "--train-steps", "1", "--model", model, *flags], {}
-    )
+    opts = options.parse([f"--data-dir={data}", "--job-dir=j", "--train-steps=1", f"--model={model}", *flags], {})
     build = registry.builder(opts.model, manifest, opts.network)
     return try_out(dataclasses.replace(build, task=task or build.task), opts, manifest, replicas=replicas)
 

@@ -125,10 +125,7 @@ REFUSED = {
         lambda: _with(activation="softmax"),
         "its outputs are probabilities already (by Softmax), and the loss takes logits; leave out the last activation",
     ),
-    "softmax_layer": (
-        lambda: _with(last=(L.Softmax(), L.Reshape((10,)))),
-        "outputs are probabilities already (by Softmax)",
-    ),
+    "softmax_layer": (lambda: _with(last=(L.Softmax(), L.Reshape((10,)))), "probabilities already (by Softmax)"),
     "sigmoid": (lambda: _with(last=(L.Activation("sigmoid"),)), "its outputs are probabilities already (by Sigmoid)"),
     "shares": (
         lambda: _with(last=(L.Activation("softplus"), Shares())),

@@ -54,9 +54,7 @@ def test_a_new_category_drifts_by_its_share_and_without_examples_there_is_no_dis
     assert drift.distance(train, empty) is None and drift.distance(empty, train) is None
 
 
-def test_drift_above_the_threshold_leaves_nothing_and_a_finished_dataset_as_it_is(
-    tmp_path, idx_bytes, fails, content, capsys
-):
+def test_too_much_drift_leaves_nothing_and_a_finished_dataset_as_it_is(tmp_path, idx_bytes, fails, content, capsys):
     random, source, out = np.random.default_rng(0), tmp_path / "source", tmp_path / "out"
     source.mkdir()
     for prefix, low, classes in (("train-", 0, 10), ("t10k-", 150, 2)):  # test images are brighter, of fewer classes

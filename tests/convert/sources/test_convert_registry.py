@@ -13,9 +13,8 @@ def test_embedded_digits_are_the_original_ones():
     source = find_reader("digits").read(None)
     assert list(source.splits) == ["train"]
     images, labels = source.splits["train"].values()
-    assert (
-        images.shape == (1797, 8, 8, 1) and images.min() == 0 and images.max() == 16 == source.inputs[0].value_range[1]
-    )
+    assert images.shape == (1797, 8, 8, 1)
+    assert (images.min(), images.max()) == (0, 16) == source.inputs[0].value_range
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     origin = READERS["digits"].embedded.joinpath("ORIGIN.md").read_text()
     for path in READERS["digits"].files(None):

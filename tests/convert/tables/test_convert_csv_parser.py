@@ -47,9 +47,8 @@ def values(*blocks) -> dict[str, list]:
     return {name: [value for block in blocks for value in block.columns[name].to_pylist()] for name in names}
 
 
-texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6) | st.text(
-    '",\n\r ax\u00e9', max_size=4
-)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
+texts |= st.text('",\n\r ax\u00e9', max_size=4)
 
 
 @settings(max_examples=2 * settings.default.max_examples)
@@ -171,9 +170,8 @@ def test_what_is_wrong_is_told_in_one_line_with_its_place(tmp_path, content, mes
     assert "\n" not in str(error.value)
 
 
-WORDS = dataclasses.replace(
-    SCHEMA, columns={name: Column(name=name, header=name, type="string") for name in "abc"}, missing=()
-)
+COLUMNS = {name: Column(name=name, header=name, type="string") for name in "abc"}
+WORDS = dataclasses.replace(SCHEMA, columns=COLUMNS, missing=())
 
 
 @settings(max_examples=3 * settings.default.max_examples)

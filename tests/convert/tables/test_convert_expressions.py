@@ -5,11 +5,7 @@ from components.convert.tables.expressions import parse
 from trainer.base.errors import UserError
 
 TYPES = {"a": "float", "b": "int", "s": "string"}
-COLUMNS = {
-    "a": np.array([0.5, -2.0, 3.0, 0.0]),
-    "b": np.array([1, 2**62, -3, 0]),
-    "s": np.array(["x", "", "y", "x"], object),
-}
+COLUMNS = {"a": np.array([0.5, -2, 3, 0]), "b": np.array([1, 2**62, -3, 0]), "s": np.array(["x", "", "y", "x"], object)}
 MISSING = {"a": np.zeros(4, bool), "b": np.array([False, False, False, True])}
 
 A, B = {"greater": ["a", 0]}, {"less": ["b", 1]}

@@ -71,9 +71,8 @@ def test_manifest_and_records_of_a_table(tmp_path, held):
     for split, part in manifest.splits.items():
         chosen = [rows[i] for i in parts[split][1][:]]
         labels = [int(row["tips"] > 0.2 * row["fare"]) for row in chosen]
-        assert held(tmp_path / "out", split) == [
-            {**stored(row), "label": label} for row, label in zip(chosen, labels, strict=True)
-        ]
+        expected = [{**stored(row), "label": label} for row, label in zip(chosen, labels, strict=True)]
+        assert held(tmp_path / "out", split) == expected
         assert part.class_histogram == tuple(np.bincount(labels, minlength=2))
         for shard in part.shards:
             starts = np.fromfile(tmp_path / "out" / shard.index, "<i8")
@@ -125,10 +124,7 @@ def test_the_filter_leaves_rows_out_whose_labels_need_not_fit(tmp_path, held, ca
         "columns": {**SCHEMA["columns"], "company": {"type": "string", "default": "none"}},
         "label": {"column": "company", "classes": ["Blue", "none"]},
         "filter": {
-            "all": [
-                {"any": [{"equal": ["company", {"text": text}]} for text in ("Blue", "none")]},
-                {"present": "seconds"},
-            ]
+            "all": [{"any": [{"equal": ["company", {"text": t}]} for t in ("Blue", "none")]}, {"present": "seconds"}]
         },
         "deep": [{"column": "fare", "numeric": "z_score"}],
     }
@@ -212,9 +208,8 @@ def test_googles_layout_in_cents(tmp_path, held):
     lines = [f"{i % 2},1.1,420,{600 + i},8,16,3,,8,17031839100,,41.9,-87.6,,,Cash,Blue" for i in range(30)]
     (tmp_path / "taxi_trips_train.csv").write_text("\n".join([header, *lines]))
     source = str(tmp_path / "taxi_trips_train.csv")
-    manifest = quietly(
-        dataset="taxi_cents", source=source, output=str(tmp_path / "out"), validation_fraction=0, test_fraction=0
-    )
+    whole = {"validation_fraction": 0, "test_fraction": 0}
+    manifest = quietly(dataset="taxi_cents", source=source, output=str(tmp_path / "out"), **whole)
     got = held(tmp_path / "out")
     assert [(e["label"], e["tip"], e["fare"]) for e in got] == [(i % 2, i % 2, 600 + i) for i in range(30)]
     assert got[0]["pickup_census_tract"] == b"17031839100" and got[0]["pickup_community_area"] == b""

@@ -9,11 +9,7 @@ from components.convert.writing.column_store import Store
 dtypes = st.sampled_from(["float32", "int64", "uint8", "bool"])
 
 
-@given(
-    dtype=dtypes,
-    sizes=st.lists(st.integers(0, 40), max_size=6),
-    budget=st.sampled_from([0, 100, 1000, 10**6]),
-)
+@given(dtype=dtypes, sizes=st.lists(st.integers(0, 40), max_size=6), budget=st.sampled_from([0, 100, 1000, 10**6]))
 def test_a_column_is_what_was_appended_whatever_fits_into_memory(tmp_path_factory, dtype, sizes, budget):
     directory = tmp_path_factory.mktemp("store")
     store = Store(budget_bytes=2 * budget, directory=directory)

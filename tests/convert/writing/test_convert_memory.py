@@ -18,10 +18,8 @@ ROOT = pathlib.Path(__file__).parents[3]
 TAXI = ROOT.parent / "shared" / "data" / "taxi" / "data.csv"
 MB = 10**6
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce the limit"),
-]
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce the limit")
+pytestmark = [pytest.mark.slow, LINUX]
 
 
 def run(limit_mb: int, *flags: object) -> None:

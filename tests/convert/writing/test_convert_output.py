@@ -23,9 +23,7 @@ def _stamps(directory: pathlib.Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in [directory, *directory.iterdir()]}
 
 
-def test_done_again_writes_nothing_and_finds_whatever_changed(
-    tmp_path, make_idx, idx_bytes, monkeypatch, capsys, fails
-):
+def test_done_again_writes_nothing_and_finds_what_changed(tmp_path, make_idx, idx_bytes, monkeypatch, capsys, fails):
     source = tmp_path / "source"
     images, _ = make_idx(source, packed=False, train=40)["train"]
     options = Options(dataset="idx", source=str(source), output=str(tmp_path / "out"))
@@ -92,11 +90,20 @@ def test_leftovers_are_replaced(tmp_path, content):
 @pytest.mark.parametrize(
     ("error", "before"), [(KeyboardInterrupt(), False), (OSError(errno.ENOSPC, "No space left on device"), True)]
 )
-def test_a_failure_while_writing_leaves_nothing(tmp_path, third_fails, error, before):
+def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, error, before):
     out = tmp_path / "new" / "out"
     if before:
         out.mkdir(parents=True)
-    third_fails(error)
+    write, written = tfrecord.write, []
+
+    def third_fails(path: pathlib.Path, *args: object, **kwargs: object) -> object:
+        written.append(path)
+        if len(written) < 3:
+            return write(path, *args, **kwargs)
+        path.write_text("half")
+        raise error
+
+    monkeypatch.setattr(tfrecord, "write", third_fails)
     with pytest.raises((KeyboardInterrupt, UserError)) as told:
         convert(Options(output=str(out)))
     assert str(told.value) in ("", f"cannot write --output {out}: No space left on device")
@@ -110,9 +117,7 @@ def dataset(tmp_path_factory):
     return directory
 
 
-def test_a_published_dataset_is_a_copy_beside_files_of_others_without_what_an_earlier_attempt_left(
-    tmp_path, dataset, content
-):
+def test_a_published_dataset_is_a_copy_beside_files_of_others_and_no_leftovers(tmp_path, dataset, content):
     destination = tmp_path / "bucket" / "output"
     destination.mkdir(parents=True)
     (destination / "train-00008-of-00009.tfrecord").write_text("half")

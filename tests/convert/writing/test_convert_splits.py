@@ -56,9 +56,7 @@ def test_native_splits_stay_whole():
 
 
 @given(train=st.integers(1, 2000), more=st.integers(0, 2000), validation=fractions, test=fractions, seed=seeds)
-def test_every_example_is_in_one_split_in_order_and_stays_there_when_the_source_grows(
-    train, more, validation, test, seed
-):
+def test_every_example_is_in_one_split_in_order_and_stays_when_the_source_grows(train, more, validation, test, seed):
     small, large = (
         carve({"train": size}, validation_fraction=validation, test_fraction=test, seed=seed)
         for size in (train, train + more)

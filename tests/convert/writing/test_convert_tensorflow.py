@@ -189,11 +189,9 @@ def test_a_table_has_every_value(prepared, nested):
         ours, theirs = parsed(data_dir.parent / "out", split, spec), read(data_dir, split)
         for one, other in zip(ours, theirs, strict=True):
             values = other["features"] if nested else other
-            expected = {
-                **values,
-                **{f"sizes_{i}": values["sizes"][i] for i in range(3)},
-                "home_dest": values["home.dest"],
-            }
+            expected = (
+                values | {f"sizes_{i}": values["sizes"][i] for i in range(3)} | {"home_dest": values["home.dest"]}
+            )
             assert one.pop("label") == other["survived"]
             assert one == {prefix + name: expected[name] for name in (key.removeprefix(prefix) for key in one)}
 
@@ -228,9 +226,8 @@ def test_numbers_and_several_labels_are_predicted_if_supervised_keys_name_them(p
     manifest = convert(options(data_dir))
     task = "multi_label" if what == "labels" else "regression"
     assert (manifest.task, manifest.targets, manifest.class_names) == (task, names, ())
-    assert {f.name for f in manifest.inputs} == (
-        {"image"} if images else {"x", "label_0" if len(names) < 2 else "label_0_"}
-    )
+    inputs = {"image"} if images else {"x", "label_0" if len(names) < 2 else "label_0_"}
+    assert {f.name for f in manifest.inputs} == inputs
     label = manifest.feature("label")
     spec = {"label": tf.io.FixedLenFeature(label.shape, label.dtype)}
     ours, theirs = parsed(data_dir.parent / "out", "train", spec), read(data_dir, "train")
@@ -328,9 +325,8 @@ def test_mnist_prepared_from_the_original_files_equals_the_idx_conversion_record
         pytest.skip("the MNIST files are not in ../shared/data/mnist")
     common = {"source": str(MNIST), "shards": 1, "validation_fraction": 0}
     a = convert(Options(dataset="mnist", output=str(tmp_path / "idx"), **common))
-    b = convert(
-        Options(dataset="tfds:mnist", output=str(tmp_path / "tfds"), download_dir=str(tmp_path / "d"), **common)
-    )
+    downloads = {"download_dir": str(tmp_path / "d")}
+    b = convert(Options(dataset="tfds:mnist", output=str(tmp_path / "tfds"), **downloads, **common))
     assert a.features == b.features and a.record_bytes == b.record_bytes and a.class_names == b.class_names
     for split in ("train", "test"):
         assert a.splits[split].class_histogram == b.splits[split].class_histogram

@@ -45,9 +45,7 @@ def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
 
 
 @pytest.mark.parametrize("beats", [True, False])
-def test_the_journal_tells_the_use_of_the_machine_by_itself_and_the_status_if_it_is_to_beat(
-    tmp_path, monkeypatch, beats
-):
+def test_the_journal_tells_by_itself_how_the_machine_is_used_and_the_status_if_asked_to(tmp_path, monkeypatch, beats):
     monkeypatch.setattr(journal_module, "_BEAT_S", 0.02)
     monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
     journal = Journal(str(tmp_path / "job"), CHIEF, beats=beats)

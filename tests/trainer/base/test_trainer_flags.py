@@ -57,6 +57,7 @@ def same(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
 CNN = ["--model", "cnn", "--batch-size", "16"]
 SGD = [*CNN, "--optimizer", "sgd", "--learning-rate", "0.05"]
 RESNET = ["--model", "resnet", "--num-layers", "8", "--batch-size", "16"]
+PARTS = ["--accumulate-steps", "4"]
 
 
 @pytest.mark.parametrize(
@@ -84,15 +85,7 @@ RESNET = ["--model", "resnet", "--num-layers", "8", "--batch-size", "16"]
             ],
         ),
         (SGD, [["--momentum", "0.5"]]),
-        (
-            RESNET,
-            [
-                ["--batch-norm-decay", "0.5"],
-                ["--batch-norm-epsilon", "0.1"],
-                ["--augment", "none"],
-                ["--accumulate-steps", "4"],
-            ],
-        ),
+        (RESNET, [["--batch-norm-decay", "0.5"], ["--batch-norm-epsilon", "0.1"], ["--augment", "none"], PARTS]),
     ],
     ids=["cnn", "sgd", "resnet"],
 )
@@ -146,10 +139,7 @@ def test_epochs_are_passes_over_the_training_split(learn, digits):
         (["--model", "trainer.nn.models.cnn:network"], "there is no network in that module"),
         (["--num-gpus", "3"], "--num-gpus 3, and this machine has 0"),
         (["--all-reduce", "nccl"], "needs GPUs"),
-        (
-            ["--model", "cnn", "--batch-size", "6", "--accumulate-steps", "7"],
-            "6 examples on 1 replicas leave some parts without an example",
-        ),
+        ([*CNN[:2], "--batch-size", "3", *PARTS], "3 examples on 1 replicas leave some parts without an example"),
     ],
 )
 def test_what_would_do_nothing_or_cannot_be_is_refused(learn, flags, message):

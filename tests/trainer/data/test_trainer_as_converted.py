@@ -78,17 +78,8 @@ def convert(schema: dict, cells: dict[str, list[str]]) -> Source:
 def of(features: tuple[Feature, ...]) -> Manifest:
     """A table's manifest, as far as it matters here."""
     wide = (Encoding(kind="hash", columns=("c0",), hash_buckets=3),)
-    return Manifest(
-        name="t",
-        origin="t",
-        features=features,
-        label="label",
-        class_names=(),
-        record_bytes=None,
-        splits={},
-        arguments={},
-        wide=wide,
-    )
+    said = {"name": "t", "origin": "t", "label": "label", "class_names": (), "record_bytes": None}
+    return Manifest(features=features, wide=wide, splits={}, arguments={}, **said)
 
 
 @given(tables())
@@ -103,22 +94,16 @@ def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_bot
     except UserError:
         source = None
     rules = {n: {"missing": tuple(missing), "boolean": c["type"] == "bool" or None} for n, c in columns.items()}
-    defaults = {
-        n: str(c["default"]).lower() if c["type"] == "bool" else c["default"]
-        for n, c in columns.items()
-        if "default" in c
-    }
-    made = tuple(
-        Feature(name=n, dtype=DTYPES[c["type"]], default=defaults.get(n), **rules[n]) for n, c in columns.items()
-    )
+    defaults = {n: c.get("default") for n, c in columns.items()}
+    defaults |= {n: str(default).lower() for n, default in defaults.items() if isinstance(default, bool)}
+    made = tuple(Feature(name=n, dtype=DTYPES[c["type"]], default=defaults[n], **rules[n]) for n, c in columns.items())
     assert source is None or set(source.features) >= set(made)
     if not sendable:
         assert source is None
         return
     with np.errstate(over="ignore"):
-        arrays = {
-            n: tf.constant(np.array(v, NUMPY[columns[n]["type"]]), DTYPES[columns[n]["type"]]) for n, v in given.items()
-        }
+        kinds = {n: c["type"] for n, c in columns.items()}
+        arrays = {n: tf.constant(np.array(v, NUMPY[kinds[n]]), DTYPES[kinds[n]]) for n, v in given.items()}
     if source is None:
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"c\d: a value is"):
             as_converted(of(made), arrays)

@@ -82,9 +82,8 @@ def test_every_encoding_has_rows_of_its_own_in_the_table_of_its_size(data, table
     assert prepared["label"] is columns["label"]
     entries = [entry for part in ("deep", "wide") for entry in column_encodings.inputs(part, table)]
     assert {entry.name for entry in entries} == prepared.keys() - {"label"}
-    assert sorted(e.name for e in entries if e.rows) == [
-        *("deep_embedding_2", "deep_embedding_4", "deep_one_hot", "wide_one_hot"),
-    ]
+    tables = ["deep_embedding_2", "deep_embedding_4", "deep_one_hot", "wide_one_hot"]
+    assert sorted(e.name for e in entries if e.rows) == tables
     seen = 0
     for entry in entries:
         values = prepared[entry.name].numpy()
@@ -94,9 +93,8 @@ def test_every_encoding_has_rows_of_its_own_in_the_table_of_its_size(data, table
         for i, encoding in enumerate(entry.encodings):
             seen += 1
             if entry.rows:
-                np.testing.assert_array_equal(
-                    values[:, i], first + column_encodings.category(encoding, columns).numpy()
-                )
+                places = column_encodings.category(encoding, columns).numpy()
+                np.testing.assert_array_equal(values[:, i], first + places)
                 first += encoding.categories
         assert first == entry.rows
     assert seen == len(table.deep) + len(table.wide)

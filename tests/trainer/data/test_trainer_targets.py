@@ -68,9 +68,7 @@ def training_batches(manifest: Manifest, data_dir: str, batch: int):
     validation_fraction=st.sampled_from([0.0, 0.3]),
     batch=st.integers(4, 12),
 )
-def test_rows_and_labels_are_those_of_the_file_in_every_split_and_way_of_reading(
-    task, values, texts, shards, batch, **options
-):
+def test_rows_are_those_of_the_file_in_every_split_and_way_of_reading(task, values, texts, shards, batch, **options):
     label, expected = TASKS[task]
     rows = [{"row": i, **dict(zip("abpqn", row, strict=False)), "text": row[-1] + "x"} for i, row in enumerate(values)]
     with tempfile.TemporaryDirectory() as place:

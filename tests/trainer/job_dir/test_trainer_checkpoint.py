@@ -106,9 +106,7 @@ def test_a_newest_checkpoint_damaged_in_any_way_is_named_once_and_passed_over(tw
 
 
 @pytest.mark.parametrize("kind", ["absolute", "relative", "store"])
-def test_tensorflow_itself_finds_the_newest_wherever_the_job_directory_is(
-    tmp_path, monkeypatch, store, model, state, kind
-):
+def test_tensorflow_finds_the_newest_wherever_the_job_directory_is(tmp_path, monkeypatch, store, model, state, kind):
     monkeypatch.chdir(tmp_path)
     job_dir = {"absolute": tmp_path / "job", "relative": "jobs/a", "store": store / "job"}[kind]
     given = opts(tmp_path)
@@ -118,7 +116,7 @@ def test_tensorflow_itself_finds_the_newest_wherever_the_job_directory_is(
 
 
 @pytest.mark.parametrize(("place", "kept"), [("store", [10, 30]), ("directory", [10, 20, 30])])
-def test_training_waits_for_no_store_but_with_its_last_checkpoint(
+def test_training_waits_for_a_store_with_its_last_checkpoint_alone(
     tmp_path, monkeypatch, store, model, state, place, kept
 ):
     given, slow = opts(tmp_path), threading.Event()
@@ -143,9 +141,7 @@ def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, mo
         checkpoints.restore()
 
 
-def test_a_store_that_is_away_ends_the_attempt_and_makes_no_checkpoint_a_damaged_one(
-    tmp_path, monkeypatch, model, state
-):
+def test_a_store_that_is_away_ends_the_attempt_and_damages_no_checkpoint(tmp_path, monkeypatch, model, state):
     checkpoints = chief(opts(tmp_path), state)
     saved(checkpoints, model, 10, 20)
     away = mock.Mock(side_effect=tf.errors.AbortedError(None, None, "All 10 retry attempts failed."))
@@ -180,9 +176,7 @@ def test_a_store_that_does_not_answer_is_no_empty_one(tmp_path, state):
 
 
 @pytest.mark.parametrize("name", ["a*", "é {a]"])
-def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_directory_is_called(
-    tmp_path, model, state, name
-):
+def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_is_called(tmp_path, model, state, name):
     neighbour, own = (chief(opts(tmp_path / each, 1), state) for each in ("ab", name))
     saved(neighbour, model, 10)
     for best in ((own_scores := Scores(str(tmp_path / name), TASK)), Scores(str(tmp_path / "ab"), TASK)):

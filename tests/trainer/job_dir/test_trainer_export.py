@@ -28,9 +28,7 @@ def values(directory: object) -> set[float]:
 
 
 @pytest.mark.cluster
-def test_what_is_exported_replaces_what_was_there_and_in_a_store_without_a_rename(
-    manifest, store, tmp_path, monkeypatch
-):
+def test_an_export_replaces_what_was_there_and_in_a_store_without_a_rename(manifest, store, tmp_path, monkeypatch):
     exported(manifest, tmp_path / "model", 1.0)
     exported(manifest, tmp_path / "model", 2.0)
     assert values(tmp_path / "model") == {2.0}

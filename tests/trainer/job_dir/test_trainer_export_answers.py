@@ -37,14 +37,7 @@ def exported(build: registry.Builder, model: keras.Model, manifest: Manifest, di
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
 def test_an_export_answers_as_the_model_in_training_for_each_task_and_precision(task, precision, tmp_path):
     x, draw = Feature(name="x", dtype="float32", shape=(8, 8, 2)), np.random.default_rng(0)
-    said = {
-        "name": "made",
-        "origin": "made up",
-        "class_names": ABC,
-        "record_bytes": None,
-        "splits": {},
-        "arguments": {},
-    }
+    said = {"name": "made", "origin": "", "class_names": ABC, "record_bytes": None, "splits": {}, "arguments": {}}
     manifest = Manifest(features=(x, Feature(name="label", dtype="int64")), label="label", **said)
 
     def network() -> keras.Model:

@@ -152,15 +152,8 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, make_model):
     for file in (damaged / "checkpoints").glob("ckpt-10.*"):
         file.write_bytes(b"")
     foreign = shutil.copytree(make_model(), tmp_path / "foreign")
-    missing = (tmp_path / "gone", tmp_path / "gone.keras")
-    for place in (
-        tmp_path / "broken.keras",
-        tmp_path / "broken.weights.h5",
-        tmp_path / "empty",
-        damaged,
-        foreign,
-        *missing,
-    ):
+    names = ("broken.keras", "broken.weights.h5", "empty", "gone", "gone.keras")
+    for place in (*(tmp_path / name for name in names), damaged, foreign):
         with pytest.raises(UserError, match=f"--init-from {place} cannot be used") as refused:
             warm_start.take(str(place), model)
         assert "\n" not in str(refused.value)

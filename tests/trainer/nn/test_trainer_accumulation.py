@@ -30,9 +30,8 @@ def test_the_sum_over_the_parts_is_that_of_the_whole(parts, count):
 
 
 def test_a_part_begins_when_the_one_before_has_its_gradients():
-    graph = (
-        tf.function(lambda: accumulated(differentiate, 2, BATCH, tf.constant(0), 0, 7)[0]).get_concrete_function().graph
-    )
+    function = tf.function(lambda: accumulated(differentiate, 2, BATCH, tf.constant(0), 0, 7)[0])
+    graph = function.get_concrete_function().graph
     gathers = [op for op in graph.get_operations() if op.type == "ResourceGather"]
     before, after = gathers
     reached, waiting = set(), [after]

@@ -55,9 +55,8 @@ def test_warm_up_grows_linearly_from_its_first_share_to_the_whole():
     schedule = Schedule(0.4, warmup_steps=4)
     assert [float(schedule(step)) for step in range(6)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
     plain, warm = Schedule(0.4, cosine(10)), Schedule(0.4, cosine(10), warmup_steps=4)
-    assert [float(warm(s)) for s in range(10)] == pytest.approx(
-        [min((s + 1) / 4, 1) * float(plain(s)) for s in range(10)]
-    )
+    expected = [min((s + 1) / 4, 1) * float(plain(s)) for s in range(10)]
+    assert [float(warm(s)) for s in range(10)] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("schedule", ALL.values(), ids=ALL)

@@ -32,9 +32,8 @@ def test_logits_of_any_type_and_labels_of_any_make_sums_and_answers_in_float32(o
     answer = TASK.answer(logits)
     assert answer["probabilities"].dtype == tf.float32
     np.testing.assert_allclose(tf.reduce_sum(answer["probabilities"], axis=1), 1, rtol=1e-6)
-    assert [name.decode() for name in answer["class_name"].numpy()] == [
-        TASK.class_names[i] for i in answer["class_index"].numpy()
-    ]
+    expected = [TASK.class_names[i] for i in answer["class_index"].numpy()]
+    assert [name.decode() for name in answer["class_name"].numpy()] == expected
 
 
 def test_of_one_class_alone_there_is_no_auc_and_accuracy_ranks():
@@ -56,86 +55,39 @@ def area(scores: np.ndarray, labels: np.ndarray) -> float:
     return (scores[labels == 1][:, None] > scores[labels == 0]).mean()
 
 
-DRAW = np.random.default_rng(1)
+def judged(losses: np.ndarray, right: np.ndarray, auc: float) -> dict[str, float]:
+    return {"loss": losses.mean(), "accuracy": right.mean(), "auc": auc}
+
+
+def missed(error: np.ndarray, loss: float) -> dict[str, float]:
+    return {"loss": loss, "mae": np.abs(error).mean(), "mse": (error**2).mean(), "rmse": (error**2).mean() ** 0.5}
+
+
+DRAW, ABC = np.random.default_rng(1), ("a", "b", "c")
 NUMBERS = DRAW.normal(size=(EXAMPLES, 3)).astype(np.float32)
 TRUTHS = (NUMBERS + DRAW.normal(size=(EXAMPLES, 3)) > 0).astype(np.int64)
 REALS = (NUMBERS * 2 + DRAW.normal(size=(EXAMPLES, 3))).astype(np.float32)
-ERROR = NUMBERS - REALS
-MAPE = np.abs(ERROR[:, 0] / REALS[:, 0]).mean() * 100
-HUBER = np.where(np.abs(ERROR) <= 1, ERROR**2 / 2, np.abs(ERROR) - 0.5)[:, 0].mean()
-ABC = ("a", "b", "c")
-TWO = NUMBERS[:, :2] + np.eye(2)[TRUTHS[:, 0]]
+ONE, FIRST, YES, ERROR = NUMBERS[:, 0], NUMBERS[:, :1], TRUTHS[:, 0], NUMBERS - REALS
+TWO = (NUMBERS[:, :2] + np.eye(2)[YES]).astype(np.float32)
 SHARES = np.exp(TWO) / np.exp(TWO).sum(axis=1, keepdims=True)
-CASES = {
-    "classes": (
-        TASK,
-        TWO.astype(np.float32),
-        TRUTHS[:, 0],
-        {
-            "loss": -np.log(SHARES[np.arange(EXAMPLES), TRUTHS[:, 0]]).mean(),
-            "accuracy": (SHARES.argmax(axis=1) == TRUTHS[:, 0]).mean(),
-            "auc": area(SHARES[:, 1], TRUTHS[:, 0]),
-        },
-    ),
-    "binary": (
-        Binary(("no", "yes")),
-        NUMBERS[:, :1],
-        TRUTHS[:, 0],
-        {
-            "loss": cross_entropy(NUMBERS[:, 0], TRUTHS[:, 0]).mean(),
-            "accuracy": ((NUMBERS[:, 0] > 0) == TRUTHS[:, 0]).mean(),
-            "auc": area(NUMBERS[:, 0], TRUTHS[:, 0]),
-        },
-    ),
-    "several labels": (
-        MultiLabel(ABC),
-        NUMBERS,
-        TRUTHS,
-        {
-            "loss": cross_entropy(NUMBERS, TRUTHS).mean(),
-            "accuracy": ((NUMBERS > 0) == TRUTHS).mean(),
-            "auc": np.mean([area(NUMBERS[:, i], TRUTHS[:, i]) for i in range(3)]),
-        },
-    ),
-    "a number": (
-        Regression(("a",), (2.0,)),
-        NUMBERS[:, :1],
-        REALS[:, 0],
-        {
-            "loss": (ERROR[:, 0] ** 2).mean() / 4,
-            "mae": np.abs(ERROR[:, 0]).mean(),
-            "mse": (ERROR[:, 0] ** 2).mean(),
-            "rmse": (ERROR[:, 0] ** 2).mean() ** 0.5,
-        },
-    ),
-    "several numbers": (
-        Regression(ABC, (1.0, 2.0, 4.0)),
-        NUMBERS,
-        REALS,
-        {
-            "loss": (ERROR**2 / [1, 4, 16]).mean(),
-            "mae": np.abs(ERROR).mean(),
-            "mse": (ERROR**2).mean(),
-            "rmse": (ERROR**2).mean() ** 0.5,
-        },
-    ),
-    "own": (
-        Own(
-            Regression(("a",), (1.0,)),
-            loss=lambda labels, outputs: keras.losses.Huber(reduction="none")(labels[:, None], outputs),
-            metrics=[keras.metrics.MeanAbsolutePercentageError(name="mape")],
-            ranked_by="mape",
-        ),
-        NUMBERS[:, :1],
-        REALS[:, 0],
-        {
-            "loss": HUBER,
-            "mae": np.abs(ERROR[:, 0]).mean(),
-            "mse": (ERROR[:, 0] ** 2).mean(),
-            "rmse": (ERROR[:, 0] ** 2).mean() ** 0.5,
-            "mape": MAPE,
-        },
-    ),
+SURE, AREAS = -np.log(SHARES[np.arange(EXAMPLES), YES]), [area(NUMBERS[:, i], TRUTHS[:, i]) for i in range(3)]
+HUBER = np.where(np.abs(ERROR) <= 1, ERROR**2 / 2, np.abs(ERROR) - 0.5)[:, 0].mean()
+MAPE = {"mape": np.abs(ERROR[:, 0] / REALS[:, 0]).mean() * 100}
+LOGIT, LABELS, BITS = Binary(("no", "yes")), MultiLabel(ABC), cross_entropy(NUMBERS, TRUTHS)
+NUMBER, SEVERAL = Regression(("a",), (2.0,)), Regression(ABC, (1.0, 2.0, 4.0))
+OWN = Own(
+    Regression(("a",), (1.0,)),
+    loss=lambda labels, outputs: keras.losses.Huber(reduction="none")(labels[:, None], outputs),
+    metrics=[keras.metrics.MeanAbsolutePercentageError(name="mape")],
+    ranked_by="mape",
+)
+CASES = {  # the task, outputs, labels, and what is to be found
+    "classes": (TASK, TWO, YES, judged(SURE, SHARES.argmax(axis=1) == YES, area(SHARES[:, 1], YES))),
+    "binary": (LOGIT, FIRST, YES, judged(BITS[:, 0], (ONE > 0) == YES, AREAS[0])),
+    "several labels": (LABELS, NUMBERS, TRUTHS, judged(BITS, (NUMBERS > 0) == TRUTHS, np.mean(AREAS))),
+    "a number": (NUMBER, FIRST, REALS[:, 0], missed(ERROR[:, 0], (ERROR[:, 0] ** 2).mean() / 4)),
+    "several numbers": (SEVERAL, NUMBERS, REALS, missed(ERROR, (ERROR**2 / [1, 4, 16]).mean())),
+    "own": (OWN, FIRST, REALS[:, 0], missed(ERROR[:, 0], HUBER) | MAPE),
 }
 
 
@@ -169,8 +121,7 @@ def test_where_less_is_better_a_smaller_value_ranks_higher():
     task: Task = Regression(("a",), (1.0,))
     assert task.rank({"rmse": 1.0, "loss": 1.0}) > task.rank({"rmse": 2.0, "loss": 0.5})
     assert task.better(1.0, 2.0, "rmse") and not task.better(2.0, 2.0, "rmse") and task.better(0.9, 0.8, "r2")
-    own = CASES["own"][0]
-    assert own.ranked_by({"loss": 1.0, "mape": 3.0}) == "mape" and own.better(1.0, 2.0, "mape")
+    assert OWN.ranked_by({"loss": 1.0, "mape": 3.0}) == "mape" and OWN.better(1.0, 2.0, "mape")
 
 
 def test_metrics_that_do_not_add_up_and_losses_that_are_no_examples_own_are_refused():

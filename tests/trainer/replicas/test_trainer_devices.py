@@ -26,9 +26,7 @@ def gpus(monkeypatch):
     """Makes TensorFlow see GPUs of these compute capabilities."""
 
     def make(*capabilities: tuple[int, int]) -> None:
-        details = [
-            {"device_name": f"GPU {major}", "compute_capability": (major, minor)} for major, minor in capabilities
-        ]
+        details = [{"device_name": f"GPU {of[0]}", "compute_capability": of} for of in capabilities]
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(range(len(details))))
         monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda i: details[i])
         monkeypatch.setattr(machine, "gpu_free_bytes", lambda: 22 << 30)

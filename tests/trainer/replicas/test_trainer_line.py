@@ -71,24 +71,22 @@ def test_what_one_says_the_others_hear_at_once_and_only_they():
             assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and not connection.get_inheritable()
 
 
-def test_a_word_that_comes_with_the_permission_to_go_on_is_heard():
+@pytest.mark.parametrize(
+    ("answer", "broken"),
+    [(b'?"a"\n' + LEFT, False), (b"\0\0\x12\4\0", True)],
+    ids=["go on, and a word", "of a gRPC server"],
+)
+def test_a_word_that_comes_at_once_is_heard_and_who_comes_when_the_others_have_met_has_a_broken_line(answer, broken):
     with reserved(2) as ports, ThreadPoolExecutor(1) as pool:
         _, worker = members(ports)
         with socket.create_server(("127.0.0.1", ports[0])) as listener:
             line = pool.submit(meet, worker, job="a", timeout_s=SOON_S)
             with listener.accept()[0] as connection:
-                connection.sendall(b'?"a"\n' + LEFT)
-                assert line.result().hears(LEFT)
+                connection.sendall(answer)
+                assert line.result().hears(LEFT) is not broken and line.result().broken is broken
 
 
-def test_who_comes_when_the_others_have_met_has_a_broken_line_and_a_job_of_one_none():
-    with reserved(2) as ports, ThreadPoolExecutor(1) as pool:
-        _, worker = members(ports)
-        with socket.create_server(("127.0.0.1", ports[0])) as listener:
-            line = pool.submit(meet, worker, job="a", timeout_s=SOON_S)
-            with listener.accept()[0] as connection:
-                connection.sendall(b"\0\0\x12\4\0")  # of a gRPC server
-                assert line.result().broken
+def test_a_job_of_one_has_no_line():
     alone = meet(Member(role="chief", index=0, addresses={}), job="a", timeout_s=1)
     assert not alone.broken and not alone.tell(LEFT) and not alone.hears(STOP)
 
@@ -165,9 +163,8 @@ def test_who_is_told_how_the_job_ended_does_not_look_for_it(word):
             assert not asked
 
 
-EVENTS = st.permutations(
-    [(what, who) for who in (1, 2) for what in ("told", "its end breaks", "the chief's end breaks")]
-)
+WHAT = ("told", "its end breaks", "the chief's end breaks")
+EVENTS = st.permutations([(what, who) for who in (1, 2) for what in WHAT])
 
 
 @settings(max_examples=max(5, settings.default.max_examples // 10), deadline=None)

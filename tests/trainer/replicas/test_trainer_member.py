@@ -11,9 +11,8 @@ CHIEF, WORKERS, PS = ["c:2222"], ["w0:2222", "w1:2222"], ["p:2222"]
 
 
 def tf_config(cluster: dict, role: str, index: int | str = 0) -> dict[str, str]:
-    return {
-        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"})
-    }
+    task = {"type": role, "index": index}
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
 
 
 def test_a_single_replica_has_no_variable_and_is_the_chief():

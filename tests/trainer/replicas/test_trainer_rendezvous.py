@@ -2,6 +2,7 @@ import contextlib
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import pytest
@@ -25,21 +26,9 @@ def members():
 
 def together(calls: dict[str, object]) -> dict[str, BaseException | None]:
     """Runs all at once; what each raised."""
-    outcomes: dict[str, BaseException | None] = {}
-
-    def run(name: str, call) -> None:
-        try:
-            call()
-            outcomes[name] = None
-        except BaseException as error:
-            outcomes[name] = error
-
-    threads = [threading.Thread(target=run, args=item) for item in calls.items()]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    return outcomes
+    with ThreadPoolExecutor(len(calls)) as pool:
+        done = {name: pool.submit(call) for name, call in calls.items()}
+        return {name: future.exception(20) for name, future in done.items()}
 
 
 @pytest.mark.parametrize("late", [0, 2])
@@ -99,10 +88,8 @@ def test_a_replica_of_another_job_on_a_port_used_again_is_told_and_like_a_strang
 
 def test_a_leader_whose_port_is_taken_says_so(members):
     port = int(members[0].addresses["chief"][0].split(":")[1])
-    with (
-        socket.create_server(("", port)),
-        pytest.raises(ConnectionError, match=f"cannot listen at port {port}, its own: Addr"),
-    ):
+    told = f"cannot listen at port {port}, its own: Addr"
+    with socket.create_server(("", port)), pytest.raises(ConnectionError, match=told):
         meet(members[0], job="a", timeout_s=1)
 
 

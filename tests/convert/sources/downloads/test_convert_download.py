@@ -1,3 +1,4 @@
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -166,11 +167,8 @@ def test_another_url_takes_over(tmp_path, server):
 
 def test_two_downloads_to_one_place_ask_once(tmp_path, server):
     file = server.offer(whole)
-    threads = [threading.Thread(target=fetch, args=([file], tmp_path)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(fetch, [[file]] * 4, [tmp_path] * 4))
     assert len(server.ranges) == 1 and (tmp_path / "data.gz").read_bytes() == DATA
 
 

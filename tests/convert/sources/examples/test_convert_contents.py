@@ -47,13 +47,8 @@ PIXELS = "{name: dots, origin: made up, image: pixels, label: y, classes: 3, sha
 
 
 def row(i: int) -> dict[str, Any]:
-    return {
-        "fare": i / 4,
-        "trip/seconds": i * 1000 - 5,
-        "company": f"Ü{i % 7}".encode(),
-        "at": [i + 0.5, -float(i)],
-        "kind": i % 2,
-    }
+    numbers = {"fare": i / 4, "trip/seconds": i * 1000 - 5, "at": [i + 0.5, -float(i)], "kind": i % 2}
+    return {**numbers, "company": f"Ü{i % 7}".encode()}
 
 
 def png(i: int, kind: str = "PNG") -> bytes:
@@ -146,9 +141,8 @@ def test_a_class_may_be_a_text_and_small_images_become_pixels(tmp_path, write_re
 @pytest.mark.parametrize("end", ["", ".gz", ".zlib"])
 def test_pixels_are_those_of_the_records_in_any_memory(tmp_path, write_records, options, held, schema, end):
     images = RANDOM.integers(0, 256, (40, 4, 5, 3), np.uint8)
-    path = write_records(
-        tmp_path / f"x{end}", [{"pixels": image.tobytes(), "y": i % 3} for i, image in enumerate(images)]
-    )
+    records = [{"pixels": image.tobytes(), "y": i % 3} for i, image in enumerate(images)]
+    path = write_records(tmp_path / f"x{end}", records)
     manifest = convert(options(PIXELS, path))
     assert (manifest.feature("image").shape, manifest.class_names) == ((4, 5, 3), ("0", "1", "2"))
     assert held(tmp_path / "out") == [{"image": image.tobytes(), "label": i % 3} for i, image in enumerate(images)]

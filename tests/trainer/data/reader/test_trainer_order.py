@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 from trainer.base.manifest import Shard, Split
 from trainer.data.reader.order import CHUNK_BYTES, WINDOW_BYTES, Order, share
 
-ORDERS = st.builds(
-    Order,
-    examples=st.integers(1, 60),
-    seed=st.integers(0, 2**31),
-    chunk=st.integers(1, 9),
-    window=st.integers(1, 5),
-)
+SIZES = {"examples": st.integers(1, 60), "chunk": st.integers(1, 9), "window": st.integers(1, 5)}
+ORDERS = st.builds(Order, seed=st.integers(0, 2**31), **SIZES)
 
 
 def steps(order: Order, count: int, batch: int) -> np.ndarray:
@@ -80,15 +75,8 @@ def test_the_order_does_not_depend_on_the_number_of_replicas(replicas, batch, st
 
 def test_sizes_follow_from_the_manifest_and_small_splits_are_one_window():
     def order(examples: int, record_bytes: int) -> Order:
-        shard = Shard(
-            file="a",
-            examples=examples,
-            bytes=examples * record_bytes,
-            crc32c="",
-            head_crc32c="",
-            hashes="",
-            hashes_crc32c="",
-        )
+        unread = dict.fromkeys(("file", "crc32c", "head_crc32c", "hashes", "hashes_crc32c"), "")
+        shard = Shard(examples=examples, bytes=examples * record_bytes, **unread)
         return Order.of(Split(examples=examples, class_histogram=(), shards=(shard,)), seed=0)
 
     assert order(60_000, 838).windows == 1

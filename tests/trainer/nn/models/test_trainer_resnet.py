@@ -65,12 +65,9 @@ def test_it_computes_the_published_network(manifest):
     local = resnet.build(manifest, num_layers=8, batch_norm_statistics="local").layers
     assert {n.synchronized for n in local if isinstance(n, BatchNormalization)} == {False}
     random = np.random.default_rng(0)
-    model.set_weights(
-        [
-            random.uniform(0.1, 0.5, w.shape) * random.choice([1, -1] if w.ndim == 4 else [1], w.shape)
-            for w in model.get_weights()
-        ]
-    )
+    signs = ([1, -1] if weight.ndim == 4 else [1] for weight in model.get_weights())
+    weights = zip(model.get_weights(), signs, strict=True)
+    model.set_weights([random.uniform(0.1, 0.5, w.shape) * random.choice(sign, w.shape) for w, sign in weights])
     images = random.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     logits = model({"image": images})
     assert logits.shape == (2, 10) and logits.dtype == tf.float32

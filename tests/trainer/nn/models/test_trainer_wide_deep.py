@@ -128,12 +128,8 @@ def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns,
     weights = {name: weight.numpy() for name, weight in named(model).items()}
     export.export(weights, build, table, str(tmp_path / "model"))
     told = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
-    assert told == {
-        "model": "wide_deep",
-        "dataset": "trips",
-        "fingerprint": table.fingerprint,
-        "arguments": dict(table.arguments),
-    }
+    dataset = {"dataset": "trips", "fingerprint": table.fingerprint, "arguments": dict(table.arguments)}
+    assert told == {"model": "wide_deep", **dataset}
     served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
     raw = {feature.name: columns[feature.name] for feature in table.inputs}
     assert set(served.structured_input_signature[1]) == set(raw)
@@ -156,15 +152,8 @@ def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns,
 
 def test_a_model_without_a_preparation_of_its_own_sees_the_inputs_and_nothing_that_tells_the_label(table, columns):
     build = builder(ask("--model", "trips:of_my_own"), table)
-    assert set(build.prepare({**columns, "label": columns["tip"]})) == {
-        "label",
-        "miles",
-        "seconds",
-        "when",
-        "company",
-        "area",
-        "same",
-    }
+    found = set(build.prepare({**columns, "label": columns["tip"]}))
+    assert found == {"label", "miles", "seconds", "when", "company", "area", "same"}
     assert build()(build.prepare(columns)).shape == (table.split("test").examples, 2)
     with pytest.raises(UserError, match="of_miles_alone takes miles, and is given area, company, miles, same"):
         builder(ask("--model", "trips:of_miles_alone"), table)()
