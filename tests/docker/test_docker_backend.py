@@ -64,8 +64,8 @@ def test_containers_die_with_a_killed_launcher(image, tmp_path):
 
 def test_sigterm_reaches_the_program_and_its_exit_code_comes_back(image, tmp_path):
     program = (
-        "import os, signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'saved\\n'), sys.exit(143)))\n"
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(143)))\n"
         "print('ready', flush=True)\ntime.sleep(100)"
     )
     (tmp_path / "code").mkdir()

@@ -45,8 +45,8 @@ def test_nothing_outlives_a_launcher_killed_by_sigkill(clients: Clients, backend
 @pytest.mark.parametrize("backend", ELSEWHERE)
 def test_sigterm_reaches_the_program(clients: Clients, backend: str):
     waits = (
-        "import os, signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'saved\\n'), sys.exit(143)))\n"
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(143)))\n"
         "print('ready', flush=True); time.sleep(60)"
     )
     launcher = clients.start(backend, *clients.program(waits))

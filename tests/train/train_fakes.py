@@ -142,9 +142,9 @@ def guard_of(launcher: subprocess.Popen) -> psutil.Process:
 
 
 def waits(bench: Bench, *names: str) -> str:
-    """A script's beginning that waits until the named replicas have printed something."""
+    """A script's beginning that waits until the named replicas have printed a line, end and all."""
     logs = [str(bench.path / "logs" / f"{name}.log") for name in names]
-    return f"while not all(os.path.exists(log) and os.path.getsize(log) for log in {logs}): time.sleep(0.01)\n"
+    return f"while not all(os.path.exists(log) and '\\n' in open(log).read() for log in {logs}): time.sleep(0.01)\n"
 
 
 def of(name: str, lines: list[str]) -> list[str]:

@@ -105,8 +105,8 @@ def test_evaluator_and_synchronous_workers_are_waited_for_within_bounds(bench: B
 
 
 def test_preempted_replicas_get_time_to_save_and_the_job_ends_143(bench: Bench):
-    saving = (  # Not by print, in which the signal may have come.
-        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.6), os.write(1, b'saved\\n'), sys.exit(143)));"
+    saving = (
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.6), print('saved'), sys.exit(143)));"
         "print('ready', flush=True); time.sleep(60)"
     )
     first = waits(bench, "worker-0", "worker-1") + "sys.exit(143)"
