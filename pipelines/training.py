@@ -59,7 +59,7 @@ def build(backend: str, image: str) -> BaseComponent:
         restart_all: bool = False,
         labels: dict = {},  # noqa: B006 (what kfp reads of it is the value)
     ) -> None:
-        final = cleanup(run_id=run_id, run_dir=run_dir, job_dir=job_dir, project=project, location=location)
+        final = cleanup(run_id=run_id, run_dir=run_dir, project=project, location=location)
         final.set_caching_options(False)
         with dsl.ExitHandler(final, name="steps"):
             converted = convert(

@@ -3,9 +3,7 @@
 from kfp import dsl
 
 
-def cleanup(
-    run_id: str, run_dir: str, job_dir: str, project: str, location: str, status: dsl.PipelineTaskFinalStatus
-) -> None:
+def cleanup(run_id: str, run_dir: str, project: str, location: str, status: dsl.PipelineTaskFinalStatus) -> None:
     """Stops what the run left running; after a success deletes its temporary files.
 
     On Vertex AI, where `project` and `location` say which, it has no `run_dir`: a directory on this machine.
@@ -14,7 +12,7 @@ def cleanup(
         from components.cleanup.cleanup import delete, unneeded
         from components.cleanup.processes import stop_replicas
 
-        print("stopped replicas:", stop_replicas(job_dir) or "none")
+        print("stopped replicas:", stop_replicas(run_dir) or "none")
         if status.state == "SUCCEEDED":
             print("freed bytes:", delete(run_dir, unneeded(run_dir, temporary_only=True)))
     else:

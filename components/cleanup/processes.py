@@ -8,8 +8,8 @@ import pathlib
 
 import psutil
 
-from trainer.base.errors import Parser, UserError
-from trainer.base.files import is_remote
+from trainer.base.errors import UserError
+from trainer.job_dir.journal import STATUS
 
 _TERMINATE_S = 5.0
 
@@ -34,9 +34,10 @@ def require_ended(run_dir: str | os.PathLike[str]) -> None:
         raise UserError(f"{run_dir} is still running; stop it first")
 
 
-def stop_replicas(job_dir: str) -> list[int]:
-    """Ends training processes of this job that are still running here. Returns their process ids."""
-    left = [process for process in psutil.process_iter() if _trains(process, job_dir)]
+def stop_replicas(run_dir: str) -> list[int]:
+    """Ends training processes of this run that are still running here. Returns their process ids."""
+    inside = os.path.join(os.path.abspath(run_dir), "")
+    left = [process for process in psutil.process_iter() if _status_file(process).startswith(inside)]
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
@@ -47,28 +48,9 @@ def stop_replicas(job_dir: str) -> list[int]:
     return [process.pid for process in left]
 
 
-def _trains(process: psutil.Process, job_dir: str) -> bool:
+def _status_file(process: psutil.Process) -> str:
+    """Where a replica tells how it is, below its run's directory; nothing of other processes."""
     try:
-        if _pid_namespace(process.pid) != _pid_namespace("self"):
-            return False  # it is a container's, and its path is another place than ours
-        command = process.cmdline()
-        place = _job_dir(command) if "trainer.task" in command else None
-        return place is not None and _where(place, process.cwd()) == _where(job_dir, os.getcwd())
-    except (psutil.Error, UserError):
-        return False  # it is gone, or another user's, or its command line is none
-
-
-def _where(directory: str, cwd: str) -> str:
-    return directory.rstrip("/") if is_remote(directory) else os.path.realpath(os.path.join(cwd, directory))
-
-
-def _pid_namespace(pid: int | str) -> str:
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/pid")
-    return ""  # a system without them, or another user's process
-
-
-def _job_dir(command: list[str]) -> str | None:
-    parser = Parser(add_help=False)
-    parser.add_argument("--job-dir", "--job_dir")
-    return parser.parse_known_args(command)[0].job_dir
+        return process.environ().get(STATUS, "")
+    except (psutil.Error, OSError):
+        return ""  # it is gone, or another user's
