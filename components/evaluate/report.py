@@ -66,5 +66,5 @@ def _rivals(e: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], Mapping[
 
 
 def _shade(count: int, row: list[int]) -> str:
-    """How dark a cell of the confusion matrix is: its share of the true class, 0 to 1."""
-    return f"{count / max(sum(row), 1):.3f}"
+    """How dark a cell of the confusion matrix is, by its share of the true class; never so dark that it cannot be read."""
+    return f"{0.55 * count / max(sum(row), 1):.3f}"

@@ -125,7 +125,7 @@ def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_eviden
     assert told["reason"].startswith(reason)
     page = (run / "report.html").read_text()
     assert f"<b>Failed</b>: {told['reason'][:60]}" in page and f"runs.py resume {run}" in page
-    assert "UserError" in page.split("The last lines of train")[1].split("</pre>")[0]
+    assert "is not the file that the manifest" in page.split("The last lines of train")[1].split("</pre>")[0]
     assert command("pipelines/runs.py", "resume", run).returncode == 0
     assert shard.read_bytes() == good
     steps = {step["name"]: step["status"] for step in summary(run)["steps"]}

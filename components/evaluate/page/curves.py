@@ -1,5 +1,6 @@
 """Learning curves: what was measured by the step, in training and on the validation split."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,11 +21,15 @@ def curves(job: Job) -> list[markupsafe.Markup]:
         return []
     exported = [event["exported_step"] for event in job.lasting("export")][-1:]
     names = dict.fromkeys(name for event in training + validation for name in event if name not in BESIDES)
-    return [_plot(name, _line(name, training), _line(name, validation), exported) for name in names]
+    found = {
+        name: (_line(name, training), _line(name, validation)) for name in sorted(names, key="learning_rate".__eq__)
+    }
+    return [_plot(name, *lines, exported) for name, lines in found.items() if any(lines)]
 
 
 def _line(name: str, events: Sequence[Event]) -> list[tuple[int, float]]:
-    return [(event["step"], event[name]) for event in events if event.get(name) is not None]
+    values = [(event["step"], event.get(name)) for event in events]
+    return [(step, value) for step, value in values if value is not None and math.isfinite(value)]
 
 
 def _plot(name: str, training: list, validation: list, exported: list[int]) -> markupsafe.Markup:

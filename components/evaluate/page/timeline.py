@@ -11,18 +11,10 @@ import markupsafe
 from components.evaluate.page import plots
 from components.evaluate.page.attempts import Attempt, Job
 
-# In words, and the colour.
-KINDS = {
-    "stayed": ("steps that stayed", plots.FIRST),
-    "again": ("steps that were lost and made again", plots.BAD),
-    "start": ("start-up", plots.SOFT),
-    "first": ("first steps: tracing and compiling", plots.THIRD),
-    "checkpoint": ("waiting for checkpoints", plots.INK),
-    "evaluation": ("evaluation", plots.SECOND),
-    "export": ("export", plots.FOURTH),
-    "wait": ("waiting for others, and between steps", plots.LINE),
-}
-
+# The colours of what a replica does; templates/training.html has the words.
+_STEPS = {"stayed": plots.FIRST, "again": plots.BAD, "first": plots.THIRD}
+_BESIDES = {"start": plots.SOFT, "checkpoint": plots.INK, "evaluation": plots.SECOND, "export": plots.FOURTH}
+KINDS = {**_STEPS, **_BESIDES, "wait": plots.LINE}
 _AFTER = {
     "evaluation": "evaluation",
     "checkpoint": "checkpoint",
@@ -42,15 +34,11 @@ class Span:
 
 
 def lives(job: Job) -> dict[str, list[Span]]:
-    """By replica what it did, in order. Those that only serve did what the chief did meanwhile."""
+    """By replica what it did, in order. Those that only serve did what the chief, who is the first, did meanwhile."""
     found: dict[str, list[Span]] = {}
     for name, attempts in job.replicas.items():
-        found[name] = []
-        for attempt in attempts:
-            spans = list(_spans(attempt))
-            if any(attempt.all("serve")):
-                spans = [part for span in spans for part in _shared(span, next(iter(found.values())))]
-            found[name] += spans
+        chiefs = next(iter(found.values()), [])
+        found[name] = [part for attempt in attempts for span in _spans(attempt) for part in _shared(span, chiefs)]
     return found
 
 
@@ -91,13 +79,13 @@ def _shared(span: Span, others: Sequence[Span]) -> Iterator[Span]:
         start, end = max(at, other.start), min(span.end, other.end)
         if end > start:
             yield Span(start=at, end=start, kind="wait")
-            yield Span(start=start, end=end, kind=other.kind if other.kind in ("stayed", "again", "first") else "wait")
+            yield Span(start=start, end=end, kind=other.kind if other.kind in _STEPS else "wait")
             at = end
     yield Span(start=at, end=span.end, kind="wait")
 
 
 def timeline(job: Job) -> dict[str, Any] | None:
-    """The `plot`, a `sentence`, and the `table` of the kinds: words, CSS colour, seconds, share. None without journals."""
+    """The `plot`, a `sentence`, and the `table` of the kinds: its CSS colour, seconds, share. None without journals."""
     if not job.replicas:
         return None
     spans = lives(job)
@@ -109,12 +97,8 @@ def timeline(job: Job) -> dict[str, Any] | None:
         f"{seconds.get('stayed', 0.0) / total:.0%} of the {total:,.0f} seconds that {count} replica{'s' * (count != 1)} lived "
         f"made steps that stayed; {restarts or 'no'} restart{'s' * (restarts != 1)}."
     )
-    table = [(KINDS[kind][0], plots.VARIABLES[KINDS[kind][1]], each, each / total) for kind, each in seconds.items()]
-    return {
-        "plot": _plot(job, spans, sentence),
-        "sentence": sentence,
-        "table": [row for row in table if row[2] >= 0.05],
-    }
+    table = [(kind, plots.VARIABLES[KINDS[kind]], each, each / total) for kind, each in seconds.items()]
+    return {"plot": _plot(job, spans, sentence), "sentence": sentence, "table": table}
 
 
 def _plot(job: Job, spans: Mapping[str, Sequence[Span]], sentence: str) -> markupsafe.Markup:
@@ -127,9 +111,7 @@ def _plot(job: Job, spans: Mapping[str, Sequence[Span]], sentence: str) -> marku
         for row, (name, each) in enumerate(spans.items()):
             for span in _joined(each, least=end / 1500):  # what is narrower than a pixel is not drawn
                 at = job.clock(span.start)
-                axes.broken_barh(
-                    [(at, job.clock(span.end) - at)], (row - 0.36, 0.72), color=KINDS[span.kind][1], linewidth=0
-                )
+                axes.barh(row, job.clock(span.end) - at, 0.72, at, color=KINDS[span.kind], linewidth=0)
             attempts = job.replicas[name]
             again = [job.clock(attempt.began) for attempt in attempts[1:]]
             saved = [job.clock(event["time"]) for attempt in attempts for event in attempt.all("checkpoint")]
