@@ -1,12 +1,10 @@
 """Which keys of a cluster file a back end ignores, and the line that says so."""
 
-import functools
 from collections.abc import Iterator
-from typing import Any, get_args
 
 from components.train.cluster.checks import Model
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import By, Keys
+from components.train.cluster.keys import By
 from trainer.replicas.member import ROLES
 
 _HERE = "it runs on this machine as it is"
@@ -20,21 +18,17 @@ _WHY = {
 
 def ignored(cluster: Cluster, backend: str) -> tuple[str, ...]:
     """What to tell of the keys that are set and that the back end ignores: one line, or none."""
-    names: dict[str, None] = {}
-    for path, default in _unheeded(backend):
-        value = functools.reduce(lambda value, key: getattr(value, key, None), path, cluster)
-        if value not in (None, default):
-            names[".".join(path[1:] if path[0] in ROLES else path)] = None
+    # Each pool's keys are told of once.
+    names = dict.fromkeys(".".join(path[1:] if path[0] in ROLES else path) for path in _ignored(cluster, backend))
     return (f"--backend {backend} ignores {', '.join(names)}, as {_WHY[backend]}",) if names else ()
 
 
-def _unheeded(backend: str, model: type[Model] = Keys, *above: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Path and default of each key that names back ends without this one."""
-    for key, field in model.model_fields.items():
+def _ignored(model: Model, backend: str, *above: str) -> Iterator[tuple[str, ...]]:
+    """Path of each key that has not its default, and names back ends without this one."""
+    for key, field in type(model).model_fields.items():
+        value = getattr(model, key)
         by = next((each.back_ends for each in field.metadata if isinstance(each, By)), (backend,))
-        if backend not in by:
-            yield (*above, key), field.default
-            continue
-        for inner in (field.annotation, *get_args(field.annotation)):
-            if isinstance(inner, type) and issubclass(inner, Model):
-                yield from _unheeded(backend, inner, *above, key)
+        if backend in by and isinstance(value, Model):
+            yield from _ignored(value, backend, *above, key)
+        elif backend not in by and value not in (None, field.default):
+            yield *above, key
