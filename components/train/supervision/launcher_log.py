@@ -1,6 +1,6 @@
 """`launcher.jsonl`: what happened to a job on this machine, as the launcher saw it.
 
-One JSON object a line, always with `event` and `time` (seconds since the epoch). `FIELDS` has what else.
+One JSON object a line, always with `event` and `time` (seconds since the epoch). `events.yaml` has what else.
 """
 
 import contextlib
@@ -8,34 +8,15 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from trainer.base.strict_yaml import parse
+
 FILE = "launcher.jsonl"
-# What each event has. Of those that begin with `?`, `end` has some only when a replica is to blame.
-FIELDS = {
-    "start": "pid strategy log_dir replicas max_restarts timeout_s reports notes",  # replicas: `replica`, `log`, `status`
-    "up": "replica attempt pid",
-    "frozen": "replica why",
-    "down": "replica attempt ending exit_code seconds",
-    "blame": "replica kind ending exit_code step log tail",  # who died first
-    "restart": "replicas after errors preemptions max_restarts backoff_s",  # after: the kind
-    "spent": "replica why",  # an evaluator that is not started again
-    "dirty": "replica command why",  # a cleanup that failed
-    "unlogged": "replica log why",  # a log file that misses something, told once
-    "stop": "signal again",
-    "timeout": "timeout_s",
-    "end": "exit_code why ?replica ?ending ?log ?tail ?step ?seconds",
-}
-_NEEDED = {event: {name for name in names.split() if name[0] != "?"} for event, names in FIELDS.items()}
-# Those whose words need nothing but their fields.
-_WORDS = {
-    "frozen": "{replica} is frozen ({why}); killing it",
-    "down": "{replica} ended: {ending} after {seconds:.1f} s",
-    "spent": "{replica} is not started again: {why}",
-    "dirty": "{replica}: the cleanup after it failed: {why}; will try again at the end",
-    "unlogged": "cannot write {log}: {why}; the job goes on, and log files miss what is written meanwhile",
-    "timeout": "the time limit (scheduling.timeout: {timeout_s} s) is reached: stopping the replicas",
-}
+_EVENTS = parse((Path(__file__).parent / "events.yaml").read_bytes())
+# By event, the names of what it always has.
+NEEDED = {event: {name for name in has["fields"].split() if name[0] != "?"} for event, has in _EVENTS.items()}
 Event = Mapping[str, Any]
 
 
@@ -78,7 +59,7 @@ def _read(line: bytes) -> Event | None:
     with contextlib.suppress(ValueError):
         event = json.loads(line)
         if isinstance(event, dict) and "time" in event:
-            needed = _NEEDED.get(str(event.get("event")))
+            needed = NEEDED.get(str(event.get("event")))
             return event if needed is not None and needed <= event.keys() else None
     return None
 
@@ -100,7 +81,8 @@ def in_words(event: Event) -> list[str]:
             return [first, *([f"  {line}" for line in tail] or ["  (none)"])]
         case {"event": "end", "why": why, "seconds": seconds, "step": step}:
             return [f"{why} after {seconds:.1f} s{'' if step is None else f', at step {step}'}"]
-    return [_WORDS[event["event"]].format(**event)] if event["event"] in _WORDS else []
+    words = _EVENTS[event["event"]].get("words")
+    return [words.format(**event)] if words else []
 
 
 def _what(exit_code: int) -> str:

@@ -7,11 +7,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.train.console.job_control import status
-from components.train.supervision.launcher_log import FIELDS, FILE, Record, last_run
+from components.train.supervision.launcher_log import FILE, NEEDED, Record, last_run
 
 REPLICA = {"replica": "chief/0", "log": "chief-0.log", "status": "no status"}
 DOWN = {"replica": "chief/0", "ending": "exit code 7", "exit_code": 7, "seconds": 0.1}
-START = dict.fromkeys(FIELDS["start"].split(), 1) | {"replicas": [REPLICA], "notes": []}
+START = dict.fromkeys(NEEDED["start"], 1) | {"replicas": [REPLICA], "notes": []}
 AGAIN = {"replicas": ["chief/0"], "after": "error", "errors": 1, "preemptions": 0, "max_restarts": 1, "backoff_s": 0}
 # Of two launchers, the second of which restarted the job.
 EVENTS = [
