@@ -65,7 +65,7 @@ def test_patience_without_evaluations_is_refused(digits):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("how", ["one_device", "two_workers", pytest.param("parameter_server", marks=SLOW)])
+@pytest.mark.parametrize("how", [pytest.param(how, marks=[] if how == "two_workers" else SLOW) for how in CLUSTERS])
 def test_all_replicas_end_at_the_evaluation_that_exhausts_patience_and_the_job_is_done(job, how):
     flags = [*STILL, "--eval-every-steps", 10, "--train-steps"]
 

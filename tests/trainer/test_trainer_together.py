@@ -15,18 +15,14 @@ TOGETHER = {
     "bfloat16": "--precision bfloat16 --class-weights balanced --clip-norm 0.5 --optimizer sgd --ema 0.5",
     "patient": "--precision float16 --jit-compile --class-weights 3=5 --patience 1 --export best",
 }
-IN_TIME = {("compiled", 1), ("float16", 2)}  # the others are for make test-slow
-CASES = [
-    pytest.param(name, replicas, marks=[] if (name, replicas) in IN_TIME else pytest.mark.slow)
-    for name in TOGETHER
-    for replicas in (1, 2)
-]
+SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("name", "replicas"), CASES)
-def test_what_changes_a_step_goes_together_and_is_resumed_to_the_bit(make, digits, name, replicas):
-    flags = [*COMMON.split(), *TOGETHER[name].split()]
-    flags += CLUSTERS["mirrored" if replicas == 2 else "one_device"][1]
+# The state of float16 goes through a resume in test_trainer_job too.
+@pytest.mark.parametrize("how", ["one_device", pytest.param("mirrored", marks=SLOW)])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "compiled" else SLOW) for n in TOGETHER])
+def test_what_changes_a_step_goes_together_and_is_resumed_to_the_bit(make, digits, name, how):
+    flags = [*COMMON.split(), *TOGETHER[name].split(), *CLUSTERS[how][1]]
     straight, resumed = make("straight"), make("resumed")
     straight.run("chief", flags=[*flags, "--train-steps", 18])
     resumed.run("chief", flags=[*flags, "--train-steps", 7])
