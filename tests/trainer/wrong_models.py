@@ -13,9 +13,7 @@ L = keras.layers
 _BUILT = itertools.count()
 
 
-def _with(
-    *layers, units: int = 10, activation: str | None = None, last: tuple = (), **more: object
-) -> keras.Sequential:
+def _with(*layers, units: int = 10, activation: str | None = None, last: tuple = ()) -> keras.Sequential:
     ends = [L.Dense(units, activation), *last]
     return keras.Sequential([L.Rescaling(1 / 16), L.Flatten(), *layers, *ends])
 

@@ -113,11 +113,7 @@ TWO = {"rain": "rain", "wind": {"times": [2, "wind"]}, "flood": "flood"}
             without("flood", 50, 60, rows=NO_RAIN),
             r"line 42: rain is missing.* 4 of 90 are such; .*'filter: {all: \[{present: flood}, {present: rain}\]}'",
         ),
-        (
-            FLOODS,
-            without("flood", 5, 60),
-            "line 7: flood is missing.* 2 of 90 are such; .*'filter: {present: flood}'",
-        ),
+        (FLOODS, without("flood", 5, 60), "line 7: flood is missing.* 2 of 90 are such; .*'filter: {present: flood}'"),
     ],
 )
 def test_rows_without_a_target_are_counted(tmp_path, label, rows, message):

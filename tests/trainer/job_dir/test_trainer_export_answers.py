@@ -94,6 +94,9 @@ def test_pixels_of_files_are_the_converters_but_for_one_of_256_levels_where_it_r
         converted = [headers.decode(file, "", channels=3, size=shape[:2]) for file in files]
         assert np.abs(decoded - np.stack(converted)).max() <= 1
         assert sizes[0] != shape[:2] or np.array_equal(decoded[0], converted[0])
+        # In training JPEG is decoded by a faster transform, which is off by a little.
+        difference = np.abs(decoding.decode(tf.constant(files), shape).numpy() - np.stack(converted).astype(int))
+        assert difference.max() <= 2 if kind == "PNG" else difference.mean() <= 3
 
 
 def test_only_what_image_files_can_hold_is_taken_from_them(digits, tmp_path):
