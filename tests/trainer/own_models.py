@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.data.experimental.ops.testing import sleep
 
 from trainer.base.manifest import Manifest
 from trainer.nn.layers import BatchNormalization
@@ -149,3 +150,20 @@ def frozen(manifest: Manifest) -> keras.Model:
     backbone = keras.Sequential([keras.Input((8, 8, 1)), *layers], name="backbone")
     backbone.trainable = False
     return keras.Model(inputs, L.Dense(len(manifest.class_names))(L.Flatten()(backbone(L.Rescaling(1 / 16)(inputs)))))
+
+
+@keras.saving.register_keras_serializable("tests")
+class Slow(L.Layer):
+    """Passes on what it gets; outside of training it takes 0.7 s for a batch."""
+
+    def call(self, x, training=False):
+        if training:
+            return x
+        held = tf.data.Dataset.from_tensors(x).apply(sleep(700_000)).get_single_element()
+        return tf.reshape(held, tf.shape(x))
+
+
+def slow(manifest: Manifest) -> keras.Model:
+    """Learns at once, and takes long to evaluate."""
+    inputs = _image(manifest)
+    return keras.Model({"image": inputs}, L.Dense(len(manifest.class_names))(Slow()(_flat(inputs))))

@@ -16,7 +16,7 @@ FLAGS = ["--checkpoint-num-steps", 10, "--batch-size", 16]
 
 def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_may_be_silent(job):
     limits = Patience(silence_s=dict.fromkeys(("evaluating", "waiting", "training"), 8.0))
-    flags = ["--model", "slow_model:network", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 8]
+    flags = ["--model", "own_models:slow", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 8]
     job.start("chief", "worker", flags=flags)
     silences, started = set(), time.monotonic()
     names = ("chief-0", "worker-0")
@@ -43,7 +43,7 @@ def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_m
 
 @pytest.mark.parametrize("phase", ["evaluating", pytest.param("exporting", marks=pytest.mark.slow)])
 def test_a_chief_that_is_told_to_stop_when_training_is_over_takes_the_others_along(job, phase):
-    flags = ["--model", "slow_model:network", "--train-steps", 10, "--eval-batch-size", 16]
+    flags = ["--model", "own_models:slow", "--train-steps", 10, "--eval-batch-size", 16]
     job.start("chief", "worker", "worker", flags=flags)
     job.until(lambda: job.status()["phase"] == phase)
     job.terminate("chief-0")

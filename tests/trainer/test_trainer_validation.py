@@ -39,7 +39,7 @@ def test_a_state_has_the_same_score_to_the_last_digit_whoever_evaluates_it(make,
 
 
 def test_a_worker_told_to_stop_while_all_evaluate_ends_the_evaluation_for_all(job):
-    flags = ["--model", "slow_model:network", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 4]
+    flags = ["--model", "own_models:slow", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 4]
     job.start("chief", "worker", flags=flags)
     job.until(lambda: job.status("worker-0")["phase"] == "evaluating")
     assert job.status("worker-0")["step"] == 10
