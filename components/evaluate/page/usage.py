@@ -47,6 +47,7 @@ def _plot(title: str, job: Job, line: Callable[[Attempt], Line]) -> markupsafe.M
                 times, values = plots.thinned(*zip(*part, strict=True))
                 axes.plot([job.clock(time) for time in times], values, color=plots.FIRST)
             axes.set_ylim(bottom=0)
+            axes.locator_params(axis="y", nbins=2)
             axes.set_title(told[name], loc="left", fontsize=9, color=plots.SOFT)
         shared[-1].set_xlabel("seconds")
 
