@@ -22,7 +22,6 @@ from components.evaluate.gate import REJECT
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.signals import STOPPING
-from components.undefined import figure
 from pipelines import history, summary
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments
 from pipelines.cache import cache_key, dataset_dir
@@ -66,7 +65,8 @@ def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
     result = summary.write(run_dir, record, steps, status, time.monotonic() - started, reason)
     history.write_page(run_dir.parent)
     if status == "succeeded":
-        _tell(result)
+        text = summary.TEMPLATES.get_template("succeeded.txt")
+        _say(text.render(result, shown=_shown, python=sys.executable))
         return of_finished(record, result)
     if status == "failed":
         code = _explain(reason, steps, pathlib.Path(record.arguments["dataset_dir"]))
@@ -186,33 +186,6 @@ def _remove_containers(record: RunRecord) -> None:
         with contextlib.suppress(docker.errors.APIError):  # it is being removed already
             container.remove(force=True)
     client.close()
-
-
-def _tell(result: dict) -> None:
-    model, paths, speed = result["model"], result["paths"], result["throughput"]["examples_per_s"]
-    if not model["version"]:
-        fate = f"rejected: {model['why']}"
-    elif model["champion"] == model["version"]:
-        fate = f"version {model['version']} of {model['name']!r}, now the champion"
-    else:
-        stays = f"the champion stays version {model['champion']}" if model["champion"] else "there is no champion"
-        fate = f"version {model['version']} of {model['name']!r}, registered; {model['passed_over'] or stays}: {model['why']}"
-    python = _shown(sys.executable)
-    figures = [(f"test {name}", value) for name, value in result["metrics"].items() if name not in ("examples", "loss")]
-    metrics = "\n".join(f"{name:14} {figure(value)}" for name, value in figures)
-    _say(
-        f"""
-{metrics}
-training       {speed:,.0f} examples/s
-model          {fate}
-report         {_shown(paths["report"])}
-took           {result["seconds"]:.1f} s
-
-next
-  {python} pipelines/run.py --cluster clusters/local-ps.yaml      # on parameter servers
-  {python} pipelines/run.py --dataset mnist --source DIR          # the MNIST files in DIR
-  {python} pipelines/submit.py --dry-run                          # what Vertex AI would get"""
-    )
 
 
 def _shown(path: str | os.PathLike[str]) -> str:

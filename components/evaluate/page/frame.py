@@ -6,10 +6,10 @@ from components.undefined import figure
 
 
 def templates(package: str) -> jinja2.Environment:
-    """The templates of a package: HTML, where what is missing is an error."""
+    """The templates of a package, HTML or, by their name, plain text; what is missing is an error."""
     made = jinja2.Environment(
         loader=jinja2.PackageLoader(package),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
