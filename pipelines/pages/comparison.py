@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.evaluate.page.attempts import Job
+from components.evaluate.page.curves import overlaid
 from components.evaluate.page.frame import render_page
 from components.register.comparison import rows
 from components.undefined import figure
 from pipelines import summary
 from pipelines.history import COMPARISONS, PAGE, Run
-from pipelines.pages.overlay import overlaid
 from pipelines.record import read_if_whole
 from trainer.base.files import write_text
 
