@@ -31,17 +31,17 @@ def pages_of(run_dir: pathlib.Path) -> list[pathlib.Path]:
 def write(runs: Sequence[Run], page: pathlib.Path) -> str:
     """Writes the page of two runs, with relative links, which hold when all is moved together; returns it in a sentence."""
     evaluations = [read_if_whole(run.dir / summary.EVALUATION) for run in runs]
-    metrics = [run.summary.get("metrics", {}) for run in runs]
     names = [run.dir.name for run in runs]
-    intervals = [evaluation.get("intervals", {}).get("candidate", {}) for evaluation in evaluations]
-    sentence = said(names, metrics, evaluations, intervals)
+    reports = [run.dir / summary.REPORT for run in runs]
+    links = [os.path.relpath(report, page.parent) if report.exists() else None for report in reports]
+    sentence = said(names, evaluations)
     body = summary.TEMPLATES.get_template("compare.html").render(
-        heads=[(run.dir.name, _link(run.dir / summary.REPORT, page)) for run in runs],
+        heads=list(zip(names, links, strict=True)),
         index=PAGE if page.parent == runs[0].dir.parent else None,
         said=sentence,
-        facts=[_facts(run) for run in runs],
-        metrics=metrics,
-        intervals=intervals,
+        rows=[run.row for run in runs],
+        summaries=[run.summary for run in runs],
+        intervals=[evaluation.get("intervals", {}).get("candidate", {}) for evaluation in evaluations],
         plots=overlaid(names, [Job.load(str(run.dir / "job")) for run in runs]),
         settings=list(rows(*(run.settings for run in runs))),
     )
@@ -49,45 +49,18 @@ def write(runs: Sequence[Run], page: pathlib.Path) -> str:
     return sentence
 
 
-def said(
-    names: Sequence[str],
-    metrics: Sequence[Mapping[str, float]],
-    evaluations: Sequence[Mapping[str, Any]],
-    intervals: Sequence[Mapping[str, Sequence[float] | None]],
-) -> str:
+def said(names: Sequence[str], evaluations: Sequence[Mapping[str, Any]]) -> str:
     """The comparison in one sentence, which claims no more than the figures do."""
+    metrics = [evaluation.get("metrics", {}) for evaluation in evaluations]
     if missing := [name for name, measured in zip(names, metrics, strict=True) if not measured]:
         return f"There is nothing to compare: {' and '.join(missing)} came to no test metrics."
-    judged = [
-        [*map(e.get, ("fingerprint", "split", "metric")), m.get("examples")]
-        for e, m in zip(evaluations, metrics, strict=True)
-    ]
-    if judged[0] != judged[1] or None in judged[0]:
+    judged = [[*map(e.get, ("fingerprint", "split", "metric")), e["metrics"]["examples"]] for e in evaluations]
+    if judged[0] != judged[1]:
         return "Their test metrics are of different records, or of different tasks, and do not say which is better."
-    metric = evaluations[0]["metric"]
-    values = " and ".join(f"{figure(m.get(metric))} for {name}" for name, m in zip(names, metrics, strict=True))
-    text = f"On the same {metrics[0]['examples']:,} test records {metric} is {values}"
-    if all(ends := [each.get(metric) for each in intervals]):
+    _, _, metric, examples = judged[0]
+    values = " and ".join(f"{figure(m[metric])} for {name}" for name, m in zip(names, metrics, strict=True))
+    text = f"On the same {examples:,} test records {metric} is {values}"
+    if all(ends := [each.get("intervals", {}).get("candidate", {}).get(metric) for each in evaluations]):
         (low, high), (least, most) = ends
         text += f"; the 95 % intervals {'overlap' if low <= most and least <= high else 'lie apart'}"
     return f"{text}."
-
-
-def _facts(run: Run) -> dict[str, str]:
-    """What there is to say of a run beside its metrics, what decides first."""
-    row, model, speed = run.row, run.summary.get("model", {}), run.summary.get("throughput", {}).get("examples_per_s")
-    return {
-        "status": row["status"],
-        "verdict": row["verdict"],
-        "why": run.summary.get("reason") or model.get("why") or "",
-        "version": row["version"],
-        "dataset": row["dataset"],
-        "cluster": row["cluster"],
-        "seconds": row["seconds"],
-        "training": f"{speed:,.0f} examples/s" if speed else "",
-    }
-
-
-def _link(path: pathlib.Path, page: pathlib.Path) -> str | None:
-    """The way from the page to a file, if that is there."""
-    return os.path.relpath(path, page.parent) if path.exists() else None

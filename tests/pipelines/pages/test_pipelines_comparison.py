@@ -11,9 +11,12 @@ from pipelines.pages.comparison import said
 NAMES, SAME = ("a", "b"), {"fingerprint": "f", "split": "test", "metric": "auc"}
 
 
+def evaluation(value: float, ends: list[float] | None, **differs: object) -> dict:
+    return SAME | {"metrics": {"auc": value, "examples": 1346}, "intervals": {"candidate": {"auc": ends}}} | differs
+
+
 def sentence(one: float, other: float, *ends: list[float] | None, **differs: object) -> str:
-    metrics = [{"auc": value, "examples": 1346} for value in (one, other)]
-    return said(NAMES, metrics, [SAME, SAME | differs], [{"auc": each} for each in ends])
+    return said(NAMES, [evaluation(one, ends[0]), evaluation(other, ends[1], **differs)])
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,7 @@ def test_of_other_records_or_another_metric_no_value_is_set_beside_the_other(wha
 
 
 def test_a_run_without_metrics_is_named():
-    assert "b came to no test metrics" in said(NAMES, [{"auc": 1.0}, {}], [SAME, {}], [{}, {}])
+    assert "b came to no test metrics" in said(NAMES, [evaluation(1.0, None), {}])
 
 
 def test_the_page_lies_beside_the_list_which_leads_there_and_goes_with_a_run(make, tmp_path, capsys):
@@ -45,6 +48,7 @@ def test_the_page_lies_beside_the_list_which_leads_there_and_goes_with_a_run(mak
     for name, accuracy, rate in (("1", 0.75, 0.001), ("2", 0.5, 0.01), ("1-2", 0.5, 0.01)):
         run = make(name, accuracy=accuracy, settings={"learning_rate": rate, "schedule": "constant"})
         evaluation = SAME | {"metric": "accuracy", "intervals": {"candidate": {"accuracy": [0.4, 0.8]}}}
+        evaluation["metrics"] = {"accuracy": accuracy, "examples": 346}
         (run / "evaluation.json").write_text(json.dumps(evaluation))
         summary = json.loads((run / "summary.json").read_text())
         summary["metrics"]["examples"] = 346
