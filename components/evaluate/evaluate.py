@@ -19,7 +19,7 @@ from components.evaluate.details.footprint import footprint
 from components.evaluate.details.parts import in_words, parts
 from components.evaluate.details.worst import worst
 from components.evaluate.eval_set import EvalSet, require_enough
-from components.evaluate.gate import decide
+from components.evaluate.gate import BASELINE, decide
 from components.evaluate.options import Options
 from components.evaluate.score import load, predict
 from components.undefined import plain
@@ -58,7 +58,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     champion, shared, against_champion, notes = challenge(options, candidate, ours.metrics)
     comparisons = [
         *demands(gate, candidate, ours.metrics, cost),
-        beat("baseline", f"the {rule}", ours, least, task, confidence=gate.confidence, margin=0.0),
+        beat(BASELINE, f"the {rule}", ours, least, task, confidence=gate.confidence, margin=0.0),
         against_champion,
     ]
     if twice:

@@ -9,7 +9,7 @@ from typing import Any
 
 REJECT, REGISTER, PROMOTE = "reject", "register", "promote"
 TOLD = {REJECT: "rejected", REGISTER: "registered, and not promoted", PROMOTE: "promoted"}
-CHAMPION = "champion"
+CHAMPION, BASELINE = "champion", "baseline"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,10 @@ def decide(metric: str, comparisons: Sequence[Comparison], notes: Sequence[str] 
         verdict = REJECT
     else:
         verdict = REGISTER if failed else PROMOTE
-        deciding = [each for each in comparisons if each.who == CHAMPION]
+        champion = [each for each in comparisons if each.who == CHAMPION]
+        # Without figures of a champion, what the baseline's are says why there is a version.
+        beaten = [] if any(each.metric for each in champion) else [e for e in comparisons if e.who == BASELINE]
+        deciding = [*beaten, *champion]
     return {
         "metric": metric,
         "verdict": verdict,

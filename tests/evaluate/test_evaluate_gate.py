@@ -38,6 +38,8 @@ def test_a_version_depends_on_all_but_the_champion_and_promotion_on_that_too(pas
     assert decision["verdict"] == ((PROMOTE if best else REGISTER) if worthy and useful else REJECT)
     failed = [name for name, held in (("t", worthy), ("b", useful)) if not held]
     assert decision["why"] == ("; ".join(failed) or "c")
+    alone = decide("auc", [threshold, baseline, Comparison(who=CHAMPION, passed=True, words="c")])
+    assert alone["why"] == ("; ".join(failed) or "b; c")  # there is no champion whose figures say it
     assert decision["reasons"] == ["t", "b", "c", "n"] and decision["metric"] == "auc"
     assert [Comparison(**each) for each in decision["comparisons"]] == [threshold, baseline, champion]
 

@@ -65,8 +65,9 @@ def _spans(attempt: Attempt) -> Iterator[Span]:
         yield Span(start=begun, end=max(begun, event["time"]), kind=kind)
         at = max(begun, event["time"])
     if attempt.ended > at:
-        serves = any(attempt.all("serve"))
-        yield Span(start=at, end=attempt.ended, kind="serve" if serves else "again" if steps else "start")
+        kept = any(any(attempt.all(event)) for event in ("done", "preempted"))  # nothing was lost after these
+        kind = "serve" if any(attempt.all("serve")) else "wait" if kept else "again" if steps else "start"
+        yield Span(start=at, end=attempt.ended, kind=kind)
 
 
 def _shared(span: Span, others: Sequence[Span]) -> Iterator[Span]:

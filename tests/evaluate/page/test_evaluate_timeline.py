@@ -48,6 +48,7 @@ def killed(tmp_path) -> pathlib.Path:
         (29, "evaluation", 40, {"loss": 5.0, "best": True, "seconds": 2.0}),
         (30, "export", 40, {"exported_step": 40}),
         (30, "done", 40),
+        (31, "usage", 40, MORE),
         attempt=1,
     )
     return job
@@ -66,10 +67,10 @@ def test_every_second_of_a_replica_goes_to_one_thing(killed):
     found = lost(lives(job))
     # Killed: 3 s until it began, 2 first steps, 4 that stayed, .5 for the checkpoint, 3.5 and 1 for nothing.
     assert found == pytest.approx(
-        {"start": 6, "stayed": 6, "again": 4.5, "first": 3, "evaluation": 2, "wait": 1, "export": 1, "checkpoint": 0.5}
+        {"start": 6, "stayed": 6, "again": 4.5, "first": 3, "evaluation": 2, "wait": 2, "export": 1, "checkpoint": 0.5}
     )
-    assert sum(found.values()) == pytest.approx(14 + 10)
-    assert timeline(job)["sentence"] == "25% of the 24 seconds that 1 replica lived made steps that stayed; 1 restart."
+    assert sum(found.values()) == pytest.approx(14 + 11)
+    assert timeline(job)["sentence"] == "24% of the 25 seconds that 1 replica lived made steps that stayed; 1 restart."
 
 
 def test_workers_that_only_serve_do_what_the_chief_has_them_do_and_an_evaluator_is_no_loss(killed):
@@ -81,7 +82,7 @@ def test_workers_that_only_serve_do_what_the_chief_has_them_do_and_an_evaluator_
         {"stayed": 6, "again": 4.5, "first": 3, "start": 3}
     )
     assert sum(served.values()) == pytest.approx(30)
-    assert sum(lost(spans).values()) == pytest.approx(24 + 30)
+    assert sum(lost(spans).values()) == pytest.approx(25 + 30)
 
 
 def test_a_pause_of_the_whole_job_is_not_drawn(killed, tmp_path):
