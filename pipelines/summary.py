@@ -70,7 +70,7 @@ def write(
         logs=sorted(path.name for path in (run_dir / "logs").glob("*.log")),
         place=os.path.relpath(run_dir) if run_dir.is_relative_to(pathlib.Path.cwd()) else run_dir,
         failed=failed and failed.name,
-        tail=steps.log(failed).read_text(encoding="utf-8").rstrip().splitlines()[-20:] if failed else (),
+        tail=steps.log(failed).read_text(encoding="utf-8").rstrip().splitlines()[-12:] if failed else (),
         evaluation=section(evaluation) if evaluation else "",
         training=training_section(str(job)),
         splits=Manifest.load(page.parent).splits if page.exists() else {},
