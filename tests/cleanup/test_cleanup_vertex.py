@@ -72,7 +72,6 @@ def test_the_exit_handler_cancels_whatever_happened(vertex, job, state, capsys):
     status = dsl.PipelineTaskFinalStatus(
         state=state, pipeline_job_resource_name="", pipeline_task_name="", error_code=None, error_message=None
     )
-    job_dir, where = "gs://bucket/runs/r1/job", {"project": vertex.project, "location": vertex.location}
-    cleanup(run_id="r1", run_dir="", job_dir=job_dir, status=status, **where)
+    cleanup(run_id="r1", run_dir="", status=status, project=vertex.project, location=vertex.location)
     assert states(vertex, [name]) == ["CANCELLED"]
     assert name in capsys.readouterr().out
