@@ -79,8 +79,8 @@ class Cloud:
         ours = f"gs://{self.bucket}/"
         [job, *_] = self.until(lambda: [job for job in self.jobs()[before:] if job["output"].startswith(ours)])
         job_dir = self.files / "runs" / job["display_name"] / "job"
-        self.until(lambda: self.steps(job_dir) > 0)
-        return process, job, job_dir
+        self.until(lambda: self.steps(job_dir) > 0)  # when the job was first seen its replicas may not have run yet
+        return process, next(now for now in self.jobs() if now["number"] == job["number"]), job_dir
 
     def jobs(self) -> list[dict[str, Any]]:
         """Number, display name, output, state, running replicas and events of each custom job, in order."""

@@ -113,7 +113,7 @@ def test_a_better_second_version_becomes_the_champion_and_the_dataset_comes_from
 
 @pytest.mark.parametrize("kind", ["directory", "object"])
 def test_a_dataset_is_converted_from_a_bucket(cloud, kind):
-    rows = [f"{i % 7},{(i * 37) % 11},{'yes' if (i % 7) + (i * 37) % 11 > 8 else 'no'}" for i in range(600)]
+    rows = [f"{i % 7}.{i:03},{(i * 37) % 11},{'yes' if (i % 7) + (i * 37) % 11 > 8 else 'no'}" for i in range(600)]
     (cloud.files / "data").mkdir()
     (cloud.files / "data" / "rows.csv").write_text("\n".join(["a,b,answer", *rows, ""]))
     schema = cloud.work / f"{cloud.bucket}-schema.yaml"

@@ -34,6 +34,17 @@ def judged(e: Mapping[str, Any]) -> list[markupsafe.Markup]:
             for key in ("precision", "recall", "f1")
         }
         found.append(_plot("by threshold", told, ("threshold", ""), lines, diagonal=False))
+    for each in figures.get("residuals", ()):
+        at = {float(quantile): value for quantile, value in each["quantiles"].items()}
+        told = (
+            f"Half of what is predicted of {each['name']} is off by {at[0.25]:.4g} to {at[0.75]:.4g}, in the median by "
+        )
+        told += f"{at[0.5]:.4g}."
+        labels = ("share of the records", "predicted minus true")
+        lines = {"": list(at.items())}
+        found.append(
+            _plot(f"residuals of {each['name']}", told, labels, lines, marker="o", diagonal=False, shares=False)
+        )
     return found
 
 
@@ -45,11 +56,14 @@ def _plot(
     *,
     marker: str = "",
     diagonal: bool = True,
+    shares: bool = True,
 ) -> markupsafe.Markup:
-    """Of lines by their labels, each points with x and y, which are shares; what else a point has is not drawn."""
+    """Of lines by their labels, each points with x, a share, and y, one too if `shares`; what else a point has is not drawn."""
 
     def draw(figure: Any) -> None:
-        axes = figure.add_subplot(xlabel=labels[0], ylabel=labels[1], xlim=_SHARES, ylim=_SHARES)
+        axes = figure.add_subplot(
+            xlabel=labels[0], ylabel=labels[1], xlim=_SHARES, **({"ylim": _SHARES} if shares else {})
+        )
         for label, points in lines.items():
             axes.plot([point[0] for point in points], [point[1] for point in points], marker=marker, label=label)
         if diagonal:
