@@ -30,7 +30,7 @@ check: lint  ## lint and the fast tests, in about a minute
 	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not slow and not cloud" \
 		--ignore tests/cloud --ignore tests/docker tests
 
-test: check  ## lint, fast tests, real clusters, the whole pipeline once here and in a cloud here; in about thirteen minutes
+test: check  ## lint, fast tests, real clusters, the whole pipeline once here and in a cloud here; in about a quarter of an hour
 	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not slow" tests
 	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m cloud_ci -k one_chief tests/cloud
 
