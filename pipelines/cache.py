@@ -14,6 +14,7 @@ _CODE = (
     "components/convert",
     "components/evaluate/page/frame.py",
     "components/evaluate/templates/page.html",
+    "components/templates.py",
     "components/undefined.py",
     "trainer/base",
 )

@@ -8,9 +8,10 @@ import time
 from typing import Any
 
 from components.convert.writing.output import PAGE
-from components.evaluate.page.frame import render_page, templates
+from components.evaluate.page.frame import render_page
 from components.evaluate.report import section, training_section
 from components.register.registry import Registry
+from components.templates import templates
 from pipelines.record import RunRecord
 from pipelines.steps import Steps
 from trainer.base.files import write_text

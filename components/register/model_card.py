@@ -9,13 +9,12 @@ judged or rounded differently here than in the evaluation's own summary.
 from collections.abc import Mapping
 from typing import Any
 
-import jinja2
-
-from components.undefined import figure
+from components.templates import templates
 
 _MOST_NAMES = 30
-_TEMPLATES = jinja2.Environment(loader=jinja2.PackageLoader("components.register"), undefined=jinja2.StrictUndefined)
-_TEMPLATES.filters |= {"figure": figure, "cell": lambda text: text.replace("|", "\\|")}
+# In Markdown ends of lines count, also those behind a block.
+_TEMPLATES = templates("components.register").overlay(trim_blocks=False, lstrip_blocks=False)
+_TEMPLATES.filters["cell"] = lambda text: text.replace("|", "\\|")
 
 
 def model_card(facts: Mapping[str, Any]) -> str:

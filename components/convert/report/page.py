@@ -10,7 +10,8 @@ from typing import Any
 from components.convert.report import drift, samples
 from components.convert.source import Source
 from components.convert.writing.splits import Rows
-from components.evaluate.page.frame import render_page, templates
+from components.evaluate.page.frame import render_page
+from components.templates import templates
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
 
 _CLASSES = 100  # that are listed

@@ -1,22 +1,6 @@
 """The frame of every page of ours: one file, no scripts, readable in light and dark, on a phone and on paper."""
 
-import jinja2
-
-from components.undefined import figure
-
-
-def templates(package: str) -> jinja2.Environment:
-    """The templates of a package, HTML or, by their name, plain text; what is missing is an error."""
-    made = jinja2.Environment(
-        loader=jinja2.PackageLoader(package),
-        autoescape=jinja2.select_autoescape(),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["figure"] = figure
-    return made
-
+from components.templates import templates
 
 TEMPLATES = templates("components.evaluate")
 

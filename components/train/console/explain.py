@@ -24,7 +24,7 @@ _ROW = "{:<10} {:>8}  {:<20} {:>6} {:>10}  {}"
 
 def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]], region: str) -> None:
     """Prints it to standard output; `specs` are the worker pools on Vertex AI, none if not every pool names a machine."""
-    import jinja2  # A job that is run has no use for it.
+    from components.templates import templates  # Jinja: a job that is run has no use for it.
 
     brief = cluster.model_dump(exclude_none=True, exclude_defaults=True)
     found = {
@@ -38,9 +38,7 @@ def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]]
         "specs": json.dumps(specs, indent=2) if specs else "",
         "without_machine": [role for role, pool in cluster.pools.items() if not pool.machine],
     }
-    strict = {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    templates = jinja2.Environment(loader=jinja2.PackageLoader(__package__), **strict)
-    text = templates.get_template("explain.txt")
+    text = templates(__package__).get_template("explain.txt")
     print(text.render(source=source, cluster=cluster, region=region, variable=_variable, **found), end="")
 
 
