@@ -113,11 +113,12 @@ def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path], days: int, kee
             used.add(pathlib.Path(run.record.arguments["dataset_dir"]).name)  # the directory may have been moved
     last = time.time() - 86400 * days
     found = {path: path.stat().st_mtime for path in (runs_dir / STORE).glob("*") if path.is_dir()}
-    spare, going = sum(map(num_bytes, found)) - 1e9 * keep_gb if keep_gb else math.inf, []
+    sizes = {path: num_bytes(path) if keep_gb else 0 for path in found}
+    spare, going = sum(sizes.values()) - 1e9 * keep_gb if keep_gb else math.inf, []
     for path in sorted(found, key=found.__getitem__):
         if spare > 0 and path.name not in used and found[path] <= last:
             going.append(path)
-            spare -= num_bytes(path)
+            spare -= sizes[path]
     return going
 
 

@@ -86,9 +86,8 @@ def _show(store: Store, args: argparse.Namespace) -> str:
     held = [alias for alias, pointed in store.aliases(args.name).items() if pointed == version]
     about = {"aliases": held, "model_dir": store.model_dir(args.name, version)}
     about["has_files"] = store.has_files(args.name, version)
-    facts = {
-        key: value for key, value in store.facts(args.name, version).items() if key != "answered"
-    }  # not for people
+    facts = store.facts(args.name, version)
+    facts.pop("answered", None)  # not for people
     return json.dumps({"version": version, **about, **facts}, indent=1)
 
 

@@ -141,9 +141,8 @@ class Store(abc.ABC):
 
         A model was compared with one champion; if another was promoted since, nothing is known.
         """
-        if (
-            self.standing(name, but=version)[0] == instead_of
-        ):  # else it is decided, and not worth the seconds of a process
+        # Else it is decided, and not worth the seconds of a process.
+        if self.standing(name, but=version)[0] == instead_of:
             self._check_answers(name, version)
         with self._changing(name):
             standing, _ = self.standing(name, but=version)

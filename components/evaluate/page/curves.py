@@ -12,7 +12,7 @@ from components.evaluate.page import plots
 from components.evaluate.page.attempts import Job
 
 # What an event tells besides the loss, the metrics of the task, and the learning rate.
-_BESIDES = ("event", "step", "time", "seconds", "best", "examples_per_s", "replica_examples_per_s")
+_BESIDES = {"event", "step", "time", "seconds", "best", "examples_per_s", "replica_examples_per_s"}
 _KINDS = {"training": "step", "validation": "evaluation"}
 _FALLS = 30.0  # what falls by so much is seen on a logarithmic axis only
 Line = list[tuple[int, float]]  # step and value
@@ -44,7 +44,7 @@ def _measured(job: Job, event: str) -> Mapping[str, Line]:
     """What the events of that kind tell, by name; what is no number is passed over."""
     found: dict[str, Line] = collections.defaultdict(list)
     for each in job.lasting(event):
-        for name in each.keys() - set(_BESIDES):
+        for name in each.keys() - _BESIDES:
             if each[name] is not None and math.isfinite(each[name]):
                 found[name].append((each["step"], each[name]))
     return found

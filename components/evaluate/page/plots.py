@@ -76,7 +76,6 @@ def _inline(text: str, told: str) -> str:
     title = ET.Element(f"{{{_SVG}}}title")
     title.text = told
     root.insert(0, title)
-    inline = re.sub(
-        r"\n *| font-family: [^;]*;", "", ET.tostring(root, encoding="unicode")
-    )  # texts are in the page's font
+    # Texts are in the page's font.
+    inline = re.sub(r"\n *| font-family: [^;]*;", "", ET.tostring(root, encoding="unicode"))
     return re.sub("|".join(VARIABLES), lambda found: VARIABLES[found[0]], inline)
