@@ -22,12 +22,12 @@ from components.evaluate.gate import REJECT
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.signals import STOPPING
-from pipelines import history, summary
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments
-from pipelines.cache import cache_key, dataset_dir
-from pipelines.progress import Progress
-from pipelines.record import RunRecord
-from pipelines.steps import Steps
+from pipelines.local import history, summary
+from pipelines.local.cache import cache_key, dataset_dir
+from pipelines.local.progress import Progress
+from pipelines.local.record import RunRecord
+from pipelines.local.steps import Steps
 from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.files import is_remote
 from trainer.base.flags import job_directory
@@ -131,7 +131,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
 def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str, int]:
     """Runs the pipeline in a child and shows its progress. Returns the status and an exit code for it."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.local", str(run_dir)],
+        [sys.executable, "-m", "pipelines.local.runner", str(run_dir)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

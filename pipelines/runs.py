@@ -12,9 +12,9 @@ from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import require_ended
 from components.convert import store
 from components.register.comparison import rows, table, text
-from pipelines import cache, history, summary
+from pipelines.local import cache, history, summary
+from pipelines.local.record import RunRecord, hold
 from pipelines.pages import comparison
-from pipelines.record import RunRecord, hold
 from pipelines.run import execute, of_finished
 from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.flags import at_least, not_negative
@@ -101,7 +101,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _board(args: argparse.Namespace) -> int:
-    from pipelines import board  # 1 s
+    from pipelines.local import board  # 1 s
 
     runs = args.runs or [run for run in history.runs_in(args.runs_dir) if run.record]
     return board.show(runs, args.port)

@@ -18,13 +18,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.evaluate.gate import REJECT, TOLD
-from components.train.backends.worker_pools import plan_vertex
+from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.quotas import quota_warnings
 from pipelines.arguments import EXIT_REJECTED, add_flags, pipeline_arguments
-from pipelines.bucket import bucket_digest, decision, mounted, require_bucket, unfinished_step
-from pipelines.cache import cache_key
 from pipelines.compile import compile_specs
+from pipelines.local.cache import cache_key
+from pipelines.vertex.bucket import bucket_digest, decision, mounted, require_bucket, unfinished_step
 from trainer.base.errors import Parser, UserError, run_cli
 
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"

@@ -12,7 +12,7 @@ from components.train.backends.cluster_spec import misnamed
 from components.train.backends.heeded import ignored
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program, own_command, own_program, trainer_program
-from components.train.backends.worker_pools import plan_vertex
+from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.notes import Note, Source, refuse_changes, tell

@@ -19,7 +19,7 @@ def plan(
     Returns:
       `worker_pool_specs` as a custom job takes them.
     """
-    from components.train.backends.worker_pools import plan_vertex
+    from components.train.backends.vertex.worker_pools import plan_vertex
     from components.train.cluster.cluster_file import Cluster
 
     args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]

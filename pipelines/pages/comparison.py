@@ -11,9 +11,9 @@ from components.evaluate.page.curves import overlaid
 from components.evaluate.page.frame import render_page
 from components.register.comparison import rows
 from components.undefined import figure
-from pipelines import summary
-from pipelines.history import COMPARISONS, PAGE, Run
-from pipelines.record import read_if_whole
+from pipelines.local import summary
+from pipelines.local.history import COMPARISONS, PAGE, Run
+from pipelines.local.record import read_if_whole
 from trainer.base.files import write_text
 
 

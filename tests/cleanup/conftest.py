@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.record import RunRecord
+from pipelines.local.record import RunRecord
 
 
 @pytest.fixture

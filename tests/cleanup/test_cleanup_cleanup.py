@@ -49,7 +49,7 @@ def test_it_lists_and_deletes_when_asked_to_and_keeps_a_journal(make_run, files,
 
 DRIVE = """
 import pathlib, sys
-from pipelines.record import hold
+from pipelines.local.record import hold
 hold(pathlib.Path(sys.argv[1]))
 print(flush=True)
 sys.stdin.read()

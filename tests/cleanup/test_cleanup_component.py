@@ -7,7 +7,7 @@ import pytest
 from kfp import dsl
 
 from components.cleanup.component import cleanup
-from pipelines.record import hold
+from pipelines.local.record import hold
 
 pytestmark = pytest.mark.cluster
 

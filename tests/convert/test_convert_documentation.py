@@ -14,7 +14,7 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import READERS
 from components.convert.tables import expressions, yaml_loader
-from pipelines.cache import cache_key
+from pipelines.local.cache import cache_key
 from trainer.base.manifest import Manifest
 
 ROOT = pathlib.Path(__file__).parents[2]

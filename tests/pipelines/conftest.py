@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.cache import STORE
-from pipelines.record import RunRecord
+from pipelines.local.cache import STORE
+from pipelines.local.record import RunRecord
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from components.evaluate.options import Options as EvaluateOptions
 from components.train.cluster.cluster_file import Cluster
 from pipelines import run
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
-from pipelines.cache import _CODE, code_digest
+from pipelines.local.cache import _CODE, code_digest
 from trainer.base.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 import trips
 import yaml
 
-from pipelines.record import RunRecord
+from pipelines.local.record import RunRecord
 from trainer.base.manifest import Manifest
 
 # Friedman 1991, "Multivariate adaptive regression splines", section 4.3: half of the columns say nothing.
@@ -57,7 +57,7 @@ def halves(table: pathlib.Path) -> list[pathlib.Path]:
 
 
 def test_a_container_sees_every_source(table):
-    from pipelines.local import _runner
+    from pipelines.local.runner import _runner
 
     places = [table / "runs/r", table / "registry", *halves(table)]
     facts = {"id": "r", "runner": "docker", "image": "i", "dataset": "csv", "cluster": "c.yaml"}

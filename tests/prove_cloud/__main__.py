@@ -17,7 +17,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import aiplatform, storage
 
-from components.train.backends.worker_pools import plan_vertex
+from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from pipelines.submit import check_place
 from trainer.base.errors import Parser, UserError, run_cli

@@ -10,7 +10,7 @@ import pytest
 import trips
 
 from components.evaluate.report import render_page
-from pipelines import history
+from pipelines.local import history
 
 DATA = pathlib.Path(__file__).parents[4] / "shared" / "data"
 MNIST = ("mnist", "--source", DATA / "mnist", "--train-steps", 40)

@@ -11,7 +11,7 @@ from components.train.backends.cluster_spec import vertex_environments
 from components.train.backends.processes import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import divide
-from components.train.backends.worker_pools import plan_vertex
+from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from trainer.replicas.member import from_environment
 

@@ -17,7 +17,7 @@ from components.train.backends.hosts.host_file import Host
 from components.train.backends.hosts.preflight import Facts
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program
-from components.train.backends.worker_pools import plan_vertex
+from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.console.command_line import parse
 

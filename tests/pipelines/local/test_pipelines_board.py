@@ -8,12 +8,12 @@ import sys
 import pytest
 import requests
 
-from pipelines import history
+from pipelines.local import history
 
 
 @pytest.mark.cluster  # it takes seconds to start TensorBoard
 def test_tensorboard_has_the_runs_by_readable_names_with_settings_and_test_metrics(make, tmp_path):
-    from pipelines import board
+    from pipelines.local import board
 
     make("1", accuracy=0.75, settings={"learning_rate": 0.001, "optimizer": "adam"})
     make("2", None, settings={"learning_rate": 0.01, "optimizer": "adam"})

@@ -1,4 +1,4 @@
-"""Runs the pipeline of a run directory with kfp.local: `python -m pipelines.local runs/<id>`.
+"""Runs the pipeline of a run directory with kfp.local: `python -m pipelines.local.runner runs/<id>`.
 
 It is a process of its own because kfp.local replaces `print`, keeps no logs and tells its progress only in them;
 `pipelines.run` starts it, keeps its output and reads the progress from it.
@@ -13,8 +13,8 @@ import warnings
 
 from kfp import local
 
-from pipelines.record import RunRecord
-from pipelines.steps import NAMES
+from pipelines.local.record import RunRecord
+from pipelines.local.steps import NAMES
 from pipelines.training import build, step_names
 from trainer.base.lifeline import owner_pid, watch
 

@@ -23,7 +23,7 @@ _CODE = (
 def cache_key(dataset: str, sources: Sequence[str], schema: str | None = None) -> str:
     """SHA-256 (hexadecimal) over a source's files, its schema file if it needs one, and the code that converts them."""
     source = sources[0] if len(sources) == 1 else tuple(sources) or None
-    content = source_digest(dataset, source, schema) + code_digest(pathlib.Path(__file__).parents[1])
+    content = source_digest(dataset, source, schema) + code_digest(pathlib.Path(__file__).parents[2])
     return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipelines.bucket import bucket_digest, decision, mounted, require_bucket
+from pipelines.vertex.bucket import bucket_digest, decision, mounted, require_bucket
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage

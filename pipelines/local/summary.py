@@ -12,8 +12,8 @@ from components.evaluate.page.frame import render_page
 from components.evaluate.report import section, training_section
 from components.register.registry import Registry
 from components.templates import templates
-from pipelines.record import RunRecord
-from pipelines.steps import Steps
+from pipelines.local.record import RunRecord
+from pipelines.local.steps import Steps
 from trainer.base.files import write_text
 from trainer.base.manifest import Manifest
 from trainer.job_dir import done

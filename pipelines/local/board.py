@@ -7,9 +7,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from pipelines import summary
-from pipelines.history import SUCCEEDED, Run
-from pipelines.record import FILE
+from pipelines.local import summary
+from pipelines.local.history import SUCCEEDED, Run
+from pipelines.local.record import FILE
 from trainer.base.quiet import without_advice
 
 with without_advice():

@@ -12,9 +12,9 @@ from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import running
 from components.evaluate.page.frame import render_page
 from components.undefined import figure
-from pipelines import summary
-from pipelines.cache import STORE
-from pipelines.record import FILE, RunRecord, read_if_whole
+from pipelines.local import summary
+from pipelines.local.cache import STORE
+from pipelines.local.record import FILE, RunRecord, read_if_whole
 from trainer.base.errors import UserError, unknown
 from trainer.base.files import write_text
 

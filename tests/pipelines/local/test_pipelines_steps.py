@@ -2,8 +2,8 @@ import json
 
 from rich.console import Console
 
-from pipelines.progress import Progress, training
-from pipelines.steps import Steps
+from pipelines.local.progress import Progress, training
+from pipelines.local.steps import Steps
 from trainer.job_dir import journal
 
 LOG = b"""\

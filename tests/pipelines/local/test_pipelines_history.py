@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines import history, runs
-from pipelines.cache import STORE
-from pipelines.record import RunRecord, hold
+from pipelines import runs
+from pipelines.local import history
+from pipelines.local.cache import STORE
+from pipelines.local.record import RunRecord, hold
 
 DAY_S = 86_400
 

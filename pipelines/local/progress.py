@@ -12,8 +12,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from pipelines.record import read_if_whole
-from pipelines.steps import CACHED, FAILED, RUNNING, SUCCEEDED, Step, Steps
+from pipelines.local.record import read_if_whole
+from pipelines.local.steps import CACHED, FAILED, RUNNING, SUCCEEDED, Step, Steps
 
 _MARKS = {RUNNING: ("▸", "bold cyan"), SUCCEEDED: ("✓", "green"), CACHED: ("✓", "green"), FAILED: ("✗", "bold red")}
 _TRAINING_LINE_S = 5.0
