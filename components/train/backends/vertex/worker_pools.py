@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.train.backends.plan import trainer_flags
+from components.train.backends.vertex.job_settings import JobSettings
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.quotas import check_region
 from trainer.base.errors import UserError
@@ -20,6 +21,7 @@ def plan_vertex(
     machines: bool = True,
     region: str | None = None,
     command: Sequence[str] = (),
+    settings: JobSettings | None = None,
 ) -> list[dict[str, Any]]:
     """One worker pool spec per pool, in snake case and without a gap.
 
@@ -29,6 +31,7 @@ def plan_vertex(
     Every pool must name a machine, but for a run on this one (`machines` is false), and the region, where it is known,
     must have the GPUs. `command` is a program of the user's own in place of the trainer; it gets `args` as they are.
     """
+    settings = settings or JobSettings()
     if region:
         check_region(cluster, region)
     flags = list(args) if command else trainer_flags(cluster, args)
@@ -40,8 +43,10 @@ def plan_vertex(
         machine: dict[str, Any] = {"machine_type": pool.machine} if pool.machine else {}
         if pool.accelerator:
             machine |= {"accelerator_type": pool.accelerator.type, "accelerator_count": pool.accelerator.count}
+        machine |= settings.reserved
         # Vertex numbers its pools; this names them, and tells a replica what its machine is to have.
-        env = {POOL_ROLES: roles, **({POOL_GPUS: str(pool.accelerator.count)} if pool.accelerator else {})}
+        env = {**settings.environment, POOL_ROLES: roles}
+        env |= {POOL_GPUS: str(pool.accelerator.count)} if pool.accelerator else {}
         container = {
             "image_uri": image,
             "command": list(command or COMMAND),

@@ -1,0 +1,84 @@
+import dataclasses
+
+import pytest
+
+from components.train.backends.vertex.job_settings import JobSettings
+from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.cluster.cluster_file import Cluster
+from trainer.base.errors import UserError
+
+ACCOUNT = "trains@p.iam.gserviceaccount.com"
+BOARD = "projects/p/locations/us-central1/tensorboards/1"
+NETWORK = "projects/1/global/networks/n"
+ATTACHMENT = "projects/p/regions/us-central1/networkAttachments/n"
+RESERVATION = "projects/p/zones/us-central1-a/reservations/r"
+# Every setting, with a value of it.
+GIVEN = {
+    "training_service_account": ACCOUNT,
+    "network": NETWORK,
+    "reserved_ip_ranges": ("range-1", "range-2"),
+    "network_attachment": ATTACHMENT,
+    "encryption_key": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
+    "labels": ("team=blue", "cost=low"),
+    "env": ("LEVEL=2", "TEXT=a = b"),
+    "tensorboard": BOARD,
+    "persistent_resource": "pool-1",
+    "reservation": RESERVATION,
+    "max_wait": "6h",
+    "web_access": True,
+    "restart": "one",
+}
+
+
+def cluster(strategy: str = "STANDARD") -> Cluster:
+    machine = {"machine": "g2-standard-4", "accelerator": {"type": "NVIDIA_L4"}}
+    return Cluster(strategy="one_device", chief=machine, scheduling={"strategy": strategy})
+
+
+def test_every_setting_survives_being_a_step_s_flags():
+    assert GIVEN.keys() == {field.name for field in dataclasses.fields(JobSettings)}
+    for name, value in GIVEN.items():
+        for each in (value, value[0]) if isinstance(value, tuple) else (value,):
+            settings = JobSettings(**{name: each})
+            assert JobSettings.parse(settings.as_flags(), "plan") == settings != JobSettings()
+
+
+@pytest.mark.parametrize(
+    ("given", "strategy", "message"),
+    [
+        ({"network": NETWORK, "network_attachment": ATTACHMENT}, "STANDARD", "exclude each other"),
+        ({"reserved_ip_ranges": "r"}, "STANDARD", "are those of a --network"),
+        ({"max_wait": "6h"}, "SPOT", "for FLEX_START; the cluster file says SPOT"),
+        ({"reservation": RESERVATION}, "SPOT", "--reservation needs STANDARD"),
+        ({"persistent_resource": "pool-1"}, "FLEX_START", "FLEX_START asks for others"),
+        ({"reservation": RESERVATION, "persistent_resource": "pool-1"}, "STANDARD", "exclude each other"),
+        ({"tensorboard": BOARD}, "STANDARD", "needs --training-service-account"),
+        ({"encryption_key": GIVEN["encryption_key"].replace("us-", "eu-")}, "STANDARD", "lies in eu-central1"),
+        ({"reservation": RESERVATION.replace("1-a", "10-a")}, "STANDARD", "lies in us-central10-a"),
+        ({"labels": ("a=b", "run=mine")}, "STANDARD", "--labels run: "),
+        ({"env": "TF_CONFIG={}"}, "STANDARD", "--env TF_CONFIG: "),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(given, strategy, message):
+    with pytest.raises(UserError, match=message):
+        JobSettings(**given).check(cluster(strategy), "us-central1")
+
+
+@pytest.mark.parametrize("flag", ["--env=A=", "--env=1=2", "--labels=A=b", "--network=default", "--max-wait=6"])
+def test_a_value_of_another_form_is_refused(flag):
+    with pytest.raises((UserError, SystemExit)):
+        JobSettings.parse([flag], "plan")
+
+
+def test_pools_have_the_environment_and_the_reservation():
+    settings = JobSettings(env=("LEVEL=2", "TEXT=a = b"), reservation=RESERVATION)
+    [spec] = plan_vertex(cluster(), "image", [], settings=settings)
+    assert {"name": "TEXT", "value": "a = b"} in spec["container_spec"]["env"]
+    assert spec["machine_spec"]["reservation_affinity"]["values"] == [RESERVATION]
+
+
+def test_replicas_of_parameter_servers_start_again_alone_and_others_all_together():
+    pools = {"chief": {}, "worker": {}, "ps": {}}
+    alone = Cluster(strategy="parameter_server", **pools)
+    for each, restart, expected in ((cluster(), None, True), (alone, None, False), (alone, "all", True)):
+        assert JobSettings(restart=restart).parameters(each)["restart_job_on_worker_restart"] is expected
