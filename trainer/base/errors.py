@@ -1,5 +1,7 @@
 """Errors that the user can repair, told in one line with exit code 2 by programs that end in `run_cli(main)`."""
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import difflib

@@ -1,0 +1,94 @@
+"""What an image has to have; the tests marked `docker` run them in the real one."""
+
+import os
+import sys
+
+import pytest
+
+from pipelines.doctoring import image_checks, machine_checks, python_checks
+from pipelines.doctoring.findings import FAILED, OK, WARNING
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [((2, 7, 18), FAILED), ((3, 10, 13), FAILED), ((3, 11, 0), OK), ((3, 13, 9), OK), ((3, 14, 0), FAILED)],
+)
+def test_only_the_pythons_of_pyproject_are_right(monkeypatch, version, status):
+    monkeypatch.setattr(sys, "version_info", version)
+    found = python_checks.python()
+    assert found.status == status
+    assert ".".join(map(str, version)) in found.meaning
+
+
+def test_packages_in_another_version_and_missing_ones_are_named(monkeypatch):
+    real = python_checks.importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "keras":
+            raise python_checks.importlib.metadata.PackageNotFoundError(name)
+        return {"kfp": "2.4.0", "tensorflow": "2.15.0", "tensorflow-cpu": "2.15.0"}.get(name) or real(name)
+
+    monkeypatch.setattr(python_checks.importlib.metadata, "version", version)
+    found = python_checks.packages()
+    assert found.status == FAILED
+    assert "kfp 2.4.0, not ==2.17.0; keras is missing, not ==" in found.meaning
+    assert found.meaning.endswith("TensorFlow is missing or has the wrong version")
+
+
+@pytest.mark.parametrize(("user", "status"), [(0, FAILED), (1000, OK)])
+def test_root_is_refused(monkeypatch, user, status):
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    assert image_checks.user().status == status
+
+
+def test_a_home_that_cannot_be_written_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert image_checks.writable().status == OK
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    found = image_checks.writable()
+    assert found.status == FAILED and f"docker run --tmpfs {tmp_path / 'nowhere'}" in found.repair
+
+
+@pytest.mark.parametrize("secret", [".netrc", ".docker/config.json", ".config/gcloud"])
+def test_credentials_and_history_in_an_image_are_refused(monkeypatch, tmp_path, secret):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(image_checks, "ROOT", tmp_path)
+    (tmp_path / "home" / secret).parent.mkdir(parents=True)
+    assert image_checks.secrets().status == OK
+    (tmp_path / "home" / secret).touch()
+    assert image_checks.secrets().status == FAILED
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+    (tmp_path / ".git").mkdir()
+    assert str(tmp_path / ".git") in image_checks.secrets().meaning
+
+
+def test_modules_that_cannot_be_imported_are_named_and_the_others_still_tried(monkeypatch, tmp_path):
+    package = tmp_path / "doctored"
+    (package / "inner").mkdir(parents=True)
+    for name, text in {"__init__": "", "a": "import no_such_library", "inner/__init__": "1 / 0", "z": ""}.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(image_checks, "PACKAGES", ("doctored",))
+    found = image_checks.modules()
+    assert found.status == FAILED
+    assert found.meaning.startswith("2 of 3 modules cannot be imported: doctored.a (ModuleNotFoundError: No module")
+    assert "doctored.inner (ZeroDivisionError" in found.meaning and "doctored.z" not in found.meaning
+
+
+def test_an_image_says_what_it_is(monkeypatch):
+    monkeypatch.setenv("CODE_VERSION", "0123abc")
+    assert image_checks.version().meaning.endswith("of commit 0123abc")
+    monkeypatch.delenv("CODE_VERSION")
+    assert image_checks.version().status == WARNING
+
+
+@pytest.mark.parametrize(("free_gb", "status"), [(0.5, FAILED), (2, WARNING), (50, OK)])
+def test_little_room_on_the_disk_is_told_before_there_is_none(monkeypatch, free_gb, status):
+    monkeypatch.setattr(machine_checks.shutil, "disk_usage", lambda place: type("Usage", (), {"free": free_gb * 1e9}))
+    assert machine_checks.disk().status == status
+
+
+@pytest.mark.parametrize(("free_gb", "status"), [(1.5, WARNING), (8, OK)])
+def test_little_memory_is_told(monkeypatch, free_gb, status):
+    monkeypatch.setattr("trainer.base.machine.available_bytes", lambda: free_gb * 1e9)
+    assert machine_checks.memory().status == status

@@ -1,0 +1,105 @@
+"""What pipelines/doctor.py says of machines that lack something, as a user starts it."""
+
+import ast
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+OLD = [3, 8]  # the oldest Python that is told more than a traceback
+
+
+def doctor(*flags: str, python: str = sys.executable, before: tuple[str, ...] = (), **env: str) -> dict[str, dict]:
+    """Findings by name. The exit code says whether one of them has failed."""
+    line = [*before, python, "pipelines/doctor.py", "--json", *flags]
+    done = subprocess.run(line, cwd=ROOT, env=os.environ | env, capture_output=True, text=True, timeout=120)
+    found = {finding["name"]: finding for finding in json.loads(done.stdout or done.stderr)}
+    assert done.returncode == any(finding["status"] == "failed" for finding in found.values())
+    assert all(bool(finding["repair"]) == (finding["status"] != "ok") for finding in found.values())
+    return found
+
+
+def path_with(folder: pathlib.Path, *programs: str, **scripts: str) -> str:
+    """A PATH that has these programs of this machine, and these scripts, alone."""
+    folder.mkdir()
+    for name in programs:
+        (folder / name).symlink_to(shutil.which(name))
+    for name, text in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+def test_on_this_machine_python_and_packages_are_right():
+    found = doctor()
+    assert {found["python"]["status"], found["packages"]["status"]} == {"ok"}
+    assert list(found) == ["python", "packages", "memory", "disk", "tools", "docker"]
+
+
+def test_people_get_a_line_for_each_check_and_one_for_its_repair(tmp_path):
+    line = [sys.executable, "pipelines/doctor.py"]
+    told = subprocess.run(line, cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True).stdout
+    assert f"✓ python       {sys.version.split()[0]}" in told
+    assert "! docker       no docker command" in told
+    assert "\n               -> install Docker Engine" in told
+
+
+def test_without_docker_git_and_make_it_says_what_for_they_would_be(tmp_path):
+    found = doctor(PATH=path_with(tmp_path / "bin"))
+    assert "processes need none" in found["docker"]["meaning"]
+    assert "install git make" in found["tools"]["repair"]
+
+
+@pytest.mark.parametrize(
+    ("client", "why"),
+    [
+        ("echo 'Cannot connect to the Docker daemon' >&2; exit 1", "Cannot connect to the Docker daemon"),
+        ("echo 'failed to connect'; exit 0", "no version was told"),
+    ],
+    ids=["ends with 1", "ends with 0"],
+)
+def test_an_engine_that_does_not_answer_is_a_warning(tmp_path, client, why):
+    found = doctor(PATH=path_with(tmp_path / "bin", "git", "make", docker=client))
+    assert (found["docker"]["status"], found["tools"]["status"]) == ("warning", "ok")
+    assert why in found["docker"]["meaning"] and "start the engine" in found["docker"]["repair"]
+
+
+def old_pythons() -> list[str]:
+    names = [f"python3.{minor}" for minor in range(OLD[1], 11)]
+    made = sorted(pathlib.Path.home().glob(".pyenv/versions/3.*/bin/python"))
+    found = [path for name in names if (path := shutil.which(name))]
+    return found + [str(path) for path in made if path.parents[1].name.rsplit(".", 1)[0] in ("3.8", "3.9", "3.10")]
+
+
+def test_a_python_that_is_too_old_and_has_nothing_installed_is_told_so():
+    if not (pythons := [python for python in old_pythons() if not subprocess.run([python, "-c", ""]).returncode]):
+        pytest.skip("no Python 3.8 to 3.10 here")
+    for python in pythons:
+        found = doctor(python=python)
+        assert found["python"]["status"] == "failed"
+        assert "make setup PYTHON=python3.13" in found["python"]["repair"]
+        assert "is not installed" in found["packages"]["meaning"]
+        assert found["disk"]["status"] == "ok"
+
+
+def test_what_an_old_python_reads_of_the_doctor_is_in_its_language():
+    ours = ["doctor", "doctoring/findings", "doctoring/python_checks", "doctoring/machine_checks"]
+    for path in [*(ROOT / "pipelines" / f"{name}.py" for name in ours), ROOT / "trainer" / "base" / "errors.py"]:
+        ast.parse(path.read_text(), feature_version=tuple(OLD))
+
+
+def test_a_full_disk_is_named_with_its_repair(tmp_path):
+    before = ("unshare", "--mount", *(["--user", "--map-root-user"] if os.getuid() else []))
+    mount = 'mount -t tmpfs -o size=64k tmpfs "$0" && head -c 64k /dev/zero >"$0/filler"; exec "$@"'
+    full = tmp_path / "full"
+    full.mkdir()
+    if subprocess.run([*before, "true"], capture_output=True).returncode:
+        pytest.skip("no mount namespaces here")
+    found = doctor(before=(*before, "sh", "-c", mount, str(full)), TMPDIR=str(full))
+    assert found["disk"]["status"] == "failed"
+    assert str(full) in found["disk"]["meaning"] and "free some" in found["disk"]["repair"]
