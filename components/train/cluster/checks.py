@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from trainer.base.errors import UserError, unknown
 
+_MANY = 30  # Names that nobody would read in a line.
 _A_FILE = {"may_be_empty": False}
 _STRANGE_KEYS = ("extra_forbidden", "invalid_key")
 # By type of JSON Schema: what a value of another type is told.
@@ -94,7 +95,8 @@ def _told(root: dict[str, Any], error: ValidationError, where: str) -> str:
     if strange:
         return f"{path}: {unknown('key', strange, node['properties'])}"
     if kind == "missing":
-        known = f" (known: {', '.join(node['enum'])})" if "enum" in node else ""
+        known = node.get("enum", ())
+        known = f" (known: {', '.join(known)})" if 0 < len(known) < _MANY else ""
         return f"{path}: missing; add '{place[-1]}: {node['examples'][0]}'{known}"
     if kind == "literal_error" and isinstance(value, str) and value.strip():
         return f"{path}: {unknown('value', value, node['enum'])}"

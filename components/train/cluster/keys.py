@@ -8,8 +8,8 @@ A key that only some back ends heed names them with `By`; the others say that th
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -64,6 +64,15 @@ class Accelerator(Model, use_attribute_docstrings=True):
     """GPUs of each machine; every machine type has its own allowed counts."""
 
 
+class Alternative(Model, use_attribute_docstrings=True):
+    """Other machines for the same replicas."""
+
+    machine: Annotated[Name, _offers(machines.offered, examples=["n1-standard-16"])]
+    """Machine type."""
+    accelerator: Accelerator | None = None
+    """GPUs of each replica; none without it."""
+
+
 class Pool(Model, use_attribute_docstrings=True):
     """Equal replicas of one role."""
 
@@ -73,6 +82,8 @@ class Pool(Model, use_attribute_docstrings=True):
     """How many; exactly 1 of chief and evaluator."""
     accelerator: Accelerator | None = None
     """GPUs of each replica; none without it."""
+    alternatives: Annotated[tuple[Alternative, ...], By(_POOLS)] = ()
+    """What to take, in this order, when Vertex AI has none of these machines."""
 
     @property
     def gpus(self) -> int:
@@ -129,6 +140,16 @@ class Keys(Model, use_attribute_docstrings=True):
         return {role: pool for role in ROLES if (pool := getattr(self, role))}
 
     @property
+    def choices(self) -> list[Self]:
+        """Each as a cluster of its own: the machines, the first alternatives of all pools, the second ones, ...
+
+        A pool with fewer alternatives than another keeps its last.
+        """
+        shapes = {role: (pool, *pool.alternatives) for role, pool in self.pools.items()}
+        rounds = range(max(map(len, shapes.values())))
+        return [self.model_copy(update={role: _taken(own, k) for role, own in shapes.items()}) for k in rounds]
+
+    @property
     def members(self) -> list[tuple[str, int]]:
         """Each replica as its role and its index among those of the role, in the order of the pools."""
         return [(role, index) for role, pool in self.pools.items() for index in range(pool.replicas)]
@@ -137,3 +158,10 @@ class Keys(Model, use_attribute_docstrings=True):
     def replicas(self) -> int:
         """Replicas of all pools together."""
         return len(self.members)
+
+
+def _taken(shapes: Sequence[Any], k: int) -> Pool:
+    """A pool, the first of the shapes, on the machines of the k-th or the last."""
+    shape = shapes[min(k, len(shapes) - 1)]
+    machine = {"machine": shape.machine, "accelerator": shape.accelerator}
+    return shapes[0].model_copy(update={**machine, "alternatives": ()})

@@ -9,7 +9,7 @@ import math
 from components.train.cluster import machines
 from components.train.cluster.keys import Keys
 from components.train.cluster.machines import Places
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, about
 
 FLEX_START_TIMEOUT_S = 7 * 86_400
 
@@ -26,8 +26,19 @@ def most_gpus(strategy: str, role: str) -> float:
 
 
 def check(keys: Keys) -> None:
-    """Refuses pools that do not fit the strategy, machines that are not offered, and GPUs that nobody computes on."""
+    """Refuses pools that do not fit the strategy, machines that are not offered, and GPUs that nobody computes on.
+
+    What stands as alternatives has to keep to the same.
+    """
     _check_roles(keys)
+    first, *others = keys.choices
+    _check_machines(first)
+    for k, choice in enumerate(others):
+        with about(f"alternatives[{k}]"):
+            _check_machines(choice)
+
+
+def _check_machines(keys: Keys) -> None:
     for role, pool in keys.pools.items():
         gpu = pool.accelerator.type if pool.accelerator else None
         machines.check(Places.of(role), pool.machine, gpu, pool.gpus)

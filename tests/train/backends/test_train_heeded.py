@@ -40,6 +40,7 @@ OTHER: dict[str, dict[str, Any] | None] = {
     "replicas": {"worker": POOL | {"replicas": 2}},
     "accelerator.type": pools(accelerator={"type": "NVIDIA_TESLA_P4", "count": 1}),
     "accelerator.count": pools(accelerator={"type": "NVIDIA_TESLA_T4", "count": 2}),
+    "alternatives": pools(alternatives=[{"machine": "n1-standard-16", "accelerator": POOL["accelerator"]}]),
     "disk": {"disk": {"size_gb": 200}},
     "disk.type": {"disk": {"type": "pd-standard"}},
     "disk.size_gb": {"disk": {"size_gb": 300}},
@@ -57,7 +58,7 @@ def planned(backend: str, cluster: Cluster) -> Plan:
 
 def what_runs(backend: str, cluster: Cluster) -> Any:
     if backend == "vertex":
-        return plan_vertex(cluster, "i", ["--x"])
+        return [plan_vertex(choice, "i", ["--x"]) for choice in cluster.choices]
     plan = planned(backend, cluster)
     commands = [each.command for each in plan.replicas if backend != "ssh"]  # There are random marks in those.
     # Each launcher has a network of its own.

@@ -16,7 +16,7 @@ from trainer.base.errors import UserError
 
 OURS = """
 strategy: parameter_server
-chief: {machine: n1-standard-4}
+chief: {machine: n1-standard-4, alternatives: [{machine: e2-standard-4}]}
 worker: {machine: n1-standard-8, replicas: 4, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
 ps: {machine: n1-highmem-2, replicas: 2}
 evaluator: {machine: n1-standard-4, replicas: 1}

@@ -28,6 +28,30 @@ def test_json_round_trip_brings_integers_back():
     assert type(again.worker.replicas) is type(again.disk.size_gb) is type(again.worker.accelerator.count) is int
 
 
+def test_choices_take_alternatives_together_and_a_pool_without_more_keeps_its_last():
+    gpu = {"type": "NVIDIA_TESLA_T4"}
+    values = {
+        "strategy": "parameter_server",
+        "chief": {"machine": "n1-standard-4", "alternatives": [{"machine": "e2-standard-4"}]},
+        "worker": {
+            "machine": "n1-standard-8",
+            "replicas": 2,
+            "alternatives": [{"machine": "n1-standard-8", "accelerator": gpu}, {"machine": "n2-standard-8"}],
+        },
+        "ps": {"machine": "n1-highmem-2"},
+    }
+    cluster = Cluster.from_json(json.dumps(values))
+    assert Cluster.from_json(cluster.to_json()).choices == cluster.choices
+    taken = [[(pool.machine, pool.gpus) for pool in choice.pools.values()] for choice in cluster.choices]
+    ps = ("n1-highmem-2", 0)
+    assert taken == [
+        [("n1-standard-4", 0), ("n1-standard-8", 0), ps],
+        [("e2-standard-4", 0), ("n1-standard-8", 1), ps],
+        [("e2-standard-4", 0), ("n2-standard-8", 0), ps],
+    ]
+    assert all(choice.choices == [choice] and choice.worker.replicas == 2 for choice in cluster.choices)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"strategy": "one_device"}', "[" * 100_000])
 def test_bad_json_is_refused(text: str):
     with pytest.raises(UserError, match="cluster as JSON: "):
