@@ -59,6 +59,7 @@ lint: setup  ## style, YAML, Cloud Build schema, the floors of the folders, and 
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/yamllint --strict .
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.cloudbuild cloudbuild.yaml
+	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.renovate renovate.json
 	@$(PY) -m tests.lint.specs
 	@$(PY) -m tests.lint.rooms --quiet
 

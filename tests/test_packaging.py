@@ -1,5 +1,6 @@
 """The locks, the image's context, and the rules of the house that a machine can check."""
 
+import hashlib
 import re
 import subprocess
 import tomllib
@@ -83,3 +84,11 @@ def test_no_file_names_a_place_on_somebodys_machine():
     personal = re.compile(rb"/(?:work|root|home|Users)/\w")
     found = {path: personal.findall(path.read_bytes()) for path in tracked_files()}
     assert not {str(path): names for path, names in found.items() if names}
+
+
+def test_the_licence_is_the_whole_of_apache_2_and_data_of_others_is_in_the_notice():
+    text = (ROOT / "LICENSE").read_bytes()
+    assert hashlib.sha256(text).hexdigest() == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+    notice = (ROOT / "NOTICE").read_text()
+    data = {path.parent for path in tracked_files() if path.suffix in (".gz", ".csv", ".png", ".npz")}
+    assert data and all(f"{folder.relative_to(ROOT)}/\n" in notice for folder in data)
