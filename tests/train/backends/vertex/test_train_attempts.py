@@ -1,0 +1,138 @@
+"""Other machines, the same again, or enough: what follows each attempt."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, Over, decide, ending, exit_code
+
+# By state, code and text of a job that has ended.
+ENDINGS = {
+    ("JOB_STATE_SUCCEEDED", 0, ""): Ending.SUCCEEDED,
+    ("JOB_STATE_CANCELLED", 1, "CANCELED"): Ending.CANCELLED,
+    ("JOB_STATE_FAILED", 9, "The replica workerpool0-0 exited with a non-zero status of 1."): Ending.FAILED,
+    ("JOB_STATE_FAILED", 9, "Resources are insufficient in region: us-east1. Try a different region."): Ending.STOCKOUT,
+    ("JOB_STATE_FAILED", 8, "Out of machines"): Ending.STOCKOUT,
+    ("JOB_STATE_FAILED", 8, "The following quota metrics exceed quota limits: n1_cpus"): Ending.FAILED,
+    ("JOB_STATE_FAILED", 14, "STOCKOUT: workerpool1-0 was preempted"): Ending.STOCKOUT,
+    ("JOB_STATE_EXPIRED", 4, ""): Ending.STOCKOUT,
+}
+
+
+@pytest.mark.parametrize(("ended", "as_what"), ENDINGS.items())
+def test_a_lack_of_machines_is_told_from_a_failure(ended: tuple[str, int, str], as_what: Ending):
+    assert ending(*ended) is as_what
+
+
+def test_exit_code_is_that_of_the_replica_that_is_blamed():
+    said = "The replica workerpool1-3 ran out of memory and exited with a non-zero status of 137(SIGKILL)."
+    assert (exit_code(said), exit_code("Internal error occurred for the current attempt"), exit_code("")) == (137, 1, 1)
+
+
+def attempts(words: str) -> list[Attempt]:
+    """From words such as `0 stockout 5`: choice, ending and how many steps it came further."""
+    made, step = [], -1
+    for choice, how, steps in (word.split() for word in words.split(", ") if word):
+        after = step + int(steps)
+        made.append(
+            Attempt(
+                choice=int(choice),
+                ending=Ending(how),
+                step_before=step,
+                step_after=after,
+                seconds=3600 * (int(steps) > 0),
+                replicas=2,
+                exit_code=2,
+            )
+        )
+        step = after
+    return made
+
+
+# By what happened, the next choice and its hours, or what is said and the exit code.
+CASES = {
+    "": (0, 10),
+    "0 stockout 0": (1, 10),
+    "0 stockout 0, 1 stockout 0": (2, 10),
+    "0 stockout 0, 1 stockout 0, 2 stockout 0": ("no capacity for any of its 3 choices", 75),
+    "0 stockout 0, 1 stockout 9": (0, 9),
+    "0 stockout 0, 1 failed 9": (1, 9),
+    "1 failed 9, 1 stockout 0, 2 stockout 0": (0, 9),
+    "1 failed 9, 1 stockout 0, 2 stockout 0, 0 stockout 0": ("no capacity", 75),
+    "0 failed 0": ("came no further", 2),
+    "0 failed 9, 0 failed 9, 0 stockout 9, 0 stockout 9": (0, 6),
+    "0 failed 9, 0 failed 9, 0 failed 9": ("failed 3 times, and max_restarts is 2", 2),
+    "0 stockout 9, 0 stockout 9, 0 stockout 9": ("taken away 3 times, and max_restarts is 2", 75),
+    "0 cancelled 9": ("cancelled", 143),
+    "0 stockout 0, 1 succeeded 9": ("done", 0),
+}
+
+
+@pytest.mark.parametrize(("happened", "follows"), CASES.items())
+def test_what_follows(happened: str, follows: tuple):
+    order = decide(attempts(happened), Bounds(choices=3, replicas=2, max_restarts=2, machine_hours=20))
+    if isinstance(order, Again):
+        assert follows == (order.choice, order.timeout_s / 3600)
+    else:
+        assert follows[0] in order.why and order.exit_code == follows[1]
+
+
+# By what bounds it, the seconds that are left after an hour of two machines on the second choice.
+LEFT = [
+    ({}, None),
+    ({"timeout_s": 5000.0}, 1400),
+    ({"machine_hours": 5.0}, 5400),
+    ({"price": 10.0, "prices_per_h": (4.0, 6.0)}, 3600),
+    ({"timeout_s": 7200.0, "machine_hours": 2.5}, 900),
+    ({"timeout_s": 3605.0}, "scheduling.timeout"),
+    ({"machine_hours": 2.0}, "2 machine-hours"),
+    ({"price": 6.0, "prices_per_h": (4.0, 6.0)}, "price"),
+]
+
+
+@pytest.mark.parametrize(("bounds", "left"), LEFT)
+@pytest.mark.parametrize("how", ["stockout", "failed", "cancelled"])
+def test_the_least_of_all_limits_is_the_next_time_limit_and_is_named_when_it_is_used_up(bounds, left, how: str):
+    order = decide(attempts(f"1 {how} 9"), Bounds(choices=2, replicas=2, **bounds))
+    if isinstance(left, str):
+        assert left in order.why and order.exit_code == 124
+    elif how == "cancelled":
+        assert order == Over(why="cancelled", exit_code=143)
+    elif "price" in bounds and how == "failed":
+        assert order.timeout_s == 2400  # the second choice again, which costs more
+    else:
+        assert order.timeout_s == left
+
+
+@given(st.data())
+def test_whatever_happens_it_ends_and_stays_within_every_bound(data: st.DataObject):
+    replicas, choices, most = (data.draw(st.integers(low, 4)) for low in (1, 1, 0))
+    hours, timeout_s = (data.draw(st.none() | st.floats(0.1, 20)) for _ in range(2))
+    bounds = Bounds(
+        replicas=replicas,
+        choices=choices,
+        max_restarts=most,
+        machine_hours=hours,
+        timeout_s=None if timeout_s is None else timeout_s * 3600,
+    )
+    made: list[Attempt] = []
+    while isinstance(order := decide(made, bounds), Again):
+        step = made[-1].step_after if made else -1
+        # No longer than it was allowed to.
+        ran = data.draw(st.floats(0, 100_000 if order.timeout_s is None else order.timeout_s))
+        after = step + data.draw(st.integers(0, 2))
+        how = data.draw(st.sampled_from([Ending.STOCKOUT, Ending.FAILED]))
+        shape = {"seconds": ran, "replicas": replicas, "step_before": step, "step_after": after}
+        made.append(Attempt(choice=order.choice, ending=how, **shape))
+        assert len(made) <= (2 * most + 1) * choices + 1
+    assert order.exit_code
+    for name in (Ending.STOCKOUT, Ending.FAILED):
+        assert sum(each.ending is name and each.came_further for each in made) <= most + 1
+    assert sum(each.machine_hours for each in made) <= (hours or 1e9) + 1e-6
+    assert sum(each.seconds for each in made) <= (timeout_s or 1e9) * 3600 + 1e-6
+    for one, two in itertools.pairwise(made):
+        assert one.came_further or one.ending is Ending.STOCKOUT
+        expected = 0 if one.came_further else (one.choice + 1) % choices
+        assert two.choice == (expected if one.ending is Ending.STOCKOUT else one.choice)
