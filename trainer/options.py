@@ -37,7 +37,13 @@ _GROUPS = {
 }
 _MOST_THREADS = 1024
 _MOST_PARTS = 64  # each stands in the graph
+AUTO = "auto"  # of --checkpoint-secs
 _batch_size = at_least(1, 2**24)
+_seconds_or_auto = Kind(
+    lambda text: text if text == AUTO else float(text),
+    lambda value: value == AUTO or not_negative.holds(value),
+    f"{AUTO} or {not_negative.says}",
+)
 _class_weight = Kind(
     str,
     lambda text: text == weighing.BALANCED or ("=" in text and not_negative.holds(float(text.rpartition("=")[2]))),
@@ -204,9 +210,17 @@ class Options(Flags):
         positive, "that the chief waits at the end for the evaluator", default=300.0, metavar="SECONDS"
     )
 
-    checkpoint_num_steps: int = _checkpoints(at_least(0), "steps between checkpoints; 0: none by steps", default=500)
-    checkpoint_secs: float = _checkpoints(
-        not_negative, "between checkpoints; 0: none by time", default=60.0, metavar="SECONDS"
+    checkpoint_num_steps: int | None = _checkpoints(
+        at_least(0), "steps between checkpoints; 0: none by steps (default: 500; 0 with --checkpoint-secs auto)"
+    )
+    checkpoint_secs: float | str = _checkpoints(
+        _seconds_or_auto,
+        "between checkpoints; 0: none by time; auto: by what they are measured to cost and --mtbf-hours",
+        default=60.0,
+        metavar="SECONDS",
+    )
+    mtbf_hours: float = _checkpoints(
+        positive, "mean time between failures of one replica, which --checkpoint-secs auto goes by", default=24.0
     )
     keep_checkpoints: int = _checkpoints(at_least(1), "newest checkpoints to keep", default=3)
 
@@ -288,6 +302,13 @@ class Options(Flags):
     def builder(self, manifest: Manifest) -> registry.Builder:
         """The builder of the model, with its task."""
         return registry.builder(self.model, manifest, self.network, label_smoothing=self.label_smoothing)
+
+    @property
+    def steps_a_checkpoint(self) -> int:
+        """Steps between checkpoints; 0 is none by steps."""
+        if self.checkpoint_num_steps is None:
+            return 0 if self.checkpoint_secs == AUTO else 500
+        return self.checkpoint_num_steps
 
     @property
     def network(self) -> dict[str, Any]:

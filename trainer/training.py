@@ -101,7 +101,9 @@ class Training:
             validator = Validator(
                 self._build, self._manifest, opts, self._journal, together=together, tells=self._chief
             )
-        self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None)
+        # A worker that parameter servers have lost comes back alone.
+        vital = sum(n for role, n in self._begun["replicas"].items() if not (self._asynchronous and role == "worker"))
+        self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None, vital=vital)
         self._first_step = self._restore(model)
         self._loop = Loop(
             opts=opts,

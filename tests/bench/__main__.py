@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from tests.bench import convert, read, train
 from tests.bench.race import race
+from trainer.base.machine import processor, usable_cores
 
 BENCHES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
     "convert": convert.images,
@@ -27,6 +28,7 @@ def main() -> None:
     p.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all without")
     p.add_argument("--repeats", type=int, default=5)
     args = p.parse_args()
+    print(f"{processor()}, {usable_cores()} cores", flush=True)
     for name in args.names or BENCHES:
         print(f"{name}:", flush=True)
         try:

@@ -1,4 +1,4 @@
-"""What of this machine a process may use: cores, and memory, as far as control groups and limits leave them (Linux).
+"""What this machine is, and what of it a process may use, as far as control groups and limits leave it (Linux): cores, memory.
 
 `root` is where the file system of the control groups begins.
 """
@@ -6,6 +6,7 @@
 import contextlib
 import os
 import pathlib
+import platform
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,21 @@ from collections.abc import Iterator
 import psutil
 
 _ANSWER_S = 20.0
+# Instructions that decide how fast it computes: of matrices, and of vectors.
+_MATRIX = ["amx_tile", "amx_bf16", "amx_fp16", "amx_int8", "sme"]
+_VECTOR = [
+    "avx2",
+    "fma",
+    "avx_vnni",
+    "avx512f",
+    "avx512_bf16",
+    "avx512_fp16",
+    "avx512_vnni",
+    "asimd",
+    "sve",
+    "sve2",
+    "bf16",
+]
 # Of both versions of control groups: files of the limit, of what is used, and what of that the system gives back when asked.
 _MEMORY = (
     ("memory.max", "memory.current", "inactive_file"),
@@ -30,6 +46,24 @@ def control_groups(controller: str, root: str = "/") -> Iterator[pathlib.Path]:
             # In a container the path may be the host's, and what is mounted is the group itself.
             group = top / path.lstrip("/")
             yield from (directory for directory in (group, *group.parents) if directory.is_relative_to(top))
+
+
+def processor(root: str = "/") -> str:
+    """Name of the processor, and which instructions for matrices and vectors it has, in words."""
+    has = {*fact("flags", root).split(), *fact("Features", root).split()}
+    kinds = {"matrix": [name for name in _MATRIX if name in has], "vector": [name for name in _VECTOR if name in has]}
+    told = "; ".join(f"{kind} instructions: {' '.join(names) or 'none'}" for kind, names in kinds.items())
+    return f"{fact('model name', root) or platform.machine() or 'processor'} ({told if has else 'instructions: not known'})"
+
+
+def fact(key: str, root: str = "/") -> str:
+    """What the system tells of the first processor by that key; empty if it does not."""
+    told = pathlib.Path(root) / "proc/cpuinfo"
+    for line in told.read_text().splitlines() if told.exists() else ():
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
+    return ""
 
 
 def usable_cores(root: str = "/") -> int:

@@ -1,7 +1,5 @@
 """What a replica computes on, and in what precision that is fast."""
 
-import pathlib
-
 import tensorflow as tf
 
 from trainer.base import machine
@@ -16,7 +14,7 @@ def described(num_gpus: int | None = None, root: str = "/") -> str:
         names = ", ".join(gpu.get("device_name", "GPU") for gpu in gpus)
         return f"{names}, {machine.gpu_free_bytes() / 2**30:.1f} GiB free on each"
     memory_gib = machine.memory_bytes(root) / 2**30
-    return f"{_processor('model name', root) or 'processor'}, {machine.usable_cores(root)} cores, {memory_gib:.1f} GiB"
+    return f"{machine.processor(root)}, {machine.usable_cores(root)} cores, {memory_gib:.1f} GiB"
 
 
 def precision(num_gpus: int | None = None, root: str = "/") -> str:
@@ -24,13 +22,13 @@ def precision(num_gpus: int | None = None, root: str = "/") -> str:
     if gpus := _gpus(num_gpus):
         fast = all(gpu.get("compute_capability", (0, 0)) >= _AMPERE for gpu in gpus)
     else:
-        fast = _AMX in _processor("flags", root).split()
+        fast = _AMX in machine.fact("flags", root).split()
     return "bfloat16" if fast else "float32"
 
 
 def advice(chosen: str, num_gpus: int | None = None, root: str = "/") -> str | None:
     """What to tell of a precision that is slow here."""
-    if chosen != "bfloat16" or _gpus(num_gpus) or {*_BFLOAT16} & {*_processor("flags", root).split()}:
+    if chosen != "bfloat16" or _gpus(num_gpus) or {*_BFLOAT16} & {*machine.fact("flags", root).split()}:
         return None
     # 0.52 and 0.59 of the speed of float32 were measured with AVX-512 that has no such instructions.
     return "bfloat16 is about half as fast as float32 on this processor, which has no instructions for it; auto chooses"
@@ -38,13 +36,3 @@ def advice(chosen: str, num_gpus: int | None = None, root: str = "/") -> str | N
 
 def _gpus(num_gpus: int | None) -> list[dict]:
     return [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")[:num_gpus]]
-
-
-def _processor(key: str, root: str) -> str:
-    """A fact of the first processor, empty if the system does not tell."""
-    told = pathlib.Path(root) / "proc/cpuinfo"
-    for line in told.read_text().splitlines() if told.exists() else ():
-        name, _, value = line.partition(":")
-        if name.strip() == key:
-            return value.strip()
-    return ""

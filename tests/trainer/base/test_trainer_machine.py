@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from trainer.base.machine import available_bytes, control_groups, memory_bytes, usable_cores
+from trainer.base.machine import available_bytes, control_groups, memory_bytes, processor, usable_cores
 
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 V2 = ("memory.max", "memory.current", "inactive_file")
@@ -91,3 +91,20 @@ def test_memory_is_what_the_tightest_group_leaves(tmp_path, line, mount, names):
     assert group("a/", "5000", 3000, 500) == 2500
     assert group("", "1000", 900, 0) == 100
     assert group("a/b/", "50" if "limit" in names[0] else "max", 40, 0) == (10 if "limit" in names[0] else 100)
+
+
+@pytest.mark.parametrize(
+    ("told", "named"),
+    [
+        (
+            "model name : Fast\nflags : fpu avx2 fma avx512f amx_bf16 amx_tile",
+            "Fast (matrix instructions: amx_tile amx_bf16; vector instructions: avx2 fma avx512f)",
+        ),
+        ("model name : Old\nflags : fpu sse", "Old (matrix instructions: none; vector instructions: none)"),
+        ("Features : fp asimd bf16", "(matrix instructions: none; vector instructions: asimd bf16)"),
+    ],
+)
+def test_a_processor_is_named_with_its_instructions_for_matrices_and_vectors(tmp_path, told, named):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(f"processor : 0\n{told}\n\nprocessor : 1\n{told} sve sve2 sme\n")
+    assert processor(str(tmp_path)).endswith(named)

@@ -1,0 +1,26 @@
+"""How long to train between checkpoints, by what one costs and how often machines fail (Young 1974, Daly 2006).
+
+advised_s(cost_s=2.0, mtbf_s=3600.0)  # 118.7: checkpoints cost 1.7 % then, and what is lost with a machine as much
+"""
+
+import math
+
+FIRST_S = 10.0  # until the first checkpoint has shown what one costs
+
+
+def advised_s(cost_s: float, mtbf_s: float) -> float:
+    """Seconds of training from one checkpoint to the next after which least time is lost to both, at random failures.
+
+    Args:
+      cost_s: That training loses by a checkpoint.
+      mtbf_s: Mean time between failures that send the job back to its last checkpoint.
+    """
+    if cost_s >= 2 * mtbf_s:
+        return mtbf_s
+    part = cost_s / (2 * mtbf_s)
+    return math.sqrt(2 * cost_s * mtbf_s) * (1 + math.sqrt(part) / 3 + part / 9) - cost_s
+
+
+def overhead(every_s: float, cost_s: float, mtbf_s: float, restart_s: float = 0.0) -> float:
+    """Time that is expected to pass beyond training itself, as a share of that, with checkpoints so often."""
+    return mtbf_s * math.exp(restart_s / mtbf_s) * math.expm1((every_s + cost_s) / mtbf_s) / every_s - 1
