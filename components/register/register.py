@@ -1,10 +1,7 @@
 """Registers an evaluated model, and makes it the champion when it is better."""
 
-import importlib.metadata
 import json
 import os
-import pathlib
-import subprocess
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +10,7 @@ from etils import epath
 from components.register.model_card import model_card
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store, because
+from trainer import code_version
 from trainer.base.errors import UserError, reading
 from trainer.base.files import tree_digest
 from trainer.job_dir import identity
@@ -99,14 +97,3 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
             "now; evaluate again with --registry"
         )
     return f"version {version} is the champion now" + (f", version {compared} the previous one" if compared else "")
-
-
-def code_version() -> str:
-    """The commit of this checkout (with `+` when it was changed), else CODE_VERSION of an image, else the package's."""
-    if version := os.environ.get("CODE_VERSION"):
-        return version
-    git = ["git", "-C", str(pathlib.Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"]
-    try:
-        return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return importlib.metadata.version("tfrecord-training-pipeline")

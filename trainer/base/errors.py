@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
+from trainer import code_version
+
 
 class UserError(ValueError):
     """Something in the input or the arguments is wrong and the message says what and how to mend it."""
@@ -80,11 +82,22 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         return action.help if silent else super()._get_help_string(action)
 
 
+class _Version(argparse.Action):
+    """Says which code this is; looked for only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(code_version())
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """A command line whose mistakes are user errors: one line, not the whole usage; help shows every default."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Help, **kwargs)
+        if self.add_help:
+            nothing = {"nargs": 0, "default": argparse.SUPPRESS, "dest": argparse.SUPPRESS}
+            self.add_argument("--version", action=_Version, help="say which code this is, and exit", **nothing)
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of exiting."""

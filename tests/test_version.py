@@ -1,0 +1,42 @@
+"""Every command says which code it is, as every model keeps it."""
+
+import re
+import runpy
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from trainer import code_version
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for package in ("trainer", "components", "pipelines")
+    for path in (ROOT / package).rglob("*.py")
+    if re.search(r"^ +run_cli\(", path.read_text(), re.MULTILINE)
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_what_code_it_is(command, monkeypatch, capsys):
+    monkeypatch.setenv("CODE_VERSION", "abc123")
+    monkeypatch.setattr("sys.argv", [command, "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(command, run_name="__main__")
+    assert (ended.value.code, capsys.readouterr().out) == (0, "abc123\n")
+
+
+def test_the_commands_are_found():
+    assert {"trainer.task", "components.train.__main__", "pipelines.run"} <= {*COMMANDS}
+
+
+def test_a_checkout_is_its_commit_and_what_has_none_the_package(monkeypatch):
+    monkeypatch.delenv("CODE_VERSION", raising=False)
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    if asked.returncode:
+        pytest.skip("not a git checkout")
+    commit = code_version().removesuffix("+")
+    assert len(commit) == 12 and asked.stdout.startswith(commit)
+    monkeypatch.setenv("PATH", "")  # no git
+    assert re.fullmatch(r"\d+\.\d+\.\d+", code_version())
