@@ -50,6 +50,7 @@ def build(backend: str, image: str) -> BaseComponent:
         dataset_dir: str = "",
         registry: str = "registry",
         name: str = "model",
+        serving_image: str = "",
         run_dir: str = "",
         log_dir: str = "",
         project: str = "",
@@ -102,6 +103,7 @@ def build(backend: str, image: str) -> BaseComponent:
                     run_id=run_id,
                     cluster=cluster,
                     image=image,
+                    serving_image=serving_image,
                     evaluation=evaluation,
                 )
                 registered.set_caching_options(again)

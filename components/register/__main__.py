@@ -38,6 +38,9 @@ def _parser() -> Parser:
     add.add_argument("--evaluation", required=True, help="its evaluation.json")
     add.add_argument("--run", default="", help="id of the pipeline run that made it")
     add.add_argument(
+        "--serving-image", default="", help="image by digest that serves it on Vertex AI (docs/REGISTRY.md)"
+    )
+    add.add_argument(
         "--new-schema", action="store_true", help="it may be for other features, classes or task than before"
     )
     verb("list", _list, "lists the versions of a model, or without --name the models", named=False)
@@ -62,7 +65,8 @@ def _parser() -> Parser:
 def _add(store: Store, args: argparse.Namespace) -> str:
     about = {"registry": args.registry, "name": args.name, "run": args.run}
     evaluation = load_evaluation(args.evaluation, args.model_dir)
-    version = register(model_dir=args.model_dir, evaluation=evaluation, new_schema=args.new_schema, **about)
+    how = {"new_schema": args.new_schema, "serving_image": args.serving_image}
+    version = register(model_dir=args.model_dir, evaluation=evaluation, **how, **about)
     print(f"{args.name}: registered version {version} in {store}")
     return f"{args.name}: {promote(evaluation=evaluation, version=version, **about)}"
 

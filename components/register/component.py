@@ -4,7 +4,14 @@ from kfp import dsl
 
 
 def register(
-    job_dir: str, registry: str, name: str, run_id: str, cluster: str, image: str, evaluation: dsl.Input[dsl.Artifact]
+    job_dir: str,
+    registry: str,
+    name: str,
+    run_id: str,
+    cluster: str,
+    image: str,
+    serving_image: str,
+    evaluation: dsl.Input[dsl.Artifact],
 ) -> str:
     """Adds the model of a finished job to a registry, if the evaluation is of it. Returns the version."""
     from components.register import register as step
@@ -18,6 +25,7 @@ def register(
         run=run_id,
         cluster=cluster,
         image=image,
+        serving_image=serving_image,
     )
 
 

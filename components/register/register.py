@@ -7,6 +7,7 @@ from typing import Any
 
 from etils import epath
 
+from components.register import serving
 from components.register.model_card import model_card
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store, because
@@ -54,23 +55,29 @@ def register(
     new_schema: bool = False,
     cluster: str = "",
     image: str = "",
+    serving_image: str = "",
 ) -> str:
     """Adds a new version of model `name` to a registry, with all that is known of how it was made. Returns the version.
 
     Registering for the same run of the pipeline, if any, again gives the same version. What is rejected is refused. The
     directory above the model's is the job's, if it is one of ours; `cluster` is the cluster file as JSON, and of `image` the
-    digest is kept, where they are known.
+    digest is kept, where they are known. `serving_image` is what serves the version on Vertex AI.
     """
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
         raise UserError(f"the evaluation rejects {model_dir}: {'; '.join(decision['reasons'])}")
+    job = identity.facts(os.fspath(epath.Path(model_dir).parent))
+    if serving_image:
+        versions = job.get("versions", {})
+        serving.check(serving_image, versions.get("tensorflow", versions.get("tensorflow-cpu")))
     facts = {
         "name": name,
         "run": run,
         "code_version": code_version(),
         **({"image_digest": image.partition("@")[2]} if "@" in image else {}),
         **({"cluster": json.loads(cluster)} if cluster else {}),
-        **identity.facts(os.fspath(epath.Path(model_dir).parent)),
+        **({"serving_image": serving_image} if serving_image else {}),
+        **job,
         **{key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION},
     }
     return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema, card=model_card)

@@ -4,9 +4,13 @@ A name of ours is one Vertex model with an id that follows from the name, so tha
 It is ours by its labels; a model of somebody else's, whatever its display name, is never looked at. The alias `default`, which
 callers get who name no version, follows the champion.
 
-What Vertex AI has no place for (facts, and who moved an alias to a version when and why) is a JSON file beside the model's
-directory, which the version's label `record` names. It goes with the run's directory, and a deleted version's is not listed any
-more. That an alias moved and a process died before it wrote that down, only the project's audit logs have.
+A version has a folder of its own in the bucket of the run that made it, and needs nothing else of that run:
+
+gs://BUCKET/models/<model>/<random>/1/            the SavedModel, numbered as TensorFlow Serving wants it
+gs://BUCKET/models/<model>/<random>/version.json  what Vertex AI has no place for: facts, and who moved an alias when and why
+
+The folder is whole before Vertex AI is told of it, and goes after the version does: what a process that died left of it, no
+version has. That an alias moved and a process died before it wrote that down, only the project's audit logs have.
 """
 
 import contextlib
@@ -26,14 +30,16 @@ from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import ModelClientWithOverride
 
+from components.bucket import copy_folder, delete_folder
+from components.register import serving
 from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Store, added, check_name
+from components.train.backends.vertex.job_settings import MANAGED_BY
 from trainer.base.errors import UserError
 from trainer.base.files import stated, write_text
 
-# What serves the exported SavedModel there: TensorFlow Serving, whose layout the export has.
-SERVING_IMAGE = "us-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest"
+FOLDER = "models"  # of a bucket, for all versions
 _PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")
-_OURS = ("managed_by", "tfrecord-training")
+_RECORD, _BARE = "version.json", "cannot be deployed, for it has no serving container"
 _ATTEMPTS, _WAIT_S, _UPLOAD_S = 10, 3.0, 1800.0
 
 
@@ -62,7 +68,7 @@ class VertexRegistry(Store):
         """Names of the models, in order."""
         with self._told():
             found = self._client.list_models(
-                request=v1.ListModelsRequest(parent=self._parent, filter='labels.{}="{}"'.format(*_OURS))
+                request=v1.ListModelsRequest(parent=self._parent, filter='labels.{}="{}"'.format(*MANAGED_BY))
             )
             return sorted(model.labels["name"] for model in found)
 
@@ -80,7 +86,7 @@ class VertexRegistry(Store):
 
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies, `gs://...`."""
-        return self._find(name, version).artifact_uri
+        return f"{_folder(self._find(name, version))}/{serving.VERSION}"
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """What happened to the versions that are there, oldest first."""
@@ -95,21 +101,27 @@ class VertexRegistry(Store):
     def _insert(
         self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool, card: Card | None
     ) -> str:
-        labels = dict([_OURS]) | {"name": name, "record": secrets.token_hex(8)}
-        labels |= {"run": facts["run"]} if facts.get("run") else {}
+        if not (bucket := re.match("gs://[^/]+", model_dir)):
+            raise UserError(
+                f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, and add that"
+            )
+        folder, image = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}", facts.get("serving_image", "")
         model = v1.Model(
             display_name=name,
-            artifact_uri=model_dir,
-            labels=labels,
-            version_description="; ".join(facts["decision"]["reasons"])[:500],
-            container_spec=v1.ModelContainerSpec(image_uri=SERVING_IMAGE),
+            artifact_uri=f"{folder}/{serving.VERSION}" if serving.is_prebuilt(image) else folder,
+            labels=dict([MANAGED_BY]) | {"name": name} | ({"run": facts["run"]} if facts.get("run") else {}),
+            version_description="; ".join([*([] if image else [_BARE]), *facts["decision"]["reasons"]])[:500],
+            container_spec=serving.container(image, name),
         )
         # First, and it stays: of an upload that fails nobody knows whether there is a version now.
-        write_text(_record(model), _text(facts, []))
+        copy_folder(model_dir, f"{folder}/{serving.VERSION}")
+        write_text(_folder(model) / _RECORD, _text(facts, []))
         with self._told():
             version = self._upload(name, model)
         if card:
-            write_text(_record(model).with_suffix(".md"), card({"version": version, **facts}))
+            write_text(_folder(model) / "MODEL_CARD.md", card({"version": version, **facts}))
+        if not image:
+            print(f"{name}: version {version} {_BARE}; add the model again with --serving-image for one that can")
         return version
 
     def _upload(self, name: str, model: v1.Model) -> str:
@@ -129,13 +141,15 @@ class VertexRegistry(Store):
         with self._told():
             if event["event"] == DELETE:
                 self._client.delete_model_version(name=version).result()
+                if f"/{FOLDER}/{name}/" in (folder := str(_folder(model))):
+                    delete_folder(folder)
                 return
             # Vertex takes an alias from the version that had it: at no moment is there no champion.
             if previous := event[PREVIOUS]:
                 self._client.merge_version_aliases(name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS])
             self._client.merge_version_aliases(name=version, version_aliases=[CHAMPION, "default"])
         if kept := self._kept(model):
-            write_text(_record(model), _text(kept["facts"], [*kept["moves"], event]))
+            write_text(_folder(model) / _RECORD, _text(kept["facts"], [*kept["moves"], event]))
 
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:
@@ -160,7 +174,7 @@ class VertexRegistry(Store):
         resource_name, found = self.resource_name(name), []
         with self._told(), contextlib.suppress(exceptions.NotFound):
             found = list(self._client.list_model_versions(name=resource_name))
-        if any(m.labels.get(_OURS[0]) != _OURS[1] or m.labels.get("name") != name for m in found):
+        if any(m.labels.get(MANAGED_BY[0]) != MANAGED_BY[1] or m.labels.get("name") != name for m in found):
             raise UserError(f"{resource_name} is not of model {name!r} of this program; choose another name")
         return {model.version_id: model for model in sorted(found, key=lambda model: int(model.version_id))}
 
@@ -170,7 +184,7 @@ class VertexRegistry(Store):
 
     def _kept(self, model: v1.Model) -> dict[str, Any] | None:
         """`facts` and `moves` of a version; None if the file is gone."""
-        with stated(_record(model)) as kept:
+        with stated(_folder(model) / _RECORD) as kept:
             return kept
 
     @functools.cached_property
@@ -186,8 +200,8 @@ class VertexRegistry(Store):
             raise UserError(f"{self}: {' '.join(str(error).split())}") from None
 
 
-def _record(model: v1.Model) -> epath.Path:
-    return epath.Path(model.artifact_uri).parent / f"version-{model.labels['record']}.json"
+def _folder(model: v1.Model) -> epath.Path:
+    return epath.Path(model.artifact_uri.removesuffix(f"/{serving.VERSION}"))
 
 
 def _text(facts: Mapping[str, Any], moves: list[dict[str, Any]]) -> str:

@@ -1,12 +1,12 @@
 """Sources that lie in a bucket."""
 
-import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from components.bucket import opened
 from trainer.base.errors import UserError
 
 
@@ -22,7 +22,7 @@ def bucket_digest(sources: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for source in sources:
         mounted(source)  # refuses what is elsewhere
-        with _opened(source.rstrip("/")) as (bucket, name):
+        with opened(source.rstrip("/")) as (bucket, name):
             blobs = list(bucket.list_blobs(prefix=name))
         # A prefix fits more than the file, or the folder, of that name: `data-old/` and `data.csv.bak` too.
         named = [blob for blob in blobs if f"{blob.name}/".startswith(name and f"{name}/")]
@@ -35,14 +35,14 @@ def bucket_digest(sources: Sequence[str]) -> str:
 
 def require_bucket(place: str) -> None:
     """Refuses a place in a bucket that is not there: Google's client would make one, even of a name that was misspelt."""
-    with _opened(place) as (bucket, _):
+    with opened(place) as (bucket, _):
         if not bucket.exists():
             raise UserError(f"no bucket {bucket.name}; make it: gcloud storage buckets create gs://{bucket.name}")
 
 
 def unfinished_step(job_dir: str) -> int:
     """Step of the newest checkpoint in a job directory in a bucket; -1 if there is none, or the training is done."""
-    with _opened(job_dir) as (bucket, folder):
+    with opened(job_dir) as (bucket, folder):
         names = [blob.name.removeprefix(f"{folder}/") for blob in bucket.list_blobs(prefix=f"{folder}/")]
     found = [match for match in map(re.compile(r"checkpoints/ckpt-(\d+)\.index").fullmatch, names) if match]
     return -1 if "DONE.json" in names else max((int(match[1]) for match in found), default=-1)
@@ -50,20 +50,5 @@ def unfinished_step(job_dir: str) -> int:
 
 def decision(job_dir: str) -> dict[str, Any]:
     """What the evaluation that lies in a job directory in a bucket has decided."""
-    with _opened(job_dir) as (bucket, folder):
+    with opened(job_dir) as (bucket, folder):
         return json.loads(bucket.blob(f"{folder}/evaluation.json").download_as_bytes())["decision"]
-
-
-@contextlib.contextmanager
-def _opened(place: str) -> Iterator[tuple[Any, str]]:
-    """The bucket that `gs://BUCKET/NAME` lies in, and the name; what cannot be read there is a `UserError`."""
-    from google.api_core.exceptions import GoogleAPICallError
-    from google.auth.exceptions import GoogleAuthError
-    from google.cloud import storage  # 1 s
-
-    bucket, _, name = place.removeprefix("gs://").partition("/")
-    try:
-        # A project is nothing that reading takes, and whoever logs in need not have one by default.
-        yield storage.Client(project=None).bucket(bucket), name
-    except (GoogleAPICallError, GoogleAuthError, OSError) as error:
-        raise UserError(f"{place} cannot be read: {error}") from None

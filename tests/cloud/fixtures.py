@@ -1,10 +1,14 @@
-"""The fixture `vertex`, for tests of every folder: Google's clients talk to a server here."""
+"""Fixtures for tests of every folder: Google's clients talk to a server here."""
 
-from collections.abc import Iterator
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import pytest
+from etils.epath import backend
 
 
 @pytest.fixture
@@ -27,4 +31,36 @@ def vertex() -> Iterator[Any]:
             credentials=AnonymousCredentials(),
         )
         yield made
+        front.shutdown()
+
+
+class _Folders(backend._OsPathBackend):
+    """What epath asks of `gs://` is asked of a directory with a folder for each bucket."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        for name in ("open", "exists", "isdir", "listdir", "mkdir", "stat"):
+            setattr(self, name, self._there(getattr(backend.os_backend, name), root))
+
+    def _there(self, asked: Callable[..., Any], root: pathlib.Path) -> Callable[..., Any]:
+        def ask(path: os.PathLike[str], *rest: Any, **more: Any) -> Any:
+            at = re.sub("^gs:/+", f"{root}/", os.fspath(path))
+            if "w" in str(rest):
+                os.makedirs(os.path.dirname(at), exist_ok=True)  # as a store needs none
+            return asked(at, *rest, **more)
+
+        return ask
+
+
+@pytest.fixture
+def bucket(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
+    """The directory of `gs://demo`: what Google's client of the store, and epath, write there are files, and the other way round."""
+    from tests.cloud.front import Front
+    from tests.cloud.objects import Objects
+    from tests.cloud.storage import Storage
+
+    (demo := tmp_path / "buckets" / "demo").mkdir(parents=True)
+    monkeypatch.setattr(backend, "tf_backend", _Folders(demo.parent))
+    with Front(0, Storage(Objects(demo.parent)).answer) as front:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{front.server_port}")
+        yield demo
         front.shutdown()

@@ -66,7 +66,7 @@ def test_a_run_ends_with_a_version_that_is_the_champion(cloud, cluster, store_fa
     assert run.step() >= 200
     [version] = _versions(cloud.bucket)
     assert {"champion", "default"} <= set(version.version_aliases)
-    assert pathlib.Path("/gcs", version.uri.removeprefix("gs://"), "saved_model.pb").is_file()
+    assert pathlib.Path("/gcs", version.uri.removeprefix("gs://"), "1", "saved_model.pb").is_file()
     [job] = run.custom_jobs
     assert job["state"] == "JOB_STATE_SUCCEEDED" and not job["running"]
     told = [event["time"] for event in _journal(run.job_dir)]

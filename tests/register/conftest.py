@@ -1,5 +1,6 @@
 import json
 import pathlib
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,19 @@ from trainer.base.files import tree_digest
 
 
 @pytest.fixture
-def vertex_place(vertex: Any) -> str:
+def vertex_place(vertex: Any, bucket: pathlib.Path) -> str:
     return f"vertex://{vertex.project}/{vertex.location}"
+
+
+@pytest.fixture
+def uploaded(bucket: pathlib.Path) -> Callable[[pathlib.Path, str], str]:
+    """Takes a model of this machine, with what lies beside it, to a run's directory in the bucket; returns where it is."""
+
+    def upload(model: pathlib.Path, run: str) -> str:
+        shutil.copytree(model.parent, bucket / "runs" / run / "job")
+        return f"gs://demo/runs/{run}/job/{model.name}"
+
+    return upload
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ def test_the_steps_register_and_promote_what_this_run_made(evaluated, place, tmp
         directory, _ = evaluated(run, accuracy, champion=champion)
         evaluation = dsl.Artifact(name="evaluation", uri=str(directory / "evaluation.json"))
         said = {"registry": place, "name": "m", "run_id": run, "evaluation": evaluation}
-        made = {**said, "cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
+        made = {**said, "cluster": '{"chief": {}}', "image": "r/i@sha256:7", "serving_image": ""}
         first = component.register(job_dir=f"{directory}/", **made)
         assert component.register(job_dir=str(directory), **made) == first  # a retry of the step
         assert (read(place, first)["cluster"], read(place, first)["image_digest"]) == ({"chief": {}}, "sha256:7")

@@ -1,7 +1,6 @@
 """What holds for a registry in a directory and on Vertex AI alike."""
 
 import json
-import pathlib
 import shutil
 
 import pytest
@@ -28,23 +27,18 @@ def say(place, capsys):
 
 
 @pytest.fixture
-def add(evaluated, say):
+def add(evaluated, say, place, request):
     """Evaluates and adds a model that was compared with a champion of an accuracy; returns what is printed."""
 
     def run(name, accuracy, champion=None, beaten=0.0, flags=(), **more):
         if champion:
             champion = {"version": champion, "metrics": {"accuracy": beaten}, "incomparable": ""}
         directory, _ = evaluated(name, accuracy, champion=champion, **more)
-        return say(
-            "add",
-            "--model-dir",
-            directory / "model",
-            "--evaluation",
-            directory / "evaluation.json",
-            "--run",
-            name,
-            *flags,
-        )
+        model = directory / "model"
+        if place.startswith("vertex"):
+            model = request.getfixturevalue("uploaded")(model, name)
+        about = ["--model-dir", model, "--evaluation", directory / "evaluation.json", "--run", name]
+        return say("add", *about, *flags)
 
     return run
 
@@ -116,7 +110,11 @@ def test_a_name_is_for_one_kind_of_data(three, add, place, refused, evaluated):
 
 def test_versions_whose_files_are_gone_are_told_and_passed_over(three, say, add, place, tmp_path, refused):
     store = open_registry(place)
-    shutil.rmtree(store.model_dir("m", "2"))
+
+    def lose(version):
+        shutil.rmtree(store.model_dir("m", version).replace("gs:/", f"{tmp_path}/buckets"))
+
+    lose("2")
     assert store.standing("m") == (
         "1",
         "the files of version 2, the champion, are gone, and it is passed over; version 1 stands in",
@@ -126,18 +124,18 @@ def test_versions_whose_files_are_gone_are_told_and_passed_over(three, say, add,
     assert "the files of version 2" in refused(main, "promote", "--registry", place, "--name", "m", "2")
     assert "version 4 is the champion now, version 1 the previous one" in add("d", 0.87, "1", 0.8)
     assert store.aliases("m")["previous"] == "1"
-    shutil.rmtree(store.model_dir("m", "4"))
-    shutil.rmtree(store.model_dir("m", "1"))
+    lose("4")
+    lose("1")
     version, told = store.standing("m")
     assert version == "3" and "version 4, the champion" in told and "version 1, the previous champion" in told
     with pytest.raises(UserError, match=r"the files of version 1 .* are gone; those of 3 are there"):
         store.rollback("m")
     assert "not promoted" in add("e", 0.84, "3", 0.85)
     assert store.standing("m", but="5")[0] == "3" and store.standing("m")[0] == "5"
-    for version in ("3", "5"):
-        shutil.rmtree(store.model_dir("m", version))
+    lose("3")
+    lose("5")
     assert "version 6 is the champion now" in add("f", 0.5)
-    assert not pathlib.Path(store.model_dir("m", "4")).exists()
+    assert not store.has_files("m", "4")
 
 
 def test_what_was_compared_with_another_champion_says_nothing(three, add, place):

@@ -1,4 +1,4 @@
-import json
+import shutil
 import threading
 
 import pytest
@@ -9,6 +9,7 @@ from components.register.__main__ import main
 from components.register.register import load_evaluation, open_registry, promote, register
 from components.register.store import CHAMPION
 from trainer.base.errors import UserError
+from trainer.job_dir import identity
 
 
 @pytest.fixture
@@ -28,13 +29,13 @@ def client(vertex):
 
 
 @pytest.fixture
-def add(evaluated, vertex_place):
+def add(evaluated, vertex_place, uploaded):
     """Registers a model of a run; returns its version."""
 
-    def run(name, accuracy=0.9):
+    def run(name, accuracy=0.9, **more):
         directory, evaluation = evaluated(name, accuracy)
-        model = str(directory / "model")
-        return register(model_dir=model, evaluation=evaluation, registry=vertex_place, name="m", run=name)
+        model = uploaded(directory / "model", name)
+        return register(model_dir=model, evaluation=evaluation, registry=vertex_place, name="m", run=name, **more)
 
     return run
 
@@ -88,29 +89,113 @@ def test_a_model_of_somebody_elses_is_left_alone(store, add, client, vertex):
         store.versions("other")
 
 
-def test_a_version_has_its_facts_beside_the_model_or_is_not_made(store, add, tmp_path, monkeypatch):
-    add("r1")
-    (kept,) = tmp_path.glob("r1/version-*.json")
-    assert json.loads(kept.read_text())["facts"]["metrics"]["accuracy"] == 0.9
-    (model,) = store._versions("m").values()
-    assert "accuracy 0.9000 reaches the threshold" in model.version_description and model.labels["run"] == "r1"
-    assert model.container_spec.image_uri == registry_there.SERVING_IMAGE
-    monkeypatch.setattr(registry_there, "_text", lambda *_: [][0])
-    with pytest.raises(IndexError):
-        add("r2")
-    assert store.versions("m") == ["1"]
+def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_with_it(
+    store, add, client, bucket, monkeypatch
+):
+    assert [add(run) for run in ("r1", "r2")] == ["1", "2"]
+    shutil.rmtree(bucket / "runs")  # the versions need nothing of them
+    folder = bucket / "models" / "m" / store.model_dir("m", "2").split("/")[-2]
+    assert store.model_dir("m", "2") == f"gs://demo/models/m/{folder.name}/1" and store.has_files("m", "2")
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*.*")} == {
+        "MODEL_CARD.md",
+        "version.json",
+        "1/saved_model.pb",
+        "1/variables/variables.index",
+    }
+    assert (folder / "1" / "saved_model.pb").read_text() == "r2"
+    assert store.facts("m", "2")["metrics"]["accuracy"] == 0.9
+    before = set(bucket.rglob("*"))
+    store.delete("m", "2")
+    assert store.versions("m") == ["1"] and before - set(bucket.rglob("*")) == {
+        folder,
+        *(p for p in before if folder in p.parents),
+    }
+    for dies_in in ("copy_folder", "write_text", "VertexRegistry._upload"):
+        holder, _, name = f"registry_there.{dies_in}".removeprefix("registry_there.").rpartition(".")
+        with monkeypatch.context() as patched, pytest.raises(IndexError):
+            patched.setattr(getattr(registry_there, holder) if holder else registry_there, name, lambda *_: [][0])
+            add(f"dies-in-{name}")
+        assert store.versions("m") == ["1"]
+
+
+SERVER = f"us-docker.pkg.dev/p/serving/tensorflow@sha256:{'5' * 64}"
+
+
+def test_what_serves_a_version_is_tensorflow_servings_own_command_in_the_image_that_was_given(
+    store, add, client, capsys
+):
+    add("r1", serving_image=SERVER)
+    [model] = store._versions("m").values()
+    spec = model.container_spec
+    assert (spec.image_uri, list(spec.command), spec.ports[0].container_port) == (
+        SERVER,
+        ["tensorflow_model_server"],
+        8501,
+    )
+    assert {"--rest_api_port=8501", "--model_name=m", "--model_base_path=$(AIP_STORAGE_URI)"} <= {*spec.args}
+    assert (spec.predict_route, spec.health_route) == ("/v1/models/m:predict", "/v1/models/m")
+    assert store.model_dir("m", "1") == f"{model.artifact_uri}/1" and "accuracy 0.9" in model.version_description
+    assert model.labels["run"] == "r1" and "cannot be deployed" not in capsys.readouterr().out
+    add("r2")
+    model = store._versions("m")["2"]
+    assert not model.container_spec and "cannot be deployed" in model.version_description
+    assert "version 2 cannot be deployed" in capsys.readouterr().out
+
+
+DIGEST = f"@sha256:{'5' * 64}"
+PREBUILT = "us-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-"
+
+
+@pytest.mark.parametrize(
+    ("image", "exported_by", "message"),
+    [
+        (SERVER, "2.21.0", None),
+        ("us-docker.pkg.dev/p/serving/tensorflow:2.19.0", "2.21.0", "by digest"),
+        ("us-docker.pkg.dev/p/serving/tensorflow:2.19.0@sha256:55", "2.21.0", "by digest"),
+        (f"{PREBUILT}15{DIGEST}", "2.21.0", r"has TensorFlow 2\.15, which does not load what TensorFlow 2\.21\.0"),
+        (f"{PREBUILT}15:latest{DIGEST}", "2.16.0rc1", r"has TensorFlow 2\.15"),
+        (f"{PREBUILT}9{DIGEST}", "2.10.1", r"has TensorFlow 2\.9"),
+        (f"europe-docker.pkg.dev/vertex-ai-restricted/prediction/tf_opt-gpu.2-12{DIGEST}", "2.13", r"TensorFlow 2\.12"),
+        (f"gcr.io/cloud-aiplatform/prediction/tf-cpu.1-15{DIGEST}", "2.0.0", r"TensorFlow 1\.15"),
+        (f"{PREBUILT}15{DIGEST}", "2.15.1", None),
+        (f"{PREBUILT}15{DIGEST}", "2.9.0", None),
+        (f"{PREBUILT}15{DIGEST}", None, None),  # another program made it
+    ],
+)
+def test_an_image_that_does_not_load_what_was_exported_is_refused(
+    job, add, store, image, exported_by, message, monkeypatch
+):
+    monkeypatch.setattr(
+        identity, "facts", lambda _: {"versions": {"tensorflow-cpu": exported_by} if exported_by else {}}
+    )
+    if message:
+        with pytest.raises(UserError, match=message):
+            add("r1", serving_image=image)
+        assert store.versions("m") == []
+        return
+    add("r1", serving_image=image)
+    [model] = store._versions("m").values()
+    assert model.container_spec.image_uri == image and store.has_files("m", "1")
+    assert bool(model.container_spec.args) == (image == SERVER) == (not model.artifact_uri.endswith("/1"))
 
 
 @pytest.mark.cluster
 def test_the_champion_is_loaded_from_where_the_registry_has_it_and_scored_again(
-    store, vertex_place, make_model, scored, tmp_path
+    store, vertex_place, make_model, scored, tmp_path, bucket, uploaded, monkeypatch
 ):
+    # TensorFlow's own file system, which loads it, knows no other gs:// than Google's.
+    monkeypatch.setattr(
+        registry_there.VertexRegistry,
+        "model_dir",
+        lambda self, *which: f"{bucket}/{self._find(*which).artifact_uri.removeprefix('gs://demo/')}/1",
+    )
     at = {"registry": vertex_place, "name": "m"}
 
     def judged(wrong):
         flags = ["--data-dir", str(scored.path), "--output", str(tmp_path), "--registry", vertex_place, "--name", "m"]
-        model = str(make_model(wrong=wrong))
-        assert evaluate(["--model-dir", model, *flags]) == 0
+        made = make_model(wrong=wrong)
+        assert evaluate(["--model-dir", str(made), *flags]) == 0
+        model = uploaded(made, f"wrong-{wrong}")
         evaluation = load_evaluation(str(tmp_path / "evaluation.json"), model)
         return evaluation, register(model_dir=model, evaluation=evaluation, **at)
 

@@ -1,0 +1,45 @@
+"""Folders of Cloud Storage by Google's client, which copies and deletes there; TensorFlow's file system reads and writes files."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from trainer.base.errors import UserError
+
+
+@contextlib.contextmanager
+def opened(place: str) -> Iterator[tuple[Any, str]]:
+    """The bucket that `gs://BUCKET/NAME` lies in, and the name; what cannot be done there is a `UserError`."""
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud import storage  # 1 s
+
+    bucket, _, name = place.removeprefix("gs://").partition("/")
+    try:
+        # A project is nothing that reading takes, and whoever logs in need not have one by default.
+        yield storage.Client(project=None).bucket(bucket), name
+    except (GoogleAPICallError, GoogleAuthError, OSError) as error:
+        raise UserError(f"{place} cannot be read: {error}") from None
+
+
+def copy_folder(source: str, target: str) -> None:
+    """Copies the objects of a folder to another one, whose objects nobody else writes; their bytes stay in the store."""
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    with opened(source) as (bucket, folder), opened(target) as (there, new):
+        for blob in bucket.list_blobs(prefix=f"{folder}/"):
+            copy, token, more = there.blob(f"{new}/{blob.name.removeprefix(f'{folder}/')}"), None, True
+            while more:  # a large object takes several requests
+                token, *_ = copy.rewrite(blob, token=token, retry=DEFAULT_RETRY)
+                more = token is not None
+
+
+def delete_folder(place: str) -> None:
+    """Deletes the objects of a folder; what is gone already is no mistake."""
+    from google.api_core.exceptions import NotFound
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    with opened(place) as (bucket, folder):
+        for blob in bucket.list_blobs(prefix=f"{folder.rstrip('/')}/"):
+            with contextlib.suppress(NotFound):
+                blob.delete(retry=DEFAULT_RETRY)
