@@ -12,6 +12,8 @@ import psutil
 import pytest
 from google.cloud import aiplatform
 
+from tests.deploy.calls import strangers
+
 ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
 SERVERS = """
 strategy: parameter_server
@@ -71,6 +73,7 @@ def test_a_run_ends_with_a_version_that_is_the_champion(cloud, cluster, store_fa
     assert job["state"] == "JOB_STATE_SUCCEEDED" and not job["running"]
     told = [event["time"] for event in _journal(run.job_dir)]
     _assert_few_requests(cloud, run.job_dir, len(list(run.job_dir.glob("journal-*.jsonl"))), told[-1] - told[0])
+    assert not strangers((cloud.work / "requests.log").read_text()), "docs/PROJECT.md does not say which role they need"
 
 
 def test_the_readmes_lines_for_vertex_ai_run_as_they_are_written(cloud):
