@@ -42,7 +42,7 @@ test-docker: setup  ## the pipeline in containers; says so when there is no engi
 	@IMAGE=$(IMAGE) sh tests/docker/run.sh $(PY)
 
 run-cloud: setup  ## the whole product on a Vertex AI that is this machine (ARGS='--train-steps 2000'); logs in build/cloud
-	@$(PY) -m tests.cloud --work build/cloud -- $(PY) pipelines/submit.py --wait --project demo-project \
+	@$(PY) -m tests.cloud --work build/cloud -- $(PY) pipelines/submit.py --wait --yes --project demo-project \
 		--bucket gs://demo --image us-docker.pkg.dev/demo-project/training/image@sha256:$$(printf '0%.0s' $$(seq 64)) $(ARGS)
 
 test-cloud: setup  ## the cloud's paths, on a Vertex AI that is this machine (ARGS='-m cloud_ci' for the shortest)

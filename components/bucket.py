@@ -10,7 +10,7 @@ from trainer.base.errors import UserError
 @contextlib.contextmanager
 def opened(place: str) -> Iterator[tuple[Any, str]]:
     """The bucket that `gs://BUCKET/NAME` lies in, and the name; what cannot be done there is a `UserError`."""
-    from google.api_core.exceptions import GoogleAPICallError
+    from google.api_core.exceptions import GoogleAPICallError, RetryError
     from google.auth.exceptions import GoogleAuthError
     from google.cloud import storage  # 1 s
 
@@ -18,7 +18,7 @@ def opened(place: str) -> Iterator[tuple[Any, str]]:
     try:
         # A project is nothing that reading takes, and whoever logs in need not have one by default.
         yield storage.Client(project=None).bucket(bucket), name
-    except (GoogleAPICallError, GoogleAuthError, OSError) as error:
+    except (GoogleAPICallError, RetryError, GoogleAuthError, OSError) as error:
         raise UserError(f"{place} cannot be read: {error}") from None
 
 

@@ -3,6 +3,8 @@
 import pathlib
 import re
 import warnings
+from collections.abc import Iterable
+from typing import Any
 
 from kfp import compiler
 
@@ -12,18 +14,23 @@ from trainer.base.errors import Parser, UserError, run_cli
 _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 
 
-def compile_specs(image: str, output_dir: str) -> list[pathlib.Path]:
-    """Writes `training-<backend>.yaml` for each back end; the same arguments give the same bytes. Returns the paths."""
+def compile_specs(
+    image: str, output_dir: str, backends: Iterable[str] = BACKENDS, **options: Any
+) -> list[pathlib.Path]:
+    """Writes `training-<backend>.yaml` for each back end; the same arguments give the same bytes. Returns the paths.
+
+    `options` are those of `build`.
+    """
     if not _IMAGE.fullmatch(image):
         raise UserError(f"--image {image!r} is no image reference; give registry/repository/name@sha256:digest")
     directory = pathlib.Path(output_dir)
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
-    for backend in BACKENDS:
+    for backend in backends:
         path = directory / f"{NAME}-{backend}.yaml"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of the pinned kfp, about its own future
-            compiler.Compiler().compile(build(backend, image), str(path))
+            compiler.Compiler().compile(build(backend, image, **options), str(path))
         paths.append(path)
     return paths
 

@@ -3,6 +3,31 @@
 from kfp import dsl
 
 
+def digest(convert_args: list[str], schema: str) -> str:
+    """What a source is now, so that a conversion of it is taken from the cache only as long as that stays so.
+
+    Args:
+      convert_args: Flags of `components.convert`; sources lie in a bucket, below `/gcs`.
+      schema: Text of the schema file of dataset `csv` or `tfrecord`; empty for any other.
+
+    Returns:
+      SHA-256 (hexadecimal) over names and checksums of the source's files, which are not read for that.
+    """
+    import tempfile
+
+    from components.convert.options import Options
+    from components.convert.sources.in_bucket import digest_of_objects
+    from components.convert.sources.registry import source_digest
+
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".yaml") as file:
+        file.write(schema)
+        file.flush()
+        options = Options.parse(convert_args, "components.convert", schema=file.name if schema else None, output="-")
+        if options.source:
+            return digest_of_objects([options.source] if isinstance(options.source, str) else options.source)
+        return source_digest(options.dataset, None, options.schema)
+
+
 def convert(
     convert_args: list[str],
     schema: str,

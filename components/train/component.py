@@ -4,7 +4,13 @@ from kfp import dsl
 
 
 def plan(
-    cluster: str, backend: str, image: str, trainer_args: list[str], job_dir: str, dataset: dsl.Input[dsl.Dataset]
+    cluster: str,
+    backend: str,
+    image: str,
+    trainer_args: list[str],
+    job_args: list[str],
+    job_dir: str,
+    dataset: dsl.Input[dsl.Dataset],
 ) -> list:
     """Turns the cluster into worker pools.
 
@@ -13,17 +19,20 @@ def plan(
       backend: `vertex`, where every pool needs a machine, or `local`.
       image: Container image of the trainer.
       trainer_args: Flags of the trainer beside those that are known here.
+      job_args: `JobSettings` as flags; empty where it is not Vertex AI that runs the job.
       job_dir: Of the training job.
       dataset: To train on.
 
     Returns:
       `worker_pool_specs` as a custom job takes them.
     """
+    from components.train.backends.vertex.job_settings import JobSettings
     from components.train.backends.vertex.worker_pools import plan_vertex
     from components.train.cluster.cluster_file import Cluster
 
+    settings = JobSettings.parse(job_args, "components.train")
     args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]
-    return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex")
+    return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex", settings=settings)
 
 
 def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
 RUNNING, SUCCEEDED, CACHED, FAILED = "running", "succeeded", "cached", "failed"
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 NAMES = "Steps: "  # before those of the run, in an order in which they can run
 _LOGGED = r"\d\d:\d\d:\d\d\.\d{3} - [A-Z]+ - "
-_EVENTS = {
+EVENTS = {
     RUNNING: re.compile(_LOGGED + r"Executing task '([\w-]+)'"),
     SUCCEEDED: re.compile(_LOGGED + r"Task '([\w-]+)' finished with status SUCCESS"),
     FAILED: re.compile(_LOGGED + r"Task '([\w-]+)' finished with status FAILURE"),
@@ -72,7 +72,7 @@ class Steps:
             whole = files.enter_context(self.log(None).open("a", encoding="utf-8"))
             part: IO[str] | None = None
             for raw in lines:
-                line = _ANSI.sub("", raw.decode("utf-8", errors="replace"))
+                line = ANSI.sub("", raw.decode("utf-8", errors="replace"))
                 whole.write(line)
                 whole.flush()
                 if step := self._event(line):
@@ -89,7 +89,7 @@ class Steps:
     def _event(self, line: str) -> Step | None:
         if line.startswith(NAMES):
             self.names = line.removeprefix(NAMES).split()
-        for status, pattern in _EVENTS.items():
+        for status, pattern in EVENTS.items():
             if (event := pattern.match(line)) and (name := event[1]) in self.names:  # else it is a group of steps
                 step = self.seen.setdefault(name, Step(name=name, started=time.monotonic()))
                 step.become(status)

@@ -1,13 +1,14 @@
-"""Sources that lie in a bucket."""
+"""What a run keeps in its bucket, as the machine that submitted it reads and writes it."""
 
-import hashlib
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from components.bucket import opened
 from trainer.base.errors import UserError
+
+RECORD = "run.json"  # in a run's directory: what was submitted, and what became of it
+_TAIL_BYTES = 65_536
 
 
 def mounted(source: str) -> str:
@@ -15,29 +16,6 @@ def mounted(source: str) -> str:
     if not re.match("gs://[^/]", source):
         raise UserError(f"--source {source}: steps on Vertex AI read buckets; upload it and give gs://BUCKET/DIR")
     return f"/gcs/{source.removeprefix('gs://').rstrip('/')}"
-
-
-def bucket_digest(sources: Sequence[str]) -> str:
-    """SHA-256 (hexadecimal) over names, sizes and checksums of the objects that `gs://BUCKET/DIR_OR_FILE` are."""
-    digest = hashlib.sha256()
-    for source in sources:
-        mounted(source)  # refuses what is elsewhere
-        with opened(source.rstrip("/")) as (bucket, name):
-            blobs = list(bucket.list_blobs(prefix=name))
-        # A prefix fits more than the file, or the folder, of that name: `data-old/` and `data.csv.bak` too.
-        named = [blob for blob in blobs if f"{blob.name}/".startswith(name and f"{name}/")]
-        if not named:
-            raise UserError(f"--source {source}: there is nothing")
-        for line in sorted(f"{blob.name}\0{blob.size}\0{blob.crc32c}\n" for blob in named):
-            digest.update(line.encode())
-    return digest.hexdigest()
-
-
-def require_bucket(place: str) -> None:
-    """Refuses a place in a bucket that is not there: Google's client would make one, even of a name that was misspelt."""
-    with opened(place) as (bucket, _):
-        if not bucket.exists():
-            raise UserError(f"no bucket {bucket.name}; make it: gcloud storage buckets create gs://{bucket.name}")
 
 
 def unfinished_step(job_dir: str) -> int:
@@ -48,7 +26,26 @@ def unfinished_step(job_dir: str) -> int:
     return -1 if "DONE.json" in names else max((int(match[1]) for match in found), default=-1)
 
 
-def decision(job_dir: str) -> dict[str, Any]:
-    """What the evaluation that lies in a job directory in a bucket has decided."""
+def read_json(place: str) -> dict[str, Any]:
+    """The content of an object, `gs://BUCKET/NAME`."""
+    with opened(place) as (bucket, name):
+        return json.loads(bucket.blob(name).download_as_bytes())
+
+
+def write_json(place: str, content: dict[str, Any]) -> None:
+    """Makes or replaces an object."""
+    with opened(place) as (bucket, name):
+        bucket.blob(name).upload_from_string(json.dumps(content, indent=1) + "\n", content_type="application/json")
+
+
+def newest_step(job_dir: str) -> dict[str, Any]:
+    """The newest line `step` or `evaluation` that the chief's journals of a job in a bucket have; empty if there is none."""
     with opened(job_dir) as (bucket, folder):
-        return json.loads(bucket.blob(f"{folder}/evaluation.json").download_as_bytes())["decision"]
+        journals = sorted(bucket.list_blobs(prefix=f"{folder}/journal-chief-0-"), key=lambda blob: blob.updated)
+        for blob in reversed(journals):
+            tail = bucket.blob(blob.name).download_as_bytes(start=max(0, blob.size - _TAIL_BYTES))
+            text = tail.decode(errors="replace")
+            for line in reversed(text.splitlines()):
+                if re.search(r'"event": "(step|evaluation)"', line) and line.startswith("{") and line.endswith("}"):
+                    return json.loads(line)
+    return {}

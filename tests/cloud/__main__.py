@@ -21,7 +21,16 @@ import tempfile
 
 import psutil
 
-_GOOGLES = ("www", "storage", "oauth2", "cloudresourcemanager", "us-central1-aiplatform")
+_GOOGLES = (
+    "www",
+    "storage",
+    "oauth2",
+    "us-central1-aiplatform",
+    "iam",
+    "iamcredentials",
+    "cloudquotas",
+)
+_HOSTS = (*(f"{name}.googleapis.com" for name in _GOOGLES), "us-docker.pkg.dev")
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
@@ -96,10 +105,9 @@ def _prepare(work: pathlib.Path) -> None:
     """Loopback device, names, certificate, file tree, and what the environment has to tell Google's clients."""
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
-    names = [f"{name}.googleapis.com" for name in _GOOGLES]
-    (work / "hosts").write_text(f"127.0.0.1 localhost metadata.google.internal metadata {' '.join(names)}\n")
+    (work / "hosts").write_text(f"127.0.0.1 localhost metadata.google.internal metadata {' '.join(_HOSTS)}\n")
     certificate, key = work / "certificate.pem", work / "key.pem"
-    alternatives = ",".join(f"DNS:{name}" for name in names)
+    alternatives = ",".join(f"DNS:{name}" for name in _HOSTS)
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=loopback",
          "-keyout", key, "-out", certificate, "-addext", f"subjectAltName={alternatives}"],

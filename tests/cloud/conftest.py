@@ -54,7 +54,7 @@ class Cloud:
         file = self.work / f"{self.bucket}.yaml"
         file.write_text(cluster)
         flags = ["--project", "demo-project", "--bucket", f"gs://{self.bucket}", "--image", _IMAGE, "--cluster", file]
-        return self.run("pipelines/submit.py", "--wait", *flags, "--name", self.bucket, *arguments)
+        return self.run("pipelines/submit.py", "--wait", "--yes", *flags, "--name", self.bucket, *arguments)
 
     def finish(self, process: subprocess.Popen, code: int = 0) -> Submitted:
         """Waits for submit.py, which has to end with `code`."""

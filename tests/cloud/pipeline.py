@@ -1,8 +1,9 @@
 """Runs one pipeline job as Vertex AI would, task by task: `python -m tests.cloud.pipeline JOB.json`.
 
 JOB.json is the resource that was created. kfp.local walks the graph of its spec; what it does otherwise than Vertex AI
-is put right here, in four places:
+is put right here, in five places:
 
+* a run has the name of its resource;
 * artifacts get gs:// URIs, which the steps see as files below /gcs;
 * Google's own components run too: their launchers are Python modules (only their waiting of 20 s is made shorter);
 * inside lists and dictionaries whole numbers stay whole, and parameters are filled in;
@@ -73,12 +74,14 @@ def _filled(value: Any, given: dict[str, Any]) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _put_right(tasks: _Tasks) -> None:
+def _put_right(tasks: _Tasks, job_id: str) -> None:
     """Patches kfp.local."""
     handler = subprocess_task_handler.SubprocessTaskHandler
     handler.validate_not_container_component = lambda *_: None
     handler.validate_image = lambda *_: None
     subprocess_task_handler.run_local_subprocess = tasks.run
+
+    executor_input_utils.get_local_pipeline_resource_name = lambda _: job_id
 
     make = executor_input_utils.artifact_type_schema_to_artifact_list
     executor_input_utils.artifact_type_schema_to_artifact_list = lambda *, task_root, **rest: make(
@@ -101,12 +104,12 @@ def main() -> None:
     job = json.loads(path.read_text())
     root = re.sub("^gs://", "/gcs/", job["runtimeConfig"]["gcsOutputDirectory"])
     tasks = _Tasks(job["name"])
-    _put_right(tasks)
+    _put_right(tasks, job["name"].rpartition("/")[2])
     signal.signal(signal.SIGTERM, tasks.cancel)
     warnings.simplefilter("ignore")
     local.init(
         local.SubprocessRunner(use_venv=False),
-        pipeline_root=f"{root}/123456789/{job['name'].rpartition('/')[2]}",
+        pipeline_root=f"{root}/123456789",
         enable_caching=True,
         cache_root=str(path.parents[1] / "cache"),
     )

@@ -1,4 +1,4 @@
-"""Google Cloud on 127.0.0.1: Storage, Vertex AI, Resource Manager and the metadata server of a machine.
+"""Google Cloud on 127.0.0.1: Storage, Vertex AI, what a submission looks up, and a machine's metadata server.
 
 `python -m tests.cloud.server WORK`, which `python -m tests.cloud` starts inside the namespaces. Every request is a line
 in WORK/requests.log. What a test asks of the cloud itself, it asks of http://127.0.0.1/loopback (see `_Cloud.http`).
@@ -11,13 +11,13 @@ import sys
 from typing import Any
 
 from google.api_core import exceptions
-from google.cloud.aiplatform_v1.services import job_service, model_service, pipeline_service
-from google.cloud.resourcemanager_v3.services import projects
+from google.cloud.aiplatform_v1.services import job_service, model_service, pipeline_service, schedule_service
 
 from tests.cloud.faults import Faults
 from tests.cloud.front import Answer, Front, Request, serve_grpc
 from tests.cloud.machines import GRACE_S, Run
 from tests.cloud.objects import Objects
+from tests.cloud.services import HOSTS
 from tests.cloud.storage import Storage
 from tests.cloud.vertex import LiveVertex
 
@@ -44,7 +44,7 @@ class _Cloud:
         self._vertex = LiveVertex(work)
 
     def https(self, request: Request) -> Answer:
-        """REST: storage by two names, Vertex AI, and the little that is asked of Resource Manager."""
+        """REST: storage by two names, Vertex AI, and what a submission looks up."""
         try:
             self._faults.meet(str(request))
             answer = self._answer(request)
@@ -55,10 +55,10 @@ class _Cloud:
         return answer
 
     def _answer(self, request: Request) -> Answer:
-        if request.path.startswith("/v3/projects/"):
-            return Answer(200, {"name": f"projects/{_NUMBER}", "projectId": _PROJECT})
         if request.host in ("storage.googleapis.com", "www.googleapis.com"):
             return self._storage.answer(request)
+        if answer := HOSTS.get(request.host):
+            return answer(request)
         if "aiplatform" in request.host:
             return self._vertex.answer(request)
         raise exceptions.NotFound(f"nothing is here for {request.host}{request.path}")
@@ -67,11 +67,15 @@ class _Cloud:
         """The metadata server; `/loopback` is the tests' own way in.
 
         `PUT /loopback/faults/NAME` sets rules (`Fault`); `GET /loopback/jobs` tells of each custom job,
-        `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`) does that to a replica's machine.
+        `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`) does that to a replica's machine, and
+        `POST /loopback/schedules/N/fire` begins a run of a schedule, whose time has come.
         """
         match request.path.strip("/").split("/"):
             case ["loopback", "faults", name]:
                 self._faults.set(name, json.loads(request.body))
+                return Answer(200)
+            case ["loopback", "schedules", number, "fire"]:
+                self._vertex.fire(number)
                 return Answer(200)
             case ["loopback", "jobs"]:
                 return Answer(200, [_told(run) for run in self._vertex.runs.values()])
@@ -111,7 +115,7 @@ def main() -> None:
         job_service.transports.JobServiceGrpcTransport,
         model_service.transports.ModelServiceGrpcTransport,
         pipeline_service.transports.PipelineServiceGrpcTransport,
-        projects.transports.ProjectsGrpcTransport,
+        schedule_service.transports.ScheduleServiceGrpcTransport,
     ]
     _grpc, port = serve_grpc(transports, cloud.https, tls)
     _fronts = Front(443, cloud.https, tls, port), Front(80, cloud.http)

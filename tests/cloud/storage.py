@@ -28,6 +28,7 @@ class Storage:
         self._routes: list[tuple[str, str, Callable[..., Answer]]] = [
             ("POST|PUT", rf"/upload/storage/v1/b{part}/o", self._upload),
             ("GET", rf"/storage/v1/b{part}(?:/storageLayout)?", self._bucket),
+            ("GET", rf"/storage/v1/b{part}/iam/testPermissions", self._permissions),
             ("GET", rf"/storage/v1/b{part}/o", self._list),
             ("POST", rf"/storage/v1/b{part}/o{part}/(?:rewriteTo|copyTo)/b{part}/o{part}", self._copy),
             ("DELETE", rf"/storage/v1/b{part}/o{part}", self._delete),
@@ -45,8 +46,14 @@ class Storage:
 
     def _bucket(self, request: Request, bucket: str) -> Answer:
         self._objects.path(bucket, "")
-        about = {"kind": "storage#bucket", "name": bucket, "location": "US-CENTRAL1", "locationType": "region"}
+        location = "EUROPE-WEST4" if bucket.endswith("in-europe") else "US-CENTRAL1"
+        about = {"kind": "storage#bucket", "name": bucket, "location": location, "locationType": "region"}
         return Answer(200, {**about, "projectNumber": "123456789"})
+
+    def _permissions(self, request: Request, bucket: str) -> Answer:
+        """All that there are, but in a bucket whose name says that it is read only."""
+        some = ("get", "list") if bucket.endswith("read-only") else ("get", "list", "create", "delete")
+        return Answer(200, {"permissions": [f"storage.objects.{what}" for what in some]})
 
     def _list(self, request: Request, bucket: str) -> Answer:
         return Answer(200, self._objects.page(bucket, request.query))

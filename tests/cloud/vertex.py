@@ -10,14 +10,17 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable
 from typing import Any
 
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
+from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2, json_format
 
+from pipelines.local.steps import ANSI, EVENTS
 from tests.cloud.collection import Collection
 from tests.cloud.front import Answer, Request
 from tests.cloud.machines import Run
@@ -38,6 +41,8 @@ class Vertex:
         self._lock = threading.Lock()
         self.custom_jobs = Collection(self.route, v1.CustomJob, "JOB_STATE_PENDING")
         self.pipeline_jobs = Collection(self.route, v1.PipelineJob, "PIPELINE_STATE_RUNNING")
+        self.schedules = Collection(self.route, v1.Schedule, "ACTIVE")
+        self.route("DELETE", "{parent}/schedules/{id}", self._delete_schedule)
         self.models = Models(self.route)
 
     def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
@@ -65,6 +70,12 @@ class Vertex:
                     raise exceptions.InvalidArgument(str(error)) from error
         raise exceptions.MethodNotImplemented(f"no route {request.method} {path}")
 
+    def _delete_schedule(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
+        del self.schedules.items[self.schedules.get(request, parent, id).name]
+        done = operations_pb2.Operation(name=f"{parent}/operations/1", done=True)
+        done.response.Pack(empty_pb2.Empty())
+        return done
+
 
 class LiveVertex(Vertex):
     """Custom jobs and pipeline jobs really run; `runs` has the custom jobs by number."""
@@ -77,11 +88,31 @@ class LiveVertex(Vertex):
         self.route("POST", "{parent}/customJobs", self._create_job)
         self.route("POST", "{parent}/pipelineJobs", self._create_pipeline)
         self.route("POST", "{parent}/pipelineJobs/{id}:cancel", self._cancel_pipeline)
+        self.route("GET", "{parent}/pipelineJobs/{id}", self._get_pipeline)
 
     def _create_job(self, request: Request, parent: str) -> v1.CustomJob:
         job = self.custom_jobs.create(request, parent)
         run = Run(job, self._logs)
         self.runs[run.number] = run
+        return job
+
+    def fire(self, number: str) -> None:
+        """Begins a run of a schedule; its id is the pipeline's name with a date and time."""
+        with self._lock:
+            asked = self.schedules.items[f"{self.parent}/schedules/{number}"].create_pipeline_job_request
+            body = v1.PipelineJob.to_json(asked.pipeline_job).encode()
+            query = {"pipelineJobId": f"training-{number}-{time.time_ns()}"}
+            self._create_pipeline(Request("POST", "", "", query, {}, body), asked.parent)
+
+    def _get_pipeline(self, request: Request, parent: str, id: str) -> v1.PipelineJob:
+        """The job with what its tasks do, by the log of kfp.local."""
+        job = self.pipeline_jobs.get(request, parent, id)
+        tasks: dict[str, str] = {}
+        for line in (self._logs / id / "pipeline.log").read_text(errors="replace").splitlines():
+            for state, pattern in EVENTS.items():
+                if match := pattern.match(ANSI.sub("", line)):
+                    tasks[match[1]] = {"cached": "SKIPPED"}.get(state, state.upper())
+        job.job_detail.task_details = [{"task_name": name, "state": state} for name, state in tasks.items()]
         return job
 
     def _create_pipeline(self, request: Request, parent: str) -> v1.PipelineJob:

@@ -121,7 +121,7 @@ def _launched(task: dict[str, Any], command: str) -> Iterator[str]:
     if f"{_GOOGLE}v1.custom_job" in command:
         if "retryPolicy" in task:
             yield "set_retry has the launcher look at the job that has failed once more; submit the run again"
-        if "max_wait_duration" in given and constants.get("strategy") != "FLEX_START":
+        if "max_wait_duration" in given and constants.get("strategy", "FLEX_START") not in (None, "FLEX_START"):
             yield "max_wait_duration is dropped unless strategy is FLEX_START; leave it out"
         if "restart_job_on_worker_restart" not in given:
             yield "a lost machine's replica starts again alone, the others wait; pass restart_job_on_worker_restart"

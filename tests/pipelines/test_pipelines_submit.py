@@ -1,58 +1,154 @@
+import dataclasses
 import json
-import re
 from typing import Any
 from unittest import mock
 
 import pytest
+import yaml
+from google.cloud import aiplatform_v1 as v1
 from lint.specs import lint
 
-from components.train.cluster.cluster_file import Cluster
+from components.train.backends.vertex.job_settings import JobSettings
 from pipelines import submit
+from pipelines.vertex import client, config_file
+from pipelines.vertex.costs import limit_s
+from pipelines.vertex.submission import Submission, prepare
 from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
+REGION = "projects/p/locations/us-central1"
+# Every flag that is about the run on Vertex AI, with a value, and where that has to arrive in the resource.
+_PARAMETER = "runtimeConfig.parameterValues"
+KNOBS: dict[str, tuple[str, str, Any]] = {
+    "service_account": ("run@p.iam.gserviceaccount.com", "serviceAccount", "run@p.iam.gserviceaccount.com"),
+    "training_service_account": (
+        "t@p.iam.gserviceaccount.com",
+        f"{_PARAMETER}.service_account",
+        "t@p.iam.gserviceaccount.com",
+    ),
+    "network": ("projects/1/global/networks/n", "network", "projects/1/global/networks/n"),
+    "reserved_ip_ranges": ("range", f"{_PARAMETER}.reserved_ip_ranges", ["range"]),
+    "network_attachment": (
+        "projects/p/regions/us-central1/networkAttachments/a",
+        "pscInterfaceConfig.networkAttachment",
+        "projects/p/regions/us-central1/networkAttachments/a",
+    ),
+    "encryption_key": (
+        f"{REGION}/keyRings/r/cryptoKeys/k",
+        "encryptionSpec.kmsKeyName",
+        f"{REGION}/keyRings/r/cryptoKeys/k",
+    ),
+    "labels": ("team=blue", "labels.team", "blue"),
+    "env": ("LEVEL=2", f"{_PARAMETER}.job_args", ["--env=LEVEL=2"]),
+    "tensorboard": (f"{REGION}/tensorboards/1", f"{_PARAMETER}.tensorboard", f"{REGION}/tensorboards/1"),
+    "persistent_resource": ("pool", f"{_PARAMETER}.persistent_resource_id", "pool"),
+    "reservation": (
+        "projects/p/zones/us-central1-a/reservations/r",
+        f"{_PARAMETER}.job_args",
+        ["--reservation=projects/p/zones/us-central1-a/reservations/r"],
+    ),
+    "max_wait": ("2h", f"{_PARAMETER}.max_wait_duration", "7200s"),
+    "web_access": (True, f"{_PARAMETER}.enable_web_access", True),
+    "restart": ("one", f"{_PARAMETER}.restart_job_on_worker_restart", False),
+    "serving_image": (IMAGE, f"{_PARAMETER}.serving_image", IMAGE),
+    "scheduling": ("SPOT", f"{_PARAMETER}.strategy", "SPOT"),
+    "timeout": ("3h", f"{_PARAMETER}.timeout", "10800s"),
+    "location": ("europe-west4", f"{_PARAMETER}.location", "europe-west4"),
+}
+# What one alone may not be given without.
+_WITH = {
+    "reserved_ip_ranges": ["--network", "projects/1/global/networks/n"],
+    "tensorboard": ["--training-service-account", "t@p.iam.gserviceaccount.com"],
+    "max_wait": ["--scheduling", "FLEX_START", "--cluster", "{flex}"],
+}
+
+
+def prepared(*flags: str) -> Submission:
+    args = config_file.parse(submit._parser(), ["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
+    return prepare(args)
 
 
 @pytest.fixture
-def aiplatform(vertex):
-    from google.cloud import aiplatform  # 3 s
-
-    return aiplatform
-
-
-def prepared(*flags: str) -> dict[str, Any]:
-    args = submit._parser().parse_args(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
-    return submit.prepare(args)
+def flex(tmp_path) -> str:
+    path = tmp_path / "flex.yaml"
+    path.write_text("{strategy: one_device, chief: {machine: g2-standard-4, accelerator: {type: NVIDIA_L4}}}")
+    return str(path)
 
 
-def test_what_is_sent_is_what_the_dry_run_shows(aiplatform, monkeypatch):
-    # It would ask Google whether the bucket is there, for minutes.
-    monkeypatch.setattr(
-        "google.cloud.aiplatform.utils.gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist",
-        lambda **_: None,
-    )
-    monkeypatch.setattr(submit, "require_bucket", lambda _: None)
-    prepared_job = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--shards", "3")
-    shown = submit.request(prepared_job, "a@b.c")
-    assert submit._submit(prepared_job, "a@b.c", wait=False, max_restarts=5) == 0
-    (job,) = aiplatform.PipelineJob.list()
-    sent = {k: v for k, v in job.to_dict().items() if k in shown["pipelineJob"]}
-    assert json.loads(json.dumps(sent)) == shown["pipelineJob"]
-    assert job.name == shown["pipelineJobId"]
-    values = shown["pipelineJob"]["runtimeConfig"]["parameterValues"]
-    assert values["scheduling_strategy"] == "SPOT"
-    assert values["job_dir"] == f"gs://my-bucket/runs/{job.name}/job"
-    assert values["registry"] == "vertex://demo-project/us-central1"
-    assert values["convert_args"] == ["--shards=3"]
-    assert shown["pipelineJob"]["serviceAccount"] == "a@b.c"
+def test_no_setting_of_a_training_job_lacks_a_flag_here():
+    assert {field.name for field in dataclasses.fields(JobSettings)} <= KNOBS.keys()
 
 
-def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the_traps(aiplatform):
-    jobs = {image: prepared("--image", image) for image in (IMAGE, IMAGE.replace("aa", "bb"))}
-    for image, job in jobs.items():
-        spec = submit.request(job, "")["pipelineJob"]["pipelineSpec"]
-        assert spec["deploymentSpec"]["executors"]["exec-evaluate"]["container"]["image"] == image
+@pytest.mark.parametrize("knob", KNOBS)
+def test_every_knob_arrives_in_what_vertex_ai_receives_from_a_flag_and_from_a_file(vertex, tmp_path, flex, knob):
+    value, path, expected = KNOBS[knob]
+    words = [f"--{knob.replace('_', '-')}", *([] if value is True else [value])]
+    more = [flag.format(flex=flex) for flag in _WITH.get(knob, ())]
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump({knob: value}))
+    for given in (words, ["--config", str(tmp_path / "run.yaml")]):
+        submission = prepared("--image", IMAGE, *more, *given)
+        found: Any = submission.within(10_800).request("run-1")["pipelineJob"]
+        for name in path.split("."):
+            found = found[name]
+        assert found == expected
+    # The loopback Vertex parses it as the API's own message, and has but one region.
+    if knob != "location":
+        name = client.send(submission, f"run-{knob.replace('_', '-')}")
+        assert v1.PipelineJob.to_dict(vertex.pipeline_jobs.items[name])["labels"]["run"] == submission.run
+
+
+def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
+    flags = [
+        "--project",
+        "demo-project",
+        "--bucket",
+        "gs://my-bucket",
+        "--image",
+        IMAGE,
+        "--network",
+        KNOBS["network"][0],
+    ]
+    assert submit.main([*flags, "--cluster", "clusters/vertex-ps.yaml", "--dry-run"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    submission = prepared(*flags[4:], "--cluster", "clusters/vertex-ps.yaml")
+    name = client.send(submission.within(limit_s(submission.cluster)), submission.run)
+    sent = v1.PipelineJob.to_json(vertex.pipeline_jobs.items[name])
+    again = v1.PipelineJob.from_json(json.dumps(shown["pipelineJob"]).replace(shown["pipelineJobId"], submission.run))
+    for field in ("display_name", "pipeline_spec", "labels", "runtime_config", "network"):
+        assert getattr(v1.PipelineJob.from_json(sent), field) == getattr(again, field), field
+    assert shown["parent"] == "projects/demo-project/locations/us-central1"
+
+
+def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the_traps():
+    submissions = [prepared("--image", image) for image in (IMAGE, IMAGE.replace("aa", "bb"))]
+    for submission in submissions:
+        spec = submission.request("a")["pipelineJob"]["pipelineSpec"]
+        assert spec["deploymentSpec"]["executors"]["exec-evaluate"]["container"]["image"] == submission.image
         assert lint(spec) == []
+
+
+def test_a_schedule_makes_runs_that_have_names_and_directories_of_their_own(vertex):
+    submission = prepared("--image", IMAGE, "--cron", "0 3 * * 1")
+    name = client.schedule(submission, "0 3 * * 1")
+    [made] = client.schedules()
+    assert made.name == name and made.cron == "0 3 * * 1" and made.max_concurrent_run_count == 1
+    job = v1.PipelineJob.to_dict(made.create_pipeline_job_request.pipeline_job)
+    assert job["runtime_config"]["parameter_values"]["job_dir"] == "gs://my-bucket/runs"
+    assert "run" not in job["labels"] and lint(job["pipeline_spec"]) == []
+    tasks = job["pipeline_spec"]["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    trained = tasks["custom-training-job"]["inputs"]["parameters"]
+    assert trained["display_name"]["runtimeValue"]["constant"] == "{{$.pipeline_job_name}}"
+    assert "digest" in tasks  # what may have changed by then is looked at by then
+    client.cancel(name)
+    assert client.schedules() == []
+
+
+def test_steps_have_the_machines_that_they_are_given():
+    submission = prepared("--image", IMAGE, "--step-resources", "convert=8:32G", "evaluate=2:64G")
+    executors = submission.request("a")["pipelineJob"]["pipelineSpec"]["deploymentSpec"]["executors"]
+    given = {name: executor["container"].get("resources", {}) for name, executor in executors.items()}
+    assert given["exec-convert"]["resourceCpuLimit"] == "8" and given["exec-evaluate"]["resourceMemoryLimit"] == "64G"
+    assert not given["exec-gate"]
 
 
 @pytest.mark.parametrize(
@@ -66,16 +162,21 @@ def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
         (["--image", IMAGE, "--", "--no-such-flag"], "unrecognized arguments: --no-such-flag"),
+        (["--image", IMAGE, "--timeout", "soon"], "'soon' is not a duration"),
+        (["--image", IMAGE, "--step-resources", "convert=8"], "write STEP=CPUS:MEMORY"),
+        (["--image", IMAGE, "--step-resources", "train=8:8G"], "unknown step 'train'"),
+        (["--image", IMAGE, "--tensorboard", f"{REGION}/tensorboards/1"], "needs --training-service-account"),
+        (["--image", IMAGE, "--wait", "--cron", "* * * * *"], "--wait and --cron exclude each other"),
+        (["--image", IMAGE, "--fail-on-reject"], "--fail-on-reject needs --wait"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_sent(aiplatform, flags, message):
-    with pytest.raises(UserError, match=message):
-        prepared(*flags)
-    assert aiplatform.PipelineJob.list() == []
+def test_what_cannot_work_is_refused_before_anybody_is_asked(flags, message):
+    with mock.patch("google.auth.default", side_effect=AssertionError), pytest.raises(UserError, match=message):
+        submit.main(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
 
 
-def test_synchronous_training_drops_the_parameter_servers_as_everywhere(vertex, capsys):
-    values = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--", "--sync")["parameter_values"]
+def test_synchronous_training_drops_the_parameter_servers_as_everywhere(capsys):
+    values = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--", "--sync").values
     cluster = json.loads(values["cluster"])
     assert cluster["strategy"] == "multi_worker_mirrored" and "ps" not in cluster
     assert "--sync" not in values["trainer_args"] and "--deterministic" in values["trainer_args"]
@@ -85,72 +186,18 @@ def test_synchronous_training_drops_the_parameter_servers_as_everywhere(vertex, 
 def test_the_dry_run_needs_no_account_and_says_what_stands_in(monkeypatch, capsys):
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
-    assert submit.main(["--dry-run"]) == 0
+    with mock.patch("google.auth.default", side_effect=AssertionError):
+        assert submit.main(["--dry-run", "--dataset", "mnist", "--source", "gs://somewhere/mnist"]) == 0
     told = capsys.readouterr()
     assert "--project, --bucket, --image not given" in told.err
     assert json.loads(told.out)["parent"] == "projects/my-project/locations/us-central1"
 
 
-@pytest.mark.parametrize("verdict", ["reject", "register", "promote"])
-def test_whoever_waits_is_told_the_verdict_and_a_build_may_fail_by_it(monkeypatch, capsys, verdict):
-    values = {"job_dir": "gs://b/job", "cluster": Cluster.load("clusters/vertex-cpu.yaml").to_json()}
-    monkeypatch.setattr(submit, "prepare", lambda _: {"parameter_values": values})
-    monkeypatch.setattr(submit, "_submit", lambda *_: 0)
-    monkeypatch.setattr(submit, "decision", lambda place: {"verdict": verdict, "why": f"so it is in {place}"})
-    for flags, code in ((["--wait"], 0), (["--wait", "--fail-on-reject"], 3 if verdict == "reject" else 0)):
-        assert submit.main(flags) == code
-        assert re.fullmatch(rf"{verdict}\w*(, and not promoted)?: so it is in gs://b/job\n", capsys.readouterr().out)
-    with pytest.raises(UserError, match="--fail-on-reject needs --wait"):
-        submit.main(["--fail-on-reject"])
-
-
-def test_what_counts_is_the_newest_training_of_a_run(aiplatform):
-    aiplatform.init(project="demo-project", location="us-central1", staging_bucket="gs://b")
-    pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "container_spec": {"image_uri": IMAGE}}
-
-    def train(run: str) -> Any:
-        job = aiplatform.CustomJob(display_name=run, worker_pool_specs=[pool])
-        job.submit()
-        return job
-
-    assert not submit._was_cancelled("a")
-    train("a").cancel()
-    assert submit._was_cancelled("a") and not submit._was_cancelled("b")
-    train("a")
-    assert not submit._was_cancelled("a")
-
-
-@pytest.mark.parametrize(
-    ("ends", "steps", "minutes", "code", "timeouts"),
-    [
-        (["SUCCEEDED"], [], 1, 0, ["3600s"]),
-        (["FAILED", "FAILED", "SUCCEEDED"], [5, 9], 20, 0, ["3600s", "2400s", "1200s"]),
-        (["FAILED", "FAILED"], [5, 5], 1, 1, ["3600s", "3540s"]),  # it comes no further
-        (["FAILED"], [-1], 1, 1, ["3600s"]),  # not begun, or done
-        (["CANCELLED"], [5], 1, 1, ["3600s"]),  # for which the client raises nothing
-        (["FAILED"], [5], 60, 1, ["3600s"]),  # its time is up
-    ],
-)
-def test_what_is_submitted_again_is_training_that_came_further_within_its_time(
-    monkeypatch, ends, steps, minutes, code, timeouts
-):
-    states, reached, sent, clock = iter(ends), iter(steps), [], [0.0]
-
-    def send(job: dict[str, Any], _: str) -> mock.Mock:
-        def wait() -> None:
-            clock[0] += 60 * minutes
-            if run.state.name.endswith("FAILED"):
-                raise RuntimeError("Job failed")
-
-        sent.append(job["parameter_values"]["timeout"])
-        run = mock.Mock(wait=wait)
-        run.state.name = f"PIPELINE_STATE_{next(states)}"
-        return run
-
-    monkeypatch.setattr(submit, "_send", send)
-    monkeypatch.setattr(submit, "unfinished_step", lambda _: next(reached))
-    monkeypatch.setattr(submit.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(submit, "_was_cancelled", lambda _: False)
-    job = {"job_id": "training", "parameter_values": {"job_dir": "gs://b/job", "timeout": "3600s", "run_id": "run"}}
-    assert submit._submit(job, "", wait=True, max_restarts=5) == code
-    assert sent == timeouts
+def test_a_run_can_be_sent_again_from_what_its_bucket_keeps(monkeypatch):
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr("pipelines.vertex.submission.write_json", kept.__setitem__)
+    monkeypatch.setattr("pipelines.vertex.submission.read_json", lambda place: json.loads(json.dumps(kept[place])))
+    submission = prepared("--image", IMAGE, "--step-resources", "convert=8:32G", "--network", KNOBS["network"][0])
+    submission.save()
+    again = Submission.load("gs://my-bucket", submission.run)
+    assert again.request("a") == submission.request("a")

@@ -41,7 +41,7 @@ def quota_warnings(cluster: Cluster, region: str) -> list[str]:
     if cluster.scheduling.strategy != "STANDARD":
         how = f"{cluster.scheduling.strategy} machines count against the project's preemptible quotas"
         return [*found, f"{how}, whose defaults are not known here; look them up before submitting"]
-    for (what, name), need in _needs(cluster).items():
+    for (what, name), need in needs(cluster).items():
         limits = _defaults()[what]
         has = limits.get(region, 0)
         if has < need:
@@ -55,7 +55,7 @@ def quota_warnings(cluster: Cluster, region: str) -> list[str]:
     return found
 
 
-def _needs(cluster: Cluster) -> Mapping[tuple[str, str], int]:
+def needs(cluster: Cluster) -> Mapping[tuple[str, str], int]:
     """What all pools need together of what has a quota: by its name in the table and that for people."""
     needs: Counter[tuple[str, str]] = Counter()
     for pool in cluster.pools.values():

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipelines.vertex.bucket import bucket_digest, decision, mounted, require_bucket
+from components.convert.sources.in_bucket import digest_of_objects
+from pipelines.vertex.bucket import mounted, newest_step, read_json, write_json
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage
@@ -30,17 +31,20 @@ def put(tmp_path, monkeypatch) -> Iterator[Callable[..., None]]:
         front.shutdown()
 
 
-def test_what_a_run_came_to_lies_beside_its_training(put):
-    put({"job/evaluation.json": b'{"decision": {"verdict": "reject", "why": "bad"}}'})
-    assert decision("gs://bucket/job") == {"verdict": "reject", "why": "bad"}
-    with pytest.raises(UserError, match=r"gs://bucket/other cannot be read: 404 .*other/evaluation\.json"):
-        decision("gs://bucket/other")
+def test_what_is_kept_of_a_run_is_read_again(put):
+    write_json("gs://bucket/run/run.json", {"a": [1, "é"]})
+    assert read_json("gs://bucket/run/run.json") == {"a": [1, "é"]}
+    with pytest.raises(UserError, match=r"gs://bucket/other cannot be read: 404 "):
+        read_json("gs://bucket/other")
 
 
-def test_a_bucket_that_is_not_there_is_not_made(put):
-    require_bucket("gs://bucket/runs")
-    with pytest.raises(UserError, match="no bucket bukcet; make it: gcloud storage buckets create"):
-        require_bucket("gs://bukcet/runs")
+def test_progress_is_the_newest_whole_line_of_the_newest_journal(put):
+    line = '{"event": "%s", "step": %d, "time": 1.0}\n'
+    assert newest_step("gs://bucket/job") == {}
+    put({"job/journal-chief-0-0.jsonl": (line % ("step", 5)).encode() * 3000, "job/journal-worker-0-0.jsonl": b"x"})
+    assert newest_step("gs://bucket/job")["step"] == 5
+    put({"job/journal-chief-0-1.jsonl": (line % ("step", 7) + line % ("usage", 9) + '{"event": "step", "st').encode()})
+    assert newest_step("gs://bucket/job")["step"] == 7
 
 
 @pytest.mark.parametrize(
@@ -48,24 +52,24 @@ def test_a_bucket_that_is_not_there_is_not_made(put):
 )
 def test_a_folder_a_file_and_a_whole_bucket_are_sources(put, source):
     put({"data/a.csv": b"1", "data-old/a.csv": b"2", "data/a.csv.bak": b"3"})
-    before = bucket_digest([source])
-    assert bucket_digest([source]) == before
+    before = digest_of_objects([source])
+    assert digest_of_objects([source]) == before
     put({"data/a.csv": b"changed"})
-    assert bucket_digest([source]) != before
+    assert digest_of_objects([source]) != before
     name = source.removeprefix("gs://bucket").strip("/")
-    changed = bucket_digest([source])
+    changed = digest_of_objects([source])
     for other, content in (("data-old/a.csv", b"9"), ("data/a.csv.bak", b"9")):
         put({other: content})
         inside = pathlib.PurePath(other).is_relative_to(name)
-        assert (bucket_digest([source]) != changed) == inside, other
-        changed = bucket_digest([source])
+        assert (digest_of_objects([source]) != changed) == inside, other
+        changed = digest_of_objects([source])
     assert mounted(source).rstrip("/") == f"/gcs/bucket/{name}".rstrip("/")
 
 
 def test_several_sources_are_one_digest_of_all_in_their_order(put):
     put({"a.csv": b"1", "b.csv": b"2"})
     one, other = "gs://bucket/a.csv", "gs://bucket/b.csv"
-    digests = {bucket_digest(sources) for sources in ([one], [other], [one, other], [other, one])}
+    digests = {digest_of_objects(sources) for sources in ([one], [other], [one, other], [other, one])}
     assert len(digests) == 4
 
 
@@ -74,10 +78,15 @@ def test_several_sources_are_one_digest_of_all_in_their_order(put):
     [
         ("gs://bucket/nothing", "there is nothing"),
         ("gs://bucket/dat", "there is nothing"),
-        ("data", "give gs://BUCKET/DIR"),
     ],
 )
 def test_what_is_not_there_is_told(put, source, message):
     put({"data/a.csv": b"1"})
     with pytest.raises(UserError, match=f"--source {source}: .*{message}"):
-        bucket_digest(["gs://bucket/data", source])
+        digest_of_objects(["gs://bucket/data", source])
+
+
+def test_a_place_that_is_in_no_bucket_is_refused():
+    for place in ("data", "gs:///data", "s3://bucket/data"):
+        with pytest.raises(UserError, match=f"--source {place}: .*give gs://BUCKET/DIR"):
+            mounted(place)

@@ -1,0 +1,227 @@
+"""What is looked up before a run is sent, so that a mistake is told now and not by a step some minutes later.
+
+    look(submission)   # UserError with all that is wrong; ConnectionError if Google Cloud does not answer
+
+Each rule asks for one thing, all at once, and waits a few seconds at most. Sources: the REST references of Vertex AI, Cloud
+Storage, IAM, Cloud Quotas, and of the registry API (OCI distribution specification).
+"""
+
+import concurrent.futures
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import requests
+
+from components.train.cluster.quotas import needs
+from pipelines.vertex.submission import Submission
+from trainer.base.errors import UserError
+
+_TIMEOUT_S = 4.0
+ACCELERATOR = "org.tfrecord-training.accelerator"  # label of our images: cpu or gpu
+_MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
+    "oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"
+))  # fmt: skip
+_WRITES = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
+LOGIN = "run: gcloud auth application-default login"
+
+
+class Asker:
+    """Asks Google's REST APIs with the credentials of this machine; answers are JSON."""
+
+    def __init__(self) -> None:
+        import google.auth
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import AuthorizedSession
+
+        # Where there is no metadata server it is waited for: on a machine of Google's it answers at once.
+        os.environ.setdefault("GCE_METADATA_TIMEOUT", "1")
+        try:
+            credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+        except GoogleAuthError as error:
+            raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
+        self._session, self._failures = AuthorizedSession(credentials), GoogleAuthError
+
+    def __call__(self, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """HTTP status and content of the answer; a body is sent with POST.
+
+        Raises:
+          ConnectionError: If there is none, or the server is broken.
+          UserError: If the credentials are no more good.
+        """
+        host = url.split("/")[2]
+        try:
+            sent = self._session.request(
+                "GET" if body is None else "POST",
+                url,
+                json=body,
+                headers=headers,
+                timeout=_TIMEOUT_S,
+                max_allowed_time=_TIMEOUT_S,
+            )
+        except self._failures as error:
+            raise UserError(f"the credentials for Google Cloud are refused ({error}); {LOGIN}") from None
+        except requests.RequestException as error:
+            raise ConnectionError(f"{host} does not answer ({type(error).__name__}); try again later") from None
+        if sent.status_code >= 500 or sent.status_code == 429:
+            raise ConnectionError(f"{host} answers {sent.status_code}; try again later")
+        try:
+            return sent.status_code, json.loads(sent.content or b"{}")
+        except ValueError:
+            return sent.status_code, {}
+
+
+def look(submission: Submission) -> None:
+    """Applies all rules at once.
+
+    Raises:
+      UserError: With what is wrong by each of them.
+      ConnectionError: If nothing is found wrong, and some could not be asked.
+    """
+    ask = Asker()
+    with concurrent.futures.ThreadPoolExecutor(len(RULES)) as pool:
+        asked = [pool.submit(lambda rule=rule: list(rule(submission, ask))) for rule in RULES]
+    found, unanswered = [], []
+    for each in asked:
+        try:
+            found += each.result()
+        except UserError as error:
+            found.append(str(error))
+        except ConnectionError as error:
+            unanswered.append(str(error))
+    if found:
+        raise UserError("\n       ".join(dict.fromkeys(found)))
+    if unanswered:
+        raise ConnectionError(unanswered[0])
+
+
+def _project(submission: Submission, ask: Asker) -> Iterator[str]:
+    """Vertex AI can be asked in that project and region."""
+    project, location = submission.job["project"], submission.job["location"]
+    place = f"{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}"
+    status, answer = ask(f"https://{place}/pipelineJobs?pageSize=1")
+    if status != 200:
+        yield (
+            f"project {project} in {location}: {_said(status, answer)}; enable Vertex AI "
+            f"(gcloud services enable aiplatform.googleapis.com --project {project}) and ask for the role Vertex AI User"
+        )
+
+
+def _bucket(submission: Submission, ask: Asker) -> Iterator[str]:
+    """The bucket is there, in the region of the run, and may be written to."""
+    bucket, location = submission.job["pipeline_root"].split("/")[2], submission.job["location"]
+    status, answer = ask(f"https://storage.googleapis.com/storage/v1/b/{bucket}?fields=location,locationType")
+    if status == 404:  # Google's client would make one, even of a name that was misspelt
+        yield f"no bucket {bucket}; make it: gcloud storage buckets create gs://{bucket} --location={location}"
+    elif status != 200:
+        yield f"bucket {bucket}: {_said(status, answer)}; ask for the role Storage Object User on it"
+    elif answer["location"].lower() != location:
+        yield (
+            f"bucket {bucket} lies in {answer['location'].lower()} and the run in {location}; Vertex AI takes a bucket "
+            f"of its own region: gcloud storage buckets create gs://NAME --location={location}"
+        )
+    else:
+        wanted = "&".join(f"permissions={permission}" for permission in _WRITES)
+        status, answer = ask(f"https://storage.googleapis.com/storage/v1/b/{bucket}/iam/testPermissions?{wanted}")
+        if missing := set(_WRITES) - set(answer.get("permissions", ())):
+            yield f"bucket {bucket}: no {', '.join(sorted(missing))}; ask for the role Storage Object User on it"
+
+
+def _image(submission: Submission, ask: Asker) -> Iterator[str]:
+    """The image is there, and is one for GPUs where a pool has them."""
+    host, _, rest = submission.image.partition("/")
+    name, _, digest = rest.partition("@")
+    if "." not in host or not host.endswith((".pkg.dev", "gcr.io")):
+        return  # somebody else's registry may want another login
+    status, manifest = ask(f"https://{host}/v2/{name}/manifests/{digest}", Accept=_MANIFESTS)
+    if status == 404:
+        yield f"no image {submission.image}; build and push it (make image, docker push), and give its digest"
+    elif status != 200:
+        yield f"image {submission.image}: {_said(status, manifest)}; ask for the role Artifact Registry Reader"
+    elif any(pool.gpus for pool in submission.cluster.pools.values()) and "config" in manifest:
+        _, config = ask(f"https://{host}/v2/{name}/blobs/{manifest['config']['digest']}")
+        if config.get("config", {}).get("Labels", {}).get(ACCELERATOR) == "cpu":
+            yield "the cluster has GPUs, and the image is one for CPUs, which would leave them idle; make image-gpu"
+
+
+def _accounts(submission: Submission, ask: Asker) -> Iterator[str]:
+    """Whoever submits may let the run, and the training, act as these accounts."""
+    accounts = (submission.body["serviceAccount"], submission.values["service_account"])
+    for account in dict.fromkeys(filter(None, accounts)):
+        url = f"https://iam.googleapis.com/v1/projects/-/serviceAccounts/{account}:testIamPermissions"
+        status, answer = ask(url, {"permissions": ["iam.serviceAccounts.actAs"]})
+        if status == 404:
+            yield f"no service account {account}"
+        elif status != 200 or "permissions" not in answer:
+            yield f"you may not act as {account}; ask for the role Service Account User on it"
+
+
+def _quotas(submission: Submission, ask: Asker) -> Iterator[str]:
+    """The project has enough of what the pools need; where that cannot be asked, nothing is known."""
+    project, location = submission.job["project"], submission.job["location"]
+    cluster, token, limits = submission.cluster, "", {}
+    url = (
+        f"https://cloudquotas.googleapis.com/v1/projects/{project}/locations/global/services/aiplatform.googleapis.com"
+    )
+    while True:
+        status, answer = ask(f"{url}/quotaInfos?pageSize=500&pageToken={token}")
+        if status != 200:
+            return
+        for info in answer.get("quotaInfos", ()):
+            for each in info.get("dimensionsInfos", ()):
+                if location in each.get("applicableLocations", ()) and "value" in each.get("details", {}):
+                    limits[info["metric"].rpartition("/")[2]] = int(each["details"]["value"])
+        if not (token := answer.get("nextPageToken", "")):
+            break
+    for metric, need in _metrics(cluster).items():
+        if limits.get(metric, need) < need:
+            yield (
+                f"quota {metric} of {project} in {location} is {limits[metric]}, and the cluster needs {need}; ask for more "
+                "(console: IAM & Admin, Quotas), take fewer machines, or another --location"
+            )
+
+
+def _metrics(cluster: Any) -> dict[str, int]:
+    """What the pools need, by the name of the quota's metric. As users' error messages have them; `a100` is a guess."""
+    spot, found = "" if cluster.scheduling.strategy == "STANDARD" else "preemptible_", {}
+    for (what, _), need in needs(cluster).items():
+        name = what.lower().removeprefix("nvidia_").removeprefix("tesla_")
+        if what.startswith("NVIDIA_"):
+            found[f"custom_model_training_{spot}nvidia_{name}_gpus"] = need
+        elif len(what) == 2:  # a family of machines
+            metric = "cpus" if what in ("n1", "e2") else f"{what}_cpus"
+            found[f"custom_model_training_{spot}{metric}"] = (
+                found.get(f"custom_model_training_{spot}{metric}", 0) + need
+            )
+    return found
+
+
+def _sources(submission: Submission, ask: Asker) -> Iterator[str]:
+    """There is an object, or a folder of objects, at each source, and it can be read."""
+    for source in submission.sources:
+        bucket, _, name = source.removeprefix("gs://").rstrip("/").partition("/")
+        url = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o"
+        status, answer = ask(f"{url}/{_quoted(name)}") if name else (404, {})
+        if status == 404:
+            status, answer = ask(f"{url}?maxResults=1&prefix={_quoted(name and f'{name}/')}")
+            if status == 200 and not answer.get("items"):
+                yield f"--source {source}: there is nothing"
+        if status != 200:
+            yield f"--source {source}: {_said(status, answer)}"
+
+
+RULES: tuple[Callable[[Submission, Asker], Iterator[str]], ...] = (
+    _project, _bucket, _image, _accounts, _quotas, _sources
+)  # fmt: skip
+
+
+def _quoted(name: str) -> str:
+    return requests.utils.quote(name, safe="")
+
+
+def _said(status: int, answer: Any) -> str:
+    """What an answer says of its failure."""
+    error = answer.get("error", {}) if isinstance(answer, dict) else {}
+    message = error.get("message") if isinstance(error, dict) else None
+    return " ".join(str(message or f"HTTP status {status}").split())

@@ -1,0 +1,105 @@
+"""What is asked of Vertex AI Pipelines: runs and schedules of ours, which their labels tell from all others."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
+from google.cloud import aiplatform
+from google.cloud import aiplatform_v1 as v1
+
+from components.train.backends.vertex.job_settings import MANAGED_BY
+from pipelines.vertex.checks import LOGIN
+from pipelines.vertex.submission import Submission
+from trainer.base.errors import UserError
+
+_OURS = 'labels.{}="{}"'.format(*MANAGED_BY)
+
+
+def send(submission: Submission, job_id: str) -> str:
+    """Begins a run. Returns its resource name; Google's client would make a bucket that is not there, this does not."""
+    with told():
+        request = v1.CreatePipelineJobRequest.from_json(json.dumps(submission.request(job_id)))
+        return _client(aiplatform.utils.PipelineJobClientWithOverride).create_pipeline_job(request=request).name
+
+
+def schedule(submission: Submission, cron: str) -> str:
+    """Has Vertex AI begin a run whenever `cron` says, one at a time. Returns the schedule's resource name."""
+    request = submission.request("scheduled")
+    del request["pipelineJobId"]  # each run gets one
+    made = {
+        "displayName": submission.run,
+        "cron": cron,
+        "maxConcurrentRunCount": "1",
+        "createPipelineJobRequest": request,
+    }
+    with told():
+        asked = v1.Schedule.from_json(json.dumps(made))
+        return (
+            _client(aiplatform.utils.ScheduleClientWithOverride)
+            .create_schedule(parent=request["parent"], schedule=asked)
+            .name
+        )
+
+
+def runs(**labels: str) -> list[v1.PipelineJob]:
+    """Runs of ours with these labels, the newest first."""
+    terms = " AND ".join([_OURS, *(f'labels.{name}="{value}"' for name, value in labels.items())])
+    with told():
+        found = aiplatform.PipelineJob.list(filter=terms)
+        return sorted((each.gca_resource for each in found), key=lambda job: job.create_time, reverse=True)
+
+
+def schedules() -> list[v1.Schedule]:
+    """The schedules whose runs are ours."""
+    with told():
+        found = _client(aiplatform.utils.ScheduleClientWithOverride).list_schedules(parent=_parent())
+        return [each for each in found if _labels(each).get(MANAGED_BY[0]) == MANAGED_BY[1]]
+
+
+def cancel(name: str) -> None:
+    """Ends a run, `projects/.../pipelineJobs/...`, or deletes a schedule; the runs that it has made go on."""
+    with told():
+        if "/schedules/" in name:
+            _client(aiplatform.utils.ScheduleClientWithOverride).delete_schedule(name=name).result()
+        else:
+            aiplatform.PipelineJob.get(name).cancel()
+
+
+def custom_jobs(run: str) -> list[Any]:
+    """The training jobs of a run (`aiplatform.CustomJob`), the oldest first."""
+    with told():
+        return sorted(aiplatform.CustomJob.list(filter=f'display_name="{run}"'), key=lambda job: job.create_time)
+
+
+def link(name: str) -> str:
+    """Where the console shows a run."""
+    _, project, _, location, _, run = name.split("/")
+    return f"https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run}?project={project}"
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Around what is asked of Google Cloud: its refusals are the user's to mend, its own failures are not."""
+    try:
+        yield
+    except GoogleAuthError as error:
+        raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
+    except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.RetryError) as error:
+        raise ConnectionError(f"Vertex AI does not answer ({' '.join(str(error).split())}); try again later") from None
+    except exceptions.GoogleAPICallError as error:
+        raise UserError(f"Vertex AI refused: {error.message}") from None
+
+
+def _client(kind: Any) -> Any:
+    return aiplatform.initializer.global_config.create_client(client_class=kind)
+
+
+def _parent() -> str:
+    return aiplatform.initializer.global_config.common_location_path()
+
+
+def _labels(schedule: v1.Schedule) -> dict[str, str]:
+    return dict(schedule.create_pipeline_job_request.pipeline_job.labels)

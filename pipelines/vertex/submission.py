@@ -1,0 +1,178 @@
+"""A run for Vertex AI, described whole: what is shown, checked, sent, kept in the bucket, and sent again."""
+
+import argparse
+import dataclasses
+import datetime
+import re
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from components.register import serving
+from components.train.backends.vertex.job_settings import JobSettings
+from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.cluster.checks import read
+from components.train.cluster.cluster_file import Cluster
+from pipelines.arguments import pipeline_arguments
+from pipelines.compile import compile_specs
+from pipelines.vertex.bucket import RECORD, mounted, read_json, write_json
+from trainer.base.errors import UserError, unknown
+
+# What people may give CPUs and memory: all steps of ours that run on a machine of their own.
+STEPS = ("digest", "convert", "plan", "evaluate", "gate", "register", "promote", "cleanup")
+# Of each flag that is needed: its form, what it means, and an example.
+NEEDED = {
+    "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "the id of a project", "my-project"),
+    "location": (r"[a-z]+-[a-z]+\d+", "a region", "us-central1"),
+    "bucket": (r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket", "gs://my-bucket"),
+    "image": (
+        r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}",
+        "the project's container image by digest (a tag can be moved)",
+        f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}",
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A run, or what a schedule makes runs of."""
+
+    run: str  # Its name, and that of its directory; of a schedule what its runs are made by.
+    image: str  # That the steps and the training run in, by digest.
+    job: Mapping[str, Any]  # Arguments of `aiplatform.PipelineJob`, all but the spec's path and the job's id.
+    body: Mapping[str, Any]  # What the resource has beside what that makes of them.
+    sources: Sequence[str] = ()  # `gs://` places of the data.
+    resources: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)  # CPUs and memory by step.
+    scheduled: bool = False
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Arguments of the pipeline by name."""
+        return self.job["parameter_values"]
+
+    @property
+    def cluster(self) -> Cluster:
+        """What the training runs on."""
+        return Cluster.from_json(self.values["cluster"])
+
+    @property
+    def directory(self) -> str:
+        """Of the run, in its bucket."""
+        return f"{self.job['pipeline_root']}/{self.run}"
+
+    def save(self, **more: Any) -> None:
+        """Keeps it, and what became of it, in the run's directory."""
+        write_json(f"{self.directory}/{RECORD}", {**dataclasses.asdict(self), **more})
+
+    @classmethod
+    def load(cls, bucket: str, run: str) -> "Submission":
+        """The run of that name, as it was submitted."""
+        known = read_json(f"{bucket}/runs/{run}/{RECORD}")
+        return cls(**{field.name: known[field.name] for field in dataclasses.fields(cls)})
+
+    def within(self, seconds: float) -> "Submission":
+        """The same with a time limit of the training."""
+        return self.with_values(timeout=f"{int(seconds)}s")
+
+    def with_values(self, **values: Any) -> "Submission":
+        """The same with other arguments of the pipeline."""
+        return dataclasses.replace(self, job={**self.job, "parameter_values": {**self.values, **values}})
+
+    def request(self, job_id: str) -> dict[str, Any]:
+        """The request that makes the run, as JSON: of `pipelineJobs.create`, and a schedule has it too. Nobody is asked."""
+        from google.auth.credentials import AnonymousCredentials
+        from google.cloud import aiplatform  # 2 s
+
+        resources = {step: tuple(each) for step, each in self.resources.items()}
+        with tempfile.TemporaryDirectory(prefix="training-") as place:
+            [spec] = compile_specs(self.image, place, ["vertex"], scheduled=self.scheduled, resources=resources)
+            try:
+                made = aiplatform.PipelineJob(
+                    **self.job, job_id=job_id, template_path=str(spec), credentials=AnonymousCredentials()
+                )
+            except (TypeError, ValueError) as error:
+                raise UserError(f"the pipeline does not take these arguments: {error}") from None
+        parent = f"projects/{self.job['project']}/locations/{self.job['location']}"
+        body = {**made.to_dict(), **{key: value for key, value in self.body.items() if value}}
+        return {"parent": parent, "pipelineJobId": job_id, "pipelineJob": body}
+
+
+def prepare(args: argparse.Namespace) -> Submission:
+    """Checks every flag by itself and against the others; asks nobody.
+
+    Raises:
+      UserError: What is wrong with a flag.
+    """
+    check_place(args)
+    cluster = _scheduled_as(Cluster.load(args.cluster, args.trainer_flags), args)
+    settings = JobSettings.of(args)
+    settings = dataclasses.replace(
+        settings, training_service_account=settings.training_service_account or args.service_account
+    )
+    settings.check(cluster, args.location)
+    plan_vertex(cluster, args.image, [], region=args.location, settings=settings)  # refuses pools that cannot run there
+    if args.serving_image:
+        serving.check(args.serving_image, exported_by=None)
+    arguments = pipeline_arguments(args, cluster, [mounted(source) for source in args.source])
+    # Two may be submitted in one second.
+    run = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    root, scheduled = f"{args.bucket}/runs", bool(args.cron)
+    parameters = settings.parameters(cluster, "" if scheduled else run)
+    place = {"project": args.project, "location": args.location}
+    return Submission(
+        run=run,
+        image=args.image,
+        sources=args.source,
+        resources=dict(_resources(args.step_resources)),
+        scheduled=scheduled,
+        job={
+            "display_name": run,
+            "pipeline_root": root,
+            "parameter_values": {
+                **arguments,
+                "run_id": run,
+                "job_dir": root if scheduled else f"{root}/{run}/job",
+                "registry": f"vertex://{args.project}/{args.location}",
+                "serving_image": args.serving_image,
+                "job_args": settings.as_flags(),
+                **parameters,
+                **place,
+            },
+            # None leaves each step what the spec says: only `convert` may come from the cache.
+            "enable_caching": None if args.cache else False,
+            "encryption_spec_key_name": settings.encryption_key,
+            "labels": parameters["labels"],
+            **place,
+        },
+        body={
+            "serviceAccount": args.service_account,
+            "network": settings.network,
+            "reservedIpRanges": parameters["reserved_ip_ranges"],
+            "pscInterfaceConfig": settings.network_attachment and {"networkAttachment": settings.network_attachment},
+        },
+    )
+
+
+def check_place(args: argparse.Namespace, flags: Iterable[str] = NEEDED) -> None:
+    """Checks the flags that say where, and with what, something is to run: project, location, bucket and image."""
+    for flag, (form, meaning, example) in ((flag, NEEDED[flag]) for flag in flags):
+        if not re.fullmatch(form, getattr(args, flag) or ""):
+            raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}, such as {example}")
+
+
+def _scheduled_as(cluster: Cluster, args: argparse.Namespace) -> Cluster:
+    """The cluster, with what the flags say of its scheduling."""
+    told = {"strategy": args.scheduling, "timeout": args.timeout, "max_restarts": args.max_restarts}
+    content = cluster.model_dump(exclude_none=True)
+    content["scheduling"] = {**content["scheduling"], **{k: v for k, v in told.items() if v is not None}}
+    return read(Cluster, content)
+
+
+def _resources(given: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    for text in given:
+        if not (match := re.fullmatch(r"(\w+)=([1-9]\d{0,2}):([1-9]\d{0,4})G", text)):
+            raise UserError(f"--step-resources {text}: write STEP=CPUS:MEMORY, such as convert=8:32G")
+        if match[1] not in STEPS:
+            raise unknown("step", match[1], STEPS)
+        yield match[1], (match[2], f"{match[3]}G")

@@ -1,0 +1,107 @@
+"""Follows a run on Vertex AI: what its steps do, how far the training is, and what it came to.
+
+job = follow(name, job_dir, say=print)    # the `PipelineJob` message, once the run has ended
+"""
+
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
+from google.cloud import aiplatform
+from google.cloud import aiplatform_v1 as v1
+
+from pipelines.vertex.bucket import newest_step
+from pipelines.vertex.checks import LOGIN
+from trainer.base.errors import UserError
+
+POLL_S = 10.0
+_ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
+# Of tasks that are groups of others, and of the run itself, nothing is told.
+_GROUPS = ("exit-handler-", "condition-")
+Say = Callable[[str], None]
+
+
+def follow(name: str, job_dir: str, say: Say) -> v1.PipelineJob:
+    """Tells what changes in a run, `projects/.../pipelineJobs/...`, until it has ended; returns it as it is then.
+
+    That the network or Google Cloud fails meanwhile, or that the credentials expire, ends no run: it is told, and waited for.
+    """
+    states: dict[str, str] = {}
+    told_step, silent = -1, ""
+    while True:
+        try:
+            job = aiplatform.PipelineJob.get(name).gca_resource
+            for step, state in _changes(job, states):
+                say(f"{step}: {state}")
+            if states.get("train") == "running" and (line := newest_step(job_dir)) and line["step"] != told_step:
+                told_step = line["step"]
+                say(f"train: {_progress(line)}")
+            silent = ""
+        except (exceptions.GoogleAPICallError, GoogleAuthError, OSError, UserError) as error:
+            if isinstance(error, exceptions.NotFound):
+                raise UserError(f"{name} is not there any more") from None
+            expired = "credentials" in str(error).lower() or isinstance(
+                error, GoogleAuthError | exceptions.Unauthenticated
+            )
+            if silent != (silent := f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"):
+                say(f"{silent}; the run goes on, and so does waiting for it{f' ({LOGIN})' if expired else ''}")
+            log_in_again()
+        else:
+            if state_of(job) in _ENDED:
+                return job
+        time.sleep(POLL_S)
+
+
+def log_in_again() -> None:
+    """Has clients take the credentials that this machine has now: somebody may have logged in."""
+    import google.auth
+
+    try:
+        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    except GoogleAuthError:
+        return
+    aiplatform.init(credentials=credentials)
+
+
+def state_of(job: v1.PipelineJob) -> str:
+    """`RUNNING`, `SUCCEEDED`, ..."""
+    return job.state.name.removeprefix("PIPELINE_STATE_")
+
+
+def failed_steps(job: v1.PipelineJob) -> Iterator[tuple[str, str, str]]:
+    """Of each step that failed: its name, what is said of it, and the number of the custom job that ran it ("" if none)."""
+    for task in job.job_detail.task_details:
+        if task.state.name == "FAILED" and not task.task_name.startswith(_GROUPS):
+            number = task.executor_detail.container_detail.main_job.rpartition("/")[2]
+            yield _step(task.task_name), " ".join(task.error.message.split()), number
+
+
+def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Steps whose state is another now, which `states` keeps."""
+    for task in job.job_detail.task_details:
+        step, state = _step(task.task_name), task.state.name.lower().replace("skipped", "from the cache")
+        if task.task_name.startswith((*_GROUPS, job.name.rpartition("/")[2])) or states.get(step) == state:
+            continue
+        states[step] = state
+        if state not in ("pending", "state_unspecified"):
+            yield step, state
+
+
+def _step(task: str) -> str:
+    return "train" if task == "custom-training-job" else task
+
+
+def _progress(line: dict[str, Any]) -> str:
+    """A line of the chief's journal, for people."""
+    parts = [f"step {line['step']:,}"]
+    parts += [f"{line['examples_per_s']:,.0f} examples/s"] if line.get("examples_per_s") else []
+    parts += [f"{name} {line[name]:.4g}" for name in ("loss", "accuracy", "auc") if isinstance(line.get(name), float)]
+    return ", ".join(parts)
+
+
+def stamped(text: str) -> None:
+    """Prints a line with the time of day."""
+    print(f"{datetime.datetime.now():%H:%M:%S} {text}", flush=True)

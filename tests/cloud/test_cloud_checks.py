@@ -1,0 +1,122 @@
+"""What a submission finds wrong before anything is made: a row for each rule, each against the cloud as it would be."""
+
+import pathlib
+import time
+from unittest import mock
+
+import pytest
+from google.cloud import aiplatform
+
+from pipelines import submit
+from trainer.base.errors import UserError
+
+IMAGE = "us-docker.pkg.dev/demo-project/training/image@sha256:"
+ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
+GPU = "{strategy: one_device, chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4}}}"
+MANY = GPU.replace("one_device", "multi_worker_mirrored").replace(
+    "}}}", "}}, worker: {machine: n1-standard-8, replicas: 12, accelerator: {type: NVIDIA_TESLA_T4}}}"
+)
+N2 = ONE.replace("n1", "n2").replace("-8", "-16")
+pytestmark = pytest.mark.cloud
+
+
+@pytest.fixture(autouse=True)
+def _connected(cloud):
+    with mock.patch.dict(vars(aiplatform.initializer.global_config)):
+        yield
+
+
+def _asked(cloud, tmp_path: pathlib.Path, cluster: str, *flags: str) -> list[str]:
+    (tmp_path / "cluster.yaml").write_text(cluster)
+    place = ["--project", "demo-project", "--bucket", f"gs://{cloud.bucket}", "--image", IMAGE + "0" * 64]
+    return [
+        *place,
+        "--cluster",
+        str(tmp_path / "cluster.yaml"),
+        "--yes",
+        *(f.format(bucket=cloud.bucket) for f in flags),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "cluster", "message"),
+    [
+        (
+            ["--project", "their-project"],
+            ONE,
+            "project their-project in us-central1: Permission denied.*Vertex AI User",
+        ),
+        (["--bucket", "gs://{bucket}-misspelt"], ONE, "no bucket .*-misspelt; make it: gcloud storage buckets create"),
+        (["--bucket", "gs://{bucket}-in-europe"], ONE, "lies in europe-west4 and the run in us-central1"),
+        (["--bucket", "gs://{bucket}-read-only"], ONE, "no storage.objects.create, storage.objects.delete; ask for"),
+        (["--image", IMAGE + "f" * 64], ONE, "no image us-docker.pkg.dev/.*; build and push it"),
+        ([], GPU, "the cluster has GPUs, and the image is one for CPUs"),
+        (
+            ["--image", IMAGE + "1" * 64],
+            MANY,
+            "custom_model_training_nvidia_t4_gpus .* is 12, and the cluster needs 13",
+        ),
+        ([], N2, "custom_model_training_n2_cpus .* is 8, and the cluster needs 16"),
+        (["--service-account", "gone@else.iam.gserviceaccount.com"], ONE, "no service account gone@else"),
+        (["--service-account", "forbidden@demo-project.iam.gserviceaccount.com"], ONE, "you may not act as forbidden@"),
+        (
+            ["--training-service-account", "forbidden@demo-project.iam.gserviceaccount.com"],
+            ONE,
+            "may not act as forbidden",
+        ),
+        (["--dataset", "mnist", "--source", "gs://{bucket}/dat"], ONE, "--source gs://.*/dat: there is nothing"),
+        (["--dataset", "mnist", "--source", "gs://{bucket}/data/b.csv"], ONE, "b.csv: there is nothing"),
+        (["--max-price", "5"], ONE, "--max-price: the price of these machines is unknown; make prices"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line_within_five_seconds_and_nothing_is_made(cloud, tmp_path, flags, cluster, message):
+    for name in ("", "-in-europe", "-read-only"):
+        (cloud.files.with_name(cloud.bucket + name) / "data").mkdir(parents=True, exist_ok=True)
+    (cloud.files / "data" / "a.csv").write_text("1")
+    before, began = sorted(cloud.files.parent.iterdir()), time.monotonic()
+    with pytest.raises(UserError, match=message) as raised:
+        submit.main(_asked(cloud, tmp_path, cluster, *flags))
+    assert time.monotonic() - began < 5 and "\n" not in str(raised.value)
+    assert sorted(cloud.files.parent.iterdir()) == before
+    assert not [path for path in cloud.files.rglob("*") if path.name == "run.json"]
+
+
+@pytest.mark.parametrize("source", ["data", "data/a.csv", ""])
+def test_a_source_that_is_there_a_gpu_image_and_an_account_of_ours_pass(cloud, tmp_path, source):
+    (cloud.files / "data").mkdir()
+    (cloud.files / "data" / "a.csv").write_text("1")
+    account = "robot@demo-project.iam.gserviceaccount.com"
+    flags = ["--image", IMAGE + "1" * 64, "--service-account", account, "--dataset", "mnist", "--source"]
+    asked = _asked(cloud, tmp_path, GPU, *flags, f"gs://{cloud.bucket}/{source}".rstrip("/"))
+    with mock.patch("sys.stdin.isatty", lambda: False), pytest.raises(UserError, match="nobody can be asked here"):
+        submit.main([flag for flag in asked if flag != "--yes"])
+
+
+@pytest.mark.parametrize(
+    ("service", "fault"),
+    [
+        ("storage/v1/b/[^/]*{name}", {"status": 503}),
+        ("storage/v1/b/[^/]*{name}", {"reset": True}),
+        ("storage/v1/b/[^/]*{name}", {"delay_s": 8}),
+        ("v2/demo-project/training/{name}/manifests", {"status": 500}),
+        ("serviceAccounts/robot-{name}", {"status": 429}),
+    ],
+)
+def test_a_server_that_is_broken_is_told_within_five_seconds_and_is_nobodys_mistake(cloud, tmp_path, service, fault):
+    name = cloud.bucket[-8:]  # of this test alone: others ask at the same time
+    cloud.fail({"match": service.format(name=name), **fault})
+    account, image = f"robot-{name}@demo-project.iam.gserviceaccount.com", IMAGE.replace("image", name) + "0" * 64
+    began = time.monotonic()
+    with pytest.raises(ConnectionError, match="try again later"):
+        submit.main(_asked(cloud, tmp_path, ONE, "--image", image, "--service-account", account))
+    assert time.monotonic() - began < 5 and not list(cloud.files.rglob("run.json"))
+
+
+def test_whoever_is_not_logged_in_is_told_how(cloud, tmp_path, monkeypatch):
+    monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:1")
+    monkeypatch.setenv("GCE_METADATA_IP", "127.0.0.1:1")
+    began = time.monotonic()
+    done = cloud.run("pipelines/submit.py", *_asked(cloud, tmp_path, ONE))
+    said = done.communicate()[0]
+    assert done.returncode == 2 and "run: gcloud auth application-default login" in said and said.count("\n") == 1, said
+    assert time.monotonic() - began < 30  # most of it imports, beside other tests
