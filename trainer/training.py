@@ -17,7 +17,7 @@ from trainer.data import records, weighing
 from trainer.data.reader.modes import Choice
 from trainer.data.reader.shards import content_hashes
 from trainer.evaluator import await_evaluator, has_evaluator
-from trainer.job_dir import done, identity, warm_start
+from trainer.job_dir import done, identity, interval, warm_start
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.export import export
 from trainer.job_dir.journal import Journal, last
@@ -101,8 +101,7 @@ class Training:
             validator = Validator(
                 self._build, self._manifest, opts, self._journal, together=together, tells=self._chief
             )
-        # A worker that parameter servers have lost comes back alone.
-        vital = sum(n for role, n in self._begun["replicas"].items() if not (self._asynchronous and role == "worker"))
+        vital = interval.vital(self._begun["replicas"], asynchronous=self._asynchronous)
         self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None, vital=vital)
         self._first_step = self._restore(model)
         self._loop = Loop(

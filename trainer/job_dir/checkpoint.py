@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from trainer.base.errors import first_line
 from trainer.base.files import is_remote, make_directory, store_errors, write_text
-from trainer.base.machine import usable_cores
 from trainer.job_dir import interval
 from trainer.job_dir.journal import Journal, last
 from trainer.job_dir.state import State
@@ -53,8 +52,8 @@ class Checkpoints:
         if not self._costs:
             return interval.FIRST_S
         waited_s, writing_s, cpu_s = map(statistics.median, zip(*self._costs, strict=True))
-        # What the writing thread computes, the steps meanwhile do not; more often than they are written makes none.
-        return max(interval.advised_s(waited_s + cpu_s / usable_cores(), self._mtbf_s), writing_s)
+        # While the writing thread computes, the steps do not have all cores; one is made when the one before is written.
+        return max(interval.advised_s(waited_s + cpu_s, self._mtbf_s), writing_s)
 
     @property
     def late(self) -> bool:

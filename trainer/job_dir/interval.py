@@ -4,6 +4,7 @@ advised_s(cost_s=2.0, mtbf_s=3600.0)  # 118.7: checkpoints cost 1.7 % then, and 
 """
 
 import math
+from collections.abc import Mapping
 
 FIRST_S = 10.0  # until the first checkpoint has shown what one costs
 
@@ -24,3 +25,9 @@ def advised_s(cost_s: float, mtbf_s: float) -> float:
 def overhead(every_s: float, cost_s: float, mtbf_s: float, restart_s: float = 0.0) -> float:
     """Time that is expected to pass beyond training itself, as a share of that, with checkpoints so often."""
     return mtbf_s * math.exp(restart_s / mtbf_s) * math.expm1((every_s + cost_s) / mtbf_s) / every_s - 1
+
+
+def vital(replicas: Mapping[str, int], *, asynchronous: bool) -> int:
+    """How many of the replicas, by role, have all begin again at the newest checkpoint if they fail."""
+    # A worker that parameter servers have lost comes back alone.
+    return sum(count for role, count in replicas.items() if not (asynchronous and role == "worker"))

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from trainer import options
 from trainer.base.errors import UserError
-from trainer.job_dir import checkpoint
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.interval import FIRST_S, advised_s, overhead
 from trainer.job_dir.journal import Journal, last
@@ -72,8 +71,7 @@ def test_auto_goes_by_what_checkpoints_were_measured_to_cost_also_in_the_attempt
     given = opts(tmp_path, "--checkpoint-secs", "auto", "--mtbf-hours", "2")
     checkpoints = Checkpoints(given, state, Journal(str(tmp_path), "chief-0"))
     assert checkpoints.every_s == FIRST_S and not checkpoints.due(500)  # by steps there are none
-    monkeypatch.setattr(checkpoint, "usable_cores", lambda: 2)
-    for cpu_s in (9.0, 1.0, 1.0):
+    for cpu_s in (9.0, 0.5, 0.5):
         monkeypatch.setattr(checkpoints, "_write", lambda step, cpu_s=cpu_s: (3.0, cpu_s))
         checkpoints.save(1)
         checkpoints.wait()
