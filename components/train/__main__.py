@@ -9,13 +9,12 @@ from typing import Any
 
 from components.train.backends import processes
 from components.train.backends.cluster_spec import misnamed
-from components.train.backends.heeded import ignored
 from components.train.backends.plan import Plan
-from components.train.backends.program import Program, own_command, own_program, trainer_program
-from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.backends.program import Program, own_program, trainer_program
+from components.train.backends.vertex.custom_job import plan_submission
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
-from components.train.cluster.notes import Note, Source, refuse_changes, tell
+from components.train.cluster.notes import Source, refuse_changes, tell
 from components.train.cluster.quotas import DEFAULT_REGION, quota_warnings
 from components.train.cluster.strategies import job_flags, resolve
 from components.train.console import job_control
@@ -23,6 +22,7 @@ from components.train.console.command_line import parse
 from components.train.console.explain import explain
 from components.train.console.view import view_for
 from components.train.supervision import supervisor
+from components.train.supervision.signals import signal_socket
 from components.train.supervision.timeouts import SILENCE_S, Patience
 from trainer.base.errors import UserError, run_cli
 from trainer.base.machine import usable_cores
@@ -62,8 +62,6 @@ def _cluster(args: argparse.Namespace) -> tuple[Source, Cluster]:
         cluster = cluster.model_copy(update={"scheduling": scheduling})
     if own:
         args.flags, args.job_dir = args.flags or list(source.args), args.job_dir or source.job_dir
-        if source.job_dir and args.mode == "vertex":
-            tell(source.name, [Note(place="jobDir", text="not used, as a program of yours is not told of it")])
     else:
         args.flags = job_flags(source, args.flags)
     if not args.explain:
@@ -109,27 +107,25 @@ def _patience(args: argparse.Namespace) -> Patience:
 
 
 def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
+    """Explains, prints or runs a job of Vertex AI."""
     region = args.region or source.region or DEFAULT_REGION
-    command = own_command(args.command) if args.command is not None else ()
     if args.mode == "explain":
-        specs = []
-        if all(pool.machine for pool in cluster.pools.values()):
-            specs = plan_vertex(cluster, args.image or "IMAGE", args.flags, region=region, command=command)
-        explain(source, cluster, specs, region)
+        named = all(pool.machine for pool in cluster.pools.values())
+        explain(source, cluster, plan_submission(args, cluster, region).bodies[0] if named else {}, region)
         return 0
-    if not args.dry_run:
-        raise UserError("this command only plans for Vertex: add --dry-run, or submit with python pipelines/submit.py")
-    if not args.image:
-        raise UserError("the vertex back end needs a container image; add --image REF")
-    specs = plan_vertex(cluster, args.image, args.flags, region=region, command=command)
-    if not command:
-        trainer_program(cluster, args.flags)  # refuses what every replica would, some minutes later
-    for note in filter(None, [*ignored(cluster, "vertex"), misnamed(cluster)]):
+    submission = plan_submission(args, cluster, region)
+    if note := misnamed(cluster):
         print(f"note: {note}", file=sys.stderr)
-    for warning in quota_warnings(cluster, region):
+    for warning in dict.fromkeys(each for choice in cluster.choices for each in quota_warnings(choice, region)):
         print(f"warning: {warning}", file=sys.stderr)
-    print(json.dumps(specs, indent=2))
-    return 0
+    if args.dry_run:
+        print(f"note: what is printed is FILE of: {submission.gcloud()}", file=sys.stderr)
+        print(json.dumps(submission.bodies[0]["jobSpec"], indent=2))
+        return 0
+    from components.train.supervision.submitted_job import SubmittedJob  # Google's clients
+
+    with view_for(args.log_format) as view, signal_socket() as signals:
+        return SubmittedJob(submission, view, signals).run()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 
 import requests
 
+from components.train.backends.vertex.job_client import LOGIN
 from components.train.cluster.quotas import needs
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError
@@ -24,7 +25,6 @@ _MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
     "oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"
 ))  # fmt: skip
 _WRITES = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
-LOGIN = "run: gcloud auth application-default login"
 
 
 class Asker:

@@ -10,8 +10,8 @@ from google.auth.exceptions import GoogleAuthError
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
+from components.train.backends.vertex.job_client import LOGIN
 from components.train.backends.vertex.job_settings import MANAGED_BY
-from pipelines.vertex.checks import LOGIN
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError
 

@@ -7,6 +7,7 @@ from typing import Any
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
+from components.train.backends.vertex.job_client import log_in_again
 from pipelines.vertex import client, watch
 from pipelines.vertex.bucket import unfinished_step
 from pipelines.vertex.costs import Prices
@@ -20,7 +21,7 @@ def connect(project: str, location: str) -> None:
     """Has Google's clients ask in that project and region, with the credentials of this machine."""
     with client.told():
         aiplatform.init(project=project, location=location)
-        watch.log_in_again()
+        log_in_again()
 
 
 def is_live(job: v1.PipelineJob) -> bool:

@@ -13,8 +13,8 @@ from google.auth.exceptions import GoogleAuthError
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
+from components.train.backends.vertex.job_client import LOGIN, log_in_again
 from pipelines.vertex.bucket import newest_step
-from pipelines.vertex.checks import LOGIN
 from trainer.base.errors import UserError
 
 POLL_S = 10.0
@@ -53,17 +53,6 @@ def follow(name: str, job_dir: str, say: Say) -> v1.PipelineJob:
             if state_of(job) in _ENDED:
                 return job
         time.sleep(POLL_S)
-
-
-def log_in_again() -> None:
-    """Has clients take the credentials that this machine has now: somebody may have logged in."""
-    import google.auth
-
-    try:
-        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
-    except GoogleAuthError:
-        return
-    aiplatform.init(credentials=credentials)
 
 
 def state_of(job: v1.PipelineJob) -> str:

@@ -20,6 +20,8 @@ from typing import Any
 import google_crc32c
 from google.api_core import exceptions
 
+_WRITE_S = 1.0
+
 
 class Objects:
     """All buckets: the directories that are there."""
@@ -82,7 +84,7 @@ class Objects:
         path = self.path(bucket, name)
         with self.lock:
             _require(self.find(bucket, name), query)
-            if time.monotonic() - self._written.get(path, -1.0) < 1.0:
+            if time.monotonic() - self._written.get(path, -1.0) < _WRITE_S:
                 raise exceptions.TooManyRequests(f"The object {name} exceeded the rate limit for object mutations.")
             self._written[path] = time.monotonic()
             if name.endswith("/"):

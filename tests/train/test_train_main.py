@@ -67,8 +67,10 @@ REFUSED: dict[str, list[str]] = {
     "--code here is for --command": ["--code", "a", "--", *DATA],
     "'-1' is not a whole number of at least 0": ["--max-restarts", "-1"],
     "--strategy mirrored: the cluster file says one_device": ["--", "--job-dir", "a", "--strategy", "mirrored"],
-    "only plans for Vertex: add --dry-run, or submit with python pipel": ["--backend", "vertex", "--image", "i"],
-    "add --image": ["--backend", "vertex", "--dry-run"],
+    "a tag be moved; give REF@sha256:": [*VERTEX[:6], "--", *DATA, "--job-dir", "gs://b/a"],
+    "--project is missing": [*VERTEX[:5], "i@sha256:0", "--", *DATA, "--job-dir", "gs://b/a"],
+    "--job-dir a: the replicas need a bucket; give gs://": [*VERTEX, *DATA, "--job-dir", "a"],
+    "add --image": [*VERTEX[:4], "--dry-run"],
     "chief: Vertex needs a machine type": ["--backend", "vertex", "--dry-run", "--image", "i"],
     # What the trainer would refuse is refused before there is a job.
     "the following arguments are required: --data-dir, --job-dir": VERTEX,

@@ -12,7 +12,6 @@ _WHY = {
     "process": _HERE,
     "docker": _HERE,
     "ssh": "it runs on the hosts as they are",
-    "vertex": "it prints worker pools and nothing of the job around them",
 }
 
 

@@ -23,13 +23,12 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 Strategy = Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
-_LOCAL = ("process", "docker", "ssh")
-_POOLS = ("vertex", "submit")
+_VERTEX = ("vertex",)
 
 
 @dataclasses.dataclass(frozen=True)
 class By:
-    """The back ends that heed a key, where not all do; `submit` is pipelines/submit.py, which makes Vertex AI's job."""
+    """The back ends that heed a key, where not all do."""
 
     back_ends: tuple[str, ...]
 
@@ -58,7 +57,7 @@ def _offers(names: Callable[[], Iterable[str]], **more: Any) -> Any:
 class Accelerator(Model, use_attribute_docstrings=True):
     """The GPUs of one machine."""
 
-    type: Annotated[Name, _offers(machines.gpu_types, examples=["NVIDIA_TESLA_T4"]), By(_POOLS)]
+    type: Annotated[Name, _offers(machines.gpu_types, examples=["NVIDIA_TESLA_T4"]), By(_VERTEX)]
     """GPU type, as Vertex AI calls it."""
     count: number(1, 16) = 1
     """GPUs of each machine; every machine type has its own allowed counts."""
@@ -76,14 +75,20 @@ class Alternative(Model, use_attribute_docstrings=True):
 class Pool(Model, use_attribute_docstrings=True):
     """Equal replicas of one role."""
 
-    machine: Annotated[Name | None, _offers(machines.offered), By(_POOLS)] = None
+    machine: Annotated[Name | None, _offers(machines.offered), By(_VERTEX)] = None
     """Machine type; only Vertex AI needs one."""
     replicas: number(1, MAX_REPLICAS) = 1
     """How many; exactly 1 of chief and evaluator."""
     accelerator: Accelerator | None = None
     """GPUs of each replica; none without it."""
-    alternatives: Annotated[tuple[Alternative, ...], By(_POOLS)] = ()
+    alternatives: Annotated[tuple[Alternative, ...], By(_VERTEX)] = ()
     """What to take, in this order, when Vertex AI has none of these machines."""
+
+    @property
+    def shape(self) -> str:
+        """The machine and its GPUs, for people."""
+        gpus = f" with {self.gpus} {self.accelerator.type}" if self.accelerator else ""
+        return f"{self.machine}{gpus}"
 
     @property
     def gpus(self) -> int:
@@ -103,11 +108,11 @@ class Disk(Model, use_attribute_docstrings=True):
 class Scheduling(Model, use_attribute_docstrings=True):
     """How machines are obtained, and for how long."""
 
-    strategy: Annotated[Literal["STANDARD", "SPOT", "FLEX_START"], By(("submit",))] = "STANDARD"
+    strategy: Annotated[Literal["STANDARD", "SPOT", "FLEX_START"], By(_VERTEX)] = "STANDARD"
     """STANDARD machines stay, SPOT ones are cheap and may be taken away, FLEX_START ones are waited for."""
-    timeout: Annotated[_Duration | None, By((*_LOCAL, "submit"))] = None
+    timeout: _Duration | None = None
     """Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's (Vertex AI: 7d)."""
-    max_restarts: Annotated[number(0, 1000), By((*_LOCAL, "submit"))] = 5
+    max_restarts: number(0, 1000) = 5
     """Bound on restarts after errors and, counted apart, after preemptions; of those after Vertex AI's own, too."""
 
     @property
@@ -129,7 +134,7 @@ class Keys(Model, use_attribute_docstrings=True):
     """Parameter servers, which hold the variables."""
     evaluator: Pool | None = None
     """Scores every checkpoint beside the training; at most 1."""
-    disk: Annotated[Disk | None, By(_POOLS)] = None
+    disk: Annotated[Disk | None, By(_VERTEX)] = None
     """Boot disk of each replica on Vertex AI; without it 100 GB of what its machine boots from."""
     scheduling: Scheduling = Field(default_factory=Scheduling)
     """How machines are obtained, for how long, and how often the job starts again."""

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from components.train.backends.plan import DEFAULT_IMAGE
+from components.train.backends.vertex.job_settings import JobSettings
 from components.train.cluster.keys import STRATEGIES
 from components.train.cluster.quotas import DEFAULT_REGION
 from components.train.console.view import FORMATS
@@ -20,8 +21,8 @@ INSTEAD = ("explain", "status", "stop")
 _DESCRIPTION = """Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to
 the program of --command."""
 _EXIT_CODES = """exit codes: 0 done; 143 or 130 saved after SIGTERM or Ctrl-C; 124 saved at the cluster file's
-scheduling.timeout; 2 a mistake that the message names; else that of the replica that failed (128+n: killed by a
-signal). docs/RUNNING.md says more."""
+scheduling.timeout; 2 a mistake that the message names; 75 no machines to be had (Vertex AI); else that of the replica
+that failed (128+n: killed by a signal). docs/RUNNING.md and docs/CLOUD.md say more."""
 _ANY = (*BACK_ENDS, "explain")
 # By group, and as what heeds its flags unless one says otherwise. No flag has a default, so that one which is given can
 # be told.
@@ -30,6 +31,7 @@ _own = functools.partial(flag, group="a program of your own, in place of our tra
 _here = functools.partial(flag, group="on this machine", by=LOCAL)
 _docker = functools.partial(flag, group="containers (--backend docker)", by=("docker",))
 _ssh = functools.partial(flag, group="other hosts (--backend ssh)", by=("ssh",))
+_vertex = functools.partial(flag, group="training job on Vertex AI", by=("vertex",))
 _job = functools.partial(flag, str, group="a job that runs or ran on this machine", metavar="JOB_DIR")
 
 
@@ -47,22 +49,25 @@ class _Options(Flags):
     backend: str | None = _what(
         BACK_ENDS,
         "process (if not given): one process per replica on this machine; docker: one container; ssh: processes on "
-        "other hosts; vertex: prints the worker pools",
+        "other hosts; vertex: a job of Vertex AI",
         by=BACK_ENDS,
     )
     dry_run: bool = _what(bool, "print the plan as JSON and start nothing", by=BACK_ENDS)
     region: str | None = _what(
         str,
-        f"to check GPUs and quotas of Vertex AI in (the cluster file's, else {DEFAULT_REGION})",
+        f"of Vertex AI, also to check GPUs and quotas in (the cluster file's, else {DEFAULT_REGION})",
+        "--location",
         by=("vertex", "explain"),
     )
     command: str | None = _own(str, "what every replica runs, 'python -m mytrainer.task ...'", by=_ANY, metavar="LINE")
     code: str | None = _own(str, "directory to put on Python's path (on Vertex AI it is in the image)", metavar="DIR")
-    job_dir: str | None = _own(str, "where logs and the launcher's records go", metavar="DIR")
+    job_dir: str | None = _own(str, "where logs and the launcher's records go", by=BACK_ENDS, metavar="DIR")
     log_dir: str | None = _here(str, "one log per replica (<job-dir>/replicas without)", metavar="DIR")
-    log_format: str | None = _here(FORMATS, "live on a terminal, else plain, if not given", by=(*LOCAL, "status"))
+    log_format: str | None = _here(FORMATS, "live on a terminal, else plain, if not given", by=(*BACK_ENDS, "status"))
     max_restarts: int | None = _here(
-        at_least(0), "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)"
+        at_least(0),
+        "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)",
+        by=BACK_ENDS,
     )
     start_timeout_s: float | None = _here(positive, f"for a replica to come up ({Patience().start_s:.0f})", metavar="S")
     silence_timeout_s: float | None = _here(
@@ -96,12 +101,15 @@ class _Options(Flags):
     remote_python: str | None = _ssh(
         str, "on the hosts (the one that runs this, else python3, if not given)", metavar="PATH"
     )
+    project: str | None = _vertex(str, "id of the project (GOOGLE_CLOUD_PROJECT without)", metavar="ID")
+    max_machine_hours: float | None = _vertex(positive, "that all its jobs together may take (any)")
     status: str | None = _job("print how it is; no cluster is needed", by=("status",))
     stop: str | None = _job("have it save and end, and wait for that", by=("stop",))
 
 
 # By flag: what heeds it.
 HEEDED_BY = {f"--{each.name.replace('_', '-')}": each.metadata["by"] for each in dataclasses.fields(_Options)}
+HEEDED_BY |= {f"--{each.name.replace('_', '-')}": ("vertex", "explain") for each in dataclasses.fields(JobSettings)}
 HEEDED_BY["flags"] = _ANY
 
 
@@ -115,6 +123,7 @@ def parser() -> Parser:
     )
     found.add_argument("flags", nargs="*", metavar="trainer flags", help="see python -m trainer.task --help")
     _Options.add_flags(found)
+    JobSettings.add_flags(found)
     return found
 
 

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -22,8 +22,8 @@ from trainer.base.machine import usable_cores
 _ROW = "{:<10} {:>8}  {:<20} {:>6} {:>10}  {}"
 
 
-def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]], region: str) -> None:
-    """Prints it to standard output; `specs` are the worker pools on Vertex AI, none if not every pool names a machine."""
+def explain(source: Source, cluster: Cluster, job: Mapping[str, Any], region: str) -> None:
+    """Prints it to standard output; `job` is that of Vertex AI, nothing if not every pool names a machine."""
     from components.templates import templates  # Jinja: a job that is run has no use for it.
 
     brief = cluster.model_dump(exclude_none=True, exclude_defaults=True)
@@ -35,7 +35,7 @@ def explain(source: Source, cluster: Cluster, specs: Sequence[Mapping[str, Any]]
         "as_of": AS_OF,
         "warnings": quota_warnings(cluster, region),
         "misnamed": misnamed(cluster),
-        "specs": json.dumps(specs, indent=2) if specs else "",
+        "job": json.dumps(job, indent=2) if job else "",
         "without_machine": [role for role, pool in cluster.pools.items() if not pool.machine],
     }
     text = templates(__package__).get_template("explain.txt")

@@ -82,7 +82,7 @@ def in_words(event: Event) -> list[str]:
         case {"event": "end", "why": why, "seconds": seconds, "step": step}:
             return [f"{why} after {seconds:.1f} s{'' if step is None else f', at step {step}'}"]
     words = _EVENTS[event["event"]].get("words")
-    return [words.format(**event)] if words else []
+    return [words.format(**event).rstrip()] if words else []
 
 
 def _what(exit_code: int) -> str:

@@ -17,7 +17,7 @@ from components.train.backends.hosts.host_file import Host
 from components.train.backends.hosts.preflight import Facts
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program
-from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.backends.vertex.custom_job import plan_submission
 from components.train.cluster.cluster_file import Cluster
 from components.train.console.command_line import parse
 
@@ -58,7 +58,9 @@ def planned(backend: str, cluster: Cluster) -> Plan:
 
 def what_runs(backend: str, cluster: Cluster) -> Any:
     if backend == "vertex":
-        return [plan_vertex(choice, "i", ["--x"]) for choice in cluster.choices]
+        argv = ["--backend", "vertex", "--image", "i", "--dry-run", "--command", "c", "--job-dir", "gs://b/j"]
+        made = plan_submission(parse(argv), cluster, "us-central1")
+        return [body["jobSpec"] for body in made.bodies], made.bounds
     plan = planned(backend, cluster)
     commands = [each.command for each in plan.replicas if backend != "ssh"]  # There are random marks in those.
     # Each launcher has a network of its own.

@@ -7,24 +7,30 @@ from collections.abc import Mapping
 
 import pytest
 from train_clients import Clients
+from train_settings import GIVEN
 
 from components.train import __main__
 from components.train.console import command_line
 from components.train.console.command_line import BACK_ENDS, HEEDED_BY, INSTEAD, parse, parser
+from components.train.supervision import submitted_job
 from trainer.base.errors import UserError
 
 MODES = (*BACK_ENDS, *INSTEAD)
 # Falsy ones too: they are given.
 VALUES = {"--max-restarts": "0", "--start-timeout-s": "5", "--silence-timeout-s": "5", "--memory-gb": "1", "--code": ""}
 VALUES |= {"--strategy": "multi_worker_mirrored", "--log-format": "plain", "--backend": "process"}
-VALUES |= {"--region": "us-east1"}
+VALUES |= {"--region": "us-central1", "--max-machine-hours": "5", "--job-dir": "gs://b/j", "--image": "i@sha256:0"}
+SETTINGS = {f"--{name.replace('_', '-')}": value for name, value in GIVEN.items()}
+VALUES |= {flag: value[0] if isinstance(value, tuple) else value for flag, value in SETTINGS.items()}
 
 
 def typed(flag: str, values: Mapping[str, object] = VALUES) -> list[str]:
     """The flag as typed, with some value."""
     if flag == "flags":
         return ["--", "--x"]
-    return [flag] if flag in ("--explain", "--strict", "--dry-run") else [flag, str(values.get(flag, "x"))]
+    return (
+        [flag] if flag in ("--explain", "--strict", "--dry-run", "--web-access") else [flag, str(values.get(flag, "x"))]
+    )
 
 
 def of(mode: str) -> list[str]:
@@ -33,7 +39,7 @@ def of(mode: str) -> list[str]:
 
 def test_every_flag_of_the_help_says_who_heeds_it():
     flags = set(re.findall(r"^  (--[a-z-]+)", parser().format_help(), re.MULTILINE))
-    assert flags == {flag for flag in HEEDED_BY if flag != "flags"}
+    assert flags == {"--version", *HEEDED_BY} - {"flags"}
     assert all(set(by) <= set(MODES) and by for by in HEEDED_BY.values())
 
 
@@ -72,12 +78,13 @@ def test_what_heeds_a_flag_reads_it(
     path = clients.path
     (path / "code").mkdir()
     values = VALUES | {"--cluster": path / "sync.yaml", "--hosts": path / "hosts", "--sync-dst-dir": path / "copy"}
-    values |= {"--code": path / "code", "--mount": path, "--job-dir": path / "job", "--log-dir": path / "logs"}
+    values |= {"--code": path / "code", "--mount": path, "--log-dir": path / "logs"}
+    values |= {} if mode == "vertex" else {"--job-dir": path / "job"}
     values |= {"--command": "true", "--ssh-command": "ssh", "--remote-python": "python3"}
     argv = [*of(mode)]
     for flag, by in HEEDED_BY.items():
-        # A dry run alone is what --backend vertex does; --code and --sync-dst-dir need a host.
-        if mode in by and flag not in (f"--{mode}", "--backend", "flags") and (flag != "--dry-run" or mode == "vertex"):
+        # --code and --sync-dst-dir need a host. Settings exclude each other, and have a test of their own.
+        if mode in by and flag not in (f"--{mode}", "--backend", "flags", "--dry-run", *SETTINGS):
             argv += typed(flag, values)
     spies = []
 
@@ -87,6 +94,7 @@ def test_what_heeds_a_flag_reads_it(
 
     monkeypatch.setattr(__main__, "parse", spied)
     monkeypatch.setattr(__main__.supervisor, "run", lambda *_: 0)
+    monkeypatch.setattr(submitted_job.SubmittedJob, "run", lambda _: 0)
     assert __main__.main([*argv, "--", "--more"]) == 0
-    names = {flag.removeprefix("--").replace("-", "_") for flag, by in HEEDED_BY.items() if mode in by}
+    names = {f.removeprefix("--").replace("-", "_") for f, by in HEEDED_BY.items() if mode in by and f not in SETTINGS}
     assert names - {"backend"} <= spies[0]._read

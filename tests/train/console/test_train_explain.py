@@ -1,9 +1,11 @@
 """What --explain says in full is in the golden files."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from google.cloud import aiplatform_v1 as v1
 
 from components.train.__main__ import main
 
@@ -21,7 +23,7 @@ def test_the_cluster_file_that_it_prints_means_the_same(capsys: pytest.CaptureFi
         if "trainingInput" not in path.read_text():
             continue
         out = output(capsys, "--cluster", path, "--explain", "--image", "registry/i")
-        assert '"image_uri": "registry/i"' in out
+        assert '"imageUri": "registry/i"' in out
         assert ("Vertex AI's TF_CONFIG gives evaluator another role" in out) == ("evaluatorCount" in path.read_text())
         text = out.partition("The same as a cluster file\n")[2].partition("\n\n")[0]
         (tmp_path / "cluster.yaml").write_text(text)
@@ -29,29 +31,32 @@ def test_the_cluster_file_that_it_prints_means_the_same(capsys: pytest.CaptureFi
         vertex = ["--backend", "vertex", "--image", "i", "--dry-run"]
         flags = ["--", "--data-dir", "gs://b/d", "--job-dir", "gs://b/j", "--train-steps", "9"]
         assert main(["--cluster", str(path), *vertex, *sync, *flags]) == 0
-        pools = [spec["machine_spec"] for spec in json.loads(capsys.readouterr().out)]
+        pools = [spec["machineSpec"] for spec in json.loads(capsys.readouterr().out)["workerPoolSpecs"]]
         assert main(["--cluster", str(tmp_path / "cluster.yaml"), *vertex, *flags]) == 0
-        assert [spec["machine_spec"] for spec in json.loads(capsys.readouterr().out)] == pools
+        assert [spec["machineSpec"] for spec in json.loads(capsys.readouterr().out)["workerPoolSpecs"]] == pools
 
 
 def test_vertex_dry_run_prints_json_alone_and_notes_beside_it(capsys: pytest.CaptureFixture):
     args = ["--cluster", SOURCES / "everything.yaml", "--backend", "vertex", "--image", "i", "--dry-run"]
     assert main([str(each) for each in args]) == 0
     out, err = capsys.readouterr()
-    specs = json.loads(out)
-    assert [spec["replica_count"] for spec in specs] == [1, 4, 1]  # --sync among its args: no parameter servers
+    job = json.loads(out)
+    specs = job["workerPoolSpecs"]
+    assert [spec["replicaCount"] for spec in specs] == [1, 4, 1]  # --sync among its args: no parameter servers
     flags = ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--job-dir", "gs://my-bucket/census"]
     flags += ["--strategy", "multi_worker_mirrored"]
-    assert specs[0]["container_spec"]["args"] == flags
-    assert specs[0]["disk_spec"] == {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": 500}
+    assert specs[0]["containerSpec"]["args"] == flags
+    assert specs[0]["diskSpec"] == {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 500}
+    assert job["baseOutputDirectory"] == {"outputUriPrefix": "gs://my-bucket/census"}
+    v1.CustomJobSpec.from_json(out, ignore_unknown_fields=False)
+    assert re.search("gcloud ai custom-jobs create --region europe-west1 --display-name .* --config FILE", err)
     assert "replaced: " in err and "warning: default quota for NVIDIA_TESLA_T4 in europe-west1" in err
-    assert "note: --backend vertex ignores scheduling.timeout, as it" in err
     assert "note: Vertex AI's TF_CONFIG gives evaluator another role, by position" in err
 
 
 def test_own_program_gets_its_arguments_as_they_are(capsys: pytest.CaptureFixture):
     args = ["--cluster", SOURCES / "everything.yaml", "--backend", "vertex", "--image", "i", "--dry-run"]
     out = output(capsys, *args, "--command", "python -m mine --x 'a b'")
-    container = json.loads(out)[2]["container_spec"]
+    container = json.loads(out)["workerPoolSpecs"][2]["containerSpec"]
     assert container["command"] == ["python", "-m", "mine", "--x", "a b"]
     assert container["args"] == ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--sync"]

@@ -1,0 +1,225 @@
+"""`--backend vertex` with Google's clients, and a Vertex AI, a store and a log here; what the jobs do is written down."""
+
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from google.api_core import exceptions
+from google.cloud import aiplatform_v1 as v1
+from train_settings import GIVEN
+
+from components.train.__main__ import main
+from components.train.backends.vertex import cloud_logs
+from components.train.backends.vertex.job_settings import JobSettings
+from components.train.supervision import submitted_job
+from tests.cloud.collection import now
+from tests.cloud.entries import Entries
+from tests.cloud.front import Front
+from trainer.base.errors import UserError
+
+IMAGE = f"us-docker.pkg.dev/p/r/i@sha256:{'0' * 64}"
+CLUSTER = """
+strategy: multi_worker_mirrored
+chief: {machine: n1-standard-4, alternatives: [{machine: n2-standard-4}]}
+worker: {machine: n1-standard-8, replicas: 2, alternatives: [{machine: n2-standard-8}, {machine: e2-standard-8}]}
+"""
+STOCKOUT = (0, "Resources are insufficient in region: us-central1. Try a different region.")
+FAILED = (9, "The replica workerpool1-0 exited with a non-zero status of 7. Termination reason: Error.")
+
+
+class Training:
+    """Runs the command; each of its jobs ends as `endings` says: error code and text, step, and seconds that it ran."""
+
+    def __init__(self, vertex: Any, files: pathlib.Path, logs: pathlib.Path) -> None:
+        self.files, self.logs, self.endings = files / "job", logs, []
+        self.before: Callable[[], Any] = lambda: None  # is called when a job is looked at
+        (self.files / "checkpoints").mkdir(parents=True)
+        self.vertex, self._looks = vertex, 0
+        vertex.route("GET", "{parent}/customJobs/{id}", self._get)
+
+    def __call__(self, *argv: str, cluster: str = CLUSTER) -> int:
+        (self.files / "cluster.yaml").write_text(cluster)
+        words = ["--cluster", self.files / "cluster.yaml", "--image", IMAGE, "--project", self.vertex.project]
+        words += [*argv, "--backend", "vertex", "--log-format", "plain"]
+        flags = ["--data-dir", "gs://demo/d", "--job-dir", "gs://demo/job", "--train-steps", "9"]
+        return main([*map(str, words), "--", *flags])
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return [json.loads(v1.CustomJob.to_json(job)) for job in self.vertex.custom_jobs.items.values()]
+
+    def record(self) -> list[dict[str, Any]]:
+        return json.loads((self.files / "attempts.json").read_text())
+
+    def _get(self, request: Any, parent: str, id: str) -> v1.CustomJob:
+        job = self.vertex.custom_jobs.get(request, parent, id)
+        self._looks += 1
+        if job.state.name == "JOB_STATE_PENDING":
+            job.state = v1.JobState.JOB_STATE_RUNNING
+            (self.logs / f"job-{id}").mkdir()
+            for name in ("chief-0", "worker-0"):
+                (self.logs / f"job-{id}" / f"{name}.log").write_text(f"hello\n{name} of {id}\n" * 15)
+        elif job.state.name == "JOB_STATE_RUNNING" and self.endings:
+            self.before()
+            code, message, step, ran_s = (*self.endings.pop(0), 0, 0)[:4]
+            if step:
+                (self.files / "checkpoints" / f"ckpt-{step}.index").touch()
+            job.end_time = now()
+            job.start_time = job.end_time - datetime.timedelta(seconds=ran_s)
+            job.error.code, job.error.message = code, message
+            job.state = v1.JobState.JOB_STATE_FAILED if message else v1.JobState.JOB_STATE_SUCCEEDED
+            if not message:
+                (self.files / "DONE.json").write_text(
+                    json.dumps({"step": step, "loss": 0.25, "examples_per_s": 1234.1})
+                )
+        return job
+
+
+@pytest.fixture
+def training(vertex, bucket, tmp_path, monkeypatch) -> Iterator[Training]:
+    monkeypatch.setattr(submitted_job, "_POLL_S", 0.01)
+    monkeypatch.setattr(submitted_job, "_LINES_S", 0.02)
+    monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with Front(0, Entries(logs).answer) as front:
+        monkeypatch.setattr(cloud_logs, "URL", f"http://127.0.0.1:{front.server_port}/v2/entries:list")
+        yield Training(vertex, bucket, logs)
+        front.shutdown()
+
+
+def test_without_capacity_the_next_machines_are_taken_in_the_same_job_directory(training, capfd):
+    training.endings = [STOCKOUT, STOCKOUT, (0, "", 9, 1800)]
+    assert training() == 0
+    machines = [[p["machineSpec"]["machineType"] for p in job["jobSpec"]["workerPoolSpecs"]] for job in training.jobs()]
+    assert machines == [
+        ["n1-standard-4", "n1-standard-8"],
+        ["n2-standard-4", "n2-standard-8"],
+        ["n2-standard-4", "e2-standard-8"],
+    ]
+    assert {job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"] for job in training.jobs()} == {"gs://demo/job"}
+    assert len({job["displayName"] for job in training.jobs()}) == 3
+    endings = [(line["choice"], line["ending"], line["step_after"]) for line in training.record()]
+    assert endings == [(0, "stockout", -1), (1, "stockout", -1), (2, "succeeded", 9)]
+    printed = capfd.readouterr().out
+    assert printed.count("worker/0 | worker-0 of 3\n") == 15 and "chief/0 | chief-0 of 3\n" in printed
+    assert "launcher | jobs: 3, machine-hours: 1.50; they stand in gs://demo/job/attempts.json" in printed
+    assert "launcher | step 9, loss 0.25, examples_per_s 1,234\n" in printed
+    assert "launcher | done after 1800.0 s, at step 9" in printed
+
+
+def test_failure_ends_with_the_replica_that_failed_and_what_it_said_last(training, capfd):
+    training.endings = [FAILED]
+    assert training() == 7
+    last = capfd.readouterr().out.partition("worker/0 failed first: ")[2].splitlines()
+    assert "non-zero status of 7" in last[0] and "came no further" in last[0] and "/training/1?" in last[0]
+    assert last[-1] == "launcher |   worker-0 of 1" and len(last) == 11
+
+
+def test_machine_hours_bound_all_jobs_together(training, capfd):
+    training.endings = [(*STOCKOUT, 3, 600), (*FAILED, 6, 1200), (*STOCKOUT, 9, 1790)]
+    assert training("--max-machine-hours", "3") == 124
+    limits = [job["jobSpec"]["scheduling"]["timeout"] for job in training.jobs()]
+    assert limits == ["3600s", "3000s", "1800s"]
+    assert "3 machine-hours that it may take are used up after 3590.0 s, at step 9" in capfd.readouterr().out
+
+
+def test_credentials_that_expire_and_a_server_that_fails_are_waited_for(training, capfd):
+    faults = [exceptions.Unauthenticated("expired")] * 3 + [exceptions.ServiceUnavailable("busy")] * 2
+
+    def fail() -> None:
+        if faults:
+            raise faults.pop()
+
+    training.before, training.endings = fail, [(0, "", 9)]
+    assert training() == 0
+    printed = capfd.readouterr().out
+    assert (
+        printed.count("Vertex AI cannot be asked") == 2 and printed.count("gcloud auth application-default login") == 1
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_has_the_job_save_and_end(training, capfd, number: int, code: int):
+    training.before, training.endings = _once(lambda: os.kill(os.getpid(), number)), [(0, "", 9)]
+    assert training() == code
+    assert [line["ending"] for line in training.record()] == ["cancelled"]
+
+
+def test_a_closed_terminal_leaves_the_job_and_the_same_command_follows_it(training, capfd):
+    training.before, training.endings = _once(lambda: os.kill(os.getpid(), signal.SIGHUP)), [(0, "", 9)]
+    assert training() == 129
+    assert "the job goes on" in capfd.readouterr().out and "ending" not in training.record()[0]
+    assert training() == 0
+    assert len(training.jobs()) == 1 and training.record()[0]["ending"] == "succeeded"
+
+
+def test_what_is_refused_leaves_nothing(training):
+    training.vertex.route(
+        "POST", "{parent}/customJobs", lambda *_, **__: (_ for _ in ()).throw(exceptions.Forbidden("no"))
+    )
+    with pytest.raises(UserError, match=r"Vertex AI refused the job: .*no"):
+        training()
+    assert not training.jobs() and training.record() == []
+
+
+# By setting: where it arrives in the job, and as what if not as it is.
+ARRIVES = {
+    "training_service_account": ("jobSpec.serviceAccount",),
+    "network": ("jobSpec.network",),
+    "reserved_ip_ranges": ("jobSpec.reservedIpRanges",),
+    "network_attachment": ("jobSpec.pscInterfaceConfig.networkAttachment",),
+    "encryption_key": ("encryptionSpec.kmsKeyName",),
+    "labels": ("labels", {"team": "blue", "cost": "low", "managed_by": "tfrecord-training"}),
+    "env": ("jobSpec.workerPoolSpecs.1.containerSpec.env", {"LEVEL": "2", "TEXT": "a = b"}),
+    "tensorboard": ("jobSpec.tensorboard",),
+    "persistent_resource": ("jobSpec.persistentResourceId",),
+    "reservation": ("jobSpec.workerPoolSpecs.1.machineSpec.reservationAffinity.values.0",),
+    "max_wait": ("jobSpec.scheduling.maxWaitDuration", "21600s"),
+    "web_access": ("jobSpec.enableWebAccess",),
+    "restart": ("jobSpec.scheduling.restartJobOnWorkerRestart", False),
+}
+# Of those that need another.
+NEEDED = {"tensorboard": "training_service_account", "reserved_ip_ranges": "network"}
+FLEX = """
+strategy: mirrored
+chief: {machine: g2-standard-24, accelerator: {type: NVIDIA_L4, count: 2}}
+scheduling: {strategy: FLEX_START}
+"""
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(JobSettings)])
+def test_every_setting_arrives_in_the_job(training, name: str):
+    settings = JobSettings(**{each: GIVEN[each] for each in (name, NEEDED.get(name, name))})
+    training.endings = [(0, "", 9)]
+    assert training(*settings.as_flags(), cluster=FLEX if name == "max_wait" else CLUSTER) == 0
+    [found] = training.jobs()
+    place, *expected = ARRIVES[name]
+    for key in place.split("."):
+        found = found[int(key)] if key.isdigit() else found[key]
+    if name == "env":
+        found = {each["name"]: each["value"] for each in found}
+    [expected] = expected or [GIVEN[name]]
+    if isinstance(expected, dict):
+        assert expected.items() <= found.items()
+    else:
+        assert found == (list(expected) if isinstance(expected, tuple) else expected)
+
+
+def _once(call: Callable[[], Any]) -> Callable[[], None]:
+    """Makes a call the first time; that time and the next few the job goes on."""
+    calls = []
+
+    def made() -> None:
+        calls.append(0)
+        if len(calls) == 1:
+            call()
+        if len(calls) < 5:
+            raise exceptions.ServiceUnavailable("later")
+
+    return made
