@@ -1,28 +1,24 @@
 """What an image has to have, checked from inside a container of it."""
 
 import importlib
-import importlib.metadata
 import os
-import pathlib
 import pkgutil
 import tempfile
 from collections.abc import Iterator
 
 from pipelines.doctoring.findings import FAILED, OK, WARNING, Finding
-from pipelines.doctoring.python_checks import PROJECT, ROOT, packages, python
+from pipelines.doctoring.python_checks import python
+from trainer import code_version
 from trainer.base.quiet import without_advice
 
 PACKAGES = ("trainer", "components", "pipelines")
-_SECRETS = (".netrc", ".pypirc", ".docker/config.json", ".config/gcloud", ".ssh")
 
 
 def checks() -> Iterator[Finding]:
     """All of them, the fast ones first."""
     yield python()
-    yield packages()
     yield user()
     yield writable()
-    yield secrets()
     with without_advice():
         found = [modules(), version()]
     yield from found
@@ -48,15 +44,6 @@ def writable() -> Finding:
     return Finding("home", OK, f"{os.path.expanduser('~')} and {tempfile.gettempdir()} can be written")
 
 
-def secrets() -> Finding:
-    """Whether something lies in the image that opens doors elsewhere, or the history with all that was ever in it."""
-    places = [pathlib.Path.home() / name for name in _SECRETS] + [ROOT / ".git"]
-    if found := [str(place) for place in places if place.exists()]:
-        meaning = f"the image holds {', '.join(found)}: whoever can pull it has them"
-        return Finding("secrets", FAILED, meaning, "list it in .dockerignore, build again, and revoke what was in it")
-    return Finding("secrets", OK, "no credentials, no history")
-
-
 def modules() -> Finding:
     """Whether every module of the project can be imported: each may be what a step runs."""
     names, broken = [], []
@@ -80,8 +67,8 @@ def version() -> Finding:
     import tensorflow as tf
 
     built_for = "CUDA" if tf.sysconfig.get_build_info()["is_cuda_build"] else "CPU"
-    what = f"{importlib.metadata.version(PROJECT)} with TensorFlow {tf.__version__} for {built_for}"
-    if commit := os.environ.get("CODE_VERSION"):
-        return Finding("version", OK, f"{what}, of commit {commit}")
+    what = f"{code_version()}, TensorFlow {tf.__version__} for {built_for}"
+    if os.environ.get("CODE_VERSION"):
+        return Finding("version", OK, what)
     meaning = f"{what}; its models cannot tell which commit made them"
     return Finding("version", WARNING, meaning, "make image, which sets CODE_VERSION")

@@ -24,7 +24,6 @@ def checks() -> Iterator[Finding]:
     if installed.status == OK:
         yield memory()
     yield disk()
-    yield tools()
     yield engine()
 
 
@@ -60,15 +59,6 @@ def disk() -> Finding:
     meaning = f"{free_gb[least]:.1f} GB are free in {least}, where {places[least]} go"
     repair = "free some: .venv/bin/python pipelines/runs.py delete --help; make clean"
     return Finding("disk", FAILED if free_gb[least] < _LEAST_GB else WARNING, meaning, repair)
-
-
-def tools() -> Finding:
-    """Whether the commands that the Makefile takes are there."""
-    missing = [name for name in ("git", "make") if not shutil.which(name)]
-    if missing:
-        meaning = f"no {' and no '.join(missing)}: no make verbs, or models that cannot tell which commit made them"
-        return Finding("tools", WARNING, meaning, f"install {' '.join(missing)} with the system's packages")
-    return Finding("tools", OK, "git and make")
 
 
 def engine() -> Finding:

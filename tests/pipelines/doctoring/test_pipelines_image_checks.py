@@ -20,21 +20,6 @@ def test_only_the_pythons_of_pyproject_are_right(monkeypatch, version, status):
     assert ".".join(map(str, version)) in found.meaning
 
 
-def test_packages_in_another_version_and_missing_ones_are_named(monkeypatch):
-    real = python_checks.importlib.metadata.version
-
-    def version(name: str) -> str:
-        if name == "keras":
-            raise python_checks.importlib.metadata.PackageNotFoundError(name)
-        return {"kfp": "2.4.0", "tensorflow": "2.15.0", "tensorflow-cpu": "2.15.0"}.get(name) or real(name)
-
-    monkeypatch.setattr(python_checks.importlib.metadata, "version", version)
-    found = python_checks.packages()
-    assert found.status == FAILED
-    assert "kfp 2.4.0, not ==2.17.0; keras is missing, not ==" in found.meaning
-    assert found.meaning.endswith("TensorFlow is missing or has the wrong version")
-
-
 @pytest.mark.parametrize(("user", "status"), [(0, FAILED), (1000, OK)])
 def test_root_is_refused(monkeypatch, user, status):
     monkeypatch.setattr(os, "getuid", lambda: user)
@@ -47,19 +32,6 @@ def test_a_home_that_cannot_be_written_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
     found = image_checks.writable()
     assert found.status == FAILED and f"docker run --tmpfs {tmp_path / 'nowhere'}" in found.repair
-
-
-@pytest.mark.parametrize("secret", [".netrc", ".docker/config.json", ".config/gcloud"])
-def test_credentials_and_history_in_an_image_are_refused(monkeypatch, tmp_path, secret):
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(image_checks, "ROOT", tmp_path)
-    (tmp_path / "home" / secret).parent.mkdir(parents=True)
-    assert image_checks.secrets().status == OK
-    (tmp_path / "home" / secret).touch()
-    assert image_checks.secrets().status == FAILED
-    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
-    (tmp_path / ".git").mkdir()
-    assert str(tmp_path / ".git") in image_checks.secrets().meaning
 
 
 def test_modules_that_cannot_be_imported_are_named_and_the_others_still_tried(monkeypatch, tmp_path):
@@ -77,7 +49,7 @@ def test_modules_that_cannot_be_imported_are_named_and_the_others_still_tried(mo
 
 def test_an_image_says_what_it_is(monkeypatch):
     monkeypatch.setenv("CODE_VERSION", "0123abc")
-    assert image_checks.version().meaning.endswith("of commit 0123abc")
+    assert image_checks.version().meaning.startswith("0123abc, TensorFlow 2.")
     monkeypatch.delenv("CODE_VERSION")
     assert image_checks.version().status == WARNING
 
