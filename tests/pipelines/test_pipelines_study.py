@@ -1,14 +1,17 @@
-"""A study of real jobs, killed on the way."""
+"""A study of real jobs, killed and stopped on the way."""
 
 import csv
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import time
 
 import psutil
 import pytest
+
+from pipelines import study
 
 ROOT = pathlib.Path(__file__).parents[2]
 STUDY = """asks: Shall two replicas train?
@@ -23,17 +26,17 @@ def alive(place: pathlib.Path) -> bool:
 
 
 @pytest.mark.pipeline
-def test_a_study_that_is_killed_in_each_cell_finishes_and_its_figures_are_those_of_the_journals(tmp_path):
+def test_a_study_that_is_killed_and_told_to_stop_finishes_and_its_figures_are_those_of_the_journals(tmp_path):
     (tmp_path / "study.yaml").write_text(STUDY)
     out, limit = tmp_path / "out", time.monotonic() + 240
     line = [sys.executable, "pipelines/study.py", tmp_path / "study.yaml", "--output", out, "--repeats", "1"]
-    for cell in ("one", "two"):
-        study = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL)
+    for cell, number in (("one", signal.SIGKILL), ("two", signal.SIGTERM)):
+        running = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL)
         while not list((out / f"{cell}-0" / "checkpoints").glob("*.index")):
-            assert time.monotonic() < limit and study.poll() is None
+            assert time.monotonic() < limit and running.poll() is None
             time.sleep(0.02)
-        study.kill()
-        study.wait()
+        running.send_signal(number)
+        assert running.wait() == {signal.SIGKILL: -9, signal.SIGTERM: 143}[number]
         while alive(out):
             assert time.monotonic() < limit
             time.sleep(0.05)
@@ -46,10 +49,21 @@ def test_a_study_that_is_killed_in_each_cell_finishes_and_its_figures_are_those_
         journals = [path.read_text().splitlines() for path in sorted(job.glob("journal-chief-0-*.jsonl"))]
         events = [json.loads(text) for lines in journals for text in lines]
         assert len(journals) == 2 and int(run["restarts"]) == int(run["replicas"]) == replicas
-        assert [event["step"] % 40 for event in events if event["event"] == "resume"] == [0]
-        assert sum(event["event"] == "checkpoint" for event in events) == int(run["checkpoints"])
+        steps = {
+            name: [e["step"] for e in events if e["event"] == name] for name in ("resume", "preempted", "checkpoint")
+        }
+        assert steps["resume"] == (steps["preempted"] or [steps["resume"][0] // 40 * 40])
+        assert bool(steps["preempted"]) == (run["cell"] == "two") and len(steps["checkpoint"]) == int(
+            run["checkpoints"]
+        )
         record = json.loads((job / "DONE.json").read_text())
         assert (record["step"], record["examples_per_s"]) == (400, float(run["examples_per_s"]))
         evaluation = json.loads((job / "evaluation" / "evaluation.json").read_text())
         assert evaluation["metrics"]["accuracy"] == pytest.approx(float(run["score"]), abs=1e-4)
     assert replicas == 2 and "| two | 1 | 2 |" in done.stdout
+
+
+def test_a_job_that_fails_ends_the_study_with_its_code_and_last_words(tmp_path, capsys):
+    assert study._step(["train", "--cluster", "clusters/none.yaml"], tmp_path) == 2
+    told = capsys.readouterr().err
+    assert "ended with exit code 2" in told and "unknown cluster file 'clusters/none.yaml'" in told
