@@ -35,7 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     study = load(args.study)
     directory = pathlib.Path(args.output or f"jobs/{pathlib.Path(args.study).stem}").resolve()
     directory.mkdir(parents=True, exist_ok=True)
-    with locked(directory, lambda: _refuse(directory)):
+
+    def refuse() -> None:
+        raise UserError(f"{directory}: a study runs there already; wait for it, or use another --output")
+
+    with locked(directory, refuse):
         settle(study, directory, args.source)
         print(f"{study.asks} Results in {directory}", flush=True)
         data = args.data_dir or str(directory / "data")
@@ -57,13 +61,9 @@ def _parser() -> Parser:
     return p
 
 
-def _refuse(directory: pathlib.Path) -> None:
-    raise UserError(f"{directory}: a study runs there already; wait for it, or use another --output")
-
-
 def _run(study: Study, directory: pathlib.Path, data: str, args: argparse.Namespace) -> int:
     """Runs the cells in turn, repeat after repeat, and writes after each what is known by then."""
-    mtbf_hours = {cell.name: study.trained(cell).mtbf_hours for cell in study.cells}
+    mtbf_hours = {cell.name: study.trained(cell)[1].mtbf_hours for cell in study.cells}
     lines: list[dict[str, Any]] = []
     for repeat, cell in itertools.product(range(args.repeats or study.repeats), study.cells):
         name = f"{cell.name}-{repeat}"
@@ -74,9 +74,9 @@ def _run(study: Study, directory: pathlib.Path, data: str, args: argparse.Namesp
         evaluate = ["evaluate", "--model-dir", f"{job}/model", "--data-dir", data, "--output", str(own / EVALUATION)]
         if not measured(job, own) and (code := _step(train, own) or _step(evaluate, own)):
             return code
-        line = {"cell": cell.name, "repeat": repeat, "job_dir": job if args.job_dirs else name, **measured(job, own)}
-        print(_TOLD.format(**line), flush=True)
-        lines.append(line)
+        place = job if args.job_dirs else name
+        lines.append({"cell": cell.name, "repeat": repeat, "job_dir": place, **measured(job, own)})
+        print(_TOLD.format(**lines[-1]), flush=True)
         text = report.write(directory, study.asks, lines, mtbf_hours)
     print(f"\n{text}\n{directory / report.PAGE}")
     return 0

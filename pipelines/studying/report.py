@@ -1,5 +1,7 @@
 """What a study found, for people and programs: `study.html`, `study.md` and `study.csv` in its directory."""
 
+import csv
+import io
 import itertools
 import pathlib
 import statistics
@@ -15,7 +17,7 @@ from pipelines.studying import table
 from pipelines.studying.table import Line
 from trainer.base.files import write_text
 
-PAGE, MARKDOWN, CSV = "study.html", "study.md", "study.csv"
+PAGE = "study.html"
 _COLORS = (plots.FIRST, plots.SECOND, plots.THIRD, plots.FOURTH, plots.BAD)
 
 
@@ -31,37 +33,33 @@ def write(directory: pathlib.Path, asks: str, lines: Sequence[Line], mtbf_hours:
     }
     text = templates("pipelines").get_template("study.txt").render(known)
     body = templates("pipelines").get_template("study.html").render(known, plots=_plots(lines))
-    for name, content in ((MARKDOWN, text), (PAGE, render_page(asks, body)), (CSV, table.as_csv(lines))):
+    written = io.StringIO()
+    writer = csv.DictWriter(written, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    for name, content in (("study.md", text), (PAGE, render_page(asks, body)), ("study.csv", written.getvalue())):
         write_text(directory / name, content)
     return text
 
 
 def _plots(lines: Sequence[Line]) -> list[markupsafe.Markup]:
     fast = [line for line in lines if line["speed_up"]]
-    ideals = sorted({line["replicas"] for line in lines})
-    score = lines[0]["metric"]
-
-    def speed_up(figure: Any) -> None:
-        axes = figure.add_subplot(xlabel="replicas that train", xticks=ideals)
-        axes.plot(ideals, [each / lines[0]["replicas"] for each in ideals], "--", color=plots.SOFT, label="ideal")
-        _points(axes, fast, "replicas", "speed_up")
-
-    def learnt(figure: Any) -> None:
-        _points(figure.add_subplot(xlabel="time, s"), lines, "time_s", "score")
-
-    found = [("Speed-up against the ideal", "speed_up", fast, speed_up)] if fast else []
-    return [
-        plots.plot(title, _told(each, key), draw)
-        for title, key, each, draw in [*found, (f"{score} against time", "score", lines, learnt)]
-    ]
+    found = [_plot("Speed-up against the ideal", fast, "replicas", "speed_up", "replicas that train")] if fast else []
+    return [*found, _plot(f"{lines[0]['metric']} against time", lines, "time_s", "score", "time, s")]
 
 
-def _points(axes: Any, lines: Sequence[Line], x: str, y: str) -> None:
-    for (cell, own), color in zip(table.by_cell(lines).items(), itertools.cycle(_COLORS), strict=False):
-        axes.plot([line[x] for line in own], [line[y] for line in own], "o", color=color, label=cell)
-    axes.legend(fontsize=8)
+def _plot(title: str, lines: Sequence[Line], x: str, y: str, label: str) -> markupsafe.Markup:
+    cells = table.by_cell(lines)
 
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot(xlabel=label)
+        if y == "speed_up":
+            ideals = sorted({line[x] for line in lines})
+            axes.set_xticks(ideals)
+            axes.plot(ideals, [each / lines[0][x] for each in ideals], "--", color=plots.SOFT, label="ideal")
+        for (cell, own), color in zip(cells.items(), itertools.cycle(_COLORS), strict=False):
+            axes.plot([line[x] for line in own], [line[y] for line in own], "o", color=color, label=cell)
+        axes.legend(fontsize=8)
 
-def _told(lines: Sequence[Line], key: str) -> str:
-    medians = {cell: statistics.median(line[key] for line in own) for cell, own in table.by_cell(lines).items()}
-    return "; ".join(f"{cell} {value:.4g}" for cell, value in medians.items())
+    told = (f"{cell} {statistics.median(line[y] for line in own):.4g}" for cell, own in cells.items())
+    return plots.plot(title, "; ".join(told), draw)

@@ -22,7 +22,6 @@ from trainer.base.files import stated, write_text
 from trainer.base.strict_yaml import parse
 
 STATE = "study.json"
-_PLACES = ["--data-dir", "-", "--job-dir", "-"]
 
 
 class Cell(Model, use_attribute_docstrings=True):
@@ -52,7 +51,7 @@ class Study(Model, use_attribute_docstrings=True):
 
     def flags(self, cell: Cell, repeat: int) -> list[str]:
         """The trainer's flags but for its directories."""
-        return [f"--seed={repeat}", *shlex.split(self.train), *shlex.split(cell.train)]
+        return [f"--seed={repeat}", *shlex.split(f"{self.train} {cell.train}")]
 
     def conversion(self, output: str, source: Sequence[str]) -> ConvertOptions:
         """Options of the conversion; a source that is given goes before that of the file."""
@@ -60,22 +59,19 @@ class Study(Model, use_attribute_docstrings=True):
         with about("convert"):
             return ConvertOptions.parse(shlex.split(self.convert), "components.convert", output=output, **fixed)
 
-    def trained(self, cell: Cell) -> options.Options:
-        """The trainer's options in a cell; what its replicas would refuse is refused now."""
+    def trained(self, cell: Cell) -> tuple[Cluster, options.Options]:
+        """What a cell trains on, and the trainer's options; what its replicas would refuse is refused now."""
         with about(f"cell {cell.name}"):
             flags = self.flags(cell, 0)
-            found = options.parse([*_PLACES, *trainer_flags(Cluster.load(cell.cluster, flags), flags)])
+            cluster = Cluster.load(cell.cluster, flags)
+            found = options.parse(["--data-dir", "-", "--job-dir", "-", *trainer_flags(cluster, flags)])
             if (found.data_dir, found.job_dir) != ("-", "-"):
                 raise UserError("--data-dir and --job-dir come from the study; leave them out")
-            return found
+            return cluster, found
 
 
 def load(path: str) -> Study:
-    """Reads a study file.
-
-    Raises:
-      UserError: If there is none, or what it says cannot be run; names file, place, value and repair.
-    """
+    """Reads a study file; what cannot be run is a `UserError` that names file, place, value and repair."""
     with readable(path), about(path):
         study = read(Study, parse(Path(path).read_bytes()))
         if len({cell.name for cell in study.cells}) < len(study.cells):
@@ -93,12 +89,10 @@ def settle(study: Study, directory: Path, source: Sequence[str]) -> None:
     """Notes what the study in a directory is of; cells may be added later, and be repeated more often, but not change."""
     now: dict[str, list[Any]] = {"convert": [study.convert, *source]}
     for cell in study.cells:
-        cluster = Cluster.load(cell.cluster, study.flags(cell, 0)).model_dump(exclude_defaults=True, exclude_none=True)
+        cluster = study.trained(cell)[0].model_dump(exclude_defaults=True, exclude_none=True)
         now[f"cell {cell.name}"] = [cluster, study.train, cell.train]
     with stated(directory / STATE) as before:
         for name, value in (before or {}).items():
             if now.setdefault(name, value) != value:
-                raise UserError(
-                    f"{directory} has results of another {name} ({value} and not {now[name]}); use another --output"
-                )
+                raise UserError(f"{directory} has results of another {name}: {value}; use another --output")
     write_text(directory / STATE, json.dumps(now, indent=1) + "\n")

@@ -3,8 +3,6 @@
 Of n repeats the range from the least to the greatest holds the true median with a probability of 1 - 2^(1-n).
 """
 
-import csv
-import io
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -36,16 +34,11 @@ def compared(lines: Sequence[Line]) -> list[Line]:
 def _ratios(line: Line, first: Line) -> dict[str, float | None]:
     speeds = line["examples_per_s"], first.get("examples_per_s")
     speed_up = speeds[0] / speeds[1] if all(speeds) else None
-    undisturbed = all(line[name] == first.get(name) for name in ("steps", "replicas")) and not (
-        line["restarts"] or first["restarts"]
-    )
-    more = line["checkpoints"] - first["checkpoints"] if undisturbed else 0
+    found = {"speed_up": speed_up, "efficiency": speed_up and speed_up * first["replicas"] / line["replicas"]}
+    equal = not line["restarts"] and all(line[name] == first.get(name) for name in ("steps", "replicas", "restarts"))
+    more = line["checkpoints"] - first["checkpoints"] if equal else 0
     longer_s = sum(line[name] - first[name] for name in ("steps_s", "checkpoint_s")) if more else 0.0
-    return {
-        "speed_up": speed_up,
-        "efficiency": speed_up and speed_up * first["replicas"] / line["replicas"],
-        "checkpoint_cost_by_times_s": longer_s / more if more >= _LEAST_MORE else None,
-    }
+    return found | {"checkpoint_cost_by_times_s": longer_s / more if more >= _LEAST_MORE else None}
 
 
 def rows(lines: Sequence[Line]) -> Iterator[dict[str, str]]:
@@ -87,12 +80,3 @@ def shown(lines: Iterable[Line], key: str, form: str) -> str:
     values = [line[key] for line in lines if line[key] is not None]
     ends = f" ({min(values):{form}} to {max(values):{form}})" if len(values) > 1 else ""
     return f"{statistics.median(values):{form}}{ends}" if values else "-"
-
-
-def as_csv(lines: Sequence[Line]) -> str:
-    """Lines with a heading."""
-    written = io.StringIO()
-    writer = csv.DictWriter(written, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return written.getvalue()
