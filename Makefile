@@ -3,11 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 IMAGE ?= tfrecord-training:dev
+RUN_AS ?= 1000:1000
+BUILD = docker build --quiet --build-arg RUN_AS=$(RUN_AS) --build-arg CODE_VERSION=$$(git describe --always --dirty=+ --abbrev=12) \
+	--build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ARGS ?=
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-slow test-docker run-cloud test-cloud prove-cloud chaos lint format compile image bench lock clean clean-all
+.PHONY: help setup run check test test-slow test-docker run-cloud test-cloud prove-cloud chaos lint format compile image image-gpu bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -70,8 +73,11 @@ format: setup  ## rewrite the code in the house style
 compile: setup  ## write build/training-vertex.yaml and build/training-local.yaml
 	@$(PY) pipelines/compile.py --image $(IMAGE) --output-dir build
 
-image: ## build the container image that every step runs in
-	@docker build --quiet --tag $(IMAGE) .
+image:  ## build the container image that every step runs in
+	@$(BUILD) --tag $(IMAGE) .
+
+image-gpu:  ## build the same for GPUs, with -gpu behind its name
+	@$(BUILD) --build-arg ACCELERATOR=gpu --tag $(IMAGE)-gpu .
 
 bench: setup  ## speed, as ratios to peers in one run
 	@$(PY) -m tests.bench
@@ -80,6 +86,7 @@ lock: setup  ## resolve the locks again for all platforms and Pythons
 	@test -x $(UV) || { $(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv; }
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu -o requirements.lock
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu --extra dev -c requirements.lock -o requirements-dev.lock
+	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra gpu -c requirements.lock -o requirements-gpu.lock
 
 clean:  ## delete what can be made again: environment, compiled specs, caches of tools
 	@rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -170,22 +170,14 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
         _signal_group(child, signal.SIGKILL)
         child.wait()
         if record.runner == "docker":
-            _remove_containers(record)
+            from pipelines.local.containers import remove  # Only this runner needs the engine's client.
+
+            remove(record.id)
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, number)
-
-
-def _remove_containers(record: RunRecord) -> None:
-    import docker
-
-    client = docker.from_env()
-    for container in client.containers.list(all=True, filters={"label": f"{record.label}={record.id}"}):
-        with contextlib.suppress(docker.errors.APIError):  # it is being removed already
-            container.remove(force=True)
-    client.close()
 
 
 def _shown(path: str | os.PathLike[str]) -> str:

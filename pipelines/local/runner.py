@@ -8,6 +8,7 @@ import logging
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import warnings
 
@@ -21,9 +22,9 @@ from trainer.base.lifeline import owner_pid, watch
 
 def main(run_dir: str) -> int:
     """Runs the pipeline as `run.json` says. Returns the exit code."""
+    record = RunRecord.load(run_dir)
     if owner := owner_pid(os.environ):
-        # The steps are in this process's group; the replicas of `train` die with their launcher.
-        watch(owner, lambda: os.killpg(0, signal.SIGKILL))
+        watch(owner, lambda: _end(record))
     # The group is told to stop so that the step that trains saves; this process lives to tell that it has.
     signal.signal(signal.SIGTERM, lambda *_: None)
     warnings.simplefilter("ignore")  # of kfp about its own future, once for every task
@@ -34,7 +35,6 @@ def main(run_dir: str) -> int:
         format="%(asctime)s.%(msecs)03d - %(levelname)s - %(message)s",
         datefmt="%H:%M:%S",
     )
-    record = RunRecord.load(run_dir)
     directory = pathlib.Path(run_dir).resolve()
     local.init(
         runner=_runner(record, directory),
@@ -53,15 +53,40 @@ def main(run_dir: str) -> int:
     return 0
 
 
+def _end(record: RunRecord) -> None:
+    """Kills the steps: they are in this process's group, or in containers; the replicas of `train` die with their launcher."""
+    if record.runner == "docker":
+        # Not from here: while this process lives, it takes a container that is gone for a failure, and goes on.
+        subprocess.Popen([sys.executable, "-m", "pipelines.local.containers", record.id], start_new_session=True)
+    os.killpg(0, signal.SIGKILL)
+
+
 def _runner(record: RunRecord, directory: pathlib.Path) -> local.SubprocessRunner | local.DockerRunner:
     if record.runner == "subprocess":
         return local.SubprocessRunner(use_venv=False)
-    from docker.types import Mount  # only this runner needs the client
+    from docker.types import Mount
+
+    from pipelines.local import containers  # only this runner needs the client
 
     # Paths inside are those outside, so every argument means the same.
     written = (str(directory.parent), record.arguments["registry"])
     mounts = [Mount(path, path, type="bind", read_only=path not in written) for path in (*written, *record.sources)]
-    return local.DockerRunner(mounts=mounts, labels={record.label: record.id})
+    temporary = str(directory / "tmp")  # on the disk, unlike /tmp
+    environment = {"HOME": temporary, "TMPDIR": temporary}
+    if user := os.environ.get("USER"):  # who has registered a model, for the registry's history
+        environment["USER"] = user
+    # As little as a step may do: docs/SECURITY.md.
+    return local.DockerRunner(
+        mounts=mounts,
+        labels={record.label: record.id},
+        environment=environment,
+        user=containers.user(),
+        init=True,
+        read_only=True,
+        tmpfs={"/tmp": ""},
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+    )
 
 
 if __name__ == "__main__":

@@ -18,5 +18,5 @@ if ! docker info >/dev/null 2>&1; then
     bash "$tools/docker_up.sh"
 fi
 
-docker build --quiet --tag "$IMAGE" .
+make image
 "$python" -m pytest -q -m docker tests/docker

@@ -1,5 +1,6 @@
 """The docker back end: real containers, real training."""
 
+import json
 import os
 import subprocess
 import sys
@@ -32,25 +33,60 @@ def nothing_left(job: Path) -> bool:
     return not containers(job) and not docker("network", "ls", "--quiet", "--filter", label)
 
 
+def kill(job: Path, replica: str) -> None:
+    """SIGKILL for a replica's own process, the child of the container's init."""
+    (name,) = (name for name in containers(job) if name.endswith(replica))
+    pid = docker("inspect", "--format", "{{.State.Pid}}", name)
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    os.kill(int(child), 9)
+
+
+def dataset(folder: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "components.convert", "--output", str(folder)], check=True, cwd=ROOT)
+    return folder
+
+
 def test_containers_train_together_and_survive_a_kill(image, tmp_path):
-    data, job = tmp_path / "digits", tmp_path / "job"
-    subprocess.run([sys.executable, "-m", "components.convert", "--output", str(data)], check=True, cwd=ROOT)
-    flags = ["--data-dir", str(data), "--job-dir", str(job), "--train-steps", "3000", "--checkpoint-num-steps", "100"]
-    launcher = launch(image, "--log-format", "json", "--", *flags)
+    job = tmp_path / "job"
+    flags = ["--data-dir", str(dataset(tmp_path / "digits")), "--job-dir", str(job), "--train-steps", "3000"]
+    launcher = launch(image, "--log-format", "json", "--", *flags, "--checkpoint-num-steps", "100")
     killed = False
     for _ in launcher.stdout:
         if not killed and step_of_worker(job) >= 200:
-            (worker,) = (name for name in containers(job) if name.endswith("worker-0"))
-            pid = docker("inspect", "--format", "{{.State.Pid}}", worker)
-            (child,) = (
-                Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            )  # The container's first is its init.
-            os.kill(int(child), 9)
+            kill(job, "worker-0")
             killed = True
     assert launcher.wait() == 0
     assert killed
     check_recovery(job, saved=100, last=3000)
     assert {path.stat().st_uid for path in job.rglob("*")} == {os.getuid()}
+    assert nothing_left(job)
+
+
+def test_a_killed_worker_is_replaced_and_a_killed_parameter_server_resumes_all(image, tmp_path):
+    job = tmp_path / "job"
+    flags = ["--data-dir", str(dataset(tmp_path / "digits")), "--job-dir", str(job), "--train-steps", "6000"]
+    words = [
+        "--log-format",
+        "json",
+        "--cluster",
+        "clusters/local-ps.yaml",
+        "--",
+        *flags,
+        "--checkpoint-num-steps",
+        "200",
+    ]
+    launcher = launch(image, *words)
+    to_kill = {"worker-1": 300, "ps-0": 1500}
+    for _ in launcher.stdout:
+        for replica, step in to_kill.items():
+            if step_of_worker(job) >= step:
+                kill(job, replica)
+                del to_kill[replica]
+                break
+    assert launcher.wait() == 0 and not to_kill
+    events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
+    assert [event["replica"] for event in events if event["event"] == "blame"] == ["worker/1", "ps/0"]
+    assert json.loads((job / "DONE.json").read_text())["step"] >= 6000
     assert nothing_left(job)
 
 

@@ -16,6 +16,7 @@ MNIST = ROOT.parent / "shared" / "data" / "mnist"
 NAMES = ("host-a", "host-b")
 # The packages alone: what a host knows of our code must have been sent to it.
 DOCKERFILE = """FROM {image}
+USER root
 RUN rm -rf /app/*
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends openssh-server >/dev/null && mkdir -p /run/sshd
 ENTRYPOINT ["/usr/sbin/sshd", "-D"]
@@ -60,7 +61,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def command(hosts: tuple[str, str], *more: str) -> list[str]:
     file, ssh = hosts
-    words = ["--cluster", "clusters/local-sync.yaml", "--backend", "ssh", "--hosts", file, "--ssh-command", ssh, *more]
+    words = ["--cluster", "clusters/local-sync.yaml", "--backend", "ssh", "--hosts", file, "--ssh-command", ssh]
+    words += ["--remote-python", "/opt/venv/bin/python", *more]
     return [sys.executable, "-m", "components.train", *words]
 
 

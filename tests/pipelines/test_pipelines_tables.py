@@ -56,13 +56,17 @@ def halves(table: pathlib.Path) -> list[pathlib.Path]:
     return made
 
 
-def test_a_container_sees_every_source(table):
+def test_a_container_sees_every_source_and_can_do_little_else(table, monkeypatch):
+    from pipelines.local import containers
     from pipelines.local.runner import _runner
 
+    monkeypatch.setattr(containers, "user", lambda: "12:34")
     places = [table / "runs/r", table / "registry", *halves(table)]
     facts = {"id": "r", "runner": "docker", "image": "i", "dataset": "csv", "cluster": "c.yaml"}
     record = RunRecord(**facts, sources=list(map(str, places[2:])), arguments={"registry": str(places[1])})
-    mounts = _runner(record, places[0]).container_run_args["mounts"]
+    given = _runner(record, places[0]).container_run_args
+    mounts = given["mounts"]
+    assert (given["user"], given["read_only"], given["cap_drop"]) == ("12:34", True, ["ALL"])
     assert [mount["Source"] for mount in mounts] == [str(place) for place in (places[0].parent, *places[1:])]
     assert [mount["ReadOnly"] for mount in mounts] == [False, False, True, True]
 

@@ -165,7 +165,11 @@ def tree_digest(directory: epath.PathLike) -> str:
 def tree_bytes(directory: epath.PathLike) -> int:
     """Of all files below a directory."""
     with store_errors():
-        return sum(path.stat().length for path in _files(epath.Path(directory)))
+        # etils would ask who owns a local file, and fails where, as in a container, the owner has no name.
+        sizes = (
+            path.stat().length if is_remote(path) else os.stat(path).st_size for path in _files(epath.Path(directory))
+        )
+        return sum(sizes)
 
 
 def copy_tree(source: epath.PathLike, target: epath.PathLike) -> None:

@@ -51,9 +51,8 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
         *("docker", "run", "--init", "--log-driver", "none", "--network", network),
         *("--label", f"{engine_client.LABEL}={network}", "--label", f"{engine_client.JOB}={place}"),
         *("--workdir", os.getcwd(), *_mount_flags(mounts)),
+        *("--user", engine_client.caller(rootless=rootless), "--env", "HOME=/tmp"),
     ]
-    if not rootless:  # Else root inside is this user outside.
-        shared += ["--user", f"{os.getuid()}:{os.getgid()}", "--env", "HOME=/tmp"]
     if args.memory_gb:
         shared += ["--memory", f"{args.memory_gb * 2**30:.0f}", "--memory-swap", f"{args.memory_gb * 2**30:.0f}"]
     # What the launcher takes for Python is a path of this machine.

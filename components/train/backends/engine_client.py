@@ -83,6 +83,11 @@ def run(name: str, *line: str) -> int:
     return _WRONG if code in _ENGINE_FAILED else code or 1
 
 
+def caller(*, rootless: bool) -> str:
+    """The user of a container whose files shall be those of this user, who is root in containers of a rootless engine."""
+    return "0:0" if rootless else f"{os.getuid()}:{os.getgid()}"
+
+
 def docker(*arguments: str, limit_s: float | None = None) -> subprocess.CompletedProcess[str]:
     """Has the engine's client do something."""
     return subprocess.run(

@@ -1,0 +1,34 @@
+"""The containers of a run's steps: `python -m pipelines.local.containers RUN` removes those of a run whose process is gone."""
+
+import contextlib
+import sys
+import time
+
+import docker
+from components.train.backends.engine_client import caller
+from pipelines.local.record import RunRecord
+
+_LATE_S = 3.0  # until the engine has made what the process had asked it for when it was killed
+
+
+def user() -> str:
+    """The user of a step's container, so that what it writes is this user's."""
+    client = docker.from_env()
+    options = client.info()["SecurityOptions"]
+    client.close()
+    return caller(rootless="name=rootless" in options)
+
+
+def remove(run: str) -> None:
+    """Removes all that there are, whether they run or not."""
+    client = docker.from_env()
+    for container in client.containers.list(all=True, filters={"label": f"{RunRecord.label}={run}"}):
+        with contextlib.suppress(docker.errors.APIError):  # it is being removed already
+            container.remove(force=True)
+    client.close()
+
+
+if __name__ == "__main__":
+    remove(sys.argv[1])
+    time.sleep(_LATE_S)
+    remove(sys.argv[1])
