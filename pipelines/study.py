@@ -31,7 +31,10 @@ _TOLD = "{cell}-{repeat}: {time_s:.1f} s, {examples_per_s} examples/s, {metric} 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns 0, the exit code of a job that failed, or 128+n on signal n."""
-    args = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else [*argv]
+    end = words.index("--") if "--" in words else len(words)
+    args = _parser().parse_args(words[:end])
+    args.more = words[end + 1 :]
     study = load(args.study)
     directory = pathlib.Path(args.output or f"jobs/{pathlib.Path(args.study).stem}").resolve()
     directory.mkdir(parents=True, exist_ok=True)
@@ -49,7 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    p = Parser(prog="pipelines/study.py", description=__doc__.splitlines()[0].partition(": `")[0])
+    p = Parser(
+        prog="pipelines/study.py",
+        usage="%(prog)s STUDY.yaml [options] [-- flags of components.train for every job]",
+        description=__doc__.partition(": `")[0],
+    )
     p.add_argument("study", metavar="STUDY.yaml", help="what to run, such as studies/workers.yaml")
     p.add_argument("--output", type=job_directory, metavar="DIR", help="of the study (jobs/<name of the file> without)")
     p.add_argument("--source", nargs="+", default=[], metavar="PATH", help="of the dataset (the study's own without)")
@@ -57,7 +64,6 @@ def _parser() -> Parser:
     p.add_argument("--job-dirs", metavar="PLACE", help="where those go, such as gs://BUCKET/NAME (--output without)")
     p.add_argument("--repeats", type=at_least(1, 100), help="of each cell (what the file says without)")
     p.add_argument("--backend", choices=BACK_ENDS, default="process", help="what jobs run on")
-    p.add_argument("more", nargs="*", metavar="-- flags", help="of components.train for every job, such as --image REF")
     return p
 
 

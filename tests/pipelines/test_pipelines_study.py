@@ -63,7 +63,10 @@ def test_a_study_that_is_killed_and_told_to_stop_finishes_and_its_figures_are_th
     assert replicas == 2 and "| two | 1 | 2 |" in done.stdout
 
 
-def test_a_job_that_fails_ends_the_study_with_its_code_and_last_words(tmp_path, capsys):
-    assert study._step(["train", "--cluster", "clusters/none.yaml"], tmp_path) == 2
+def test_a_job_that_fails_ends_the_study_with_its_code_and_last_words(tmp_path, monkeypatch, capsys):
+    (tmp_path / "study.yaml").write_text(STUDY)
+    monkeypatch.chdir(ROOT)
+    asked = [str(tmp_path / "study.yaml"), "--output", str(tmp_path / "out"), "--backend", "process"]
+    assert study.main([*asked, "--", "--memory-gb", "1"]) == 2
     told = capsys.readouterr().err
-    assert "ended with exit code 2" in told and "unknown cluster file 'clusters/none.yaml'" in told
+    assert "one-0: train ended with exit code 2" in told and "--memory-gb is for --backend docker" in told
