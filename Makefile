@@ -10,7 +10,7 @@ ARGS ?=
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-slow test-docker run-cloud test-cloud prove-cloud chaos lint format compile image image-gpu bench lock clean clean-all
+.PHONY: help setup run check test test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -53,6 +53,9 @@ test-cloud: setup  ## the cloud's paths, on a Vertex AI that is this machine (AR
 
 prove-cloud: setup  ## show on the real Vertex AI what only it can, for under a dollar (ARGS='--help')
 	@$(PY) -m tests.prove_cloud $(ARGS)
+
+prove-gpu: setup  ## show on a machine with GPUs, rented for ten minutes, what only they can (ARGS='--help')
+	@$(PY) -m tests.prove_gpu $(ARGS)
 
 chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
 	@$(PY) -m tests.chaos $(ARGS)
