@@ -1,22 +1,37 @@
-"""The push and compile steps of cloudbuild.yaml, run against a real registry on this machine."""
+"""All steps of cloudbuild.yaml and of deploy/builds/promote.yaml in order, with a real engine and a real registry.
 
-import io
-import os
+The image that they build is a small one that says what it is asked to run: to push the real one takes minutes. It is the
+real one that the smoke test is run on by itself.
+"""
+
+import json
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import tarfile
-from pathlib import Path
+import urllib.request
 
 import pytest
 import yaml
+from engine import docker
 
+from tests.cloud.front import Answer, Front, Request
+from tests.deploy.build_file import ROOT, BuildFile
 from tests.train.train_fakes import wait_until
 
 pytestmark = pytest.mark.docker
-ROOT = Path(__file__).parents[2]
+DOCKERFILE = r"""
+ARG ACCELERATOR=cpu
+FROM python:3.11-slim AS packages
+FROM packages
+ARG CODE_VERSION
+RUN printf '#!/bin/sh\necho "$CODE_VERSION runs: $*"\nexit {code}\n' >/entrypoint && chmod 755 /entrypoint
+ENV CODE_VERSION=$CODE_VERSION
+ENTRYPOINT ["/entrypoint"]
+"""
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+STEPS = ["settings", "test", "build", "smoke", "push", "compile", "store", "submit"]
 
 
 @pytest.fixture
@@ -42,47 +57,113 @@ def registry(tmp_path):
     yield address
     server.terminate()
     server.wait(10)
+    # By their names here: an id may be that of an image that was there before.
+    names = docker("images", "--format", "{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}}").split()
+    ours = [name for name in names if name.startswith(address) and "<none>" not in name]
+    subprocess.run(["docker", "rmi", *ours], check=False, capture_output=True)
 
 
-def run_step(name: str, workspace: Path, **env: str) -> None:
-    """Runs a step's script as Cloud Build does: /bin/sh in the workspace."""
-    steps = yaml.safe_load((ROOT / "cloudbuild.yaml").read_text())["steps"]
-    script = next(step["script"] for step in steps if step["id"] == name)
-    subprocess.run(["/bin/sh", "-c", script], cwd=workspace, env=os.environ | env, check=True, timeout=300)
+@pytest.fixture
+def specs():
+    """A repository for specs: `stored` are the bodies of what was uploaded, `address` where."""
+    stored = []
+
+    def answer(request: Request) -> Answer:
+        stored.append((request.path, request.body.decode()))
+        return Answer(200, b"training/sha256:abc")
+
+    with Front(0, answer) as front:
+        front.stored, front.address = stored, f"http://127.0.0.1:{front.server_port}"
+        yield front
+        front.shutdown()
 
 
-def tiny_image(name: str, content: bytes) -> None:
-    """Tags an image that holds one file."""
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as archive:
-        member = tarfile.TarInfo("file")
-        member.size = len(content)
-        archive.addfile(member, io.BytesIO(content))
-    subprocess.run(["docker", "import", "-", name], input=layer.getvalue(), check=True, capture_output=True)
-
-
-def test_the_compiled_specs_name_the_pushed_image_by_its_digest_even_after_its_tag_moved(registry, tmp_path):
-    workspace = tmp_path / "workspace"
-    unused = shutil.ignore_patterns(".git", ".venv", "build", "runs", "registry", "jobs", "data", "eval", "__pycache__")
-    shutil.copytree(ROOT, workspace, ignore=unused)
-    python = workspace / ".venv/bin/python"  # what the test step leaves for this one
+@pytest.fixture
+def workspace(tmp_path):
+    """A checkout with tests and an image that take no time."""
+    checkout = tmp_path / "workspace"
+    unused = (".git", ".venv", "build", "runs", "registry", "jobs", "data", "eval", "__pycache__", "tests")
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*unused))
+    python = checkout / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    (workspace / ".venv/.installed").touch()
-    repository = f"{registry}/project/training/image"
-    try:
-        tiny_image(f"{repository}:1", b"first")
-        run_step("push", workspace, REPOSITORY=repository, TAG="1")
-        reference = (workspace / "build/image.txt").read_text().strip()
-        assert re.fullmatch(re.escape(repository) + "@sha256:[0-9a-f]{64}", reference)
+    (checkout / ".venv/.installed").touch()
+    (checkout / "tests").mkdir()
+    (checkout / "tests/test_it.py").write_text("def test_it():\n    assert True\n")
+    verbs = (checkout / "Makefile").read_text().replace("\ntest: check", "\ntest: setup")
+    (checkout / "Makefile").write_text(f"{verbs}\ntest: setup\n\t@$(PY) -m pytest -q -p no:cacheprovider tests\n")
+    (checkout / "Dockerfile").write_text(DOCKERFILE.format(code=0))
+    return checkout
 
-        tiny_image(f"{repository}:1", b"second")
-        subprocess.run(["docker", "push", "--quiet", f"{repository}:1"], check=True)
-        run_step("compile", workspace)
-        for spec in ("training-vertex.yaml", "training-local.yaml"):
-            text = (workspace / "build" / spec).read_text()
-            assert set(re.findall(re.escape(repository) + r"[@:\w]*", text)) == {reference}
+
+def build_file(path: str, registry: str, specs: Front | None = None, **values: str) -> BuildFile:
+    def elsewhere(setting: str) -> str:
+        here = setting.replace("us-central1-docker.pkg.dev", registry)
+        return here.replace("https://us-central1-kfp.pkg.dev", specs.address) if specs else here
+
+    given = {"_BUCKET": "my-bucket", "COMMIT_SHA": COMMIT, **values}
+    return BuildFile(path=path, values=given, elsewhere=elsewhere)
+
+
+def digest(registry: str, tag: str) -> str:
+    """Of what the registry has under a tag, by its own account."""
+    manifest = "application/vnd.docker.distribution.manifest.v2+json"
+    url = f"http://{registry}/v2/my-project/training/tfrecord-training/manifests/{tag}"
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": manifest}, method="HEAD")) as answer:
+        return answer.headers["Docker-Content-Digest"]
+
+
+def test_the_digest_that_was_pushed_is_the_one_that_was_tried_compiled_stored_submitted_and_promoted(
+    registry, specs, workspace
+):
+    done, told = build_file("cloudbuild.yaml", registry, specs).run(workspace)
+    assert done == STEPS, told
+    pushed = f"{registry}/my-project/training/tfrecord-training@{digest(registry, 'b-1')}"
+    assert (workspace / "build/image.txt").read_text().strip() == pushed
+    assert f"{COMMIT} runs: pipelines.doctor --image" in told
+    for spec in ("training-vertex.yaml", "training-local.yaml"):
+        text = (workspace / "build" / spec).read_text()
+        assert set(re.findall(re.escape(pushed.split("@")[0]) + r"[@:\w]*", text)) == {pushed}
+    [(path, upload)] = specs.stored
+    assert path == "/my-project/pipelines" and f"{COMMIT},latest" in upload and pushed in upload
+    request = json.loads(told[told.rindex("\n{\n") :])
+    assert request["parent"] == "projects/my-project/locations/us-central1" and pushed in json.dumps(request)
+
+    # Of the same commit, in another project: nothing is built.
+    subprocess.run(["docker", "network", "create", "cloudbuild"], capture_output=True, check=True)
+    try:
+        values = {"_PRODUCTION": "production", "_BUCKET": "other", "TAG_NAME": "v1.0.0"}
+        promote = build_file("deploy/builds/promote.yaml", registry, **values)
+        (workspace / "build/image.txt").unlink()
+        done, told = promote.run(workspace)
+        assert done == ["find", "submit"], told
     finally:
-        images = subprocess.check_output(["docker", "images", "--quiet", "--no-trunc", repository], text=True).split()
-        subprocess.run(["docker", "rmi", "--force", *set(images)], check=False, capture_output=True)
+        docker("network", "rm", "cloudbuild")
+    assert digest(registry, "v1.0.0") == pushed.split("@")[1]
+    place = f"--image {pushed} --project production --location us-central1 --bucket gs://other --yes"
+    assert f"{COMMIT} runs: pipelines.submit {place}" in told
+    missing = build_file("deploy/builds/promote.yaml", registry, TAG_NAME="v1.0.1", COMMIT_SHA="f" * 40)
+    assert "no image of commit ffff" in missing.run(workspace)[1]
+
+
+@pytest.mark.parametrize("failing", ["test", "smoke"])
+def test_a_failing_step_stops_the_build_before_anything_is_pushed(registry, workspace, failing):
+    if failing == "test":
+        (workspace / "tests/test_it.py").write_text("def test_it():\n    assert False\n")
+    else:
+        (workspace / "Dockerfile").write_text(DOCKERFILE.format(code=1))
+    done, _ = build_file("cloudbuild.yaml", registry).run(workspace)
+    assert done == STEPS[: STEPS.index(failing)]
+    with urllib.request.urlopen(f"http://{registry}/v2/_catalog") as answer:
+        assert json.load(answer) == {"repositories": []}
+
+
+def test_the_real_image_passes_the_smoke_test(image, tmp_path):
+    build = build_file("cloudbuild.yaml", "here")
+    docker("tag", image, "here/my-project/training/tfrecord-training:b-1")
+    try:
+        done = build.step("smoke", tmp_path)
+    finally:
+        docker("rmi", "here/my-project/training/tfrecord-training:b-1")
+    assert done.returncode == 0 and "✓ modules" in done.stdout and "now the champion" in done.stdout, done.stdout
