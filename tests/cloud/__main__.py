@@ -25,11 +25,11 @@ _GOOGLES = (
     "www",
     "storage",
     "oauth2",
+    "compute",
     "us-central1-aiplatform",
     "iam",
     "iamcredentials",
     "cloudquotas",
-    "logging",
 )
 _HOSTS = (*(f"{name}.googleapis.com" for name in _GOOGLES), "us-docker.pkg.dev")
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1

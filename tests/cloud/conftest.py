@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import requests
-import tensorflow as tf
 
 _LIMIT_S = 900.0  # of a run; a quiet machine takes one to three minutes
 _IMAGE = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
@@ -90,13 +89,9 @@ class Cloud:
         """How often a replica of the job has started."""
         return sum(now["number"] == job["number"] and now["events"].count(f"{replica} started") for now in self.jobs())
 
-    def take(self, job: dict[str, Any], replica: str, how: str, **more: Any) -> None:
-        """Takes the replica's machine away: `lose` or `preempt`, and with `last=1` for the last time."""
-        self._ask("POST", f"jobs/{job['number']}/{how}", params={"replica": replica, **more})
-
-    def lack(self, **machines: int) -> None:
-        """Has so many jobs find none of a machine type; `_` stands for `-`."""
-        self._ask("PUT", "stockouts", json={name.replace("_", "-"): jobs for name, jobs in machines.items()})
+    def take(self, job: dict[str, Any], replica: str, how: str) -> None:
+        """Takes the replica's machine away: `lose` or `preempt`."""
+        self._ask("POST", f"jobs/{job['number']}/{how}", params={"replica": replica})
 
     def fail(self, *rules: dict[str, Any]) -> None:
         """Sets the faults (`tests.cloud.faults.Fault`) of this test, in place of those before."""
@@ -122,6 +117,8 @@ class Cloud:
 
     def assert_same_weights(self, one: pathlib.Path, other: pathlib.Path) -> None:
         """Compares the whole state that the newest checkpoints of two job directories hold, bit by bit."""
+        import tensorflow as tf  # 3 s, which tests of other folders that have this fixture need not wait
+
         readers = [tf.train.load_checkpoint(str(job_dir / "checkpoints")) for job_dir in (one, other)]
         kinds, others = (reader.get_variable_to_dtype_map() for reader in readers)
         assert kinds == others

@@ -9,6 +9,7 @@ import re
 
 from google.api_core import exceptions
 
+from tests.cloud.compute import Groups
 from tests.cloud.front import Answer, Request
 
 # Of the project in its region; more than a test asks for, but for machines that none takes.
@@ -48,4 +49,9 @@ def image(request: Request) -> Answer:
     return Answer(200, {"config": {"Labels": labels}})
 
 
-HOSTS = {"iam.googleapis.com": account, "cloudquotas.googleapis.com": quotas, "us-docker.pkg.dev": image}
+HOSTS = {
+    "iam.googleapis.com": account,
+    "cloudquotas.googleapis.com": quotas,
+    "us-docker.pkg.dev": image,
+    "compute.googleapis.com": Groups().answer,
+}

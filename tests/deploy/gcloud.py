@@ -1,4 +1,4 @@
-"""Stands in for gcloud in the tests of deploy/setup: keeps resources and policies in a file, and records every call.
+"""Stands in for gcloud in the tests of deploy: keeps resources and policies in a file, and records every call.
 
 After gcloud's reference: `describe` fails of what is not there, `create` of what is, and a flag that the command does not
 have is refused. What it cannot know is whether Google's own would do as that says.
@@ -22,6 +22,14 @@ FLAGS = {
     },
     "artifacts repositories": {"--location", "--repository-format"},
     "iam service-accounts": {"--display-name"},
+    "iam roles": {"--permissions"},
+    "resource-manager tags keys": {"--parent"},
+    "resource-manager tags values": {"--parent"},
+    "compute instance-groups managed": {"--zone"},
+    "compute instance-templates": {
+        *("--machine-type", "--provisioning-model", "--image-family", "--image-project", "--boot-disk-size"),
+        *("--service-account", "--scopes", "--metadata", "--metadata-from-file"),
+    },
     "ai tensorboards": {"--display-name", "--region"},
     "billing budgets": {
         *("--billing-account", "--display-name", "--budget-amount", "--filter-projects", "--threshold-rule"),
@@ -34,6 +42,9 @@ READING = {"describe", "list", "ls", "get-iam-policy"}
 
 
 def main(words: list[str]) -> int:
+    if words == ["auth", "print-access-token"]:
+        print("of-no-worth")
+        return 0
     state = json.loads((HOME / "state.json").read_text())
     flags, plain = {}, []
     words = iter(words)
@@ -65,6 +76,8 @@ def answer(state: dict, group: str, verb: str, names: list[str], flags: dict) ->
             name = pathlib.Path(flags["--source"][0]).read_text().split("name: ")[1].split("\n")[0]
         if group == "iam service-accounts":
             name = f"{name}@{state['project']}.iam.gserviceaccount.com"
+        if "--parent" in flags:
+            name = f"{flags['--parent'][0].removeprefix('projects/')}/{name}"
         for each in names if verb == "enable" else [name or flags["--display-name"][0]]:
             if each in things and verb == "create":
                 return refuse(f"{each} already exists")

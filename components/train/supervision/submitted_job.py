@@ -133,7 +133,7 @@ class SubmittedJob:
                 state = job.state.name
                 self._say("state", job=line["display_name"], state=state.removeprefix("JOB_STATE_").lower())
             if state in _ENDED:
-                late = job and (not job.end_time or (state == "JOB_STATE_FAILED" and not job.error.message))
+                late = state == "JOB_STATE_FAILED" and job and not job.error.message
                 if job and ended_s >= (_ERROR_S if late else _LINES_S):
                     break
                 ended_s += _POLL_S

@@ -84,7 +84,6 @@ class Training:
 def training(vertex, bucket, tmp_path, monkeypatch) -> Iterator[Training]:
     monkeypatch.setattr(submitted_job, "_POLL_S", 0.01)
     monkeypatch.setattr(submitted_job, "_LINES_S", 0.02)
-    monkeypatch.setattr(submitted_job, "_ERROR_S", 0.05)
     monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     logs = tmp_path / "logs"
     logs.mkdir()
