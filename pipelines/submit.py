@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if missing:
             print(f"note: {', '.join(f'--{flag}' for flag in missing)} not given; examples stand in", file=sys.stderr)
     submission = Submission.load(args.bucket, args.resume) if args.resume else prepare(args)
-    prices = costs.Prices.load(pathlib.Path(args.prices)) if args.prices else None
+    prices = costs.Prices.load(pathlib.Path(args.prices), submission.job["location"]) if args.prices else None
     longest_s = costs.bounded_s(submission.cluster, prices, args.max_machine_hours, args.max_price)
     if args.dry_run:
         print(json.dumps(submission.within(longest_s).request(submission.run), indent=2))

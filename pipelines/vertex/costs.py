@@ -28,10 +28,13 @@ class Prices:
     source: str = ""
 
     @classmethod
-    def load(cls, path: pathlib.Path) -> Self:
-        """Reads a price file."""
+    def load(cls, path: pathlib.Path, region: str) -> Self:
+        """Reads the price file of a region; that of another is refused."""
         with reading(path, "make it again: make prices"):
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            prices = cls(**json.loads(path.read_text(encoding="utf-8")))
+        if prices.region != region:
+            raise UserError(f"{path}: prices of {prices.region}, not {region}; make prices ARGS='--region {region}'")
+        return prices
 
     def of_hour(self, cluster: Cluster) -> float | None:
         """Of all machines of a cluster together for an hour; None if one of them is not listed."""

@@ -18,7 +18,7 @@ import pytest
 import requests
 
 _LIMIT_S = 900.0  # of a run; a quiet machine takes one to three minutes
-_IMAGE = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
+IMAGE = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,10 @@ class Submitted:
 
 
 class Cloud:
-    """The cloud as a test sees it: `work` has `buckets` and `logs`; `bucket` is the test's own, `files` what is in it."""
+    """The cloud as a test sees it: `work` has `buckets` and `logs`; `bucket` is the test's own, `files` what is in it; `image` is one for CPUs."""
 
     def __init__(self, bucket: str) -> None:
+        self.image = IMAGE
         self.work, self.bucket = pathlib.Path(os.environ["LOOPBACK_CLOUD"]), bucket
         self.files = self.work / "buckets" / bucket
         self.files.mkdir()
@@ -52,7 +53,7 @@ class Cloud:
         """Starts submit.py with --wait; `cluster` is the text of a cluster file. The model is named as the bucket."""
         file = self.work / f"{self.bucket}.yaml"
         file.write_text(cluster)
-        flags = ["--project", "demo-project", "--bucket", f"gs://{self.bucket}", "--image", _IMAGE, "--cluster", file]
+        flags = ["--project", "demo-project", "--bucket", f"gs://{self.bucket}", "--image", IMAGE, "--cluster", file]
         return self.run("pipelines/submit.py", "--wait", "--yes", *flags, "--name", self.bucket, *arguments)
 
     def finish(self, process: subprocess.Popen, code: int = 0) -> Submitted:

@@ -124,12 +124,12 @@ def test_a_dataset_is_converted_from_a_bucket(cloud, kind):
     assert run.step() == 50
 
 
-def test_two_first_runs_at_once_make_two_versions_of_one_model(cloud):
-    runs = [cloud.start(ONE, "--train-steps", 100, "--seed", i) for i in range(2)]
-    one, other = (cloud.finish(run) for run in runs)
+def test_four_first_runs_at_once_make_four_versions_of_one_model(cloud):
+    runs = [cloud.start(ONE, "--train-steps", 100, "--seed", i) for i in range(4)]
+    ended = [cloud.finish(run) for run in runs]
 
     versions = _versions(cloud.bucket)  # of one model
-    assert {version.labels["run"] for version in versions} == {one.run_id, other.run_id}
+    assert {version.labels["run"] for version in versions} == {run.run_id for run in ended}
     assert [{"champion", "default"} <= set(version.version_aliases) for version in versions].count(True) == 1
 
 

@@ -26,7 +26,10 @@ def test_machine_hours_and_price_are_those_of_all_replicas_for_the_longest_time(
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(vars(PRICES)))
     hour = 4 * (0.5 + 2 * 0.25)
-    assert Prices.load(path).of_hour(cluster()) == hour and PRICES.of_hour(cluster(strategy="SPOT")) == 4 * 0.2
+    assert (
+        Prices.load(path, PRICES.region).of_hour(cluster()) == hour
+        and PRICES.of_hour(cluster(strategy="SPOT")) == 4 * 0.2
+    )
     assert costs.told(cluster(), PRICES, 7200)[-1].endswith(
         "at most 8.0 machine-hours (4 machines for 2.0 h), 8.00 USD by the prices of 2026-11-01"
     )
@@ -46,7 +49,10 @@ def test_a_price_that_nobody_knows_is_said_to_be_unknown_and_limits_nothing():
         costs.bounded_s(n2, PRICES, None, 5.0)
 
 
-def test_a_file_that_has_no_prices_is_told(tmp_path):
+def test_a_file_that_has_no_prices_or_those_of_another_region_is_told(tmp_path):
+    (tmp_path / "other.json").write_text(json.dumps(vars(PRICES)))
+    with pytest.raises(UserError, match="prices of us-central1, not europe-west4"):
+        Prices.load(tmp_path / "other.json", "europe-west4")
     (tmp_path / "prices.json").write_text("{}")
     with pytest.raises(UserError, match="make it again: make prices"):
-        Prices.load(tmp_path / "prices.json")
+        Prices.load(tmp_path / "prices.json", "us-central1")
