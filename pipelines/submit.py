@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from components.evaluate.gate import REJECT, TOLD
 from components.register.register import open_registry
+from components.train.backends.vertex.attempts import Again, Bounds, Over, decide
 from components.train.backends.vertex.job_settings import JobSettings, account
 from components.train.cluster.quotas import quota_warnings
 from pipelines.arguments import EXIT_REJECTED, add_flags
@@ -43,11 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"note: {', '.join(f'--{flag}' for flag in missing)} not given; examples stand in", file=sys.stderr)
     submission = Submission.load(args.bucket, args.resume) if args.resume else prepare(args)
     prices = costs.Prices.load(pathlib.Path(args.prices), submission.job["location"]) if args.prices else None
-    longest_s = costs.bounded_s(submission.cluster, prices, args.max_machine_hours, args.max_price)
+    bounds = costs.bounds(submission.cluster, prices, args.max_machine_hours, args.max_price)
+    first = decide([], bounds)
+    if isinstance(first, Over):
+        raise UserError(f"{first.why} before anything runs; allow more")
     if args.dry_run:
-        print(json.dumps(submission.within(longest_s).request(submission.run), indent=2))
+        print(json.dumps(submission.attempt(first).request(submission.run), indent=2))
         return 0
-    return _submit(args, submission, prices, longest_s)
+    return _submit(args, submission, prices, bounds, first)
 
 
 def _parser() -> Parser:
@@ -101,7 +105,9 @@ def _parser() -> Parser:
     return p
 
 
-def _submit(args: argparse.Namespace, submission: Submission, prices: costs.Prices | None, longest_s: float) -> int:
+def _submit(
+    args: argparse.Namespace, submission: Submission, prices: costs.Prices | None, bounds: Bounds, first: Again
+) -> int:
     from pipelines.vertex import checks, client, sending, watch  # 2 s
 
     sending.connect(submission.job["project"], submission.job["location"])
@@ -109,16 +115,16 @@ def _submit(args: argparse.Namespace, submission: Submission, prices: costs.Pric
     for warning in quota_warnings(submission.cluster, submission.job["location"]):
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{submission.run} in {submission.job['location']} of {submission.job['project']}, {submission.image}")
-    print("\n".join(costs.told(submission.cluster, prices, longest_s)), flush=True)
+    print("\n".join(costs.told(submission.cluster, prices, first.timeout_s)), flush=True)
     if not args.yes:
         if not sys.stdin.isatty():
             raise UserError("nobody can be asked here whether to submit it; add --yes")
         if input("submit? [y/N] ").strip().lower() not in ("y", "yes"):
             return 0
     if args.cron:
-        print(f"scheduled: {client.schedule(submission.within(longest_s), args.cron)}")
+        print(f"scheduled: {client.schedule(submission.attempt(first), args.cron)}")
         return 0
-    code = sending.run(submission, wait=args.wait, longest_s=longest_s, price=prices, say=watch.stamped)
+    code = sending.run(submission, bounds, wait=args.wait, say=watch.stamped)
     return _ended(args, submission) if args.wait and not code else code
 
 

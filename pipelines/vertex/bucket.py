@@ -18,14 +18,6 @@ def mounted(source: str) -> str:
     return f"/gcs/{source.removeprefix('gs://').rstrip('/')}"
 
 
-def unfinished_step(job_dir: str) -> int:
-    """Step of the newest checkpoint in a job directory in a bucket; -1 if there is none, or the training is done."""
-    with opened(job_dir) as (bucket, folder):
-        names = [blob.name.removeprefix(f"{folder}/") for blob in bucket.list_blobs(prefix=f"{folder}/")]
-    found = [match for match in map(re.compile(r"checkpoints/ckpt-(\d+)\.index").fullmatch, names) if match]
-    return -1 if "DONE.json" in names else max((int(match[1]) for match in found), default=-1)
-
-
 def read_json(place: str) -> dict[str, Any]:
     """The content of an object, `gs://BUCKET/NAME`."""
     with opened(place) as (bucket, name):

@@ -68,10 +68,11 @@ def cancel(name: str) -> None:
             aiplatform.PipelineJob.get(name).cancel()
 
 
-def custom_jobs(run: str) -> list[Any]:
-    """The training jobs of a run (`aiplatform.CustomJob`), the oldest first."""
+def custom_jobs(run: str) -> list[v1.CustomJob]:
+    """The training jobs of a run, the oldest first."""
     with told():
-        return sorted(aiplatform.CustomJob.list(filter=f'display_name="{run}"'), key=lambda job: job.create_time)
+        found = aiplatform.CustomJob.list(filter=f'display_name="{run}"')
+        return sorted((each.gca_resource for each in found), key=lambda job: job.create_time)
 
 
 def link(name: str) -> str:

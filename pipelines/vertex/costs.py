@@ -6,10 +6,12 @@ GPU, `hour`, and of Spot machines `spot_hour`. Disks and the pipeline's own step
 
 import dataclasses
 import json
+import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
+from components.train.backends.vertex.attempts import Bounds
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError, reading
 
@@ -54,35 +56,36 @@ def limit_s(cluster: Cluster) -> int:
     return cluster.scheduling.timeout_s or VERTEX_TIMEOUT_S
 
 
+def bounds(cluster: Cluster, prices: Prices | None, max_machine_hours: float | None, max_price: float | None) -> Bounds:
+    """What all attempts of a training may take together.
+
+    Raises:
+      UserError: If there is a limit on the price, and a choice of machines has no price.
+    """
+    hours = [prices.of_hour(choice) if prices else None for choice in cluster.choices]
+    if max_price and None in hours:
+        raise UserError("--max-price: the price of these machines is unknown; make prices, and give it with --prices")
+    return Bounds(
+        choices=len(hours),
+        replicas=cluster.replicas,
+        max_restarts=cluster.scheduling.max_restarts,
+        timeout_s=limit_s(cluster),
+        machine_hours=max_machine_hours,
+        price=max_price,
+        prices_per_h=tuple(hour for hour in hours if hour is not None),
+    )
+
+
 def told(cluster: Cluster, prices: Prices | None, longest_s: float) -> list[str]:
     """The pools and what they take at most, a line each."""
     lines = []
     for role, pool in cluster.pools.items():
-        gpus = f" with {pool.gpus} {pool.accelerator.type}" if pool.accelerator else ""
-        lines.append(f"  {role:10}{pool.replicas} x {pool.machine}{gpus}")
+        others = (choice.pools[role].shape for choice in cluster.choices[1 : 1 + len(pool.alternatives)])
+        lines.append(f"  {role:10}{pool.replicas} x {', else '.join([pool.shape, *others])}")
     hours = longest_s / 3600
-    bound = f"  at most {hours * cluster.replicas:,.1f} machine-hours ({cluster.replicas} machines for {hours:,.1f} h)"
-    price = prices.of_hour(cluster) if prices else None
-    if price is None:
+    machines = f"{cluster.replicas} machine{'s' if cluster.replicas > 1 else ''}"
+    bound = f"  at most {hours * cluster.replicas:,.1f} machine-hours ({machines} for {hours:,.1f} h)"
+    price = max(prices.of_hour(choice) or math.inf for choice in cluster.choices) if prices else math.inf
+    if price == math.inf:
         return [*lines, f"{bound}; price unknown ({'a machine is not in the price file' if prices else 'make prices'})"]
     return [*lines, f"{bound}, {price * hours:,.2f} {prices.currency} by the prices of {prices.date}"]
-
-
-def bounded_s(
-    cluster: Cluster, prices: Prices | None, max_machine_hours: float | None, max_price: float | None
-) -> float:
-    """Seconds that a job may run by its own limit and by those on machine-hours and price.
-
-    Raises:
-      UserError: If there is a limit on the price, and no price.
-    """
-    limits: list[Any] = [limit_s(cluster)]
-    if max_machine_hours:
-        limits.append(max_machine_hours * 3600 / cluster.replicas)
-    if max_price:
-        if not (hour := prices.of_hour(cluster) if prices else None):
-            raise UserError(
-                "--max-price: the price of these machines is unknown; make prices, and give it with --prices"
-            )
-        limits.append(max_price / hour * 3600)
-    return min(limits)

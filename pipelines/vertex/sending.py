@@ -1,20 +1,22 @@
-"""Sends a run, and where somebody waits for it goes on with training that Vertex AI has given up."""
+"""Sends a run, and where somebody waits for it goes on with training that was given up, as `attempts` decides."""
 
 import sys
-import time
 from typing import Any
 
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from components.train.backends.vertex.job_client import log_in_again
+from components.train.backends.vertex.attempt_record import begun, completed
+from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide
+from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
+from components.train.backends.vertex.job_client import Jobs, log_in_again
+from components.train.backends.vertex.job_store import JobStore
 from pipelines.vertex import client, watch
-from pipelines.vertex.bucket import unfinished_step
-from pipelines.vertex.costs import Prices
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError
 
 _LIVE = ("QUEUED", "PENDING", "RUNNING", "CANCELLING", "PAUSED")
+_TAIL = 10
 
 
 def connect(project: str, location: str) -> None:
@@ -29,46 +31,69 @@ def is_live(job: v1.PipelineJob) -> bool:
     return watch.state_of(job) in _LIVE
 
 
-def run(submission: Submission, *, wait: bool, longest_s: float, price: Prices | None, say: watch.Say) -> int:
-    """Sends the run; where it waits, training that was given up goes on in another run. Returns the exit code."""
+def run(submission: Submission, bounds: Bounds, *, wait: bool, say: watch.Say) -> int:
+    """Sends the run; where it waits, training that was given up goes on in another. Returns 0 if the last has ended well."""
     before = client.runs(run=submission.run)
     if live := [job.name.rpartition("/")[2] for job in before if is_live(job)]:
         raise UserError(f"{live[0]} is still going on; wait for it, or --cancel {submission.run}")
-    attempts: list[dict[str, Any]] = []
-    submission.save(attempts=attempts)
-    reached, began = -1, time.monotonic()
-    for number in range(len(before), len(before) + 1 + submission.cluster.scheduling.max_restarts):
-        left_s = longest_s - (time.monotonic() - began)
+    submission.save()
+    store = JobStore(submission.values["job_dir"])
+    record, made = store.attempts(), list[Attempt]()
+    while isinstance(order := decide(made, bounds), Again):
+        number = len(before) + len(made)
         job_id = f"{submission.run}-{number + 1}" if number else submission.run
-        name = client.send(submission.within(left_s), job_id)
+        record.append(line := begun(job_id, submission.cluster.choices[order.choice], order, store.step()))
+        store.write(record)
+        known = {job.name for job in client.custom_jobs(submission.run)}
+        name = client.send(submission.attempt(order), job_id)
+        machines = ", ".join(f"{role}: {what}" for role, what in line["machines"].items())
         print(f"submitted {job_id}: {client.link(name)}", flush=True)
+        if order.choice or made:
+            say(f"{machines}, from step {max(0, line['step_before']):,}")
         if not wait:
             return 0
-        job = watch.follow(name, submission.values["job_dir"], say)
-        state = watch.state_of(job)
-        if state == "SUCCEEDED":
+        job = watch.follow(name, store.job_dir, say)
+        trained = [each for each in client.custom_jobs(submission.run) if each.name not in known]
+        if trained:
+            made.append(completed(line, trained[-1], store.step()))
+        else:  # it did not come to that
+            record.pop()
+        store.write(record)
+        if watch.state_of(job) == "SUCCEEDED":
             return 0
-        if state == "CANCELLED":
+        if watch.state_of(job) == "CANCELLED":
             print(f"{job_id}: cancelled", file=sys.stderr)
             return 1
-        _explain(job, submission)
-        last, reached = reached, unfinished_step(submission.values["job_dir"])
-        left_s = longest_s - (time.monotonic() - began)
-        if reached <= last or left_s < 1 or _was_cancelled(submission.run):
-            break
-        say(f"training came to step {reached}; submitted again, it goes on from there")
+        _explain(job, trained, submission)
+        if not trained or made[-1].ending is Ending.SUCCEEDED:
+            return 1  # it was another step that failed
+        say(f"training: {made[-1].ending}, at step {max(0, made[-1].step_after):,}")
+    print(f"training is given up: {order.why}", file=sys.stderr)
     return 1
 
 
-def _explain(job: v1.PipelineJob, submission: Submission) -> None:
-    """Which step has failed, with what."""
-    for step, why, _ in watch.failed_steps(job):
-        print(f"{step} failed: {why}", file=sys.stderr)
+def _explain(job: v1.PipelineJob, trained: list[v1.CustomJob], submission: Submission) -> None:
+    """Which step has failed, with what; of the training which replica, and its last lines."""
     if job.error.message:
         print(job.error.message, file=sys.stderr)
+    for step, why, number in watch.failed_steps(job):
+        blamed, roles = "", tuple[str, ...]()
+        if step == "train" and trained:
+            why, number = trained[-1].error.message or why, trained[-1].name.rpartition("/")[2]
+            roles = tuple(submission.cluster.pools)
+            blamed = replica_name(why, roles)
+        print(f"{step}{f' ({blamed})' if blamed else ''} failed: {' '.join(why.split())}", file=sys.stderr)
+        for line in _last_lines(submission, number, roles, blamed):
+            print(f"  {line}", file=sys.stderr)
 
 
-def _was_cancelled(run: str) -> bool:
-    """Whether somebody has cancelled the run's training itself, which fails the run: that is meant as its end."""
-    jobs = client.custom_jobs(run)
-    return bool(jobs) and jobs[-1].state.name == "JOB_STATE_CANCELLED"
+def _last_lines(submission: Submission, number: str, roles: tuple[str, ...], blamed: str) -> list[str]:
+    """What a job's replica, or all, have written last, where Cloud Logging tells it."""
+    place = submission.job["project"], submission.job["location"]
+    if not number:
+        return []
+    try:
+        lines: list[Any] = list(CloudLogs(place[0], number, roles).new(Jobs(*place).session()))
+    except (OSError, UserError) as error:
+        return [f"(Cloud Logging: {error})"]
+    return [text for replica, text in lines if replica == blamed or not blamed][-_TAIL:]

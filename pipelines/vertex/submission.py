@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from components.register import serving
+from components.train.backends.vertex.attempts import Again
 from components.train.backends.vertex.job_settings import JobSettings
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.checks import read
@@ -71,12 +72,9 @@ class Submission:
         known = read_json(f"{bucket}/runs/{run}/{RECORD}")
         return cls(**{field.name: known[field.name] for field in dataclasses.fields(cls)})
 
-    def within(self, seconds: float) -> "Submission":
-        """The same with a time limit of the training."""
-        return self.with_values(timeout=f"{int(seconds)}s")
-
-    def with_values(self, **values: Any) -> "Submission":
-        """The same with other arguments of the pipeline."""
+    def attempt(self, order: Again) -> "Submission":
+        """The same on the machines, and within the time, of an attempt."""
+        values = {"cluster": self.cluster.choices[order.choice].to_json(), "timeout": f"{order.timeout_s}s"}
         return dataclasses.replace(self, job={**self.job, "parameter_values": {**self.values, **values}})
 
     def request(self, job_id: str) -> dict[str, Any]:
@@ -111,7 +109,8 @@ def prepare(args: argparse.Namespace) -> Submission:
         settings, training_service_account=settings.training_service_account or args.service_account
     )
     settings.check(cluster, args.location)
-    plan_vertex(cluster, args.image, [], region=args.location, settings=settings)  # refuses pools that cannot run there
+    for choice in cluster.choices:  # refuses pools that cannot run there
+        plan_vertex(choice, args.image, [], region=args.location, settings=settings)
     if args.serving_image:
         serving.check(args.serving_image, exported_by=None)
     arguments = pipeline_arguments(args, cluster, [mounted(source) for source in args.source])

@@ -177,7 +177,8 @@ def _unary(host: str, rest: Any, request_type: Any, reply_type: Any, answer: Han
         try:
             answered = answer(Request(sent["method"].upper(), host, sent["uri"], query, {}, body.encode()))
         except exceptions.GoogleAPICallError as error:
-            context.abort(error.grpc_status_code or grpc.StatusCode.UNKNOWN, error.message)
+            unnamed = grpc.StatusCode.UNAUTHENTICATED if error.code == 401 else grpc.StatusCode.UNKNOWN
+            context.abort(error.grpc_status_code or unnamed, error.message)
         except Reset:
             context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
         message = reply_type.pb(reply_type()) if hasattr(reply_type, "pb") else reply_type()

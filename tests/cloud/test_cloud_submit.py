@@ -1,5 +1,8 @@
 """What a user does with runs that are submitted: schedule them, list and cancel them, go on with them, and wait."""
 
+import contextlib
+import io
+import json
 import pathlib
 import re
 import time
@@ -7,6 +10,9 @@ import time
 import pytest
 import requests
 from google.cloud import aiplatform
+
+from pipelines import submit
+from trainer.base.errors import UserError
 
 ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
 _PLACE = ["--project", "demo-project"]
@@ -18,31 +24,34 @@ def _project(cloud):
     aiplatform.init(project="demo-project", location="us-central1")
 
 
-def _said(cloud, *flags: object, code: int = 0) -> str:
-    process = cloud.run("pipelines/submit.py", *_PLACE, *flags)
-    said = process.communicate()[0]
-    assert process.returncode == code, said
-    return said
+def _said(*flags: object, code: int = 0) -> str:
+    """What submit.py prints, in this process, which has imported it already."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert submit.main([*_PLACE, *map(str, flags)]) == code
+    return out.getvalue()
 
 
-def _until_ended(cloud, job: aiplatform.PipelineJob) -> str:
-    cloud.until(lambda: job.done())
+def _until_ended(job: aiplatform.PipelineJob) -> str:
+    deadline = time.monotonic() + 900
+    while job.state.name == "PIPELINE_STATE_RUNNING":
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
     return job.state.name
 
 
 def test_each_run_of_a_schedule_is_a_version_of_one_model_and_converts_what_is_there_by_then(cloud):
     (cloud.work / "one.yaml").write_text(ONE)
     flags = ["--bucket", f"gs://{cloud.bucket}", "--image", cloud.image, "--cluster", cloud.work / "one.yaml"]
-    made = _said(cloud, *flags, "--name", cloud.bucket, "--train-steps", 30, "--cron", "0 3 * * 1", "--yes")
+    made = _said(*flags, "--name", cloud.bucket, "--train-steps", 30, "--cron", "0 3 * * 1", "--yes")
     number = re.search(r"schedules/(\d+)", made)[1]
-    assert f"schedule {number}  active  0 3 * * 1" in _said(cloud, "--list")
+    assert f"schedule {number}  active  0 3 * * 1" in _said("--list")
 
     runs: list[str] = []
     for _ in range(3):
         requests.post(f"http://127.0.0.1/loopback/schedules/{number}/fire").raise_for_status()
         [job] = [job for job in aiplatform.PipelineJob.list() if f"-{number}-" in job.name and job.name not in runs]
         runs.append(job.name)
-        assert _until_ended(cloud, job) == "PIPELINE_STATE_SUCCEEDED"
+        assert _until_ended(job) == "PIPELINE_STATE_SUCCEEDED"
     [model] = aiplatform.Model.list(filter=f'display_name="{cloud.bucket}"')
     versions = sorted(model.versioning_registry.list_versions(), key=lambda version: int(version.version_id))
     found = [aiplatform.Model(model.resource_name, version=version.version_id) for version in versions]
@@ -50,23 +59,30 @@ def test_each_run_of_a_schedule_is_a_version_of_one_model_and_converts_what_is_t
     assert sum("champion" in version.version_aliases for version in found) == 1
     assert all((cloud.files / "runs" / run / "job" / "DONE.json").is_file() for run in runs)
 
-    assert "cancelled" in _said(cloud, "--cancel", number) and number not in _said(cloud, "--list")
+    assert "cancelled" in _said("--cancel", number) and number not in _said("--list")
 
 
-def test_a_run_that_was_cancelled_is_listed_and_goes_on_where_it_was(cloud):
-    process, job, job_dir = cloud.train(ONE, "--train-steps", 3_000, "--", "--checkpoint-secs", 2)
-    run = job["display_name"]
-    assert re.search(f"{run}  running  .*console.cloud.google.com", _said(cloud, "--list"))
-    _said(cloud, "--bucket", f"gs://{cloud.bucket}", "--resume", run, "--yes", code=2)  # it is still going on
-    assert f"cancelled projects/demo-project/locations/us-central1/pipelineJobs/{run}" in _said(cloud, "--cancel", run)
+def test_a_run_that_was_cancelled_goes_on_where_it_was(cloud):
+    process, job, job_dir = cloud.train(ONE, "--train-steps", 8_000, "--", "--checkpoint-secs", 2)
+    run, again = job["display_name"], ["--bucket", f"gs://{cloud.bucket}", "--yes", "--wait", "--resume"]
+    with pytest.raises(UserError, match=f"{run} is still going on"):
+        submit.main([*_PLACE, *again, run])
+    assert f"cancelled projects/demo-project/locations/us-central1/pipelineJobs/{run}" in _said("--cancel", run)
     cloud.finish(process, code=1)
     saved = cloud.steps(job_dir)
+    assert re.search(f"{run}  cancelled  .*console.cloud.google.com", _said("--list"))
 
-    resumed = _said(cloud, "--bucket", f"gs://{cloud.bucket}", "--resume", run, "--yes", "--wait")
+    resumed = _said(*again, run)
     assert f"submitted {run}-2:" in resumed and "version 1 of" in resumed
-    starts = [line for path in sorted(job_dir.glob("journal-chief*")) for line in path.read_text().splitlines()]
-    assert any(f'"event": "resume", "step": {saved}' in line for line in starts)
-    assert '"step": 3000' in (job_dir / "DONE.json").read_text()
+    lines = [json.loads(line) for path in job_dir.glob("journal-chief*") for line in path.read_text().splitlines()]
+    assert [line["step"] for line in lines if line["event"] == "resume"] == [saved] and 0 < saved < 8_000
+    assert json.loads((job_dir / "DONE.json").read_text())["step"] == 8_000
+    attempts = json.loads((job_dir / "attempts.json").read_text())
+    assert [(line["display_name"], line["ending"]) for line in attempts] == [
+        (run, "cancelled"),
+        (f"{run}-2", "succeeded"),
+    ]
+    assert attempts[1]["step_before"] == attempts[0]["step_after"] == saved
 
 
 def test_credentials_that_expire_end_no_waiting(cloud):

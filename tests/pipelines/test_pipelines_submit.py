@@ -8,6 +8,7 @@ import yaml
 from google.cloud import aiplatform_v1 as v1
 from lint.specs import lint
 
+from components.train.backends.vertex.attempts import Again
 from components.train.backends.vertex.job_settings import JobSettings
 from pipelines import submit
 from pipelines.vertex import client, config_file
@@ -87,7 +88,7 @@ def test_every_knob_arrives_in_what_vertex_ai_receives_from_a_flag_and_from_a_fi
     (tmp_path / "run.yaml").write_text(yaml.safe_dump({knob: value}))
     for given in (words, ["--config", str(tmp_path / "run.yaml")]):
         submission = prepared("--image", IMAGE, *more, *given)
-        found: Any = submission.within(10_800).request("run-1")["pipelineJob"]
+        found: Any = submission.attempt(Again(choice=0, timeout_s=10_800)).request("run-1")["pipelineJob"]
         for name in path.split("."):
             found = found[name]
         assert found == expected
@@ -111,7 +112,7 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
     assert submit.main([*flags, "--cluster", "clusters/vertex-ps.yaml", "--dry-run"]) == 0
     shown = json.loads(capsys.readouterr().out)
     submission = prepared(*flags[4:], "--cluster", "clusters/vertex-ps.yaml")
-    name = client.send(submission.within(limit_s(submission.cluster)), submission.run)
+    name = client.send(submission.attempt(Again(choice=0, timeout_s=limit_s(submission.cluster))), submission.run)
     sent = v1.PipelineJob.to_json(vertex.pipeline_jobs.items[name])
     again = v1.PipelineJob.from_json(json.dumps(shown["pipelineJob"]).replace(shown["pipelineJobId"], submission.run))
     for field in ("display_name", "pipeline_spec", "labels", "runtime_config", "network"):

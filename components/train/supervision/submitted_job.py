@@ -10,7 +10,6 @@ the same command for the same job directory follows the job that runs.
 
 import collections
 import contextlib
-import datetime
 import re
 import select
 import signal
@@ -22,7 +21,8 @@ from typing import Any, TypeVar
 from google.api_core.exceptions import GoogleAPIError, NotFound, Unauthenticated
 from google.auth.exceptions import GoogleAuthError
 
-from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, decide, ending, exit_code
+from components.train.backends.vertex.attempt_record import begun, completed
+from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.custom_job import Submission
 from components.train.backends.vertex.job_client import LOGIN, Jobs, log_in_again
@@ -98,15 +98,7 @@ class SubmittedJob:
         number = len(record) + 1
         name = f"{self._plan.name}-{number}" if record else self._plan.name
         choice = self._plan.choices[order.choice]
-        line = {
-            "display_name": name,
-            "submitted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "choice": order.choice,
-            "machines": {role: f"{pool.replicas} x {pool.shape}" for role, pool in choice.pools.items()},
-            "replicas": choice.replicas,
-            "timeout_s": order.timeout_s,
-            "step_before": self._patiently("the bucket", self._store.step),
-        }
+        line = begun(name, choice, order, self._patiently("the bucket", self._store.step))
         record.append(line)
         self._patiently("the bucket", lambda: self._store.write(record) or True)  # First: of two commands one goes on.
         try:
@@ -140,15 +132,9 @@ class SubmittedJob:
             elif self._stop and state != "JOB_STATE_CANCELLING":
                 self._try("Vertex AI", lambda: self._jobs.cancel(line["name"]))
             self._wait()
-        ran = (job.end_time - job.start_time).total_seconds() if job.start_time and job.end_time else 0.0
-        error = " ".join(job.error.message.split())
-        line |= {"ending": ending(state, job.error.code, error), "error": error, "seconds": ran}
-        line |= {"exit_code": exit_code(error), "step_after": self._patiently("the bucket", self._store.step)}
-        known = ("choice", "ending", "step_before", "step_after", "seconds", "replicas", "exit_code")
-        made = Attempt(**{name: line[name] for name in known})
-        line["machine_hours"] = made.machine_hours
+        made = completed(line, job, self._patiently("the bucket", self._store.step))
         step = None if made.step_after < 0 else made.step_after
-        said = {"ending": made.ending, "error": error, "seconds": ran, "step": step}
+        said = {"ending": made.ending, "error": line["error"], "seconds": made.seconds, "step": step}
         self._say("attempt", job=line["display_name"], **said)
         return made
 

@@ -1,7 +1,9 @@
+import dataclasses
 import json
 
 import pytest
 
+from components.train.backends.vertex.attempts import Again, decide
 from components.train.cluster.cluster_file import Cluster
 from pipelines.vertex import costs
 from pipelines.vertex.costs import Prices
@@ -38,7 +40,19 @@ def test_machine_hours_and_price_are_those_of_all_replicas_for_the_longest_time(
 
 def test_the_least_of_all_limits_holds():
     for hours, price, expected in ((None, None, 7200), (4.0, None, 3600), (None, 2.0, 1800), (1.0, 100.0, 900)):
-        assert costs.bounded_s(cluster(timeout="2h"), PRICES, hours, price) == expected
+        order = decide([], costs.bounds(cluster(timeout="2h"), PRICES, hours, price))
+        assert isinstance(order, Again) and order.timeout_s == expected
+
+
+def test_the_dearest_of_several_machines_is_the_bound():
+    pool = {"machine": "n1-standard-8", "alternatives": [{"machine": "n1-standard-16"}]}
+    either = Cluster(strategy="one_device", chief=pool)
+    prices = dataclasses.replace(PRICES, hour={"n1-standard-8": 0.5, "n1-standard-16": 1.0})
+    assert (
+        "1.00 USD" in costs.told(either, prices, 3600)[-1]
+        and "else n1-standard-16" in costs.told(either, prices, 60)[0]
+    )
+    assert costs.bounds(either, prices, None, 1.0).prices_per_h == (0.5, 1.0)
 
 
 def test_a_price_that_nobody_knows_is_said_to_be_unknown_and_limits_nothing():
@@ -46,7 +60,7 @@ def test_a_price_that_nobody_knows_is_said_to_be_unknown_and_limits_nothing():
     assert "price unknown (make prices)" in costs.told(n2, None, 60)[-1]
     assert "price unknown (a machine is not in the price file)" in costs.told(n2, PRICES, 60)[-1]
     with pytest.raises(UserError, match="--max-price: the price of these machines is unknown"):
-        costs.bounded_s(n2, PRICES, None, 5.0)
+        costs.bounds(n2, PRICES, None, 5.0)
 
 
 def test_a_file_that_has_no_prices_or_those_of_another_region_is_told(tmp_path):
