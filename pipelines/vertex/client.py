@@ -1,19 +1,14 @@
 """What is asked of Vertex AI Pipelines: runs and schedules of ours, which their labels tell from all others."""
 
-import contextlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
-from google.api_core import exceptions
-from google.auth.exceptions import GoogleAuthError
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from components.train.backends.vertex.job_client import LOGIN
+from components.train.backends.vertex.job_client import told
 from components.train.backends.vertex.job_settings import MANAGED_BY
 from pipelines.vertex.submission import Submission
-from trainer.base.errors import UserError
 
 _OURS = 'labels.{}="{}"'.format(*MANAGED_BY)
 
@@ -79,19 +74,6 @@ def link(name: str) -> str:
     """Where the console shows a run."""
     _, project, _, location, _, run = name.split("/")
     return f"https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run}?project={project}"
-
-
-@contextlib.contextmanager
-def told() -> Iterator[None]:
-    """Around what is asked of Google Cloud: its refusals are the user's to mend, its own failures are not."""
-    try:
-        yield
-    except GoogleAuthError as error:
-        raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
-    except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.RetryError) as error:
-        raise ConnectionError(f"Vertex AI does not answer ({' '.join(str(error).split())}); try again later") from None
-    except exceptions.GoogleAPICallError as error:
-        raise UserError(f"Vertex AI refused: {error.message}") from None
 
 
 def _client(kind: Any) -> Any:

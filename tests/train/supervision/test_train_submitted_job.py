@@ -163,7 +163,7 @@ def test_what_is_refused_leaves_nothing(training):
     training.vertex.route(
         "POST", "{parent}/customJobs", lambda *_, **__: (_ for _ in ()).throw(exceptions.Forbidden("no"))
     )
-    with pytest.raises(UserError, match=r"Vertex AI refused the job: .*no"):
+    with pytest.raises(UserError, match=r"Vertex AI refused: .*no"):
         training()
     assert not training.jobs() and training.record() == []
 
@@ -209,6 +209,31 @@ def test_every_setting_arrives_in_the_job(training, name: str):
         assert expected.items() <= found.items()
     else:
         assert found == (list(expected) if isinstance(expected, tuple) else expected)
+
+
+def test_a_job_whose_beginning_was_not_answered_is_found_by_the_same_command(training):
+    create = training.vertex.custom_jobs.create
+
+    def lost(*asked: Any, **more: Any) -> None:
+        create(*asked, **more)
+        raise exceptions.ServiceUnavailable("the answer is lost")
+
+    training.vertex.route("POST", "{parent}/customJobs", lost)
+    with pytest.raises(ConnectionError, match="does not answer"):
+        training()
+    training.endings = [(0, "", 9)]
+    assert training() == 0
+    assert len(training.jobs()) == 1 and [line["ending"] for line in training.record()] == ["succeeded"]
+
+
+def test_of_two_commands_for_a_job_directory_one_goes_on(training):
+    def other() -> None:
+        (training.files / "attempts.json").write_text(json.dumps([]))
+
+    training.before, training.endings = other, [STOCKOUT, (0, "", 9)]
+    with pytest.raises(UserError, match="another command submits jobs for it"):
+        training()
+    assert len(training.jobs()) == 1
 
 
 def _once(call: Callable[[], Any]) -> Callable[[], None]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainer.base.errors import UserError
@@ -19,18 +19,12 @@ class Jobs:
         self._parent = f"projects/{project}/locations/{location}"
 
     def create(self, body: Mapping[str, Any]) -> Any:
-        """Has a job begin; what is refused is the user's to mend."""
-        from google.api_core.exceptions import GoogleAPICallError
-        from google.auth.exceptions import GoogleAuthError
+        """Has a job begin; errors are those of `told`."""
         from google.cloud import aiplatform_v1 as v1
 
-        try:
+        with told():
             job = v1.CustomJob.from_json(json.dumps(body))
             return self._client().create_custom_job(parent=self._parent, custom_job=job)
-        except GoogleAuthError as error:
-            raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
-        except GoogleAPICallError as error:
-            raise UserError(f"Vertex AI refused the job: {error.message}") from None
 
     def named(self, display_name: str) -> Any:
         """The job of this display name; None if there is none."""
@@ -57,6 +51,27 @@ class Jobs:
 
         config = aiplatform.initializer.global_config
         return config.create_client(aiplatform.utils.JobClientWithOverride, location_override=self._location)
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Around what is asked of Google Cloud: its refusals are the user's to mend, its own failures are not.
+
+    Raises:
+      UserError: If it refuses.
+      ConnectionError: If it does not answer; whether it has done what was asked is not known then.
+    """
+    from google.api_core import exceptions
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        yield
+    except GoogleAuthError as error:
+        raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
+    except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.RetryError) as error:
+        raise ConnectionError(f"Vertex AI does not answer ({' '.join(str(error).split())}); try again later") from None
+    except exceptions.GoogleAPICallError as error:
+        raise UserError(f"Vertex AI refused: {error.message}") from None
 
 
 def log_in_again() -> None:
