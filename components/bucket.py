@@ -8,18 +8,26 @@ from trainer.base.errors import UserError
 
 
 @contextlib.contextmanager
-def opened(place: str) -> Iterator[tuple[Any, str]]:
-    """The bucket that `gs://BUCKET/NAME` lies in, and the name; what cannot be done there is a `UserError`."""
+def refusals(told: str) -> Iterator[None]:
+    """Around what is asked of Google Cloud: what it refuses is a `UserError` that begins with `told`."""
     from google.api_core.exceptions import GoogleAPICallError, RetryError
     from google.auth.exceptions import GoogleAuthError
+
+    try:
+        yield
+    except (GoogleAPICallError, RetryError, GoogleAuthError, OSError) as error:
+        raise UserError(f"{told}: {' '.join(str(error).split())}") from None
+
+
+@contextlib.contextmanager
+def opened(place: str) -> Iterator[tuple[Any, str]]:
+    """The bucket that `gs://BUCKET/NAME` lies in, and the name; what cannot be done there is a `UserError`."""
     from google.cloud import storage  # 1 s
 
     bucket, _, name = place.removeprefix("gs://").partition("/")
-    try:
+    with refusals(f"{place} cannot be read"):
         # A project is nothing that reading takes, and whoever logs in need not have one by default.
         yield storage.Client(project=None).bucket(bucket), name
-    except (GoogleAPICallError, RetryError, GoogleAuthError, OSError) as error:
-        raise UserError(f"{place} cannot be read: {error}") from None
 
 
 def copy_folder(source: str, target: str) -> None:

@@ -1,9 +1,14 @@
-"""Lists, and deletes when asked to, what a run left behind: `python -m components.cleanup --help`."""
+"""Lists, and deletes when asked to, what runs left behind, here or on Vertex AI: `python -m components.cleanup --help`."""
 
+import argparse
+import re
+import sys
 from collections.abc import Sequence
 
 from components.cleanup.cleanup import delete, unneeded
-from trainer.base.errors import Parser, run_cli
+from components.register.comparison import table
+from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.flags import at_least
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -12,9 +17,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Lists what a pipeline run left that nobody needs: temporary files, checkpoints of the finished "
         "job, intermediate results. Summary, report, logs and model stay, and datasets, which are no run's own.",
     )
-    p.add_argument("--run", required=True, help="directory of the run, runs/<id>")
+    p.add_argument("--run", help="directory of the run, runs/<id>; on Vertex AI its id (None: all runs)")
     p.add_argument("--delete", action="store_true", help="delete what is listed")
+    cloud = p.add_argument_group(
+        "Vertex AI", "Also jobs and endpoints that cost, versions, and datasets that nothing was trained on; what has an "
+        "alias or is of a run that still runs stays. All three flags are needed."
+    )  # fmt: skip
+    cloud.add_argument("--project", help="id of the project")
+    cloud.add_argument("--location", help="region")
+    cloud.add_argument("--bucket", help="gs://BUCKET of the runs")
+    cloud.add_argument(
+        "--keep-versions",
+        type=at_least(1),
+        metavar="K",
+        help="of each model; older ones without an alias go (None: all)",
+    )
+    cloud.add_argument("--yes", action="store_true", help="delete without asking")
     args = p.parse_args(argv)
+    place = (args.project, args.location, args.bucket)
+    if any(place) or args.keep_versions or args.yes:
+        if not all(place):
+            raise UserError("--project, --location and --bucket go together: give all three for Vertex AI")
+        return _vertex(args)
+    if not args.run:
+        raise UserError("give --run DIRECTORY for a run of this machine, or --project, --location and --bucket")
     candidates = unneeded(args.run)
     for candidate in candidates:
         print(f"{candidate.bytes / 1e6:10.2f} MB  {candidate.path}  ({candidate.why})")
@@ -23,6 +49,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"deleted {len(candidates)} items, {delete(args.run, candidates) / 1e6:.2f} MB")
     else:
         print(f"{len(candidates)} items, {total / 1e6:.2f} MB; nothing was deleted (--delete does)")
+    return 0
+
+
+def _vertex(args: argparse.Namespace) -> int:
+    from components.cleanup.leftovers import leftovers  # with Google's clients, 3 s
+    from components.cleanup.removal import remove
+    from components.cleanup.snapshot import look
+
+    if not re.fullmatch("gs://[^/]+", bucket := args.bucket.rstrip("/")):
+        raise UserError(f"--bucket {args.bucket}: give gs://BUCKET")
+    at, which = (args.project, args.location, bucket), {"keep_versions": args.keep_versions, "run": args.run or ""}
+    found = leftovers(look(*at), **which)
+    if found:
+        print(*table([("what", "costs", "why", "which"), *((e.kind, e.cost, e.why, e.name) for e in found)]), sep="\n")
+    if not found or not args.delete:
+        print(f"{len(found)} items; nothing was deleted{' (--delete does)' if found else ''}")
+        return 0
+    if not args.yes and not sys.stdin.isatty():
+        raise UserError("nobody is here to be asked; add --yes to delete what is listed")
+    if not args.yes and input("delete all of this? [y/N] ").strip().lower() not in ("y", "yes"):
+        print("nothing was deleted")
+        return 0
+    state = look(*at)  # who was asked may have taken an hour: what is needed by now stays
+    listed = {(each.kind, each.name) for each in found}
+    still = [each for each in leftovers(state, **which) if (each.kind, each.name) in listed]
+    failed = [f"{each.name}: {error}" for each, error in remove(state, still) if error]
+    print(f"deleted {len(still) - len(failed)} items")
+    if failed:
+        raise UserError(f"{len(failed)} items are left: {'; '.join(failed)}")
     return 0
 
 

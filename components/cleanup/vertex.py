@@ -4,16 +4,19 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.cloud import aiplatform
 from google.cloud.aiplatform_v1 import JobState
 
+from components.train.backends.vertex.job_settings import MANAGED_BY
+
 _LIVE = [JobState[f"JOB_STATE_{name}"] for name in ("QUEUED", "PENDING", "RUNNING", "PAUSED", "UPDATING")]
 
 
 def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
-    """Cancels the jobs that carry the run's label and have not ended. Returns their resource names.
+    """Cancels the jobs that are ours, have the run's name and have not ended. Returns their resource names.
 
     Raises:
       ExceptionGroup: With the reasons why some could not be cancelled, after all have been tried.
     """
-    jobs = aiplatform.CustomJob.list(filter=f'labels.run="{run_id}"', project=project, location=location)
+    ours = 'labels.{}="{}" AND display_name="{}"'.format(*MANAGED_BY, run_id)
+    jobs = aiplatform.CustomJob.list(filter=ours, project=project, location=location)
     cancelled, failures = [], []
     for job in jobs:
         if job.state not in _LIVE:

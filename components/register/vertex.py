@@ -24,13 +24,12 @@ from typing import Any
 import tenacity
 from etils import epath
 from google.api_core import exceptions
-from google.auth.exceptions import GoogleAuthError
 from google.auth.transport import requests
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import ModelClientWithOverride
 
-from components.bucket import copy_folder, delete_folder
+from components.bucket import copy_folder, delete_folder, refusals
 from components.register import serving
 from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Store, added, check_name
 from components.train.backends.vertex.job_settings import MANAGED_BY
@@ -66,7 +65,7 @@ class VertexRegistry(Store):
 
     def names(self) -> list[str]:
         """Names of the models, in order."""
-        with self._told():
+        with refusals(self._place):
             found = self._client.list_models(
                 request=v1.ListModelsRequest(parent=self._parent, filter='labels.{}="{}"'.format(*MANAGED_BY))
             )
@@ -74,11 +73,11 @@ class VertexRegistry(Store):
 
     def versions(self, name: str) -> list[str]:
         """Versions of a model, oldest first."""
-        return list(self._versions(name))
+        return list(self.resources(name))
 
     def aliases(self, name: str) -> dict[str, str]:
         """Version by alias."""
-        return {alias: version for version, model in self._versions(name).items() for alias in model.version_aliases}
+        return {alias: version for version, model in self.resources(name).items() for alias in model.version_aliases}
 
     def facts(self, name: str, version: str) -> dict[str, Any]:
         """What was kept of a version when it was added; nothing once its files are gone."""
@@ -86,17 +85,21 @@ class VertexRegistry(Store):
 
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies, `gs://...`."""
-        return f"{_folder(self._find(name, version))}/{serving.VERSION}"
+        return f"{self.folder(name, version)}/{serving.VERSION}"
+
+    def folder(self, name: str, version: str) -> str:
+        """The folder that is the version's own, `gs://...`."""
+        return str(_folder(self._find(name, version)))
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """What happened to the versions that are there, oldest first."""
-        kept = {version: self._kept(model) for version, model in self._versions(name).items()}
+        kept = {version: self._kept(model) for version, model in self.resources(name).items()}
         events = [event for v, found in kept.items() if found for event in (added(v, found["facts"]), *found["moves"])]
         return sorted(events, key=lambda event: event["time"])
 
     def version_of(self, name: str, run: str) -> str | None:
         """The newest version that a run registered, or None."""
-        return next((v for v, m in reversed(self._versions(name).items()) if m.labels.get("run") == run), None)
+        return next((v for v, m in reversed(self.resources(name).items()) if m.labels.get("run") == run), None)
 
     def _insert(
         self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool, card: Card | None
@@ -115,8 +118,8 @@ class VertexRegistry(Store):
         )
         # First, and it stays: of an upload that fails nobody knows whether there is a version now.
         copy_folder(model_dir, f"{folder}/{serving.VERSION}")
-        write_text(_folder(model) / _RECORD, _text(facts, []))
-        with self._told():
+        write_text(_folder(model) / _RECORD, _text({**facts, "registry": self._place}, []))
+        with refusals(self._place):
             version = self._upload(name, model)
         if card:
             write_text(_folder(model) / "MODEL_CARD.md", card({"version": version, **facts}))
@@ -130,7 +133,7 @@ class VertexRegistry(Store):
         wait, stop = tenacity.wait_fixed(_WAIT_S), tenacity.stop_after_attempt(_ATTEMPTS)
         for attempt in tenacity.Retrying(retry=races, wait=wait, stop=stop, reraise=True):
             with attempt:
-                first = not self._versions(name)
+                first = not self.resources(name)
                 place = {"model_id": resource_name.rpartition("/")[2]} if first else {"parent_model": resource_name}
                 request = v1.UploadModelRequest(parent=self._parent, model=model, **place)
                 return self._client.upload_model(request=request).result(timeout=_UPLOAD_S).model_version_id
@@ -138,7 +141,7 @@ class VertexRegistry(Store):
     def _do(self, name: str, event: dict[str, Any]) -> None:
         model, resource_name = self._find(name, event["version"]), self.resource_name(name)
         version = f"{resource_name}@{event['version']}"
-        with self._told():
+        with refusals(self._place):
             if event["event"] == DELETE:
                 self._client.delete_model_version(name=version).result()
                 if f"/{FOLDER}/{name}/" in (folder := str(_folder(model))):
@@ -154,25 +157,25 @@ class VertexRegistry(Store):
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:
         """Nobody can be kept away; but what is decided is decided by one look."""
-        self._seen[name] = self._versions(name)
+        self._seen[name] = self.resources(name)
         try:
             yield
         finally:
             del self._seen[name]
 
     def _who(self) -> str:
-        with self._told():
+        with refusals(self._place):
             credentials = aiplatform.initializer.global_config.credentials
             if getattr(credentials, "service_account_email", None) == "default":  # of a machine, which is told its name
                 credentials.refresh(requests.Request())
         return getattr(credentials, "service_account_email", None) or super()._who()
 
-    def _versions(self, name: str) -> dict[str, v1.Model]:
+    def resources(self, name: str) -> dict[str, v1.Model]:
         """The versions of our model of this name, oldest first; none if there is no such model."""
         if name in self._seen:
             return self._seen[name]
         resource_name, found = self.resource_name(name), []
-        with self._told(), contextlib.suppress(exceptions.NotFound):
+        with refusals(self._place), contextlib.suppress(exceptions.NotFound):
             found = list(self._client.list_model_versions(name=resource_name))
         if any(m.labels.get(MANAGED_BY[0]) != MANAGED_BY[1] or m.labels.get("name") != name for m in found):
             raise UserError(f"{resource_name} is not of model {name!r} of this program; choose another name")
@@ -180,7 +183,7 @@ class VertexRegistry(Store):
 
     def _find(self, name: str, version: str) -> v1.Model:
         self._check_known(name, version)
-        return self._versions(name)[version]
+        return self.resources(name)[version]
 
     def _kept(self, model: v1.Model) -> dict[str, Any] | None:
         """`facts` and `moves` of a version; None if the file is gone."""
@@ -191,13 +194,6 @@ class VertexRegistry(Store):
     def _client(self) -> ModelClientWithOverride:
         config = aiplatform.initializer.global_config
         return config.create_client(client_class=ModelClientWithOverride, location_override=self._location)
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except (exceptions.GoogleAPICallError, GoogleAuthError) as error:
-            raise UserError(f"{self}: {' '.join(str(error).split())}") from None
 
 
 def _folder(model: v1.Model) -> epath.Path:

@@ -13,9 +13,10 @@ def job(vertex):
     at = {"api_endpoint": vertex.url}
     client = v1.JobServiceClient(transport="rest", credentials=AnonymousCredentials(), client_options=at)
 
-    def make(run, state):
+    def make(run, state, **labels):
+        labels = labels or {"managed_by": "tfrecord-training", "run": run}
         pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1}
-        custom = v1.CustomJob(display_name=run, labels={"run": run}, job_spec={"worker_pool_specs": [pool]})
+        custom = v1.CustomJob(display_name=run, labels=labels, job_spec={"worker_pool_specs": [pool]})
         name = client.create_custom_job(parent=vertex.parent, custom_job=custom).name
         vertex.custom_jobs.items[name].state = v1.JobState[f"JOB_STATE_{state}"]
         return name
@@ -38,11 +39,12 @@ def test_the_live_jobs_of_the_run_are_cancelled_and_no_others(vertex, job, cance
     live = [job("r1", state) for state in ("QUEUED", "PENDING", "RUNNING", "PAUSED", "UPDATING")]
     ended = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "CANCELLING")
     past = [job("r1", state) for state in ended]
-    others = [job(run, "RUNNING") for run in ("r2", "r11")]
+    live.append(job("r1", "RUNNING", managed_by="tfrecord-training"))  # of a schedule, which knows no run's name
+    others = [job(run, "RUNNING") for run in ("r2", "r11")] + [job("r1", "RUNNING", managed_by="others")]
     assert cancel_jobs(vertex.project, vertex.location, "r1") == live
-    assert states(vertex, live) == ["CANCELLED"] * 5
+    assert states(vertex, live) == ["CANCELLED"] * 6
     assert states(vertex, past) == list(ended)
-    assert states(vertex, others) == ["RUNNING"] * 2
+    assert states(vertex, others) == ["RUNNING"] * 3
     assert cancel_jobs(vertex.project, vertex.location, "r1") == []
 
 

@@ -11,7 +11,14 @@ import sys
 from typing import Any
 
 from google.api_core import exceptions
-from google.cloud.aiplatform_v1.services import job_service, model_service, pipeline_service, schedule_service
+from google.cloud.aiplatform_v1.services import (
+    endpoint_service,
+    job_service,
+    metadata_service,
+    model_service,
+    pipeline_service,
+    schedule_service,
+)
 
 from tests.cloud.faults import Faults
 from tests.cloud.front import Answer, Front, Request, serve_grpc
@@ -112,7 +119,9 @@ def main() -> None:
     work = pathlib.Path(sys.argv[1])
     cloud, tls = _Cloud(work), (str(work / "certificate.pem"), str(work / "key.pem"))
     transports = [
+        endpoint_service.transports.EndpointServiceGrpcTransport,
         job_service.transports.JobServiceGrpcTransport,
+        metadata_service.transports.MetadataServiceGrpcTransport,
         model_service.transports.ModelServiceGrpcTransport,
         pipeline_service.transports.PipelineServiceGrpcTransport,
         schedule_service.transports.ScheduleServiceGrpcTransport,

@@ -96,8 +96,13 @@ def test_a_model_that_the_gate_rejects_gets_no_version(cloud):
     assert "rejected: accuracy" in run.printed and not _versions(cloud.bucket)
 
 
-def test_a_better_second_version_becomes_the_champion_and_the_dataset_comes_from_the_cache(cloud):
-    cloud.submit(ONE, "--train-steps", 30)
+def test_a_better_second_version_becomes_the_champion_with_the_dataset_of_the_cache_after_a_cleanup(cloud):
+    first = cloud.submit(ONE, "--train-steps", 30)
+    words = ["components.cleanup", "--project", "demo-project", "--location", "us-central1", "--keep-versions", 1]
+    words += ["--bucket", f"gs://{cloud.bucket}", "--run", first.run_id]
+    said = [cloud.run("-m", *words, *flags).communicate()[0] for flags in (["--delete", "--yes"], [])]
+    assert "checkpoints of a finished job" in said[0] and "0 items" in said[1], said
+    assert not list(first.job_dir.glob("checkpoints/*")) and not list(cloud.files.rglob("executor_output.json"))
     second = cloud.submit(ONE, "--train-steps", 400)
 
     first, better = (set(version.version_aliases) for version in _versions(cloud.bucket))

@@ -22,7 +22,9 @@ from google.protobuf import empty_pb2, json_format
 
 from pipelines.local.steps import ANSI, EVENTS
 from tests.cloud.collection import Collection
+from tests.cloud.endpoints import Endpoints
 from tests.cloud.front import Answer, Request
+from tests.cloud.lineage import Lineage
 from tests.cloud.machines import Run
 from tests.cloud.models import Models
 
@@ -44,6 +46,7 @@ class Vertex:
         self.schedules = Collection(self.route, v1.Schedule, "ACTIVE")
         self.route("DELETE", "{parent}/schedules/{id}", self._delete_schedule)
         self.models = Models(self.route)
+        self.endpoints, self.lineage = Endpoints(self.route), Lineage(self.route)
 
     def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
         """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.

@@ -57,7 +57,7 @@ def test_default_is_the_champion_and_versions_are_found_by_their_run(store, add)
 
 def test_two_first_runs_at_once_make_two_versions_of_one_model(store, add, evaluated, client, vertex, monkeypatch):
     monkeypatch.setattr(registry_there, "_WAIT_S", 0.01)
-    seen, both = store._versions, threading.Barrier(2)
+    seen, both = store.resources, threading.Barrier(2)
 
     def versions(name):
         found = seen(name)
@@ -65,7 +65,7 @@ def test_two_first_runs_at_once_make_two_versions_of_one_model(store, add, evalu
             both.wait(20)  # so that each has seen none
         return found
 
-    monkeypatch.setattr(registry_there.VertexRegistry, "_versions", lambda self, name: versions(name))
+    monkeypatch.setattr(registry_there.VertexRegistry, "resources", lambda self, name: versions(name))
     got = []
     threads = [threading.Thread(target=lambda run=run: got.append(add(run)), name=f"first {run}") for run in "ab"]
     [thread.start() for thread in threads]
@@ -125,7 +125,7 @@ def test_what_serves_a_version_is_tensorflow_servings_own_command_in_the_image_t
     store, add, client, capsys
 ):
     add("r1", serving_image=SERVER)
-    [model] = store._versions("m").values()
+    [model] = store.resources("m").values()
     spec = model.container_spec
     assert (spec.image_uri, list(spec.command), spec.ports[0].container_port) == (
         SERVER,
@@ -137,7 +137,7 @@ def test_what_serves_a_version_is_tensorflow_servings_own_command_in_the_image_t
     assert store.model_dir("m", "1") == f"{model.artifact_uri}/1" and "accuracy 0.9" in model.version_description
     assert model.labels["run"] == "r1" and "cannot be deployed" not in capsys.readouterr().out
     add("r2")
-    model = store._versions("m")["2"]
+    model = store.resources("m")["2"]
     assert not model.container_spec and "cannot be deployed" in model.version_description
     assert "version 2 cannot be deployed" in capsys.readouterr().out
 
@@ -174,7 +174,7 @@ def test_an_image_that_does_not_load_what_was_exported_is_refused(
         assert store.versions("m") == []
         return
     add("r1", serving_image=image)
-    [model] = store._versions("m").values()
+    [model] = store.resources("m").values()
     assert model.container_spec.image_uri == image and store.has_files("m", "1")
     assert bool(model.container_spec.args) == (image == SERVER) == (not model.artifact_uri.endswith("/1"))
 

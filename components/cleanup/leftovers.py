@@ -1,0 +1,140 @@
+"""What of a project can go, decided over its state alone: nothing is asked, and nothing done.
+
+leftovers(state, keep_versions=5)      # everything of ours that costs and that nobody needs
+leftovers(state, run="training-7")     # of one run
+
+Ours is what carries our label, and in the bucket what lies in the folder of a pipeline job that does and has ended, or in the
+folder of a version. Of a run that still runs nothing goes, nor anything that has an alias.
+"""
+
+import collections
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+
+from components.cleanup.project_state import Job, Leftover, ProjectState
+from components.train.backends.vertex.job_settings import MANAGED_BY
+
+_ABANDONED = datetime.timedelta(days=1)  # nobody takes that long to make an endpoint or a version
+_TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
+_VERSION_FOLDER = re.compile(r"models/[^/]+/[^/]+/")
+_OF_PIPELINE = re.compile(r"runs/\d+/([^/]+)/")
+_DATASET = re.compile(r"/manifest\.json$|\.tfrecord$")
+
+
+def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str = "") -> list[Leftover]:
+    """All that can go, of one run if that is named; versions only beyond the newest `keep_versions` of their model."""
+    pipelines = [job for job in state.pipelines if _is_ours(job.labels)]
+    jobs = [job for job in state.custom_jobs if job.live and _is_ours(job.labels)]
+    running = {run_of(job) for job in pipelines if job.live}
+    ended = {run_of(job) for job in pipelines} - running
+    busy = running | {run_of(job) for job in jobs}
+    owners = {_id(job): run_of(job) for job in pipelines if run_of(job) not in busy}
+    found = [
+        *(_job(job) for job in jobs if run_of(job) in ended),
+        *_endpoints(state, busy),
+        *(_versions(state, keep_versions, busy) if keep_versions is not None else ()),
+        *_files(state, owners),
+        *(_datasets(state, owners) if not busy else ()),  # which of them a run has from the cache, nobody knows yet
+        *_folders_without_version(state),
+    ]
+    return [each for each in found if run in ("", each.run)]
+
+
+def run_of(job: Job) -> str:
+    """The run that a job is of; in a run that a schedule began only the name says it."""
+    return job.labels.get("run") or (_id(job) if "/pipelineJobs/" in job.name else job.display_name)
+
+
+def _id(job: Job) -> str:
+    return job.name.rpartition("/")[2]
+
+
+def _is_ours(labels: Mapping[str, str]) -> bool:
+    return labels.get(MANAGED_BY[0]) == MANAGED_BY[1]
+
+
+def _job(job: Job) -> Leftover:
+    cost = f"{job.machines} machines, {job.machines * job.hours:.1f} machine-hours at most by now"
+    return Leftover(kind="job", name=job.name, why="its run has ended", cost=cost, run=run_of(job))
+
+
+def _endpoints(state: ProjectState, busy: set[str]) -> Iterator[Leftover]:
+    for each in state.endpoints:
+        needed = each.traffic or each.holds_alias or each.labels.get("run") in busy
+        if _is_ours(each.labels) and not needed and state.now - each.created > _ABANDONED:
+            cost = f"{each.machines} machines by the hour" if each.machines else "nothing"
+            run = each.labels.get("run", "")
+            yield Leftover(kind="endpoint", name=each.name, why="it gets no traffic", cost=cost, run=run)
+
+
+def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftover]:
+    models = collections.defaultdict(list)
+    for version in state.versions:
+        models[version.model].append(version)
+    for versions in models.values():
+        newest_first = sorted(versions, key=lambda version: int(version.number), reverse=True)
+        for version in newest_first[keep:]:
+            needed = version.aliases or version.deployed or version.labels.get("run") in busy
+            inside = version.folder.startswith(f"{state.bucket}/models/")
+            if inside and _is_ours(version.labels) and not needed:
+                files = _below(state, f"{version.folder.removeprefix(f'{state.bucket}/')}/")
+                why, run = f"it is older than the newest {keep}, and has no alias", version.labels.get("run", "")
+                yield _of_files(state, files, why, "version", f"{version.model} {version.number}", run)
+
+
+def _files(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftover]:
+    """Of the runs that own pipeline jobs, by the ids of these."""
+    for run in sorted(set(owners.values())):
+        job = f"runs/{run}/job/"
+        below = _below(state, job)
+        groups = {"temporary": (job, [name for name in below if _TEMPORARY.search(name)])}
+        if f"{job}DONE.json" in state.files:
+            checkpoints = f"{job}checkpoints/"
+            rest = [name for name in _below(state, checkpoints) if not _TEMPORARY.search(name)]
+            groups["checkpoints of a finished job"] = checkpoints, rest
+        for why, (folder, names) in groups.items():
+            if names:
+                yield _of_files(state, names, why, "files", f"{state.bucket}/{folder}", run)
+    staged = collections.defaultdict(list)
+    for name in state.files:
+        if name.endswith("/executor_output.json") and _owner(name, owners):
+            staged[_OF_PIPELINE.match(name)[0]].append(name)
+    for folder, names in staged.items():
+        why = "what steps told Vertex AI when they ended"
+        yield _of_files(state, names, why, "files", f"{state.bucket}/{folder}", _owner(folder, owners))
+
+
+def _datasets(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftover]:
+    used = {of for name, of in state.fingerprints.items() if not name.endswith("/manifest.json")}
+    for folder in sorted({name.rpartition("/")[0] + "/" for name in state.files if _DATASET.search(name)}):
+        whole, of = f"{folder}manifest.json" in state.files, state.fingerprints.get(f"{folder}manifest.json")
+        if (run := _owner(folder, owners)) and (not whole or (of and of not in used)):
+            why = "no training and no version is of this dataset" if whole else "half a dataset"
+            yield _of_files(state, _below(state, folder), why, "dataset", f"{state.bucket}/{folder}", run)
+
+
+def _folders_without_version(state: ProjectState) -> Iterator[Leftover]:
+    known = {version.folder for version in state.versions}
+    folders = {match[0] for name in state.files if (match := _VERSION_FOLDER.match(name))}
+    for folder in sorted(folders):
+        files, record = _below(state, folder), f"{folder}version.json"
+        # No version without this file; one of another location's registry is none of these.
+        elsewhere = record in state.files and state.registries.get(record) != state.registry
+        newest = max(state.files[name].updated for name in files)
+        if f"{state.bucket}/{folder[:-1]}" not in known and not elsewhere and state.now - newest > _ABANDONED:
+            yield _of_files(state, files, "files of no version", "files", f"{state.bucket}/{folder}", "")
+
+
+def _owner(name: str, owners: Mapping[str, str]) -> str:
+    """The run of the pipeline job that a file or folder of its steps is of; nothing for one that is not of such a job."""
+    return owners.get(match[1], "") if (match := _OF_PIPELINE.match(name)) else ""
+
+
+def _below(state: ProjectState, folder: str) -> list[str]:
+    return [name for name in state.files if name.startswith(folder)]
+
+
+def _of_files(state: ProjectState, files: list[str], why: str, kind: str, name: str, run: str) -> Leftover:
+    cost = f"{sum(state.files[file].bytes for file in files) / 1e6:.2f} MB"
+    return Leftover(kind=kind, name=name, why=why, cost=cost, run=run, files=tuple(files))

@@ -1,0 +1,83 @@
+"""Removes what is left over of a project, one after the other, and notes it in the bucket."""
+
+import contextlib
+import dataclasses
+import json
+import secrets
+from collections.abc import Iterable, Iterator
+
+from google.api_core.exceptions import NotFound
+from google.cloud import aiplatform
+from google.cloud import aiplatform_v1 as v1
+from google.cloud.aiplatform.utils import MetadataClientWithOverride
+from google.cloud.storage.retry import DEFAULT_RETRY
+
+from components.bucket import opened, refusals
+from components.cleanup.project_state import Leftover, ProjectState
+from components.register.register import open_registry
+from trainer.base.errors import UserError
+
+JOURNAL = "runs/cleanup"
+
+
+def remove(state: ProjectState, leftovers: Iterable[Leftover]) -> Iterator[tuple[Leftover, str]]:
+    """Removes them, and gives each with what went wrong, or nothing; one that cannot be removed does not save the others.
+
+    `gs://BUCKET/runs/cleanup/<time>-planned.jsonl` has a line for each before anything goes, `-done.jsonl` what came of it.
+    """
+    done, journal = [], f"{JOURNAL}/{state.now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    planned = list(leftovers)
+    _note(state, f"{journal}-planned.jsonl", [dataclasses.asdict(each) for each in planned])
+    try:
+        for each in planned:
+            error = ""
+            try:
+                with refusals(state.registry):
+                    _remove(state, each)
+            except UserError as refused:
+                error = str(refused)
+            done.append(dataclasses.asdict(each) | {"error": error})
+            yield each, error
+    finally:
+        _note(state, f"{journal}-done.jsonl", done)
+
+
+def _remove(state: ProjectState, leftover: Leftover) -> None:
+    match leftover.kind:
+        case "job":
+            aiplatform.CustomJob.get(leftover.name).cancel()
+        case "endpoint":
+            aiplatform.Endpoint(leftover.name).delete(force=True)
+        case "version":
+            open_registry(state.registry).delete(*leftover.name.split(" "), f"cleanup: {leftover.why}")
+        case "dataset":
+            _forget(leftover.name.rstrip("/"))
+            _delete(state, leftover.files)
+        case "files":
+            _delete(state, leftover.files)
+
+
+def _forget(dataset: str) -> None:
+    """Has the pipelines' cache forget who made a dataset: it goes by the executions in ML Metadata, whose files it takes as there."""
+    config = aiplatform.initializer.global_config
+    client = config.create_client(client_class=MetadataClientWithOverride)
+    store = f"projects/{config.project}/locations/{config.location}/metadataStores/default"
+    with contextlib.suppress(NotFound):  # of a project in which no pipeline has ever ended a step
+        for artifact in client.list_artifacts(request={"parent": store, "filter": f'uri="{dataset}"'}):
+            graph = client.query_artifact_lineage_subgraph(request={"artifact": artifact.name, "max_hops": 1})
+            for event in graph.events:
+                if event.artifact == artifact.name and event.type_ == v1.Event.Type.OUTPUT:
+                    client.delete_execution(name=event.execution).result()
+
+
+def _delete(state: ProjectState, names: Iterable[str]) -> None:
+    with opened(state.bucket) as (bucket, _):
+        for name in names:
+            with contextlib.suppress(NotFound):
+                bucket.blob(name).delete(retry=DEFAULT_RETRY)
+
+
+def _note(state: ProjectState, name: str, lines: Iterable[dict]) -> None:
+    with opened(state.bucket) as (bucket, _):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        bucket.blob(name).upload_from_string(text, retry=DEFAULT_RETRY)

@@ -1,0 +1,124 @@
+"""Generated states of a project, each with what has to go from it: what a run has is drawn together with its fate."""
+
+import datetime
+
+from hypothesis import strategies as st
+
+from components.cleanup.project_state import Endpoint, File, Job, ProjectState, Version
+
+PARENT, BUCKET, REGISTRY = (
+    "projects/demo-project/locations/us-central1",
+    "gs://demo",
+    "vertex://demo-project/us-central1",
+)
+NOW = datetime.datetime.now(datetime.UTC)
+OLD, NEW = (NOW - datetime.timedelta(hours=hours) for hours in (30, 5))
+OURS = {"managed_by": "tfrecord-training"}
+_labels = st.sampled_from([OURS, OURS, OURS, {}, {"managed_by": "somebody-else"}])
+_data = st.sampled_from(["", "a", "b", "c"])
+_run = st.fixed_dictionaries(
+    {
+        "labels": _labels,
+        "scheduled": st.booleans(),
+        "live": st.lists(st.booleans(), min_size=1, max_size=2),  # of its pipeline jobs
+        "jobs": st.lists(st.tuples(st.booleans(), _labels), max_size=2),  # live, labels
+        "temporary": st.booleans(),
+        "done": st.booleans(),
+        "trained_on": _data,
+        "staged": st.booleans(),
+        "dataset": st.sampled_from([None, "half", "a", "b", "c"]),
+    }
+)
+_version = st.tuples(
+    st.sets(st.sampled_from(["champion", "previous", "theirs"])), st.booleans(), st.integers(0, 4), _data
+)
+_model = st.tuples(_labels, st.lists(_version, min_size=1, max_size=5), st.integers(0, 4))
+_stray = st.tuples(st.sampled_from([REGISTRY, "vertex://demo-project/europe-west4", ""]), st.booleans(), _data)
+_endpoint = st.tuples(_labels, st.booleans(), st.booleans(), st.booleans(), st.integers(0, 4))
+
+
+Fates = dict[tuple[str, str], str]  # the run, by kind and name of what has to go
+
+
+@st.composite
+def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
+    """A state, how many versions of a model are kept, and all that has to go."""
+    keep, goes = draw(st.integers(1, 3)), {}
+    runs = {f"training-{i}": run for i, run in enumerate(draw(st.lists(_run, max_size=4)))}
+    models, strays = draw(st.lists(_model, max_size=3)), draw(st.lists(_stray, max_size=3))
+    for run in runs.values():
+        run["live"] = run["live"][:1] if run["scheduled"] else run["live"]  # nobody submits that again
+    running = {name for name, run in runs.items() if run["labels"] == OURS and any(run["live"])}
+    busy = running | {name for name, run in runs.items() if (True, OURS) in run["jobs"]}
+    used = {run["trained_on"] for run in runs.values()} | {data for _, versions, _ in models for *_, data in versions}
+    used |= {data for registry, _, data in strays if registry}
+    pipelines, jobs, versions, endpoints, registries = [], [], [], [], {}
+    others = "runs/77/other/convert/output/manifest.json"  # a pipeline of somebody else's in our bucket
+    files, data_of = {"runs/notes.txt": _file(), "other/x.tmp": _file(), others: _file()}, {others: "d"}
+    for name, run in runs.items():
+        told, ours = {} if run["scheduled"] else {"run": name}, run["labels"] == OURS
+        for attempt, live in enumerate(run["live"]):
+            id = f"{name}-{attempt + 1}" if attempt else name
+            pipelines.append(_job(f"pipelineJobs/{id}", id, run["labels"] | told, live))
+        for live, labels in run["jobs"]:
+            jobs.append(_job(f"customJobs/{len(jobs)}", name, labels | told, live))
+            if live and labels == OURS and ours and name not in running:
+                goes["job", jobs[-1].name] = name
+        job, steps, quiet = f"runs/{name}/job/", f"runs/77/{name}/", ours and name not in busy
+        files |= dict.fromkeys([f"{job}model/saved_model.pb", f"{job}checkpoints/ckpt-1", f"{steps}report"], _file())
+        if run["trained_on"]:
+            files[f"{job}job.json"], data_of[f"{job}job.json"] = _file(), run["trained_on"]
+        for has, whose, paths in (
+            ("temporary", job, [f"{job}a.1.tmp", f"{job}model.partial/a", f"{job}checkpoints/ckpt-2_temp/a"]),
+            ("done", f"{job}checkpoints/", [f"{job}DONE.json"]),
+            ("staged", steps, [f"{steps}a/executor_output.json", f"{steps}b/executor_output.json"]),
+        ):
+            if run[has]:
+                files |= dict.fromkeys(paths, _file())
+                goes |= {("files", f"{BUCKET}/{whose}"): name} if quiet else {}
+        if of := run["dataset"]:
+            folder = f"{steps}convert/output/"
+            files[f"{folder}train-00000.tfrecord"] = _file()
+            if of != "half":
+                files[f"{folder}manifest.json"], data_of[f"{folder}manifest.json"] = _file(), of
+            if quiet and not busy and of not in used:
+                goes["dataset", f"{BUCKET}/{folder}"] = name
+    for i, (labels, kinds, default) in enumerate(models):
+        left = {"champion", "previous", "theirs"}
+        for n, (aliases, deployed, run, data) in enumerate(kinds):
+            aliases = (aliases & left) | ({"default"} if n == default % len(kinds) else set())
+            left, folder, of = left - aliases, f"models/m{i}/{n:016x}", f"training-{run}"
+            files |= dict.fromkeys([f"{folder}/1/saved_model.pb", f"{folder}/version.json"], _file(OLD))
+            data_of |= {f"{folder}/version.json": data} if data else {}
+            about = {"model": f"m{i}", "labels": labels | {"name": f"m{i}", "run": of}, "folder": f"{BUCKET}/{folder}"}
+            versions.append(Version(**about, number=str(n + 1), aliases=tuple(sorted(aliases)), deployed=deployed))
+            registries[f"{folder}/version.json"] = REGISTRY if labels == OURS else "vertex://other/us-central1"
+            if labels == OURS and n < len(kinds) - keep and not aliases and not deployed and of not in busy:
+                goes["version", f"m{i} {n + 1}"] = of
+    for i, (registry, old, data) in enumerate(strays):
+        folder, at = f"models/stray/{i}/", OLD if old else NEW
+        files[f"{folder}1/saved_model.pb"] = _file(at)
+        if registry:
+            files[f"{folder}version.json"], registries[f"{folder}version.json"] = _file(at), registry
+            data_of |= {f"{folder}version.json": data} if data else {}
+        if old and registry in (REGISTRY, ""):
+            goes["files", f"{BUCKET}/{folder}"] = ""
+    aliased = any(version.aliases and version.labels.items() >= OURS.items() for version in versions)
+    for i, (labels, old, traffic, alias, run) in enumerate(draw(st.lists(_endpoint, max_size=3))):
+        name, of, alias = f"{PARENT}/endpoints/{i}", f"training-{run}", alias and aliased
+        about = {"name": name, "labels": labels | {"run": of}, "created": OLD if old else NEW}
+        endpoints.append(Endpoint(**about, traffic=traffic, holds_alias=alias, machines=int(traffic or alias or run)))
+        if labels == OURS and old and not traffic and not alias and of not in busy:
+            goes["endpoint", name] = of
+    lists = {"pipelines": pipelines, "custom_jobs": jobs, "versions": versions, "endpoints": endpoints}
+    told = {"files": files, "fingerprints": data_of, "registries": registries}
+    about = {"registry": REGISTRY, "bucket": BUCKET, "now": NOW}
+    return ProjectState(**about, **told, **{name: tuple(each) for name, each in lists.items()}), keep, goes
+
+
+def _job(name: str, display_name: str, labels: dict[str, str], live: bool) -> Job:
+    return Job(name=f"{PARENT}/{name}", display_name=display_name, labels=labels, live=live, machines=2, hours=3.0)
+
+
+def _file(updated: datetime.datetime = NEW) -> File:
+    return File(bytes=10, updated=updated)

@@ -1,0 +1,39 @@
+import dataclasses
+
+from hypothesis import given, settings
+from project_states import NOW, OLD, OURS, PARENT, projects
+
+from components.cleanup.leftovers import leftovers
+from components.cleanup.project_state import Job, ProjectState
+
+
+@settings(max_examples=300)
+@given(projects())
+def test_all_of_ours_that_nobody_needs_goes_and_nothing_else(project):
+    state, keep, goes = project
+    found = leftovers(state, keep_versions=keep)
+    assert {(each.kind, each.name): each.run for each in found} == goes
+    assert len(found) == len(goes)
+    gone = [name for each in found for name in each.files]
+    assert len(gone) == len(set(gone))
+    assert all(name.startswith(("runs/", "models/")) for name in gone)
+    # Models of jobs and of versions that stay, pages, and what another pipeline keeps there.
+    going = {each.name for each in found if each.kind == "version"}
+    stay = [v.folder.removeprefix("gs://demo/") for v in state.versions if f"{v.model} {v.number}" not in going]
+    assert not [name for name in gone if name.startswith(tuple(f"{folder}/" for folder in stay))]
+    assert not [name for name in gone if "/job/model/" in name or name.endswith("report") or "/other/" in name]
+    for run in {"training-0", "training-1"}:
+        assert {(e.kind, e.name) for e in leftovers(state, keep_versions=keep, run=run)} == {
+            which for which, of in goes.items() if of == run
+        }
+    assert not [each for each in leftovers(state) if each.kind == "version"]
+
+
+def test_what_it_costs_is_told():
+    job = Job(name=f"{PARENT}/customJobs/1", display_name="r", labels=OURS, live=True, machines=3, hours=2.5)
+    pipeline = Job(name=f"{PARENT}/pipelineJobs/r", display_name="r", labels=OURS, live=False)
+    state = ProjectState(registry="", bucket="gs://b", now=NOW, pipelines=(pipeline,), custom_jobs=(job,))
+    [found] = leftovers(state)
+    assert found.cost == "3 machines, 7.5 machine-hours at most by now"
+    assert not leftovers(dataclasses.replace(state, pipelines=()))  # a job by itself, of no pipeline
+    assert OLD < NOW
