@@ -142,6 +142,7 @@ class Machine:
         """Ends the machine and its metadata server."""
         self.cut_power()
         self._front.shutdown()
+        shutil.rmtree(f"/tmp/{self.metadata['created-by'].split('/')[-1]}", ignore_errors=True)  # the launcher's logs
 
     def _answer(self, request: Request) -> Answer:
         assert request.headers["Metadata-Flavor"] == "Google"

@@ -42,18 +42,18 @@ def test_three_preemptions_cost_no_step_and_change_no_bit_and_the_group_is_delet
     create(machine, bucket=cloud.bucket)
     job_dir, newest = cloud.files / "jobs" / "a", 0
 
-    for loss in ("notice", "power button", "nothing"):
+    for loss in ("notice", "notice and power button", "nothing"):
         machine.boot(container)
         machine.says(f"from step {newest} to {STEPS}")
         cloud.until(lambda before=newest: cloud.steps(job_dir) > before)
-        if loss == "notice":
-            machine.notice()
-            machine.says("saved; the next machine goes on")
         if loss == "nothing":
             machine.cut_power()
         else:
+            machine.notice()
+            if loss == "notice":
+                machine.says("saved; the next machine goes on")
             machine.press_power()
-            assert f"saved at step {cloud.steps(job_dir)}\n" in machine.console.read_text()
+            assert f"saved at step {cloud.steps(job_dir)}\n" in (machine.directory / "output").read_text()
         newest = cloud.steps(job_dir)
     assert newest < STEPS and not deletions(cloud, machine)
     machine.boot(container)
