@@ -4,10 +4,10 @@ import argparse
 import dataclasses
 import pathlib
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 
+from components.asking import agreed
 from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import require_ended
 from components.convert import store
@@ -124,7 +124,7 @@ def _delete(args: argparse.Namespace) -> int:
         print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
     if not going and not datasets:
         print("there is nothing to delete")
-    elif args.yes or _agreed():
+    elif args.yes or agreed("delete all of this"):
         try:
             for path in going:
                 shutil.rmtree(path)
@@ -139,12 +139,6 @@ def _delete(args: argparse.Namespace) -> int:
         for place in places:
             history.write_page(place)
     return 0
-
-
-def _agreed() -> bool:
-    if not sys.stdin.isatty():
-        raise UserError("nobody is here to be asked; add --yes to delete what is listed")
-    return input("delete all of this? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _resume(args: argparse.Namespace) -> int:

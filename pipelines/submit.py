@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from components.asking import agreed
 from components.evaluate.gate import REJECT, TOLD
 from components.register.register import open_registry
 from components.train.backends.vertex.attempts import Again, Bounds, Over, decide
@@ -116,11 +117,8 @@ def _submit(
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{submission.run} in {submission.job['location']} of {submission.job['project']}, {submission.image}")
     print("\n".join(costs.told(submission.cluster, prices, first.timeout_s)), flush=True)
-    if not args.yes:
-        if not sys.stdin.isatty():
-            raise UserError("nobody can be asked here whether to submit it; add --yes")
-        if input("submit? [y/N] ").strip().lower() not in ("y", "yes"):
-            return 0
+    if not args.yes and not agreed("submit it"):
+        return 0
     if args.cron:
         print(f"scheduled: {client.schedule(submission.attempt(first), args.cron)}")
         return 0

@@ -2,9 +2,9 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Sequence
 
+from components.asking import agreed
 from components.cleanup.cleanup import delete, unneeded
 from components.register.comparison import table
 from trainer.base.errors import Parser, UserError, run_cli
@@ -26,12 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     cloud.add_argument("--project", help="id of the project")
     cloud.add_argument("--location", help="region")
     cloud.add_argument("--bucket", help="gs://BUCKET of the runs")
-    cloud.add_argument(
-        "--keep-versions",
-        type=at_least(1),
-        metavar="K",
-        help="of each model; older ones without an alias go (None: all)",
-    )
+    cloud.add_argument("--keep-versions", type=at_least(1), metavar="K", help="newest ones of each model (None: all)")
     cloud.add_argument("--yes", action="store_true", help="delete without asking")
     args = p.parse_args(argv)
     place = (args.project, args.location, args.bucket)
@@ -66,9 +61,7 @@ def _vertex(args: argparse.Namespace) -> int:
     if not found or not args.delete:
         print(f"{len(found)} items; nothing was deleted{' (--delete does)' if found else ''}")
         return 0
-    if not args.yes and not sys.stdin.isatty():
-        raise UserError("nobody is here to be asked; add --yes to delete what is listed")
-    if not args.yes and input("delete all of this? [y/N] ").strip().lower() not in ("y", "yes"):
+    if not args.yes and not agreed("delete all of this"):
         print("nothing was deleted")
         return 0
     state = look(*at)  # who was asked may have taken an hour: what is needed by now stays

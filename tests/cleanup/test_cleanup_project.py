@@ -109,7 +109,7 @@ def answered(monkeypatch, answer):
 
 def test_nothing_goes_before_somebody_has_agreed(project, vertex, bucket, monkeypatch, refused, capsys):
     before = there(vertex, bucket)
-    assert "nobody is here to be asked; add --yes" in refused(main, *FLAGS, "--delete")
+    assert "nobody can be asked here whether to delete all of this; add --yes" in refused(main, *FLAGS, "--delete")
     answered(monkeypatch, "no")
     assert main([*FLAGS, "--delete"]) == 0 and there(vertex, bucket) == before
     answered(monkeypatch, "y")
