@@ -58,6 +58,8 @@ class Checkpoints:
     @property
     def late(self) -> bool:
         """Whether the time since the last one is up: to be made as soon as the state may be saved."""
+        if self._under_way and self._under_way[2].done():
+            self.wait()  # no time: what it has cost decides when the next one is due
         return 0 < self.every_s <= time.monotonic() - self._saved_at
 
     def due(self, step: int) -> bool:
