@@ -97,8 +97,11 @@ def look(submission: Submission) -> None:
 
 
 def _project(submission: Submission, ask: Asker) -> Iterator[str]:
+    yield from project_problems(ask, submission.job["project"], submission.job["location"])
+
+
+def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
     """Vertex AI can be asked in that project and region."""
-    project, location = submission.job["project"], submission.job["location"]
     place = f"{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}"
     status, answer = ask(f"https://{place}/pipelineJobs?pageSize=1")
     if status != 200:
@@ -109,8 +112,11 @@ def _project(submission: Submission, ask: Asker) -> Iterator[str]:
 
 
 def _bucket(submission: Submission, ask: Asker) -> Iterator[str]:
+    yield from bucket_problems(ask, submission.job["pipeline_root"].split("/")[2], submission.job["location"])
+
+
+def bucket_problems(ask: Asker, bucket: str, location: str) -> Iterator[str]:
     """The bucket is there, in the region of the run, and may be written to."""
-    bucket, location = submission.job["pipeline_root"].split("/")[2], submission.job["location"]
     status, answer = ask(f"https://storage.googleapis.com/storage/v1/b/{bucket}?fields=location,locationType")
     if status == 404:  # Google's client would make one, even of a name that was misspelt
         yield f"no bucket {bucket}; make it: gcloud storage buckets create gs://{bucket} --location={location}"
