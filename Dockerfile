@@ -41,13 +41,11 @@ ENV PATH=/opt/venv/bin:$PATH \
 RUN useradd --uid 1000 --user-group --no-create-home --home-dir $HOME --shell /usr/sbin/nologin trainer
 WORKDIR /app
 ENTRYPOINT ["/bin/sh", "/app/docker/entrypoint.sh"]
-# What is slow and rare is above: an edit of the sources rebuilds only what follows. They are compiled here, as the user of
-# the image cannot write there.
-COPY . .
-RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
 # By number, so that Kubernetes sees that it is not root. Where a mount at /gcs should be for root alone: `make image RUN_AS=0`.
 ARG RUN_AS=1000:1000
 USER $RUN_AS
+# What is slow and rare is above: an edit of the sources rebuilds only what follows.
+COPY . .
 # What the image was made of: shown by --version of every command, and kept with every model.
 ARG ACCELERATOR CODE_VERSION VERSION
 ENV CODE_VERSION=$CODE_VERSION

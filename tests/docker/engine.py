@@ -11,9 +11,9 @@ def docker(*words: str, **options: str) -> str:
     return subprocess.run(["docker", *words], check=True, capture_output=True, text=True, **options).stdout.strip()
 
 
-def step_of_worker(job: Path) -> int:
-    """What worker/0 tells, 0 before it does."""
-    status = job / "replicas" / "worker-0.status.json"
+def step_of(job: Path, replica: str = "worker-0") -> int:
+    """What a replica tells, 0 before it does; workers of parameter servers know of no steps."""
+    status = job / "replicas" / f"{replica}.status.json"
     return json.loads(status.read_text())["step"] if status.exists() else 0
 
 

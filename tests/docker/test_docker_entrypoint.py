@@ -90,7 +90,7 @@ def test_every_step_runs_as_nobody_without_network_on_a_file_system_that_it_cann
 
 
 def test_the_image_is_small_and_adds_only_the_sources_and_no_setting_of_the_machine_that_built_it(image):
-    listing = run(image, "sh", "-c", "ls -A /app; find /app -name tests").stdout.split()
+    listing = run(image, "sh", "-c", "ls -A /app; find /app -name '*.pyc' -o -name tests").stdout.split()
     assert set(listing) <= {
         *("clusters", "components", "docker", "gates", "pipelines", "trainer", "pyproject.toml"),
         *("requirements.lock", "requirements-gpu.lock"),
@@ -114,6 +114,6 @@ def test_an_edit_of_the_sources_rebuilds_what_follows_them_alone(image, tmp_path
             for name in (image, "training-edited:test")
         )
         same = [one for one, other in zip(before, after, strict=True) if one == other]
-        assert before != after and len(before) - len(same) <= 2  # the sources, and what they are compiled to
+        assert before != after and len(before) - len(same) == 1
     finally:
         subprocess.run(["docker", "rmi", "training-edited:test"], capture_output=True)

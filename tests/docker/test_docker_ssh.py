@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine import check_recovery, docker, step_of_worker
+from engine import check_recovery, docker, step_of
 
 from tests.train.train_fakes import wait_until
 
@@ -76,7 +76,7 @@ def test_hosts_train_together_and_survive_a_kill_without_shared_storage(hosts, d
     flags += ["--model", "cnn", "--batch-size", "128"]
     with open(tmp_path / "output", "wb") as output:
         launcher = subprocess.Popen(command(hosts, "--sync-dst-dir", "/data", "--", *flags), stdout=output, cwd=ROOT)
-    wait_until(lambda: step_of_worker(job) >= 60, 120)
+    wait_until(lambda: step_of(job) >= 60, 120)
     docker("exec", "host-b", "pkill", "-9", "-f", "[t]rainer.task")
     assert launcher.wait(180) == 0, (tmp_path / "output").read_text()
     journal = check_recovery(job, saved=40, last=300)
