@@ -93,7 +93,7 @@ def test_the_image_is_small_and_adds_only_the_sources_and_no_setting_of_the_mach
     listing = run(image, "sh", "-c", "ls -A /app; find /app -name '*.pyc' -o -name tests").stdout.split()
     assert set(listing) <= {
         *("clusters", "components", "docker", "gates", "pipelines", "trainer", "pyproject.toml"),
-        *("requirements.lock", "requirements-gpu.lock"),
+        *("requirements.lock", "requirements-gpu.lock", "LICENSE", "NOTICE"),
     }
     history = docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", image)
     assert "ENTRYPOINT" in history
