@@ -6,6 +6,7 @@ from typing import Any
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
+from components.bucket import delete_folder
 from components.train.backends.vertex.attempt_record import begun, completed
 from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
@@ -45,7 +46,12 @@ def run(submission: Submission, bounds: Bounds, *, wait: bool, say: watch.Say) -
         record.append(line := begun(job_id, submission.cluster.choices[order.choice], order, store.step()))
         store.write(record)
         known = {job.name for job in client.custom_jobs(submission.run)}
-        name = client.send(submission.attempt(order), job_id)
+        try:
+            name = client.send(submission.attempt(order), job_id)
+        except (UserError, ConnectionError):
+            if not number:
+                delete_folder(submission.directory)
+            raise
         machines = ", ".join(f"{role}: {what}" for role, what in line["machines"].items())
         print(f"submitted {job_id}: {client.link(name)}", flush=True)
         if order.choice or made:

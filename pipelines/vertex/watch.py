@@ -44,7 +44,7 @@ def follow(name: str, job_dir: str, say: Say) -> v1.PipelineJob:
             if isinstance(error, exceptions.NotFound):
                 raise UserError(f"{name} is not there any more") from None
             expired = "credentials" in str(error).lower() or isinstance(
-                error, GoogleAuthError | exceptions.Unauthenticated
+                error, GoogleAuthError | exceptions.Unauthorized
             )
             if silent != (silent := f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"):
                 say(f"{silent}; the run goes on, and so does waiting for it{f' ({LOGIN})' if expired else ''}")

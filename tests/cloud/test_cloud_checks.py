@@ -8,6 +8,7 @@ import pytest
 from google.cloud import aiplatform
 
 from pipelines import submit
+from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/demo-project/training/image@sha256:"
@@ -110,6 +111,15 @@ def test_a_server_that_is_broken_is_told_within_five_seconds_and_is_nobodys_mist
     with pytest.raises(ConnectionError, match="try again later"):
         submit.main(_asked(cloud, tmp_path, ONE, "--image", image, "--service-account", account))
     assert time.monotonic() - began < 5 and not list(cloud.files.rglob("run.json"))
+
+
+def test_a_run_that_vertex_ai_itself_refuses_leaves_nothing(cloud, tmp_path, monkeypatch):
+    request = Submission.request
+    elsewhere = {"parent": "projects/their-project/locations/us-central1"}
+    monkeypatch.setattr(Submission, "request", lambda self, job_id: request(self, job_id) | elsewhere)
+    with pytest.raises(UserError, match="Vertex AI refused: Permission denied"):
+        submit.main(_asked(cloud, tmp_path, ONE))
+    assert not list(cloud.files.iterdir())
 
 
 def test_whoever_is_not_logged_in_is_told_how(cloud, tmp_path, monkeypatch):

@@ -59,7 +59,7 @@ def test_each_run_of_a_schedule_is_a_version_of_one_model_and_converts_what_is_t
     assert sum("champion" in version.version_aliases for version in found) == 1
     assert all((cloud.files / "runs" / run / "job" / "DONE.json").is_file() for run in runs)
 
-    assert "cancelled" in _said("--cancel", number) and number not in _said("--list")
+    assert "cancelled" in _said("--cancel", number) and f"schedule {number} " not in _said("--list")
 
 
 def test_a_run_that_was_cancelled_goes_on_where_it_was(cloud):

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from google.api_core.exceptions import GoogleAPIError, NotFound, Unauthenticated
+from google.api_core.exceptions import GoogleAPIError, NotFound, Unauthorized
 from google.auth.exceptions import GoogleAuthError
 
 from components.train.backends.vertex.attempt_record import begun, completed
@@ -175,7 +175,7 @@ class SubmittedJob:
             raise UserError(first_line(error)) from None
         except (GoogleAPIError, GoogleAuthError, OSError, UserError) as error:
             why = f"{type(error).__name__}: {first_line(error)}"
-            if isinstance(error, GoogleAuthError | Unauthenticated) or _EXPIRED.search(why):
+            if isinstance(error, GoogleAuthError | Unauthorized) or _EXPIRED.search(why):
                 why = f"{why}; {LOGIN}"
                 log_in_again()
             if not self._waits:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -71,7 +72,8 @@ def told() -> Iterator[None]:
     except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.RetryError) as error:
         raise ConnectionError(f"Vertex AI does not answer ({' '.join(str(error).split())}); try again later") from None
     except exceptions.GoogleAPICallError as error:
-        raise UserError(f"Vertex AI refused: {error.message}") from None
+        said = re.sub(r"^[A-Z]+ https://\S+: ", "", error.message)  # by REST it begins with what was asked
+        raise UserError(f"Vertex AI refused: {said}") from None
 
 
 def log_in_again() -> None:
