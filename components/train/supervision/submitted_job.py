@@ -59,28 +59,19 @@ class SubmittedJob:
 
     def run(self) -> int:
         """Goes on until the training is done or given up; returns the exit code."""
-        record = self._patiently("the bucket", self._store.attempts)
-        made: list[Attempt] = []
+        record, made = self._patiently("the bucket", self._store.attempts), list[Attempt]()
         line: dict[str, Any] = {}
         try:
             while isinstance(order := decide(made, self._plan.bounds), Again) and not self._stop:
-                line = self._begun(record) if not made else {}
-                if not line:
-                    line = self._submit(order, record)
+                line = (not made and self._begun(record)) or self._submit(order, record)
                 made.append(self._follow(line))
                 self._patiently("the bucket", lambda: self._store.write(record) or True)
         except _Left as left:
-            link = self._link(line["name"]) if line else ""
-            self._say(
-                "stop", signal=f"{signal.Signals(left.args[0]).name}: the job goes on without this; {link}", again=False
-            )
-            return 128 + left.args[0]
-        self._say(
-            "spending",
-            attempts=len(made),
-            machine_hours=sum(each.machine_hours for each in made),
-            record=f"{self._plan.job_dir}/{RECORD}",
-        )
+            number, link = left.args[0], self._link(line["name"]) if line else ""
+            self._say("left", signal=signal.Signals(number).name, link=link)
+            return 128 + number
+        hours = sum(each.machine_hours for each in made)
+        self._say("spending", attempts=len(made), machine_hours=hours, record=f"{self._plan.job_dir}/{RECORD}")
         return self._over(order, made, line)
 
     def _begun(self, record: list[dict[str, Any]]) -> dict[str, Any]:
@@ -97,8 +88,8 @@ class SubmittedJob:
     def _submit(self, order: Again, record: list[dict[str, Any]]) -> dict[str, Any]:
         number = len(record) + 1
         name = f"{self._plan.name}-{number}" if record else self._plan.name
-        choice = self._plan.choices[order.choice]
-        line = begun(name, choice, order, self._patiently("the bucket", self._store.step))
+        step = self._patiently("the bucket", self._store.step)
+        line = begun(name, self._plan.choices[order.choice], order, step)
         record.append(line)
         self._patiently("the bucket", lambda: self._store.write(record) or True)  # First: of two commands one goes on.
         try:
@@ -125,7 +116,7 @@ class SubmittedJob:
                 state = job.state.name
                 self._say("state", job=line["display_name"], state=state.removeprefix("JOB_STATE_").lower())
             if state in _ENDED:
-                late = state == "JOB_STATE_FAILED" and job and not job.error.message
+                late = job and (not job.end_time or (state == "JOB_STATE_FAILED" and not job.error.message))
                 if job and ended_s >= (_ERROR_S if late else _LINES_S):
                     break
                 ended_s += _POLL_S

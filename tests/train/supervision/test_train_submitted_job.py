@@ -40,7 +40,7 @@ class Training:
         self.files, self.logs, self.endings = files / "job", logs, []
         self.before: Callable[[], Any] = lambda: None  # is called when a job is looked at
         (self.files / "checkpoints").mkdir(parents=True)
-        self.vertex, self._looks = vertex, 0
+        self.vertex, self._ran_s = vertex, 0
         vertex.route("GET", "{parent}/customJobs/{id}", self._get)
 
     def __call__(self, *argv: str, cluster: str = CLUSTER) -> int:
@@ -58,19 +58,19 @@ class Training:
 
     def _get(self, request: Any, parent: str, id: str) -> v1.CustomJob:
         job = self.vertex.custom_jobs.get(request, parent, id)
-        self._looks += 1
         if job.state.name == "JOB_STATE_PENDING":
             job.state = v1.JobState.JOB_STATE_RUNNING
             (self.logs / f"job-{id}").mkdir()
             for name in ("chief-0", "worker-0"):
                 (self.logs / f"job-{id}" / f"{name}.log").write_text(f"hello\n{name} of {id}\n" * 15)
+        elif job.start_time and not job.end_time:  # as its machines may need a moment to end
+            job.end_time = job.start_time + datetime.timedelta(seconds=self._ran_s)
         elif job.state.name == "JOB_STATE_RUNNING" and self.endings:
             self.before()
-            code, message, step, ran_s = (*self.endings.pop(0), 0, 0)[:4]
+            code, message, step, self._ran_s = (*self.endings.pop(0), 0, 0)[:4]
             if step:
                 (self.files / "checkpoints" / f"ckpt-{step}.index").touch()
-            job.end_time = now()
-            job.start_time = job.end_time - datetime.timedelta(seconds=ran_s)
+            job.start_time = now()
             job.error.code, job.error.message = code, message
             job.state = v1.JobState.JOB_STATE_FAILED if message else v1.JobState.JOB_STATE_SUCCEEDED
             if not message:
@@ -83,7 +83,8 @@ class Training:
 @pytest.fixture
 def training(vertex, bucket, tmp_path, monkeypatch) -> Iterator[Training]:
     monkeypatch.setattr(submitted_job, "_POLL_S", 0.01)
-    monkeypatch.setattr(submitted_job, "_LINES_S", 0.02)
+    monkeypatch.setattr(submitted_job, "_LINES_S", 0.0)
+    monkeypatch.setattr(submitted_job, "_ERROR_S", 0.05)
     monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     logs = tmp_path / "logs"
     logs.mkdir()
