@@ -30,6 +30,7 @@ _GOOGLES = (
     "iam",
     "iamcredentials",
     "cloudquotas",
+    "logging",
 )
 _HOSTS = (*(f"{name}.googleapis.com" for name in _GOOGLES), "us-docker.pkg.dev")
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1

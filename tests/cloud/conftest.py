@@ -90,9 +90,13 @@ class Cloud:
         """How often a replica of the job has started."""
         return sum(now["number"] == job["number"] and now["events"].count(f"{replica} started") for now in self.jobs())
 
-    def take(self, job: dict[str, Any], replica: str, how: str) -> None:
-        """Takes the replica's machine away: `lose` or `preempt`."""
-        self._ask("POST", f"jobs/{job['number']}/{how}", params={"replica": replica})
+    def take(self, job: dict[str, Any], replica: str, how: str, **more: Any) -> None:
+        """Takes the replica's machine away: `lose` or `preempt`, and with `last=1` for the last time."""
+        self._ask("POST", f"jobs/{job['number']}/{how}", params={"replica": replica, **more})
+
+    def lack(self, **machines: int) -> None:
+        """Has so many jobs find none of a machine type; `_` stands for `-`."""
+        self._ask("PUT", "stockouts", json={name.replace("_", "-"): jobs for name, jobs in machines.items()})
 
     def fail(self, *rules: dict[str, Any]) -> None:
         """Sets the faults (`tests.cloud.faults.Fault`) of this test, in place of those before."""

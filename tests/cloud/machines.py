@@ -9,7 +9,8 @@ that of "Understand the custom training service" in Vertex AI's documentation:
 * A machine that is lost (`take` without notice) is replaced under the same name, five times at most; with
   `restart_job_on_worker_restart` all replicas start again then.
 * Spot machines that are taken (with notice): notice and SIGTERM, SIGKILL after 30 s; the job is tried again, six times at
-  most. That all replicas start again then is a guess.
+  most, and then fails with a STOCKOUT error. That all replicas start again is a guess, and so are that error's words.
+* A job for whose machines there is no capacity fails before anything starts. (Vertex AI first tries three times.)
 
 All replicas share this machine, so each has a port of its own in place of 2222, and an address of its own in 127/8.
 """
@@ -28,12 +29,14 @@ import psutil
 from google.cloud import aiplatform_v1 as v1
 
 from components.train.backends.probe import free_ports
+from tests.cloud.collection import now
 
 POOLS = ("chief", "worker", "ps", "evaluator")  # what TF_CONFIG calls the worker pools, by position
 GRACE_S = 30.0
 _RETRIED_CODES = {6, 11, 134, 139}
 _MOST = {"crash": 3, "lost": 5, "preempted": 6}
 _State = v1.JobState
+_FAILED_PRECONDITION, _RESOURCE_EXHAUSTED = 9, 8  # the second is a guess
 
 
 @dataclasses.dataclass
@@ -41,7 +44,7 @@ class Replica:
     """One replica of a job."""
 
     name: str  # such as worker/0
-    host: str
+    task: str  # such as workerpool1-0
     argv: list[str]
     env: dict[str, str]  # what is added to the environment
     process: psutil.Popen | None = None
@@ -51,7 +54,9 @@ class Replica:
 class Run:
     """A custom job that runs until it has ended; the state of its resource is kept true."""
 
-    def __init__(self, job: v1.CustomJob, logs: pathlib.Path) -> None:
+    def __init__(self, job: v1.CustomJob, logs: pathlib.Path, stockouts: dict[str, int]) -> None:
+        """`stockouts`: by machine type, how many jobs more find none of it."""
+        self._stockouts = stockouts
         self.job, self.number = job, job.name.rpartition("/")[2]
         self.events: list[str] = []
         self._logs = logs / f"job-{self.number}"
@@ -60,8 +65,13 @@ class Run:
         self._logs.mkdir(parents=True)
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def take(self, name: str, notice_s: float) -> None:
-        """Takes the replica's machine away: with a notice it is a Spot machine, told by SIGTERM; SIGKILL is its end."""
+    def take(self, name: str, notice_s: float, *, last: bool = False) -> None:
+        """Takes the replica's machine away: with a notice it is a Spot machine, told by SIGTERM; SIGKILL is its end.
+
+        `last`: it is as if that had happened so often that the job is not tried again.
+        """
+        if last:
+            self._budget["preempted"] = _MOST["preempted"]
         replica = self.replicas[name]
         replica.loss = "preempted" if notice_s else "lost"
         _signal(replica.process, signal.SIGTERM if notice_s else signal.SIGKILL)
@@ -77,7 +87,7 @@ class Run:
             file.writelines(f"127.0.0.1 {name}\n" for pool in names.values() for name in pool)
         at = {f"workerpool{i}": [f"{name}:{free_ports(1)[0]}" for name in pool] for i, pool in names.items()}
         for i, pool in enumerate(spec.worker_pool_specs):
-            for index, host in enumerate(names[i]):
+            for index in range(len(names[i])):
                 task = {"type": f"workerpool{i}", "index": index}
                 env = {e.name: e.value for e in pool.container_spec.env}
                 env["CLUSTER_SPEC"] = json.dumps({"cluster": at, "environment": "cloud", "task": task})
@@ -91,7 +101,7 @@ class Run:
                     env["AIP_TENSORBOARD_LOG_DIR"] = f"{base}/logs/"
                 argv = [*pool.container_spec.command, *pool.container_spec.args]
                 argv = [sys.executable if part in ("python", "python3") else part for part in argv]
-                yield Replica(f"{POOLS[i]}/{index}", host, argv, env)
+                yield Replica(f"{POOLS[i]}/{index}", f"workerpool{i}-{index}", argv, env)
 
     def _start(self, replica: Replica) -> None:
         replica.loss = ""
@@ -103,9 +113,16 @@ class Run:
 
     def _watch(self) -> None:
         """Starts all replicas, and follows the job to its end."""
+        for machine in {pool.machine_spec.machine_type for pool in self.job.job_spec.worker_pool_specs}:
+            if self._stockouts.get(machine):
+                self._stockouts[machine] -= 1
+                why = "Resources are insufficient in region: us-central1. Try a different region or use a different accelerator."
+                self._fail(why, _RESOURCE_EXHAUSTED)
+                self.job.end_time = now()
+                return
         for replica in self.replicas.values():
             self._start(replica)
-        self.job.state = _State.JOB_STATE_RUNNING
+        self.job.start_time, self.job.state = now(), _State.JOB_STATE_RUNNING
         timeout_s = self.job.job_spec.scheduling.timeout.total_seconds() or 7 * 86400
         deadline = time.monotonic() + timeout_s
         while self.job.state == _State.JOB_STATE_RUNNING:
@@ -119,6 +136,7 @@ class Run:
             if time.monotonic() > deadline:
                 self._fail(f"The job ran for its longest time of {timeout_s:g} s.")
         self._stop()
+        self.job.end_time = now()
         self._tell(f"{self.job.state.name} {self.job.error.message}")
 
     def _judge(self, replica: Replica, code: int) -> None:
@@ -130,7 +148,12 @@ class Run:
         if not cause and code == 0:
             self.job.state = _State.JOB_STATE_SUCCEEDED
         elif not cause or scheduling.disable_retries or self._budget[cause] >= _MOST[cause]:
-            self._fail(f"The replica {replica.host} exited with a non-zero status of {code}.")
+            if cause == "preempted":
+                self._fail(f"STOCKOUT: {replica.task} was preempted.", _RESOURCE_EXHAUSTED)
+            else:
+                self._fail(
+                    f"The replica {replica.task} exited with a non-zero status of {code}. Termination reason: Error."
+                )
         else:
             self._budget[cause] += 1
             if cause == "lost" and not scheduling.restart_job_on_worker_restart:
@@ -140,8 +163,8 @@ class Run:
             for each in self.replicas.values():
                 self._start(each)
 
-    def _fail(self, why: str) -> None:
-        self.job.error.code, self.job.error.message = 9, why  # FAILED_PRECONDITION
+    def _fail(self, why: str, code: int = _FAILED_PRECONDITION) -> None:
+        self.job.error.code, self.job.error.message = code, why
         self.job.state = _State.JOB_STATE_FAILED
 
     def _stop(self) -> None:

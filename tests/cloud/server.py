@@ -20,6 +20,7 @@ from google.cloud.aiplatform_v1.services import (
     schedule_service,
 )
 
+from tests.cloud.entries import Entries
 from tests.cloud.faults import Faults
 from tests.cloud.front import Answer, Front, Request, serve_grpc
 from tests.cloud.machines import GRACE_S, Run
@@ -48,7 +49,7 @@ class _Cloud:
         self._faults = Faults()
         self._log = (work / "requests.log").open("w", buffering=1)
         self._storage = Storage(Objects(work / "buckets"))
-        self._vertex = LiveVertex(work)
+        self._vertex, self._entries = LiveVertex(work), Entries(work / "logs")
 
     def https(self, request: Request) -> Answer:
         """REST: storage by two names, Vertex AI, and what a submission looks up."""
@@ -64,6 +65,8 @@ class _Cloud:
     def _answer(self, request: Request) -> Answer:
         if request.host in ("storage.googleapis.com", "www.googleapis.com"):
             return self._storage.answer(request)
+        if request.host == "logging.googleapis.com":
+            return self._entries.answer(request)
         if answer := HOSTS.get(request.host):
             return answer(request)
         if "aiplatform" in request.host:
@@ -74,7 +77,8 @@ class _Cloud:
         """The metadata server; `/loopback` is the tests' own way in.
 
         `PUT /loopback/faults/NAME` sets rules (`Fault`); `GET /loopback/jobs` tells of each custom job,
-        `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`) does that to a replica's machine, and
+        `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`, and `&last=1`) does that to a replica's machine,
+        `PUT /loopback/stockouts` says by machine type how many jobs find none of it, and
         `POST /loopback/schedules/N/fire` begins a run of a schedule, whose time has come.
         """
         match request.path.strip("/").split("/"):
@@ -86,8 +90,12 @@ class _Cloud:
                 return Answer(200)
             case ["loopback", "jobs"]:
                 return Answer(200, [_told(run) for run in self._vertex.runs.values()])
+            case ["loopback", "stockouts"]:
+                self._vertex.stockouts.update(json.loads(request.body))
+                return Answer(200)
             case ["loopback", "jobs", number, "lose" | "preempt" as what]:
-                self._vertex.runs[number].take(request.query["replica"], GRACE_S if what == "preempt" else 0.0)
+                notice_s, last = GRACE_S if what == "preempt" else 0.0, "last" in request.query
+                self._vertex.runs[number].take(request.query["replica"], notice_s, last=last)
                 return Answer(200)
         return _metadata(request)
 

@@ -1,6 +1,7 @@
 """Training whose job directory is in a bucket: what kills and a failing store may not change."""
 
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -69,3 +70,80 @@ def test_kills_and_a_failing_store_change_no_bit_and_lose_no_checkpoint(cloud, d
             break
 
     cloud.assert_same_weights(cloud.files / "undisturbed", job_dir)
+
+
+def submit(cloud, cluster: str, flags: list[object], *options: object) -> subprocess.Popen:
+    """One custom job, which is followed; its job directory is `job`."""
+    (file := cloud.work / f"{cloud.bucket}.yaml").write_text(cluster)
+    image = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
+    words = ["--backend", "vertex", "--cluster", file, "--project", "demo-project", "--image", image]
+    return cloud.run("-m", "components.train", *words, *options, "--", *flags)
+
+
+@pytest.fixture
+def flags(cloud, data) -> list[object]:
+    shutil.copytree(data, cloud.files / "data")
+    words = ["--data-dir", f"gs://{cloud.bucket}/data", "--job-dir", f"gs://{cloud.bucket}/job", "--batch-size", 32]
+    return [*words, "--checkpoint-secs", 1]
+
+
+def attempts(cloud) -> list[dict]:
+    return json.loads((cloud.files / "job" / "attempts.json").read_text())
+
+
+def test_where_two_machines_are_not_to_be_had_the_third_trains(cloud, flags):
+    cloud.lack(c2_standard_4=1, c2_standard_8=1)
+    others = "[{machine: c2-standard-8}, {machine: c2-standard-16}]"
+    cluster = f"{{strategy: one_device, chief: {{machine: c2-standard-4, alternatives: {others}}}}}"
+    process = submit(cloud, cluster, [*flags, "--train-steps", 300])
+    printed = process.communicate(timeout=600)[0]
+    assert process.returncode == 0, printed
+    tried = [(line["machines"]["chief"], line["ending"], line["step_after"]) for line in attempts(cloud)]
+    assert tried == [
+        ("1 x c2-standard-4", "stockout", -1),
+        ("1 x c2-standard-8", "stockout", -1),
+        ("1 x c2-standard-16", "succeeded", 300),
+    ]
+    ours = [job for job in cloud.jobs() if job["output"] == f"gs://{cloud.bucket}/job"]
+    assert [bool(job["events"]) for job in ours] == [False, False, True]
+    assert "chief/0 | step 300/300" in printed and "done after" in printed
+
+
+def test_machine_hours_end_a_job_whose_spot_machines_are_taken_again_and_again(cloud, flags):
+    cap_s, job_dir = 150, cloud.files / "job"
+    cluster = "{strategy: one_device, chief: {machine: n1-standard-4}, scheduling: {strategy: SPOT}}"
+    hours = ["--max-machine-hours", cap_s / 3600]
+    process = submit(cloud, cluster, [*flags, "--train-steps", 10_000_000], *hours)
+
+    def live() -> list[dict]:
+        ours = [job for job in cloud.jobs() if job["output"] == f"gs://{cloud.bucket}/job" and job["running"]]
+        return ours or ([{}] if process.poll() is not None else [])
+
+    for _ in range(3):
+        before, [job] = cloud.steps(job_dir), cloud.until(live)
+        if job and cloud.until(lambda before=before: cloud.steps(job_dir) > before or live() == [{}]):
+            cloud.take(job, "chief/0", "preempt", last=1)
+            cloud.until(lambda job=job: job["number"] not in [now.get("number") for now in live()])
+    printed = process.communicate(timeout=600)[0]
+    assert process.returncode == 124 and "machine-hours that it may take are used up" in printed, printed
+    lines, used_s = attempts(cloud), 0.0
+    assert [line["ending"] for line in lines[:2]] == ["stockout", "stockout"]
+    for line in lines:
+        assert used_s <= cap_s - 10 and line["timeout_s"] == int(cap_s - used_s)
+        assert line["step_before"] < line["step_after"] or line is lines[-1]
+        used_s += line["seconds"]
+    assert cap_s - 10 < used_s < cap_s + 45  # what is told to stop has half a minute
+
+
+def test_failure_ends_with_the_replica_and_the_line(cloud):
+    code = (
+        "import json, os, sys, time; worker = json.loads(os.environ['TF_CONFIG'])['task']['type'] == 'worker'; "
+        "print('the disk is full' if worker else 'well', flush=True); time.sleep(2 if worker else 60); sys.exit(3)"
+    )
+    pool = "{machine: n1-standard-4}"
+    cluster = f"{{strategy: multi_worker_mirrored, chief: {pool}, worker: {pool}}}"
+    process = submit(cloud, cluster, [], "--job-dir", f"gs://{cloud.bucket}/job", "--command", f'python -c "{code}"')
+    printed = process.communicate(timeout=300)[0]
+    last = printed.partition("launcher | worker/0 failed first: The replica workerpool1-0 exited")[2].splitlines()
+    assert process.returncode == 3 and last[1:] == ["launcher |   the disk is full"], printed
+    assert "chief/0 | well" in printed

@@ -86,6 +86,7 @@ class LiveVertex(Vertex):
     def __init__(self, work: pathlib.Path) -> None:
         super().__init__()
         self.runs: dict[str, Run] = {}
+        self.stockouts: dict[str, int] = {}
         self._logs = work / "logs"
         self._pipelines: dict[str, subprocess.Popen] = {}
         self.route("POST", "{parent}/customJobs", self._create_job)
@@ -95,7 +96,7 @@ class LiveVertex(Vertex):
 
     def _create_job(self, request: Request, parent: str) -> v1.CustomJob:
         job = self.custom_jobs.create(request, parent)
-        run = Run(job, self._logs)
+        run = Run(job, self._logs, self.stockouts)
         self.runs[run.number] = run
         return job
 
