@@ -31,7 +31,7 @@ _own = functools.partial(flag, group="a program of your own, in place of our tra
 _here = functools.partial(flag, group="on this machine", by=LOCAL)
 _docker = functools.partial(flag, group="containers (--backend docker)", by=("docker",))
 _ssh = functools.partial(flag, group="other hosts (--backend ssh)", by=("ssh",))
-_vertex = functools.partial(flag, group="training job on Vertex AI", by=("vertex",))
+_vertex = functools.partial(flag, group="a job of Vertex AI (--backend vertex)", by=("vertex",))
 _job = functools.partial(flag, str, group="a job that runs or ran on this machine", metavar="JOB_DIR")
 
 
