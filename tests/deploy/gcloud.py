@@ -72,8 +72,9 @@ def answer(state: dict, group: str, verb: str, names: list[str], flags: dict) ->
     things, policies = state["things"].setdefault(group, {}), state["policies"].setdefault(group, {})
     name = names[0] if names else ""
     if verb in ("create", "import", "enable"):
-        if verb == "import":
-            name = pathlib.Path(flags["--source"][0]).read_text().split("name: ")[1].split("\n")[0]
+        file = pathlib.Path(flags["--source"][0]).read_text() if verb == "import" else ""
+        if file:
+            name = file.split("name: ")[1].split("\n")[0]
         if group == "iam service-accounts":
             name = f"{name}@{state['project']}.iam.gserviceaccount.com"
         if "--parent" in flags:
@@ -81,7 +82,7 @@ def answer(state: dict, group: str, verb: str, names: list[str], flags: dict) ->
         for each in names if verb == "enable" else [name or flags["--display-name"][0]]:
             if each in things and verb == "create":
                 return refuse(f"{each} already exists")
-            things[each] = {}
+            things[each] = {"file": file} if file else {}
     elif verb == "list":
         wanted = str(flags.get("--filter", [""])[0]).partition("=")[2].strip("'")
         print("\n".join(each for each in things if not wanted or each == wanted))

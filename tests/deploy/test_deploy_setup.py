@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.deploy.calls import calls
 from tests.deploy.gcloud import READING
@@ -78,6 +79,28 @@ def test_what_is_missing_is_made_and_nothing_else(project):
     (project.home / "state.json").write_text(json.dumps(state))
     project.setup(*ALL)
     assert project.changes() == ["artifacts repositories create", "projects add-iam-policy-binding"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "production", "bucket"),
+    [
+        ((), "our-project", "our-bucket"),
+        (("--production", "our-production"), "our-production", "our-production-training"),
+    ],
+    ids=["one project", "two projects"],
+)
+def test_triggers_are_filled_in(project, flags, production, bucket):
+    project.setup("--bucket", "gs://our-bucket", "--github", "me/mine", *flags)
+    files = {name: thing["file"] for name, thing in project.state()["things"]["builds triggers"].items()}
+    assert not re.search("@[A-Z_]+@", "".join(files.values()))
+    main, tag = (yaml.safe_load(files[f"training-{name}"]) for name in ("main", "tag"))
+    assert (main["github"]["owner"], main["github"]["name"], main["substitutions"]["_BUCKET"]) == (
+        "me",
+        "mine",
+        "our-bucket",
+    )
+    assert (tag["substitutions"]["_PRODUCTION"], tag["substitutions"]["_BUCKET"]) == (production, bucket)
+    assert tag["substitutions"]["_SERVICE_ACCOUNT"] == f"training-pipeline@{production}.iam.gserviceaccount.com"
 
 
 def test_what_costs_or_mails_is_made_on_request_only(project):
