@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 IMAGE ?= tfrecord-training:dev
 RUN_AS ?= 1000:1000
-BUILD = docker build --quiet --build-arg RUN_AS=$(RUN_AS) --build-arg CODE_VERSION=$$(git describe --always --dirty=+ --abbrev=12) \
+BUILD = docker build --quiet --build-arg RUN_AS=$(RUN_AS) --build-arg CODE_VERSION=$${CODE_VERSION:-$$(git describe --always --dirty=+ --abbrev=12)} \
 	--build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ARGS ?=
 UV := $(VENV)/lock/bin/uv

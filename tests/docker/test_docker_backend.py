@@ -73,6 +73,8 @@ def test_a_killed_worker_is_replaced_and_a_killed_parameter_server_resumes_all(i
     assert launcher.wait() == 0, (tmp_path / "output").read_text()[-3000:]
     events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
     assert [event["replica"] for event in events if event["event"] == "blame"] == ["worker/1", "ps/0"]
+    alone, everybody = (event["replicas"] for event in events if event["event"] == "restart")
+    assert alone == ["worker/1"] and len(everybody) == 4
     assert json.loads((job / "DONE.json").read_text())["step"] >= 10000
     assert nothing_left(job)
 
