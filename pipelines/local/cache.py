@@ -11,6 +11,7 @@ from components.convert.sources.registry import source_digest
 STORE = ".datasets"  # beside the runs, and shared by all of them
 # The code that makes a dataset and its page: the step, and all that it imports.
 _CODE = (
+    "components/bucket.py",
     "components/convert",
     "components/evaluate/page/frame.py",
     "components/evaluate/templates/page.html",

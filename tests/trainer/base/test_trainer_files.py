@@ -31,6 +31,7 @@ def test_what_cannot_be_there_is_not_there_and_what_is_wrong_here_is_read_once(t
 
 
 def test_the_size_of_a_directory_is_known_where_its_owner_has_no_name(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
     write_text(tmp_path / "a" / "b", "four")
     monkeypatch.setattr("pwd.getpwuid", mock.Mock(side_effect=KeyError("uid not found")))
     assert tree_bytes(tmp_path) == 4
