@@ -20,7 +20,8 @@ def measured(job_dir: str, directory: pathlib.Path) -> dict[str, Any] | None:
     """The figures by name, None for what there is none of; None if it is not done, or not evaluated in `directory`.
 
     `time_s` is from the first replica's beginning to the last one's end, without pauses of the whole job; what it went to
-    is the mean of the replicas, an evaluator left out. `examples_per_s` is of the attempt that finished. `machine_hours` are so many if every replica has a machine that long.
+    is the mean of the replicas, an evaluator left out. `examples_per_s` is of the attempt that finished. `machine_hours`
+    are so many if every replica has a machine that long.
     """
     evaluation = read_json(directory / EVALUATION / "evaluation.json")
     if not (evaluation and (record := done.load(job_dir))):

@@ -16,7 +16,7 @@ from pipelines import study
 ROOT = pathlib.Path(__file__).parents[2]
 STUDY = """asks: Shall two replicas train?
 convert: --dataset digits
-train: --train-steps 400 --threads 1 --checkpoint-num-steps 40 --batch-size 64
+train: --train-steps 1200 --threads 1 --checkpoint-num-steps 40 --batch-size 64
 cells: [{name: one, train: --deterministic}, {name: two, cluster: clusters/local-sync.yaml}]
 """
 
@@ -57,7 +57,7 @@ def test_a_study_that_is_killed_and_told_to_stop_finishes_and_its_figures_are_th
             run["checkpoints"]
         )
         record = json.loads((job / "DONE.json").read_text())
-        assert (record["step"], record["examples_per_s"]) == (400, float(run["examples_per_s"]))
+        assert (record["step"], record["examples_per_s"]) == (1200, float(run["examples_per_s"]))
         evaluation = json.loads((job / "evaluation" / "evaluation.json").read_text())
         assert evaluation["metrics"]["accuracy"] == pytest.approx(float(run["score"]), abs=1e-4)
     assert replicas == 2 and "| two | 1 | 2 |" in done.stdout
