@@ -1,16 +1,20 @@
 """What a user does with runs that are submitted: schedule them, list and cancel them, go on with them, and wait."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import pathlib
 import re
 import time
+from typing import Any
 
 import pytest
 import requests
 from google.cloud import aiplatform
+from google.cloud import aiplatform_v1 as v1
 
+from components.train.backends.vertex.job_settings import JobSettings
 from pipelines import submit
 from trainer.base.errors import UserError
 
@@ -22,6 +26,42 @@ pytestmark = pytest.mark.cloud
 @pytest.fixture(autouse=True)
 def _project(cloud):
     aiplatform.init(project="demo-project", location="us-central1")
+
+
+_ACCOUNT, _ELSE = "trains@demo-project.iam.gserviceaccount.com", "projects/demo-project"
+_REGION = f"{_ELSE}/locations/us-central1"
+# Of each setting of a training job (`JobSettings`) a value, and what the job then has.
+_KNOBS = {
+    "training_service_account": (_ACCOUNT, {"service_account": _ACCOUNT}),
+    "network": ("projects/1/global/networks/n", {"network": "projects/1/global/networks/n"}),
+    "reserved_ip_ranges": ("range-1", {"reserved_ip_ranges": ["range-1"]}),
+    "network_attachment": (
+        f"{_ELSE}/regions/us-central1/networkAttachments/a",
+        {"psc_interface_config.network_attachment": f"{_ELSE}/regions/us-central1/networkAttachments/a"},
+    ),
+    "encryption_key": (
+        f"{_REGION}/keyRings/r/cryptoKeys/k",
+        {"encryption_spec.kms_key_name": f"{_REGION}/keyRings/r/cryptoKeys/k"},
+    ),
+    "labels": ("team=blue", {"labels.team": "blue", "labels.managed_by": "tfrecord-training"}),
+    "env": ("GREETING=hello = world", {"env.GREETING": "hello = world"}),
+    "tensorboard": (f"{_REGION}/tensorboards/1", {"tensorboard": f"{_REGION}/tensorboards/1"}),
+    "persistent_resource": ("pool-1", {"persistent_resource_id": "pool-1"}),
+    "reservation": (
+        f"{_ELSE}/zones/us-central1-a/reservations/r",
+        {"machine.reservation_affinity.values": [f"{_ELSE}/zones/us-central1-a/reservations/r"]},
+    ),
+    "max_wait": ("2h", {"scheduling.max_wait_duration": "7200s", "scheduling.strategy": "FLEX_START"}),
+    "web_access": (None, {"enable_web_access": True}),
+    "restart": ("all", {"scheduling.restart_job_on_worker_restart": True}),
+}
+# Some exclude others; FLEX_START is for GPUs, which no image here has.
+_TOGETHER = (
+    ["training_service_account", "network", "reserved_ip_ranges", "encryption_key", "labels", "env", "tensorboard",
+     "reservation", "web_access", "restart"],
+    ["network_attachment", "persistent_resource"],
+    ["max_wait"],
+)  # fmt: skip
 
 
 def _said(*flags: object, code: int = 0) -> str:
@@ -96,3 +136,55 @@ def test_credentials_that_expire_end_no_waiting(cloud):
     printed = cloud.finish(process).printed
     assert printed.count("the run goes on, and so does waiting for it (run: gcloud auth") == 1
     assert "cleanup: succeeded" in printed and "accuracy" in printed
+
+
+def _found(job: dict[str, Any], path: str) -> Any:
+    """What stands in a custom job: in its specification, of its first machine, a variable of its first container, or of it all."""
+    [pool, *_] = job["job_spec"]["worker_pool_specs"]
+    env = {each["name"]: each["value"] for each in pool["container_spec"]["env"]}
+    found: Any = {**job["job_spec"], "machine": pool["machine_spec"], "env": env, "labels": job["labels"]}
+    found["encryption_spec"] = job.get("encryption_spec", {})
+    for name in path.split("."):
+        found = found[name]
+    return found
+
+
+@pytest.mark.parametrize("names", _TOGETHER, ids=lambda names: names[0])
+def test_every_setting_arrives_in_the_job_that_the_pipeline_makes(cloud, tmp_path, names):
+    assert {field.name for field in dataclasses.fields(JobSettings)} == {name for each in _TOGETHER for name in each}
+    gpu = "{strategy: one_device, chief: {machine: g2-standard-4, accelerator: {type: NVIDIA_L4}}}"
+    flex = ["--scheduling", "FLEX_START", "--image", re.sub("0{64}", "1" * 64, cloud.image)]
+    (tmp_path / "cluster.yaml").write_text(gpu if "max_wait" in names else ONE)
+    flags = [f"--{name.replace('_', '-')}{f'={_KNOBS[name][0]}' if _KNOBS[name][0] else ''}" for name in names]
+    place = [
+        "--bucket",
+        f"gs://{cloud.bucket}",
+        "--image",
+        cloud.image,
+        "--cluster",
+        tmp_path / "cluster.yaml",
+        "--yes",
+    ]
+    run = re.search(r"submitted (\S+):", _said(*place, *flags, *(flex if "max_wait" in names else ())))[1]
+    [job] = cloud.until(lambda: aiplatform.CustomJob.list(filter=f'display_name="{run}"'))
+    made = v1.CustomJob.to_dict(job.gca_resource, use_integers_for_enums=False)
+    for path, expected in (each for name in names for each in _KNOBS[name][1].items()):
+        assert _found(made, path) == expected
+    assert made["labels"]["run"] == run
+    _said("--cancel", run)
+
+
+def test_where_there_is_no_capacity_the_run_trains_on_the_next_machines(cloud):
+    cloud.lack(n1_highcpu_16=1)
+    other = "{strategy: one_device, chief: {machine: n1-highcpu-16, alternatives: [{machine: n1-highcpu-32}]}}"
+    run = cloud.submit(other, "--train-steps", 100)
+    assert "training: stockout, at step 0" in run.printed and "chief: 1 x n1-highcpu-32, from step 0" in run.printed
+    attempts = json.loads((run.job_dir / "attempts.json").read_text())
+    assert [(line["choice"], line["ending"]) for line in attempts] == [(0, "stockout"), (1, "succeeded")]
+    assert run.step() == 100 and len({job["output"] for job in run.custom_jobs}) == 1
+
+
+def test_a_training_that_fails_is_told_with_its_replica_and_its_last_lines(cloud):
+    run = cloud.finish(cloud.start(ONE, "--train-steps", 100, "--", "--model", "no.such.module:model"), code=1)
+    assert re.search(r"train \(chief/0\) failed: .*non-zero status of \d+", run.printed)
+    assert "No module named" in run.printed and "training is given up: it failed and came no further" in run.printed
