@@ -6,6 +6,8 @@ from typing import Any
 
 from trainer.base.errors import UserError
 
+LOGIN = "run: gcloud auth application-default login"
+
 
 @contextlib.contextmanager
 def refusals(told: str) -> Iterator[None]:
@@ -15,7 +17,9 @@ def refusals(told: str) -> Iterator[None]:
 
     try:
         yield
-    except (GoogleAPICallError, RetryError, GoogleAuthError, OSError) as error:
+    except GoogleAuthError as error:
+        raise UserError(f"{told}: no credentials for Google Cloud ({error}); {LOGIN}") from None
+    except (GoogleAPICallError, RetryError, OSError) as error:
         raise UserError(f"{told}: {' '.join(str(error).split())}") from None
 
 

@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         vars(args).update(missing)
         if missing:
             print(f"note: {', '.join(f'--{flag}' for flag in missing)} not given; examples stand in", file=sys.stderr)
+    if args.resume:
+        check_place(args, ("project", "location", "bucket"))
     submission = Submission.load(args.bucket, args.resume) if args.resume else prepare(args)
     prices = costs.Prices.load(pathlib.Path(args.prices), submission.job["location"]) if args.prices else None
     bounds = costs.bounds(submission.cluster, prices, args.max_machine_hours, args.max_price)

@@ -14,7 +14,7 @@ from typing import Any
 
 import requests
 
-from components.train.backends.vertex.job_client import LOGIN
+from components.bucket import LOGIN
 from components.train.cluster.quotas import needs
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError

@@ -13,7 +13,8 @@ from google.auth.exceptions import GoogleAuthError
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from components.train.backends.vertex.job_client import LOGIN, log_in_again
+from components.bucket import LOGIN
+from components.train.backends.vertex.job_client import log_in_again
 from pipelines.vertex.bucket import newest_step
 from trainer.base.errors import UserError
 

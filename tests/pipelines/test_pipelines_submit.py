@@ -168,6 +168,7 @@ def test_steps_have_the_machines_that_they_are_given():
         (["--image", IMAGE, "--step-resources", "train=8:8G"], "unknown step 'train'"),
         (["--image", IMAGE, "--tensorboard", f"{REGION}/tensorboards/1"], "needs --training-service-account"),
         (["--image", IMAGE, "--wait", "--cron", "* * * * *"], "--wait and --cron exclude each other"),
+        (["--resume", "training-1", "--bucket", "my-bucket"], "give a bucket, such as gs://my-bucket"),
         (["--image", IMAGE, "--fail-on-reject"], "--fail-on-reject needs --wait"),
     ],
 )

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from components.bucket import LOGIN
 from trainer.base.errors import UserError
-
-LOGIN = "run: gcloud auth application-default login"
 
 
 class Jobs:
