@@ -19,7 +19,7 @@ from components.train.backends.vertex.job_settings import JobSettings, account
 from components.train.cluster.quotas import quota_warnings
 from pipelines.arguments import EXIT_REJECTED, add_flags
 from pipelines.vertex import config_file, costs
-from pipelines.vertex.bucket import read_json
+from pipelines.vertex.bucket import like, read_json
 from pipelines.vertex.submission import NEEDED, STEPS, Submission, check_place, prepare
 from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.flags import at_least, positive
@@ -118,7 +118,10 @@ def _submit(
     for warning in quota_warnings(submission.cluster, submission.job["location"]):
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{submission.run} in {submission.job['location']} of {submission.job['project']}, {submission.image}")
-    print("\n".join(costs.told(submission.cluster, prices, first.timeout_s)), flush=True)
+    print("\n".join(costs.told(submission.cluster, prices, first.timeout_s)))
+    found = like(args.bucket, submission.values)
+    hours = f"{found[1] * submission.cluster.replicas / 3600:,.2f} machine-hours, as {found[0]} took" if found else ""
+    print(f"  expected: {hours or 'unknown before a first run of this training has ended here'}", flush=True)
     if not args.yes and not agreed("submit it"):
         return 0
     if args.cron:

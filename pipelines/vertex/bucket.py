@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from components.bucket import opened
@@ -9,6 +10,7 @@ from trainer.base.errors import UserError
 
 RECORD = "run.json"  # in a run's directory: what was submitted, and what became of it
 _TAIL_BYTES = 65_536
+_LOOKED_AT = 20
 
 
 def mounted(source: str) -> str:
@@ -41,3 +43,18 @@ def newest_step(job_dir: str) -> dict[str, Any]:
                 if re.search(r'"event": "(step|evaluation)"', line) and line.startswith("{") and line.endswith("}"):
                     return json.loads(line)
     return {}
+
+
+def like(bucket: str, values: Mapping[str, Any]) -> tuple[str, float] | None:
+    """The newest run of a bucket that has trained the same on the same cluster, and its seconds; None if none of the last has."""
+    with opened(f"{bucket}/runs/") as (store, folder):
+        listing = store.list_blobs(prefix=folder, delimiter="/")
+        list(listing)
+        for run in sorted(listing.prefixes, reverse=True)[:_LOOKED_AT]:
+            record, done = store.get_blob(f"{run}{RECORD}"), store.get_blob(f"{run}job/DONE.json")
+            if not (record and done):
+                continue
+            known = json.loads(store.blob(record.name).download_as_bytes())["job"]["parameter_values"]
+            if all(known.get(name) == values[name] for name in ("cluster", "trainer_args", "convert_args", "name")):
+                return run.split("/")[-2], json.loads(store.blob(done.name).download_as_bytes())["seconds"]
+    return None

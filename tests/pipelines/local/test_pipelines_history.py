@@ -150,7 +150,8 @@ def test_datasets_go_when_no_run_is_left_to_use_them_and_not_before(
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
     for number, name in enumerate(uses):
         make(f"run{number}", dataset=f"../../elsewhere/{STORE}/{name}" if moved else name)
-    for name, age in ages.items():
+    for name in NAMES:  # of two that are equally old the first is
+        age = ages[name]
         (tmp_path / "runs" / STORE / name).mkdir(parents=True)
         (tmp_path / "runs" / STORE / name / "shard").write_bytes(bytes(sizes[name]))
         os.utime(tmp_path / "runs" / STORE / name, times=(0, time.time() - age * DAY_S - 60))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from components.convert.sources.in_bucket import digest_of_objects
-from pipelines.vertex.bucket import mounted, newest_step, read_json, write_json
+from pipelines.vertex.bucket import like, mounted, newest_step, read_json, write_json
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage
@@ -36,6 +36,18 @@ def test_what_is_kept_of_a_run_is_read_again(put):
     assert read_json("gs://bucket/run/run.json") == {"a": [1, "é"]}
     with pytest.raises(UserError, match=r"gs://bucket/other cannot be read: 404 "):
         read_json("gs://bucket/other")
+
+
+def test_what_a_training_is_expected_to_take_is_what_the_newest_like_it_took(put):
+    asked = {"cluster": "c", "trainer_args": ["a"], "convert_args": [], "name": "n"}
+    assert like("gs://bucket", asked) is None
+    for day, values, seconds in ((1, asked, 10), (2, asked, 20), (3, {**asked, "cluster": "d"}, 30), (4, asked, None)):
+        write_json(
+            f"gs://bucket/runs/training-{day}/run.json", {"job": {"parameter_values": {**values, "run_id": day}}}
+        )
+        if seconds:
+            write_json(f"gs://bucket/runs/training-{day}/job/DONE.json", {"seconds": seconds})
+    assert like("gs://bucket", asked) == ("training-2", 20)
 
 
 def test_progress_is_the_newest_whole_line_of_the_newest_journal(put):

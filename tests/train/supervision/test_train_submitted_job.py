@@ -88,10 +88,14 @@ def training(vertex, bucket, tmp_path, monkeypatch) -> Iterator[Training]:
     monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     logs = tmp_path / "logs"
     logs.mkdir()
+    # Whoever runs the tests in the background may have them ignore signals, which the launcher then does too.
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
     with Front(0, Entries(logs).answer) as front:
         monkeypatch.setattr(cloud_logs, "URL", f"http://127.0.0.1:{front.server_port}/v2/entries:list")
         yield Training(vertex, bucket, logs)
         front.shutdown()
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_without_capacity_the_next_machines_are_taken_in_the_same_job_directory(training, capfd):
