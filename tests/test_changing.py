@@ -84,7 +84,7 @@ def test_a_key_of_a_cluster_and_a_machine_type_reach_the_plans(tree):
     assert '"MALLOC_ARENA_MAX": "3"' in run(tree, *flags, "--job-dir", "job", "--command", "true")
     job = ["--data-dir=d", "--job-dir=gs://b/j", "--train-steps=1"]
     said = run(tree, *flags, "--backend", "vertex", "--image", "i", "--", *job)
-    assert '"machine_type": "z9-standard-8"' in said and "ignores scheduling.malloc_arenas" in said
+    assert '"machineType": "z9-standard-8"' in said and "ignores scheduling.malloc_arenas" in said
 
 
 @pytest.mark.cluster

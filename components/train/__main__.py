@@ -9,6 +9,7 @@ from typing import Any
 
 from components.train.backends import processes
 from components.train.backends.cluster_spec import misnamed
+from components.train.backends.heeded import ignored
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program, own_program, trainer_program
 from components.train.backends.vertex.custom_job import plan_submission
@@ -114,7 +115,7 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
         explain(source, cluster, plan_submission(args, cluster, region).bodies[0] if named else {}, region)
         return 0
     submission = plan_submission(args, cluster, region)
-    if note := misnamed(cluster):
+    for note in filter(None, [*ignored(cluster, "vertex"), misnamed(cluster)]):
         print(f"note: {note}", file=sys.stderr)
     for warning in dict.fromkeys(each for choice in cluster.choices for each in quota_warnings(choice, region)):
         print(f"warning: {warning}", file=sys.stderr)

@@ -12,6 +12,7 @@ _WHY = {
     "process": _HERE,
     "docker": _HERE,
     "ssh": "it runs on the hosts as they are",
+    "vertex": "Vertex AI runs it by rules of its own",
 }
 
 
