@@ -7,6 +7,7 @@ import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
+from components.convert import pieces
 from components.convert.source import Source
 from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError
@@ -27,6 +28,23 @@ class Reader(abc.ABC):
 
     name: str
     takes: frozenset[str] = frozenset()
+
+    def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> pieces.Cut:
+        """Lists what there is and cuts it, without reading more of it than that takes.
+
+        Args:
+          source: Where it is.
+          pieces: How many pieces the training split has at least, if it can be cut anywhere: at `i * extent // pieces`.
+          piece_bytes: A piece has about so many bytes at most, if it can be cut finer.
+
+        Raises:
+          UserError: If the source is missing, or is not what it should be.
+        """
+        raise NotImplementedError
+
+    def open(self, source: Paths, cut: pieces.Cut) -> pieces.Source:
+        """The source that was cut so; done by each process that reads pieces of it, so nothing is read."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def files(self, source: Paths) -> list[pathlib.Path]:
