@@ -80,6 +80,7 @@ class Block:
       missing: By name of a column that has a default, where the source has no value, bool [N].
       told: What statistics are to say beside the columns, by name: float32 or int64 [N], such as `image.height`.
       left_out: How many rows the schema's filter has left out since the block before.
+      rounded: How many targets are whole numbers that 32 bits do not hold.
     """
 
     positions: np.ndarray
@@ -87,6 +88,7 @@ class Block:
     missing: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     told: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     left_out: int = 0
+    rounded: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

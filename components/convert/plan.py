@@ -96,7 +96,11 @@ class Plan:
 
     def describe(self, *, processes: int) -> dict[str, Split]:
         """What each split says of every feature, read with so many processes."""
-        return statistics.describe(self.source, self._parts, self._encodings, processes=processes)
+        described = statistics.describe(self.source, self._parts, self._encodings, processes=processes)
+        for encoding in itertools.chain.from_iterable(self._encodings.values()):
+            if encoding.kind == "numeric" and described["train"].summaries[(name := encoding.columns[0])].mean is None:
+                raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
+        return described
 
     def manifest(self, written: Mapping[str, Shard], described: Mapping[str, Split]) -> Manifest:
         """The manifest, given all shards by name and what the splits say."""

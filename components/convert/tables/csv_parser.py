@@ -8,14 +8,12 @@ Arrow reads records fast but tells little of what is wrong with them. So when it
 finite, they are read once more one by one, to say where and what.
 """
 
-import dataclasses
 import decimal
 import functools
 import itertools
 import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +23,11 @@ import pyarrow.csv
 from components.convert.tables import booleans
 from components.convert.tables.quoting import Chunk, chunks
 from components.convert.tables.schema import Column, Schema
+from components.convert.tables.table_block import ARROW, TableBlock
 from components.convert.writing.progress import track
 from trainer.base.errors import UserError, readable, unknown
 from trainer.base.spellings import EITHER, marks
 
-ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string(), "bool": pa.large_string()}
 _STORED = {"float": pa.float32(), "int": pa.int64()}
 _GZIP = b"\x1f\x8b"
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
@@ -38,29 +36,7 @@ _WHOLE = re.compile(r"[ \t]*-?[0-9]+[ \t]*")
 _NUMBER = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Block:
-    """Some rows of a file, in order.
-
-    The columns, by feature name, have the types `ARROW`; null is where a value is missing, if there is a default. Where
-    in the file a row is, `locate` tells of its position, int64 [N].
-    """
-
-    columns: pa.RecordBatch
-    path: pathlib.Path
-    positions: np.ndarray
-    locate: Callable[[int], str]
-
-    def filtered(self, keep: np.ndarray) -> Self:
-        """The rows for which `keep`, bool [N], is true."""
-        return dataclasses.replace(self, columns=self.columns.filter(pa.array(keep)), positions=self.positions[keep])
-
-    def error(self, row: int, message: str) -> UserError:
-        """An error that names the file and the place of a row."""
-        return UserError(f"{self.path}: {self.locate(int(self.positions[row]))}: {message}")
-
-
-def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
+def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[TableBlock]:
     """Reads files of the schema's columns, in any order, with one row at least; a `UserError` names file and line."""
     more, rows = f" and {len(paths) - 1} more" * (len(paths) > 1), 0
     with track(f"reading {paths[0].name}{more}", sum(path.stat().st_size for path in paths), "bytes") as advance:
@@ -73,7 +49,7 @@ def read(paths: Sequence[pathlib.Path], schema: Schema) -> Iterator[Block]:
         raise UserError(f"{paths[0]}{more}: a header and no rows")
 
 
-def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) -> Iterator[Block]:
+def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) -> Iterator[TableBlock]:
     header, at = None, 0
     delimiter = schema.delimiter or ("\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
     with open(path, "rb") as raw:
@@ -92,7 +68,7 @@ def _read(path: pathlib.Path, schema: Schema, advance: Callable[[int], object]) 
         raise UserError(f"{path}: empty; it needs a header")
 
 
-def _block(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[str]) -> Block:
+def _block(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[str]) -> TableBlock:
     whole = [name for name, column in schema.columns.items() if column.type == "int"]
     parse = functools.partial(_parse, chunk, names, schema.missing)
     try:
@@ -110,7 +86,7 @@ def _block(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[str
     if not all(_fits(columns[name], column) for name, column in schema.columns.items()):
         _explain(path, chunk, schema, names)
         raise UserError(f"{path}: a value is missing or not finite")
-    return Block(
+    return TableBlock(
         columns=columns,
         path=path,
         positions=np.arange(columns.num_rows),

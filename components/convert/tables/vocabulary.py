@@ -1,26 +1,21 @@
-"""The most frequent values of a column, or words in its texts, whatever their number, in bounded memory.
+"""The most frequent values of a column, or words in its texts, in bounded memory.
 
-names = Strings.of([b"Cash", b"Card", b"Cash"])
-values = most_frequent(names, Rows(3), 10, held=1_000_000)     # ["Cash", "Card"]
-texts = Strings.of([b"Paid, in cash.", b"Cash!"])
-most_frequent(texts, Rows(2), 1, held=1_000_000, of=words)     # ["cash"]
+names = Frequencies()
+names.add(counts(Strings.of([b"Cash", b"Card", b"Cash"])))
+names.best(10, "payment")                               # ["Cash", "Card"]
+words(Strings.of([b"Paid, in cash.", b"Cash!"]))        # (b"paid", 1), (b"in", 1), (b"cash", 2)
 """
 
 import collections
 import heapq
 import string
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
+from typing import Any
 
-import numpy as np
+from components.convert.writing.byte_strings import Strings
 
-from components.convert.writing.byte_strings import Strings, counts
-from components.convert.writing.splits import Rows
-
-_TEXT_BYTES = 1 << 22  # of strings that are looked at together
+HELD = 1 << 18  # different values that are counted, each for itself
 _PUNCTUATION = string.punctuation.encode()
-# From some values of a column to what is counted in them, each once, with how many there are.
-_Counts = Callable[[np.ndarray | Strings], Iterable[tuple[bytes | int, int]]]
 
 
 def words(texts: Strings) -> Iterable[tuple[bytes, int]]:
@@ -32,50 +27,40 @@ def words(texts: Strings) -> Iterable[tuple[bytes, int]]:
     return collections.Counter(b" ".join(texts.tolist()).lower().translate(None, _PUNCTUATION).split()).items()
 
 
-def most_frequent(
-    column: np.ndarray | Strings, rows: Rows, size: int, *, held: int, of: _Counts = counts
-) -> list[str | int]:
-    """So many of the most frequent values of a column at some rows, the most frequent first, equals by value.
+class Frequencies:
+    """How often values occur: exactly while at most `HELD` differ.
 
-    No more than `held` different values are counted at a time: if there are more, they are counted in several passes.
-    With `of=words` they are not values but words.
+    If there are more, the rarer ones are forgotten, and all counts are less than they should be by one number, which is
+    known, and is at most 2 in `HELD` of all that was counted (Misra and Gries, Finding repeated elements, 1982).
     """
-    passes = 1
-    while (found := _count(column, rows, size, passes, held, of)) is None:
-        passes *= 2
-    ranked = heapq.nsmallest(size, found, key=_rank)
-    return [value.decode() if isinstance(value, bytes) else value for value, _ in ranked]
 
+    def __init__(self) -> None:
+        self._counts, self._error = collections.Counter(), 0
 
-def _pieces(column: np.ndarray | Strings, rows: Rows) -> Iterator[np.ndarray | Strings]:
-    """The column's values at the rows, some at a time."""
-    for block in rows.blocks():
-        step = len(block)
-        if isinstance(column, Strings):
-            step = max(1, _TEXT_BYTES // max(1, int(column.lengths[block].max())))
-        for start in range(0, len(block), step):
-            yield column[block[start : start + step]]
+    def add(self, counted: Iterable[tuple[Any, int]], error: int = 0) -> None:
+        """Takes in different values with how often they occur, which may be more often by the error."""
+        for value, count in counted:
+            self._counts[value] += count
+        self._error += error
+        if len(self._counts) > HELD:
+            forgotten = heapq.nlargest(HELD // 2 + 1, self._counts.values())[-1]
+            self._error += forgotten
+            kept = {value: count - forgotten for value, count in self._counts.items() if count > forgotten}
+            self._counts = collections.Counter(kept)
 
+    @property
+    def state(self) -> list[Any]:
+        """What `add` takes, as JSON."""
+        decoded = [(v.decode() if isinstance(v, bytes) else v, count) for v, count in self._counts.items()]
+        return [decoded, self._error]
 
-def _count(
-    column: np.ndarray | Strings, rows: Rows, size: int, passes: int, held: int, of: _Counts
-) -> list[tuple] | None:
-    """The best of each pass, with their counts; None if a pass has too many values."""
-    found = []
-    for part in range(passes):
-        counter = collections.Counter()
-        for piece in _pieces(column, rows):
-            counter.update({value: n for value, n in of(piece) if passes == 1 or _hash(value) % passes == part})
-            if len(counter) > held:
-                return None
-        found += heapq.nsmallest(size, counter.items(), key=_rank)
-    return found
-
-
-def _rank(item: tuple) -> tuple:
-    value, count = item
-    return -count, value
-
-
-def _hash(value: bytes | int) -> int:
-    return zlib.crc32(value if isinstance(value, bytes) else value.to_bytes(8, "little", signed=True))
+    def best(self, size: int, column: str) -> list[str | int]:
+        """So many of the most frequent values, the most frequent first, equals by value; tells if they are not certain."""
+        if self._error:
+            print(
+                f"{column}: more than {HELD:,} different values; of rare ones the counts, by which its vocabulary is "
+                f"chosen, may be too small by {self._error:,}",
+                flush=True,
+            )
+        ranked = heapq.nsmallest(size, self._counts.items(), key=lambda item: (-item[1], item[0]))
+        return [value.decode() if isinstance(value, bytes) else value for value, _ in ranked]

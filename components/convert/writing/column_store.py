@@ -34,12 +34,11 @@ _READ_BYTES = 1 << 20
 class Store:
     """Sets room aside: in memory up to half of a budget, then in unnamed files in a directory.
 
-    A quarter of the budget, `working_bytes`, is left for passing work on the columns.
+    The rest is left for passing work on the columns.
     """
 
     def __init__(self, *, budget_bytes: float = math.inf, directory: pathlib.Path | None = None):
         self._left, self.directory = budget_bytes / 2, directory
-        self.working_bytes = budget_bytes / 4
 
     def take(self, num_bytes: int) -> bool:
         """Whether so many bytes are left of the budget; if so, they no longer are."""

@@ -1,43 +1,44 @@
 import collections
+import json
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert.tables import vocabulary
-from components.convert.writing import splits
-from components.convert.writing.byte_strings import Strings
-from components.convert.writing.splits import Rows
+from components.convert.tables.vocabulary import Frequencies
 
-columns = st.lists(st.integers(-3, 40), max_size=60) | st.lists(st.text("abc", max_size=2).map(str.encode), max_size=60)
+columns = st.lists(st.integers(-3, 40), max_size=60) | st.lists(st.text("abé", max_size=2).map(str.encode), max_size=60)
 
 
-@given(values=columns, size=st.integers(1, 20), held=st.integers(1, 50), block=st.integers(1, 20))
-def test_the_most_frequent_values_are_the_same_however_few_are_counted_at_a_time(values, size, held, block):
-    chosen = [value for i, value in enumerate(values) if i % 3]
-    counts = collections.Counter(chosen)
-    ranked = sorted(counts, key=lambda value: (-counts[value], value))[:size]
-    texts = bool(values) and isinstance(values[0], bytes)
+@given(parts=st.lists(columns, max_size=5), size=st.integers(1, 20), held=st.integers(2, 50), by_piece=st.booleans())
+def test_values_are_ranked_by_how_often_they_occur_or_the_error_is_known(parts, size, held, by_piece):
+    parts = [[v for v in part if isinstance(v, type(parts[0][0]))] if parts[0] else [] for part in parts]
+    exact = collections.Counter(v for part in parts for v in part)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(splits, "BLOCK", block)
-        rows = Rows(len(values), lambda positions: positions % 3 > 0)
-        column = Strings.of(values) if texts else np.array(values, np.int64)
-        found = vocabulary.most_frequent(column, rows, size, held=held)
-    assert found == [value.decode() if texts else value for value in ranked]
+        patch.setattr(vocabulary, "HELD", held)
+        merged = Frequencies()
+        for part in parts:
+            of_part = Frequencies() if by_piece else merged
+            for value in part:
+                of_part.add([(value, 1)])
+                assert len(of_part.state[0]) <= held
+            if by_piece:
+                merged.add(*json.loads(json.dumps(of_part.state)))
+        state, error = merged.state
+        counted = {v.encode() if isinstance(v, str) else v: count for v, count in state}
+        assert len(exact) > held or not error
+        assert error <= exact.total() / (held // 2 + 1)
+        assert all(count - error <= counted.get(value, 0) <= count for value, count in exact.items())
+        if not error:
+            ranked = sorted(exact, key=lambda value: (-exact[value], value))[:size]
+            assert merged.best(size, "c") == [v.decode() if isinstance(v, bytes) else v for v in ranked]
 
 
-def test_no_more_values_than_that_are_counted_at_a_time(monkeypatch):
-    most = 0
-
-    class Watched(collections.Counter):
-        def items(self):
-            nonlocal most
-            most = max(most, len(self))
-            return super().items()
-
-    monkeypatch.setattr(vocabulary.collections, "Counter", Watched)
-    numbers = np.arange(20_000) % 5000
-    monkeypatch.setattr(splits, "BLOCK", 200)
-    found = vocabulary.most_frequent(numbers, Rows(len(numbers)), 7, held=400)
-    assert found == list(range(7)) and 200 < most <= 400
+def test_what_is_not_certain_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(vocabulary, "HELD", 4)
+    frequencies = Frequencies()
+    frequencies.add([(7, 10), (8, 2), (9, 2), (5, 2), (6, 1)])
+    assert frequencies.best(3, "age") == [7]
+    assert capsys.readouterr().out.startswith("age: more than 4 different values; ")
+    assert frequencies.state == [[(7, 8)], 2]

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from components.convert.sources.examples.parser import Record, groups, place
 from components.convert.tables import booleans
-from components.convert.tables.csv_parser import ARROW, Block
 from components.convert.tables.schema import Column, Schema
+from components.convert.tables.table_block import ARROW, TableBlock
 from trainer.base.errors import unknown
 from trainer.base.spellings import EITHER, marks
 
 
-def blocks(found: Iterable[Record], schema: Schema) -> Iterator[Block]:
+def blocks(found: Iterable[Record], schema: Schema) -> Iterator[TableBlock]:
     """The rows, in order; a `UserError` names the record that is not what the schema says."""
     keys = {place(column.header)[0] for column in schema.columns.values()}
     for group in groups(found):
@@ -29,7 +29,7 @@ def blocks(found: Iterable[Record], schema: Schema) -> Iterator[Block]:
                     what = unknown("feature", others[0], keys)
                     raise record.error(f"{what}; add it to the schema, or 'other_columns: ignore'")
         columns = {name: _column(group, column, schema.missing) for name, column in schema.columns.items()}
-        yield Block(
+        yield TableBlock(
             columns=pa.RecordBatch.from_pydict(columns),
             path=group[0].path,
             positions=np.array([record.start for record in group]),

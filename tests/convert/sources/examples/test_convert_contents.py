@@ -320,14 +320,14 @@ def test_a_key_that_no_record_has_is_told_though_there_is_a_default(tmp_path, wr
     assert "no record for training has unknown feature 'trip/second'; did you mean 'trip/seconds'?" in line
 
 
-def test_records_without_a_target_are_counted_and_left_out_by_the_filter(tmp_path, write_records, options, rejected):
+def test_records_without_a_target_are_told_and_left_out_by_the_filter(tmp_path, write_records, options, rejected):
     rows = [row(i) for i in range(12)]
     del rows[4]["kind"], rows[7]["kind"]
     path = write_records(tmp_path / "a.tfrecord", rows)
     table = TABLE.replace("{column: kind, classes: [bad, good]}", "{regression: kind}")
     line = rejected(table, path)
-    assert "kind is missing" in line and "2 of 12 are such; leave them out with 'filter: {present: kind}'" in line
+    assert "kind is missing" in line and "leave such rows out with 'filter: {present: kind}'" in line
     misspelt = table.replace("kind: {type: int}", "kind: {type: int, header: kin}") + "other_columns: ignore"
-    assert "all are such; perhaps its header" in rejected(misspelt, path)
+    assert "unless its header in the schema is another's" in rejected(misspelt, path)
     manifest = convert(options(table + "filter: {present: kind}", path))
     assert (manifest.splits["train"].examples, manifest.targets) == (10, ("kind",))

@@ -1,0 +1,150 @@
+"""Rows of a table with their labels, from blocks of its columns and a schema.
+
+Values are stored as the schema says and are not prepared for a model: the manifest tells how to, and the model does.
+What it tells comes from the training examples alone.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from components.convert import pieces
+from components.convert.tables import vocabulary
+from components.convert.tables.labels import evaluate, labels
+from components.convert.tables.schema import Column, Input, Schema
+from components.convert.tables.table_block import TableBlock
+from components.convert.writing.byte_strings import Strings, counts
+from components.convert.writing.label_feature import LABEL
+from trainer.base.errors import UserError
+from trainer.base.manifest import Encoding, Feature
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableSource(pieces.Source):
+    """A table; how its pieces are read, `batches` says. It is looked at if there is a vocabulary to be found."""
+
+    schema: Schema
+
+    @classmethod
+    def of(cls, schema: Schema, **more: Any) -> Self:
+        """The table of that schema."""
+        return cls(
+            schema=schema,
+            name=schema.name,
+            origin=schema.origin,
+            inputs=tuple(
+                Feature(
+                    name=c.name,
+                    dtype=c.dtype,
+                    unit=c.unit,
+                    default=c.default,
+                    missing=schema.missing,
+                    boolean=c.type == "bool" or None,
+                )
+                for c in schema.stored
+            ),
+            task=schema.label.task,
+            class_names=schema.label.classes,
+            targets=tuple(schema.label.targets),
+            arguments={"schema": schema.content},
+            looks=any(entry.vocabulary_size is not None for entry in schema.deep + schema.wide),
+            deep=tuple(entry.encoding for entry in schema.deep),
+            wide=tuple(entry.encoding for entry in schema.wide),
+            **more,
+        )
+
+    @abc.abstractmethod
+    def batches(self, piece: pieces.Piece) -> Iterator[TableBlock]:
+        """Reads all rows of a piece, in order, some megabytes of them at a time.
+
+        Raises:
+          UserError: If they are not what the schema says; it names file and place.
+        """
+
+    def blocks(self, piece: pieces.Piece) -> Iterator[pieces.Block]:
+        """Leaves out what the schema's filter does, and finds the labels."""
+        for table in self.batches(piece):
+            kept = self._kept(table)
+            found, rounded = labels(kept, self.schema)
+            yield pieces.Block(
+                positions=kept.positions,
+                columns={LABEL: found, **{c.name: _stored(kept, c) for c in self.schema.stored}},
+                missing={c.name: kept.missing(c.name) for c in self.schema.stored if c.default is not None},
+                left_out=len(table.positions) - len(kept.positions),
+                rounded=rounded,
+            )
+
+    def look(self, piece: pieces.Piece, training: pieces.Training) -> dict[str, Any]:
+        """The least and largest integers and lengths of strings, and how often values occur in training rows."""
+        bounds: dict[str, tuple[int, int]] = {}
+        counted = [vocabulary.Frequencies() for _ in self.counted]
+        for table in map(self._kept, self.batches(piece)):
+            if not len(table.positions):
+                continue
+            columns = {c.name: _stored(table, c) for c in self.schema.stored if c.type != "float"}
+            for name, column in columns.items():
+                numbers = column.lengths if isinstance(column, Strings) else column
+                found = int(numbers.min()), int(numbers.max())
+                low, high = bounds.get(name, found)
+                bounds[name] = min(low, found[0]), max(high, found[1])
+            if piece.split == "train":
+                rows = training(table.positions)
+                for frequencies, (name, of) in zip(counted, self.counted, strict=True):
+                    frequencies.add(of(columns[name][rows]))
+        return {"bounds": bounds, "counted": [frequencies.state for frequencies in counted]}
+
+    def settled(self, looks: Sequence[Any]) -> Self:
+        """With the vocabularies, and room for the longest values.
+
+        Raises:
+          UserError: If no training example has a word of a column with `words`.
+        """
+        most, negative = {}, set()
+        counted = [vocabulary.Frequencies() for _ in self.counted]
+        for look in looks:
+            for name, (low, high) in look["bounds"].items():
+                most[name] = max(high, most.get(name, 0))
+                negative |= {name} if low < 0 and self.schema.columns[name].dtype != "string" else set()
+            for frequencies, state in zip(counted, look["counted"], strict=True):
+                frequencies.add(*state)
+        most = {name: value for name, value in most.items() if name not in negative}
+        return dataclasses.replace(self, looks=False, most=most, **self.encodings(counted))
+
+    @property
+    def counted(self) -> list[tuple[str, Callable]]:
+        """The columns with vocabularies, with what is counted in the values of each: themselves, or words."""
+        inputs = [entry for entry in self.schema.deep + self.schema.wide if entry.vocabulary_size is not None]
+        return list(dict.fromkeys(map(_counted, inputs)))
+
+    def encodings(self, counted: Sequence[vocabulary.Frequencies]) -> dict[str, tuple[Encoding, ...]]:
+        """The manifest's, given what was counted in the training examples."""
+        by_key = dict(zip(self.counted, counted, strict=True))
+
+        def found(entry: Input) -> Encoding:
+            if entry.vocabulary_size is None:
+                return entry.encoding
+            name, of = _counted(entry)
+            values = by_key[name, of].best(entry.vocabulary_size, name)
+            if of is vocabulary.words and not values:
+                raise UserError(f"column {name!r} has no words in the training split")
+            return dataclasses.replace(entry.encoding, vocabulary=tuple(values))
+
+        return {"deep": tuple(map(found, self.schema.deep)), "wide": tuple(map(found, self.schema.wide))}
+
+    def _kept(self, table: TableBlock) -> TableBlock:
+        """The rows that the filter does not leave out."""
+        condition = self.schema.filter
+        return table.filtered(evaluate(condition, table, self.schema)) if condition else table
+
+
+def _counted(entry: Input) -> tuple[str, Callable]:
+    return entry.encoding.columns[0], vocabulary.words if entry.encoding.kind == "words" else counts
+
+
+def _stored(table: TableBlock, column: Column) -> np.ndarray | Strings:
+    """The values of a column as they are written."""
+    found = table.values(column)
+    return Strings.of_arrow(found) if column.dtype == "string" else found.to_numpy().astype(column.dtype, copy=False)
