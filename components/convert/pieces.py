@@ -14,14 +14,20 @@ rows or of bytes), and the extent of a split is one more than the last of them a
 
 import abc
 import dataclasses
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from components.convert.writing.byte_strings import Strings
+from components.convert.writing.label_feature import LABEL, label_feature
+from components.convert.writing.tfrecord import Field, Layout
+from components.convert.writing.wire_format import varint_bytes
 from trainer.base.manifest import CLASSIFICATION, Encoding, Feature
 
+_VARINT_BYTES, _STRING_BYTES = 10, 1 << 24  # that any integer takes, and that no string is longer than
 # Which of some positions of the native training split are for training, bool [N].
 Training = Callable[[np.ndarray], np.ndarray]
 
@@ -48,18 +54,34 @@ class Piece:
     num_bytes: int = 0
 
 
+def evenly(
+    split: str, extent: int, *, count: int, each_bytes: int, file: int | None = None, position: int = 0
+) -> list[Piece]:
+    """About so many pieces of examples that follow each other, as equal as can be, none of them empty."""
+    starts = sorted({i * extent // count for i in range(count)} | {extent})
+    return [
+        Piece(
+            split=split,
+            file=file,
+            start=start,
+            stop=stop,
+            position=position + start,
+            extent=stop - start,
+            num_bytes=(stop - start) * each_bytes,
+        )
+        for start, stop in itertools.pairwise(starts)
+    ]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cut:
-    """A source's files and pieces as they were found once.
+    """A source's pieces as they were found once.
 
     Attributes:
-      files: Of each its path, its bytes, and what tells whether it has changed since (the store's generation, or the time
-        of its last change).
       pieces: In the order of their splits and positions.
       facts: What else the reader has found out and does not want to look up again; JSON.
     """
 
-    files: tuple[tuple[str, int, str], ...] = ()
     pieces: tuple[Piece, ...]
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -121,6 +143,25 @@ class Source(abc.ABC):
     most: Mapping[str, int] = dataclasses.field(default_factory=dict)
     deep: tuple[Encoding, ...] = ()
     wide: tuple[Encoding, ...] = ()
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The manifest's, without statistics."""
+        label = label_feature(self.task, len(self.class_names or self.targets))
+        return tuple(sorted([*self.inputs, label], key=lambda feature: feature.name))
+
+    def layout(self) -> Layout:
+        """How a record is laid out."""
+        return Layout([self._field(feature) for feature in self.features])
+
+    def _field(self, feature: Feature) -> Field:
+        most = {LABEL: int(feature.value_range[1])} if feature.name == LABEL and feature.value_range else self.most
+        kind, num_bytes = {"uint8": ("bytes", 1), "float32": ("float", 4)}.get(feature.dtype, ("int64", _VARINT_BYTES))
+        if feature.dtype == "string" or feature.encoding:
+            return Field(name=feature.name, kind="string", num_bytes=most.get(feature.name, _STRING_BYTES))
+        if kind == "int64" and feature.name in most:
+            num_bytes = varint_bytes(most[feature.name])
+        return Field(name=feature.name, kind=kind, num_bytes=num_bytes * math.prod(feature.shape))
 
     @abc.abstractmethod
     def blocks(self, piece: Piece) -> Iterator[Block]:

@@ -203,12 +203,12 @@ def write(
         open(hashes_path, "wb") as hashes_file,
         open(index or os.devnull, "wb") as index_file,
     ):
-        records, hashes, starts = _Summed(file), _Summed(hashes_file), _Summed(index_file)
+        records, hashes, starts = Summed(file), Summed(hashes_file), Summed(index_file)
         starts.write(np.zeros(1, "<i8"))
         for chunk in (chunk for piece in rows for chunk in layout.chunks(columns, piece)):
-            values = {name: _take(column, chunk) for name, column in columns.items()}
+            values = {name: taken(column, chunk) for name, column in columns.items()}
             encoded, ends = layout.encode(values)
-            hashes.write(content_hashes(len(chunk), _hashed(values, layout, encoded)).astype("<u8"))
+            hashes.write(content_hashes(len(chunk), hashed(values, layout, encoded)).astype("<u8"))
             if index:
                 starts.write((records.bytes + ends).astype("<i8", copy=False))
             head.update(encoded[: max(0, HEAD_BYTES - records.bytes)])
@@ -228,13 +228,14 @@ def write(
     )
 
 
-def _take(column: Column, rows: np.ndarray) -> np.ndarray | Strings:
+def taken(column: Column, rows: np.ndarray) -> np.ndarray | Strings:
+    """The values of a column at some rows, ascending; of an array without a copy if they follow each other."""
     if isinstance(column, np.ndarray) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
         return column[rows[0] : rows[-1] + 1]  # which copies nothing
     return column[rows]
 
 
-def _hashed(values: Mapping[str, Any], layout: Layout, encoded: np.ndarray) -> dict[str, Any]:
+def hashed(values: Mapping[str, Any], layout: Layout, encoded: np.ndarray) -> dict[str, Any]:
     """What tells records from others: their values without the label; of bytes as they lie in the record, row by row."""
     told = {name: value for name, value in values.items() if name != LABEL}
     if layout.record_bytes:
@@ -245,14 +246,15 @@ def _hashed(values: Mapping[str, Any], layout: Layout, encoded: np.ndarray) -> d
     return told
 
 
-class _Summed:
+class Summed:
     """Counts and hashes what is written to a file."""
 
     def __init__(self, file: IO[bytes]):
-        self._file, self.bytes, self.crc32c = file, 0, google_crc32c.Checksum()
+        self.file, self.bytes, self.crc32c = file, 0, google_crc32c.Checksum()
 
     def write(self, data: np.ndarray) -> None:
-        self._file.write(data)
+        """Appends contiguous bytes."""
+        self.file.write(data)
         self.crc32c.update(data)
         self.bytes += data.nbytes
 

@@ -1,0 +1,77 @@
+"""How a conversion is divided: which examples of which piece go to which shard, decided before any of them is read.
+
+    division = Division.of(reader.cut(source, ...), options)
+    for split, shard, rows in division.places("train", block.positions): ...
+
+It is a small file, made once, and the same for everybody who works on the conversion.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from components.convert.options import Options
+from components.convert.pieces import Cut, Piece
+from components.convert.writing.draws import Draws
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Division:
+    """A source that is cut, and how many shards each split has at most.
+
+    A shard has the examples of a range of positions, all of one length, of its native split; so it is known without those
+    before it. As drawing them is left to chance, shards of one split differ a little in length.
+    """
+
+    cut: Cut
+    files: Sequence[Sequence]  # of each its path, bytes, and when or how often it changed
+    shards: Mapping[str, int]
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, cut: Cut, options: Options, files: Sequence[Sequence]) -> Self:
+        """Divides by what is asked for: so many training shards, and of other splits in proportion."""
+        made = cls(cut=cut, files=files, shards={}, arguments=options.arguments)
+        expected = {
+            split: extent * share
+            for native, extent in cut.extents.items()
+            for split, share in made.draws.shares(native).items()
+        }
+        shards = {split: max(1, round(options.shards * n / expected["train"])) for split, n in expected.items()}
+        return dataclasses.replace(made, shards={split: shards.get(split, 0) for split in SPLITS})
+
+    @functools.cached_property
+    def draws(self) -> Draws:
+        """Which examples are for what."""
+        names = ("validation_fraction", "test_fraction")
+        fractions = {name: self.arguments[name] for name in names}
+        return Draws(frozenset(self.cut.extents), seed=self.arguments["split_seed"], **fractions)
+
+    def places(self, native: str, positions: np.ndarray) -> Iterator[tuple[str, list[tuple[int, np.ndarray]]]]:
+        """By split, the shards that examples of a native split at some positions go to, and which of them do, int64 [N]."""
+        for split, chosen in self.draws.of(native, positions):
+            rows = np.flatnonzero(chosen)
+            count, extent = self.shards[split], self.cut.extents[native]
+            starts = np.array([i * extent // count for i in range(count)])
+            where = np.searchsorted(starts, positions[rows], side="right") - 1
+            yield split, [(int(shard), rows[where == shard]) for shard in np.unique(where)]
+
+    def fits(self, options: Options, files: Sequence[Sequence]) -> bool:
+        """Whether it is that of such options, and of files that have not changed since."""
+        return self.arguments == options.arguments and [*map(list, self.files)] == [*map(list, files)]
+
+    def json(self) -> dict[str, Any]:
+        """All of it, as JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of_json(cls, raw: Mapping[str, Any]) -> Self:
+        """The division that this says."""
+        pieces = tuple(Piece(**piece) for piece in raw["cut"]["pieces"])
+        return cls(**{**raw, "cut": Cut(pieces=pieces, facts=raw["cut"]["facts"])})
+
+
+SPLITS = ("train", "validation", "test")
