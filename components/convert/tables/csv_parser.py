@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from components.convert.tables import booleans
+from components.convert.tables import booleans, times
 from components.convert.tables.quoting import Chunk, chunks
 from components.convert.tables.schema import Column, Schema
 from components.convert.tables.table_block import ARROW, TableBlock
@@ -28,7 +28,13 @@ from components.convert.writing.progress import track
 from trainer.base.errors import UserError, readable, unknown
 from trainer.base.spellings import EITHER, marks
 
-_STORED = {"float": pa.float32(), "int": pa.int64()}
+_STORED = {"float": pa.float32(), "int": pa.int64(), "time": pa.int64()}
+_READ = {**ARROW, "time": pa.large_string()}
+_NUMBERS = {
+    "int": int,
+    "float": lambda text: float(np.float32(float(text))),
+    "time": lambda text: times.seconds(pa.array([text]))[0].as_py(),
+}
 _GZIP = b"\x1f\x8b"
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
 # All that Arrow takes for a number that is finite, but for a whole one in hexadecimal digits.
@@ -76,7 +82,7 @@ def _block(path: pathlib.Path, chunk: Chunk, schema: Schema, names: Sequence[str
             texts = parse(dict.fromkeys(whole, pa.large_string()))
             if any(pc.any(pc.match_substring(text, "x", ignore_case=True)).as_py() for text in texts):
                 _explain(path, chunk, schema, names)
-        columns = parse({name: ARROW[column.type] for name, column in schema.columns.items()})
+        columns = parse({name: _READ[column.type] for name, column in schema.columns.items()})
         columns = _normal(columns, schema)
     except pa.ArrowMemoryError:
         raise  # which is no fault of the file
@@ -112,8 +118,17 @@ def _parse(
 
 
 def _normal(columns: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Null also where a number equals one that stands for a missing value, -999.0 where that is -999; booleans respelled."""
+    """Null also where a number equals one that stands for a missing value, -999.0 where that is -999; booleans respelled.
+
+    Raises:
+      pyarrow.ArrowInvalid: If a time is none.
+    """
     for name, column in schema.columns.items():
+        if column.type == "time":
+            found = times.seconds(columns[name])
+            if times.strange(columns[name], found):
+                raise pa.ArrowInvalid(f"{name}: not all are times")
+            columns = columns.set_column(columns.schema.get_field_index(name), name, found)
         if column.type == "bool":
             place = columns.schema.get_field_index(name)
             columns = columns.set_column(place, name, booleans.respelled(columns[name]))
@@ -172,14 +187,15 @@ def _fault(text: str, column: Column, missing: Sequence[str]) -> str | None:
     fits = {
         "string": lambda: True,
         "bool": lambda: not booleans.strange(booleans.respelled(pa.array([text]))),
+        "time": lambda: _NUMBERS["time"](text) is not None,
         "float": lambda: _NUMBER.fullmatch(text) and abs(float(text)) <= _FLOAT32_MAX,
         "int": lambda: _WHOLE.fullmatch(text) and _INT64.min <= decimal.Decimal(text.strip()) <= _INT64.max,
     }
     if fits[column.type]():
-        if column.required and column.type in ("int", "float"):
-            number = int(text) if column.type == "int" else float(np.float32(float(text)))
-            if number in marks(missing, column.dtype):
-                return f"{text.strip()} is a missing value, and the schema has no default for it"
+        number = _NUMBERS.get(column.type)
+        if number and column.required and number(text) in marks(missing, column.dtype):
+            return f"{text.strip()} is a missing value, and the schema has no default for it"
         return None
-    kinds = {"float": "finite 32-bit number", "int": "64-bit whole number", "bool": f"boolean, which is {EITHER}"}
+    kinds = {"float": "finite 32-bit number", "int": "64-bit whole number", "time": times.TOLD}
+    kinds["bool"] = f"boolean, which is {EITHER}"
     return f"{text[:40]!r} is no {kinds[column.type]}"

@@ -21,7 +21,7 @@ from trainer.base.spellings import TRUE
 
 Columns = Mapping[str, np.ndarray]
 
-_TYPES = {"float": "number", "int": "number", "string": "text", "bool": "condition"}
+_TYPES = {"float": "number", "int": "number", "string": "text", "bool": "condition", "time": "number"}
 # What each takes, what it gives, and how. Arithmetic is in floats: 64-bit integers would wrap around without a word.
 _OPERATORS: Mapping[str, tuple[str, str, Callable[..., Any]]] = {
     "plus": ("number", "number", functools.partial(np.add, dtype=np.float64)),

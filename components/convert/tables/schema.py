@@ -9,7 +9,7 @@ from components.convert.writing.label_feature import LABEL, label_feature
 from trainer.base.manifest import CLASSIFICATION, Encoding, Feature
 
 DELIMITERS = (",", ";", "\t", "|")
-_DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string"}
+_DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,10 @@ import pyarrow as pa
 from components.convert.tables.schema import Column
 from trainer.base.errors import UserError
 
-ARROW = {"float": pa.float64(), "int": pa.int64(), "string": pa.large_string(), "bool": pa.large_string()}
+ARROW = {
+    **{"float": pa.float64(), "int": pa.int64(), "time": pa.int64()},
+    **{"string": pa.large_string(), "bool": pa.large_string()},
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -25,10 +25,11 @@ from trainer.base.strict_yaml import parse
 _OF_IMAGES = frozenset({"image", "classes", "label_offset", "shape"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
+_UNITS = {"time": "seconds since 1970-01-01 UTC"}
 # Which columns make sense where: a string has no order, and the text of a float is hardly ever seen twice.
 _TAKES = {
-    "numeric": ("float", "int"),
-    "buckets": ("float", "int"),
+    "numeric": ("float", "int", "time"),
+    "buckets": ("float", "int", "time"),
     "vocabulary": ("int", "string", "bool"),
     "hash_buckets": ("int", "string", "bool"),
     "words": ("string",),
@@ -121,7 +122,7 @@ def _column(name: Any, value: Any) -> Column:
             f"{place}: a name is a letter, then letters, digits and _; give the file's own name as header, in quotes"
         )
     value = _mapping(value, place, required={"type"}, optional={"header", "default", "unit"})
-    kind = _one_of(("float", "int", "string", "bool"), value["type"], f"{place}.type")
+    kind = _one_of(("float", "int", "string", "bool", "time"), value["type"], f"{place}.type")
     default = value.get("default")
     if "default" in value:
         number = isinstance(default, int | float) and not isinstance(default, bool)
@@ -131,8 +132,9 @@ def _column(name: Any, value: Any) -> Column:
             "string": isinstance(default, str),
             "bool": isinstance(default, bool),
         }
-        if not fits[kind]:
-            raise UserError(f"{place}.default: {default!r} is no {kind}")
+        if not fits["int" if kind == "time" else kind]:
+            told = "time; write how many seconds it is since 1970 in UTC" if kind == "time" else kind
+            raise UserError(f"{place}.default: {default!r} is no {told}")
         spelled = {"float": float, "bool": lambda value: str(value).lower()}
         default = spelled.get(kind, lambda value: value)(default)
     return Column(
@@ -140,7 +142,7 @@ def _column(name: Any, value: Any) -> Column:
         header=_text(value.get("header", name), f"{place}.header"),
         type=kind,
         default=default,
-        unit=_text(value["unit"], f"{place}.unit") if "unit" in value else None,
+        unit=_text(value["unit"], f"{place}.unit") if "unit" in value else _UNITS.get(kind),
     )
 
 

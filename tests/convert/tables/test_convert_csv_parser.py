@@ -128,6 +128,23 @@ def test_booleans_are_spelled_in_several_ways_and_numbers_equal_to_a_missing_one
             read(tmp_path, HEADER + b"1,2,t\n" + row + b"\n", schema)
 
 
+def test_times_are_stored_as_seconds_and_what_is_none_is_told(tmp_path):
+    when = Column(name="i", header="An int", type="time", default=7)
+    schema = dataclasses.replace(SCHEMA, columns={**SCHEMA.columns, "i": when}, missing=("", "NA", "0"))
+    rows = b"1,2024-01-31,x\n2,NA,x\n3,1970-01-01T00:00Z,x\n4,1970-01-01 00:00:01.5+00:00,x\n"
+    (block,) = read(tmp_path, HEADER + rows, schema)
+    assert values(block)["i"] == [1706659200, None, None, 1]
+    required = dataclasses.replace(schema, columns={**schema.columns, "i": dataclasses.replace(when, default=None)})
+    for one, row, told in (
+        (schema, b"1,2024-02-30,x", "i: '2024-02-30' is no date or time as in ISO 8601"),
+        (schema, b"1, 2024-02-03,x", "i: ' 2024-02-03' is no date or time as in ISO 8601"),
+        (required, b"1,NA,x", "i: is missing, and the schema has no default for it"),
+        (required, b"1,1970-01-01,x", "i: 1970-01-01 is a missing value, and the schema has no default for it"),
+    ):
+        with pytest.raises(UserError, match=f"line 3: {told}"):
+            read(tmp_path, HEADER + b"1,2024-01-31,t\n" + row + b"\n", one)
+
+
 def test_texts_that_stand_for_a_missing_value_and_columns_that_nobody_wants(tmp_path):
     schema = dataclasses.replace(SCHEMA, missing=("NA", "-"), ignore_others=True)
     table = read(tmp_path, b"x,f,An int,s,y\n?,1,NA,-,\xff\n,2,-,,?\n", schema)

@@ -60,6 +60,13 @@ def test_everything_is_read(tmp_path):
     assert not load(tmp_path, GOOD).ignore_others and load(tmp_path, GOOD).missing == ("",)
 
 
+def test_a_time_is_a_number_of_seconds_and_its_unit_is_known(tmp_path):
+    data = change("columns.seconds", {"type": "time", "default": 5})
+    data["deep"][2] = {"column": "seconds", "numeric": "z_score"}
+    column = load(tmp_path, {**data, "filter": {"greater": ["seconds", 0]}}).columns["seconds"]
+    assert (column.dtype, column.default, column.unit) == ("int64", 5, "seconds since 1970-01-01 UTC")
+
+
 OF_IMAGES = {"name": "flowers", "origin": "a garden", "image": "image/encoded", "label": "y", "classes": ["a", "b"]}
 
 
@@ -147,6 +154,11 @@ LABELS = [
         ("columns.fare.default", 1e39, r"columns\.fare\.default: 1e\+39 is no float"),
         ("columns.fare.default", True, r"columns\.fare\.default: True is no float"),
         ("columns.seconds.default", 2**63, r"columns\.seconds\.default: 9223372036854775808 is no int"),
+        (
+            "columns.tips",
+            {"type": "time", "default": "2024"},
+            r"columns\.tips\.default: '2024' is no time; write how many",
+        ),
         ("columns.fare.header", "tips", r"columns: 'tips' is the header of more than one"),
         ("columns.a b", {"type": "int"}, r"columns\.a b: a name is a letter, then.*as header"),
         ("columns.label", {"type": "int"}, r"columns\.label: what is predicted has that name"),
@@ -161,7 +173,11 @@ LABELS = [
         ("deep.0.column", None, r"deep\[0\]: needs either column, or the columns of a cross"),
         ("deep.0.numeric", None, r"deep\[0\]: needs exactly one of numeric, buckets, vocabulary, hash_buckets"),
         ("deep.0.numeric", "log", r"deep\[0\]: write 'numeric: z_score'"),
-        ("deep.0.column", "company", r"deep\[0\]\.numeric: is for columns of type float or int; company is a string"),
+        (
+            "deep.0.column",
+            "company",
+            r"deep\[0\]\.numeric: is for columns of type float or int or time; company is a string",
+        ),
         ("deep.1.column", "fare", r"deep\[1\]\.vocabulary: is for .* type int or string or bool; fare is a float"),
         ("deep.0", {"column": "fare", "words": 9}, r"deep\[0\]\.words: is for columns of type string; fare is a float"),
         ("deep.0", {"column": "company", "words": 9, "embedding": 2}, r"deep\[0\]: a model of your own embeds words"),

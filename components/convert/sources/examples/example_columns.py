@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from components.convert.sources.examples.parser import Record, groups, place
-from components.convert.tables import booleans
+from components.convert.tables import booleans, times
 from components.convert.tables.schema import Column, Schema
 from components.convert.tables.table_block import ARROW, TableBlock
 from trainer.base.errors import unknown
@@ -40,9 +40,9 @@ def blocks(found: Iterable[Record], schema: Schema) -> Iterator[TableBlock]:
 def _column(group: Sequence[Record], column: Column, texts: Sequence[str]) -> pa.Array:
     """The values of a column, null where they are missing."""
     key, index = place(column.header)
-    kind = "string" if column.type == "bool" else column.type
+    kind = "string" if column.type in ("bool", "time") else column.type
     given = [record.value(key, kind, index) for record in group]
-    missing = marks(texts, column.dtype)
+    missing = marks(texts, "string" if kind == "string" else column.dtype)
     marked = {mark.encode() if isinstance(mark, str) else mark for mark in missing}
     values = [None if value in marked or value != value else value for value in given]
     if column.required and None in values:
@@ -52,8 +52,13 @@ def _column(group: Sequence[Record], column: Column, texts: Sequence[str]) -> pa
         raise group[row].error(
             f"{column.name}: {given[row]!r} is a missing value, and the schema has no default for it"
         )
-    if column.dtype == "string":
+    if kind == "string":
         texts = _texts(group, column, values)
+        if column.type == "time":
+            found = times.seconds(texts)
+            if strange := times.strange(texts, found):
+                raise group[strange[0]].error(f"{column.name}: {str(texts[strange[0]])!r} is no {times.TOLD}")
+            return found
         texts = booleans.respelled(texts) if column.type == "bool" else texts
         if column.type == "bool" and (strange := booleans.strange(texts)):
             raise group[strange[0]].error(f"{column.name}: {texts[strange[0]]} is no boolean, which is {EITHER}")
@@ -66,7 +71,7 @@ def _column(group: Sequence[Record], column: Column, texts: Sequence[str]) -> pa
 
 def _texts(group: Sequence[Record], column: Column, values: Sequence[bytes | None]) -> pa.LargeStringArray:
     try:
-        return pa.array(values, ARROW[column.type])
+        return pa.array(values, pa.large_string())
     except pa.ArrowInvalid:
         for record, value in zip(group, values, strict=True):
             try:

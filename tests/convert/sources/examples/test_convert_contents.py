@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import struct
 import zlib
 from typing import Any
@@ -88,6 +89,18 @@ def test_booleans_are_texts_in_records(tmp_path, write_records, options, held):
     assert [r["company"] for r in held(tmp_path / "out")] == [b"false", b"true", b"true"] * 10
     write_records(tmp_path / "b.tfrecord", [rows[0], {**rows[1], "company": b"x"}])
     with pytest.raises(UserError, match="company: x is no boolean, which is true t yes y 1 or false f no n 0"):
+        convert(options(schema, tmp_path / "b.tfrecord"))
+
+
+def test_times_are_texts_in_records_too(tmp_path, write_records, options, held):
+    schema = TABLE.replace("company: {type: string, default: nobody}", "company: {type: time, default: 7}")
+    schema = re.sub("column: company, vocabulary: 5", "column: company, numeric: z_score", schema)
+    rows = [{**row(i), "company": (b"1970-01-02", b"", b"1970-01-01T00:00:09Z")[i % 3]} for i in range(30)]
+    write_records(tmp_path / "a.tfrecord", rows)
+    convert(options(schema, tmp_path / "a.tfrecord"))
+    assert [r["company"] for r in held(tmp_path / "out")] == [86400, 7, 9] * 10
+    write_records(tmp_path / "b.tfrecord", [rows[0], {**rows[1], "company": b"x"}])
+    with pytest.raises(UserError, match=r"record at byte .*: company: 'x' is no date or time as in ISO 8601"):
         convert(options(schema, tmp_path / "b.tfrecord"))
 
 

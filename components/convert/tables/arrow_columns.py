@@ -1,0 +1,154 @@
+"""Columns of a source that has types, such as Parquet, as a schema has them: converted without loss, or refused.
+
+    columns(batch, schema, error)      # RecordBatch by feature name, of the types ARROW
+
+A header is the name of a column, or leads into one: `trip.fare`, `at[0]`. Arrow's batches without rows are refused as well
+if their types can never be what the schema says.
+"""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from components.convert.tables import booleans, times
+from components.convert.tables.schema import Column, Schema
+from components.convert.tables.table_block import ARROW
+from trainer.base.errors import UserError, unknown
+from trainer.base.spellings import EITHER, marks
+
+# Given a row and what is wrong with it.
+_Error = Callable[[int, str], UserError]
+
+_PATH = re.compile(r"([^.\[\]]+)((?:\.[^.\[\]]+|\[[0-9]+\])+)")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
+_STORED = {"float": pa.float32(), "int": pa.int64(), "time": pa.int64()}
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
+_TEXTS = (
+    *(pt.is_string, pt.is_large_string, pt.is_string_view),
+    *(pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary),
+)
+_TAKES = {
+    "float": (_NUMBERS, "numbers"),
+    "int": ((*_NUMBERS, pt.is_time), "whole numbers, and times of day as seconds since midnight"),
+    "string": (_TEXTS, "texts"),
+    "bool": ((pt.is_boolean, pt.is_integer, *_TEXTS), "booleans, 0 and 1, and texts that say so"),
+    "time": ((pt.is_timestamp, pt.is_date, *_TEXTS), "timestamps, dates, and texts as in ISO 8601"),
+}
+
+
+def columns(batch: pa.RecordBatch, schema: Schema, error: _Error) -> pa.RecordBatch:
+    """The columns of some rows; null is where a value is missing, if the schema allows that.
+
+    Raises:
+      UserError: If a column is not there, has a type that the schema's does not take, or nobody wants it; or, of `error`, if
+        a value is missing or cannot be stored.
+    """
+    names, headers = set(batch.schema.names), [column.header for column in schema.columns.values()]
+    wanted = {_divided(batch, header)[0] for header in headers}
+    if not schema.ignore_others and (others := sorted(names - wanted)):
+        raise UserError(f"{unknown('column', others[0], wanted)}; add it to the schema, or 'other_columns: ignore'")
+    found = {}
+    for name, column in schema.columns.items():
+        array = _reached(batch, column.header)
+        _require(array.type, column)
+
+        def refused(row: int, what: str, name: str = name) -> UserError:
+            return error(row, f"{name}: {what}")
+
+        values = found[name] = _values(array, column, schema.missing, refused)
+        if column.required and values.null_count:
+            raise refused(values.is_null().index(True).as_py(), "is missing, and the schema has no default for it")
+    return pa.RecordBatch.from_pydict(found)
+
+
+def _divided(batch: pa.RecordBatch, header: str) -> tuple[str, str]:
+    """The column that a header names, and where it leads in it."""
+    path = None if header in batch.schema.names else _PATH.fullmatch(header)
+    return (path[1], path[2]) if path else (header, "")
+
+
+def _reached(batch: pa.RecordBatch, header: str) -> pa.Array:
+    """What a header leads to; null where a list is shorter."""
+    (name, steps), names = _divided(batch, header), batch.schema.names
+    if names.count(name) != 1:
+        there = f"column {name!r} is there more than once" if name in names else f"has no column {name!r}"
+        raise UserError(f"{there} (it has {', '.join(map(repr, names))})")
+    array = batch.column(name)
+    for field, index in _STEP.findall(steps):
+        if index and not (pt.is_list(array.type) or pt.is_large_list(array.type) or pt.is_fixed_size_list(array.type)):
+            raise UserError(f"{header}: [{index}] of {array.type}, which is no list")
+        if field and not (pt.is_struct(array.type) and array.type.get_field_index(field) >= 0):
+            raise UserError(f"{header}: {array.type} has no field {field!r}")
+        array = _element(array, int(index)) if index else pc.struct_field(array, field)
+    array = array.storage if isinstance(array, pa.ExtensionArray) else array
+    return array.dictionary_decode() if pt.is_dictionary(array.type) else array
+
+
+def _element(lists: pa.Array, index: int) -> pa.Array:
+    if pt.is_fixed_size_list(lists.type):
+        lists = lists.cast(pa.list_(lists.type.value_type))
+    places = pc.add(lists.offsets.slice(0, len(lists)), pa.scalar(index, lists.offsets.type))
+    long_enough = pc.greater(pc.list_value_length(lists), index)  # null of a list that is missing
+    return lists.values.take(pc.if_else(long_enough, places, pa.scalar(None, places.type)))
+
+
+def _require(given: pa.DataType, column: Column) -> None:
+    accepted, takes = _TAKES[column.type]
+    if not pt.is_null(given) and not any(is_such(given) for is_such in accepted):
+        raise UserError(f"column {column.header!r} is {given}, and type {column.type} takes {takes}")
+
+
+def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _Error) -> pa.Array:
+    """The values of a column whose type is taken, null where one is missing."""
+    if of_texts := any(is_text(array.type) for is_text in _TEXTS):
+        # Files may call text what is none: Arrow looks only if they do not.
+        array = _cast(array.cast(pa.large_binary()), pa.large_string(), "is not UTF-8", error)
+        array = _without(array, pa.large_string(), marks(missing, "string"))
+    if column.type == "bool":
+        array = booleans.respelled(array.cast(pa.large_string()))
+        if strange := booleans.strange(array):
+            raise error(strange[0], f"{str(array[strange[0]])!r} is no boolean, which is {EITHER}")
+    elif column.type == "time" and not pt.is_null(array.type):
+        given, array = array, times.seconds(array)
+        if strange := of_texts and times.strange(given, array):
+            raise error(strange[0], f"{str(given[strange[0]])[:40]!r} is no {times.TOLD}")
+    elif pt.is_time(array.type):
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
+        array = pc.divide(array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64()), per_second)
+    elif pt.is_floating(array.type):
+        array = array.cast(pa.float64())
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float64()), array)
+    elif pt.is_decimal(array.type) and array.type.bit_width < 128:
+        array = array.cast(pa.decimal128(38, array.type.scale))  # whole ones of these Arrow takes for others
+    if column.type == "int":
+        array = _cast(array, pa.int64(), "is no 64-bit whole number", error)
+    elif column.type == "float":
+        array = array.cast(pa.float64(), safe=False)  # of large whole numbers the nearest one
+        if (large := pc.greater(pc.abs(array), _FLOAT32_MAX).index(True).as_py()) >= 0:
+            raise error(large, f"{array[large]} is no finite 32-bit number")
+    if column.type in _STORED:
+        array = _without(array, _STORED[column.type], marks(missing, column.dtype))
+    return array.cast(ARROW[column.type])
+
+
+def _cast(array: pa.Array, wanted: pa.DataType, fault: str, error: _Error) -> pa.Array:
+    try:
+        return array.cast(wanted)
+    except pa.ArrowInvalid:
+        for row in range(len(array)):
+            try:
+                array.slice(row, 1).cast(wanted)
+            except pa.ArrowInvalid:
+                raise error(row, f"{str(array[row])[:40]} {fault}") from None
+        raise
+
+
+def _without(array: pa.Array, stored: pa.DataType, marked: tuple) -> pa.Array:
+    """Null also where what is stored equals something that stands for a missing value."""
+    found = pc.is_in(array.cast(stored, safe=False), value_set=pa.array(marked, stored))
+    return pc.if_else(found, pa.scalar(None, array.type), array)
