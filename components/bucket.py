@@ -1,12 +1,31 @@
 """Folders of Cloud Storage by Google's client, which copies and deletes there; TensorFlow's file system reads and writes files."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from trainer.base.errors import UserError
 
 LOGIN = "run: gcloud auth application-default login"
+
+
+def credentials() -> Any:
+    """Those that this machine has for Google Cloud, as of now.
+
+    Raises:
+      UserError: If it has none; it says how to log in.
+    """
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    # Where there is no metadata server it is waited for: on a machine of Google's it answers at once.
+    os.environ.setdefault("GCE_METADATA_TIMEOUT", "1")
+    try:
+        found, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    except GoogleAuthError as error:
+        raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
+    return found
 
 
 @contextlib.contextmanager

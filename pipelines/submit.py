@@ -148,14 +148,14 @@ def _ended(args: argparse.Namespace, submission: Submission) -> int:
 
 def _manage(args: argparse.Namespace) -> int:
     """Lists runs and schedules, or ends one."""
-    from pipelines.vertex import client, sending
+    from pipelines.vertex import client, sending, watch
 
     check_place(args, ("project", "location"))
     sending.connect(args.project, args.location)
     if args.list:
         for job in client.runs():
-            state = job.state.name.removeprefix("PIPELINE_STATE_").lower()
-            print(f"{job.name.rpartition('/')[2]}  {state}  {job.create_time:%Y-%m-%d %H:%M}  {client.link(job.name)}")
+            state, made = watch.state_of(job).lower(), f"{job.create_time:%Y-%m-%d %H:%M}"
+            print(f"{job.name.rpartition('/')[2]}  {state}  {made}  {client.link(job.name)}")
         for each in client.schedules():
             print(
                 f"schedule {each.name.rpartition('/')[2]}  {each.state.name.lower()}  {each.cron}  {each.display_name}"
@@ -165,7 +165,7 @@ def _manage(args: argparse.Namespace) -> int:
     if re.fullmatch(r"\d+", args.cancel):
         names = [f"{place}/schedules/{args.cancel}"]
     else:
-        live = [job for job in client.runs(run=args.cancel) if sending.is_live(job)]
+        live = [job for job in client.runs(run=args.cancel) if watch.is_live(job)]
         names = [job.name for job in live] or [f"{place}/pipelineJobs/{args.cancel}"]
     for name in names:
         client.cancel(name)

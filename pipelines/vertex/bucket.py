@@ -8,7 +8,7 @@ from typing import Any
 from components.bucket import opened
 from trainer.base.errors import UserError
 
-RECORD = "run.json"  # in a run's directory: what was submitted, and what became of it
+RECORD = "run.json"  # in a run's directory: what was submitted
 _TAIL_BYTES = 65_536
 _LOOKED_AT = 20
 

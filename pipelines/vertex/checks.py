@@ -8,13 +8,12 @@ Storage, IAM, Cloud Quotas, and of the registry API (OCI distribution specificat
 
 import concurrent.futures
 import json
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import requests
 
-from components.bucket import LOGIN
+from components.bucket import LOGIN, credentials
 from components.train.cluster.quotas import needs
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError
@@ -31,17 +30,10 @@ class Asker:
     """Asks Google's REST APIs with the credentials of this machine; answers are JSON."""
 
     def __init__(self) -> None:
-        import google.auth
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.requests import AuthorizedSession
 
-        # Where there is no metadata server it is waited for: on a machine of Google's it answers at once.
-        os.environ.setdefault("GCE_METADATA_TIMEOUT", "1")
-        try:
-            credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
-        except GoogleAuthError as error:
-            raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
-        self._session, self._failures = AuthorizedSession(credentials), GoogleAuthError
+        self._session, self._failures = AuthorizedSession(credentials()), GoogleAuthError
 
     def __call__(self, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """HTTP status and content of the answer; a body is sent with POST.

@@ -45,8 +45,6 @@ def _given(parser: Parser, argv: Sequence[str] | None) -> dict[str, Any]:
     silent = copy.deepcopy(parser)
     for action in silent._actions:
         action.default = argparse.SUPPRESS
-        if action.type is None and action.nargs in ("+", "*"):
-            action.type = str
     found = vars(silent.parse_args(argv))
     return {name: value for name, value in found.items() if value != []}
 

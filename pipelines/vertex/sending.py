@@ -6,36 +6,28 @@ from typing import Any
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from components.bucket import delete_folder
+from components.bucket import credentials, delete_folder
 from components.train.backends.vertex.attempt_record import begun, completed
 from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
-from components.train.backends.vertex.job_client import Jobs, log_in_again
+from components.train.backends.vertex.job_client import Jobs
 from components.train.backends.vertex.job_store import JobStore
 from pipelines.vertex import client, watch
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError
 
-_LIVE = ("QUEUED", "PENDING", "RUNNING", "CANCELLING", "PAUSED")
 _TAIL = 10
 
 
 def connect(project: str, location: str) -> None:
     """Has Google's clients ask in that project and region, with the credentials of this machine."""
-    with client.told():
-        aiplatform.init(project=project, location=location)
-        log_in_again()
-
-
-def is_live(job: v1.PipelineJob) -> bool:
-    """Whether a run has not ended."""
-    return watch.state_of(job) in _LIVE
+    aiplatform.init(project=project, location=location, credentials=credentials())
 
 
 def run(submission: Submission, bounds: Bounds, *, wait: bool, say: watch.Say) -> int:
     """Sends the run; where it waits, training that was given up goes on in another. Returns 0 if the last has ended well."""
     before = client.runs(run=submission.run)
-    if live := [job.name.rpartition("/")[2] for job in before if is_live(job)]:
+    if live := [job.name.rpartition("/")[2] for job in before if watch.is_live(job)]:
         raise UserError(f"{live[0]} is still going on; wait for it, or --cancel {submission.run}")
     submission.save()
     store = JobStore(submission.values["job_dir"])
@@ -48,8 +40,10 @@ def run(submission: Submission, bounds: Bounds, *, wait: bool, say: watch.Say) -
         known = {job.name for job in client.custom_jobs(submission.run)}
         try:
             name = client.send(submission.attempt(order), job_id)
-        except (UserError, ConnectionError):
-            if not number:
+        except UserError:  # where there was no answer it may have begun, and what is kept of it is needed
+            if number:
+                store.write(record[:-1])
+            else:
                 delete_folder(submission.directory)
             raise
         machines = ", ".join(f"{role}: {what}" for role, what in line["machines"].items())

@@ -2,16 +2,15 @@
 
 import argparse
 import dataclasses
-import datetime
+import functools
 import re
-import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from components.register import serving
 from components.train.backends.vertex.attempts import Again
-from components.train.backends.vertex.job_settings import JobSettings
+from components.train.backends.vertex.job_settings import JobSettings, new_name
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.checks import read
 from components.train.cluster.cluster_file import Cluster
@@ -52,7 +51,7 @@ class Submission:
         """Arguments of the pipeline by name."""
         return self.job["parameter_values"]
 
-    @property
+    @functools.cached_property
     def cluster(self) -> Cluster:
         """What the training runs on."""
         return Cluster.from_json(self.values["cluster"])
@@ -62,9 +61,9 @@ class Submission:
         """Of the run, in its bucket."""
         return f"{self.job['pipeline_root']}/{self.run}"
 
-    def save(self, **more: Any) -> None:
-        """Keeps it, and what became of it, in the run's directory."""
-        write_json(f"{self.directory}/{RECORD}", {**dataclasses.asdict(self), **more})
+    def save(self) -> None:
+        """Keeps it in the run's directory."""
+        write_json(f"{self.directory}/{RECORD}", dataclasses.asdict(self))
 
     @classmethod
     def load(cls, bucket: str, run: str) -> "Submission":
@@ -114,8 +113,7 @@ def prepare(args: argparse.Namespace) -> Submission:
     if args.serving_image:
         serving.check(args.serving_image, exported_by=None)
     arguments = pipeline_arguments(args, cluster, [mounted(source) for source in args.source])
-    # Two may be submitted in one second.
-    run = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    run = new_name()
     root, scheduled = f"{args.bucket}/runs", bool(args.cron)
     parameters = settings.parameters(cluster, "" if scheduled else run)
     place = {"project": args.project, "location": args.location}

@@ -14,7 +14,7 @@ from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
 from components.bucket import LOGIN
-from components.train.backends.vertex.job_client import log_in_again
+from components.train.backends.vertex.job_client import expired, log_in_again
 from pipelines.vertex.bucket import newest_step
 from trainer.base.errors import UserError
 
@@ -41,17 +41,14 @@ def follow(name: str, job_dir: str, say: Say) -> v1.PipelineJob:
                 told_step = line["step"]
                 say(f"train: {_progress(line)}")
             silent = ""
-        except (exceptions.GoogleAPICallError, GoogleAuthError, OSError, UserError) as error:
+        except (exceptions.GoogleAPIError, GoogleAuthError, OSError, UserError) as error:
             if isinstance(error, exceptions.NotFound):
                 raise UserError(f"{name} is not there any more") from None
-            expired = "credentials" in str(error).lower() or isinstance(
-                error, GoogleAuthError | exceptions.Unauthorized
-            )
             if silent != (silent := f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"):
-                say(f"{silent}; the run goes on, and so does waiting for it{f' ({LOGIN})' if expired else ''}")
-            log_in_again()
+                say(f"{silent}; the run goes on, and so does waiting for it{f' ({LOGIN})' if expired(error) else ''}")
+            log_in_again(aiplatform.initializer.global_config.project)
         else:
-            if state_of(job) in _ENDED:
+            if not is_live(job):
                 return job
         time.sleep(POLL_S)
 
@@ -59,6 +56,11 @@ def follow(name: str, job_dir: str, say: Say) -> v1.PipelineJob:
 def state_of(job: v1.PipelineJob) -> str:
     """`RUNNING`, `SUCCEEDED`, ..."""
     return job.state.name.removeprefix("PIPELINE_STATE_")
+
+
+def is_live(job: v1.PipelineJob) -> bool:
+    """Whether a run has not ended."""
+    return state_of(job) not in _ENDED
 
 
 def failed_steps(job: v1.PipelineJob) -> Iterator[tuple[str, str, str]]:

@@ -10,7 +10,6 @@ the same command for the same job directory follows the job that runs.
 
 import collections
 import contextlib
-import re
 import select
 import signal
 import socket
@@ -18,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from google.api_core.exceptions import GoogleAPIError, NotFound, Unauthorized
+from google.api_core.exceptions import GoogleAPIError, NotFound
 from google.auth.exceptions import GoogleAuthError
 
 from components.bucket import LOGIN
@@ -26,7 +25,7 @@ from components.train.backends.vertex.attempt_record import begun, completed
 from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.custom_job import Submission
-from components.train.backends.vertex.job_client import Jobs, log_in_again
+from components.train.backends.vertex.job_client import Jobs, expired, log_in_again
 from components.train.backends.vertex.job_store import RECORD, JobStore, Taken
 from components.train.supervision.audience import Audience
 from trainer.base.errors import UserError, first_line
@@ -36,8 +35,6 @@ _LINES_S = 10.0  # After a job's end its last lines are still on their way,
 _ERROR_S = 90.0  # and why it failed is told "about one minute" later.
 _TAIL = 10
 _ENDED = {f"JOB_STATE_{each}" for each in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")}
-# Over gRPC, credentials that cannot be renewed are a plugin of its that fails.
-_EXPIRED = re.compile("credentials|plugin failed| 401 ", re.IGNORECASE)
 _T = TypeVar("_T")
 
 
@@ -167,9 +164,9 @@ class SubmittedJob:
             raise UserError(first_line(error)) from None
         except (GoogleAPIError, GoogleAuthError, OSError, UserError) as error:
             why = f"{type(error).__name__}: {first_line(error)}"
-            if isinstance(error, GoogleAuthError | Unauthorized) or _EXPIRED.search(why):
+            if expired(error):
                 why = f"{why}; {LOGIN}"
-                log_in_again()
+                log_in_again(self._plan.project)
             if not self._waits:
                 raise UserError(why) from None
             if self._failing.get(who) != why:

@@ -6,16 +6,14 @@ submission.body("training-1", Again(choice=0, timeout_s=3600))
 
 import argparse
 import dataclasses
-import datetime
 import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.train.backends.program import own_command, trainer_program
 from components.train.backends.vertex.attempts import Again, Bounds
-from components.train.backends.vertex.job_settings import JobSettings
+from components.train.backends.vertex.job_settings import JobSettings, new_name
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
@@ -67,7 +65,7 @@ def plan_submission(args: argparse.Namespace, cluster: Cluster, region: str) -> 
             raise UserError(f"--image {image}: a job may be submitted again, and a tag be moved; give REF@sha256:...")
         if not args.dry_run and not project:
             raise UserError("--project is missing; give the id of a project, such as my-project")
-        name = f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        name = new_name()
         # Our trainer's flags are checked: every replica would refuse them, some minutes later.
         job_dir = args.job_dir if command else trainer_program(cluster, args.flags).job_dir
         if not re.fullmatch("gs://[^/]+/.*[^/]", job_dir or ""):

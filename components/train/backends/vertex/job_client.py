@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.bucket import LOGIN
+from components.bucket import LOGIN, credentials
 from trainer.base.errors import UserError
+
+_EXPIRED = re.compile("credentials|plugin failed| 401 ", re.IGNORECASE)
 
 
 class Jobs:
@@ -75,11 +77,17 @@ def told() -> Iterator[None]:
         raise UserError(f"Vertex AI refused: {said}") from None
 
 
-def log_in_again() -> None:
+def log_in_again(project: str) -> None:
     """Has Google's clients take the credentials that this machine has now: somebody may have logged in."""
-    import google.auth
     from google.cloud import aiplatform
 
-    with contextlib.suppress(google.auth.exceptions.GoogleAuthError):
-        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
-        aiplatform.init(credentials=credentials)
+    with contextlib.suppress(UserError):
+        aiplatform.init(project=project, credentials=credentials())  # without a project it would change to REST
+
+
+def expired(error: Exception) -> bool:
+    """Whether an error says that the credentials are no more good; over gRPC a plugin of its fails then."""
+    from google.api_core.exceptions import Unauthorized
+    from google.auth.exceptions import GoogleAuthError
+
+    return isinstance(error, GoogleAuthError | Unauthorized) or bool(_EXPIRED.search(str(error)))

@@ -7,8 +7,10 @@ The rules are those of Vertex AI's reference of `CustomJobSpec`, and of its guid
 """
 
 import dataclasses
+import datetime
 import functools
 import re
+import secrets
 from typing import Any
 
 from components.train.cluster.cluster_file import Cluster
@@ -22,6 +24,11 @@ MANAGED_BY = ("managed_by", "tfrecord-training")
 _OUR_LABELS = {MANAGED_BY[0], "run"}
 _OUR_ENV = re.compile("TRAINER_.*|CLUSTER_SPEC|TF_CONFIG|AIP_.*|CLOUD_ML_.*")
 _PROJECT = r"projects/[a-z0-9:.-]+"
+
+
+def new_name() -> str:
+    """A name for a run, or for a job by itself; two may be submitted in one second."""
+    return f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def matching(form: str, says: str, metavar: str) -> Kind:
