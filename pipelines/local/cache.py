@@ -14,6 +14,7 @@ _CODE = (
     "components/bucket.py",
     "components/convert",
     "components/evaluate/page/frame.py",
+    "components/files",
     "components/evaluate/templates/page.html",
     "components/templates.py",
     "components/undefined.py",

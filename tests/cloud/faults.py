@@ -12,7 +12,10 @@ from google.api_core import exceptions
 
 
 class Reset(Exception):
-    """The connection is to be broken without an answer."""
+    """The connection is to be broken without an answer, or in the middle of this one."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.answer = answer
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -22,8 +25,10 @@ class Fault:
     match: str  # regular expression that is looked for in `METHOD HOST/PATH?QUERY`
     status: int = 0  # that is answered in place of doing what is asked; 0 does it
     reset: bool = False  # the connection breaks in place of an answer, before anything is done
+    cut: bool = False  # what is asked is done, and the connection breaks in the middle of the answer
     delay_s: float = 0.0  # that is waited before
     share: float = 1.0  # of the requests that match, drawn with a fixed seed
+    times: float = float("inf")  # that it happens at most
 
 
 class Faults:
@@ -38,8 +43,12 @@ class Faults:
         with self._lock:
             self._rules[name] = [Fault(**rule) for rule in rules]
 
-    def meet(self, request: str) -> None:
-        """Waits, refuses (by google.api_core.exceptions) or resets (`Reset`) as the rules ask for this request."""
+    def meet(self, request: str) -> bool:
+        """Waits, refuses (by google.api_core.exceptions) or resets (`Reset`) as the rules ask for this request.
+
+        Returns:
+          Whether the answer is to be cut.
+        """
         with self._lock:
             hits = [rule for rules in self._rules.values() for rule in rules if self._hits(rule, request)]
         for rule in hits:
@@ -48,6 +57,9 @@ class Faults:
                 raise Reset
             if rule.status:
                 raise exceptions.from_http_status(rule.status, f"the loopback cloud was asked to fail {rule.match}")
+        return any(rule.cut for rule in hits)
 
     def _hits(self, rule: Fault, request: str) -> bool:
-        return bool(re.search(rule.match, request)) and self._random.random() < rule.share
+        hit = rule.times > 0 and bool(re.search(rule.match, request)) and self._random.random() < rule.share
+        rule.times -= hit
+        return hit

@@ -63,22 +63,31 @@ class _Requests(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
         asked = Request(self.command, self.headers.get("Host", ""), url.path, query, self.headers, self._body())
+        lost = False
         try:
             status, content, headers = self.server.answer(asked)
         except exceptions.GoogleAPICallError as error:
             status = int(error.code)
             content, headers = {"error": {"code": status, "message": error.message}}, {}
-        except Reset:
-            self.connection.shutdown(socket.SHUT_RDWR)
-            self.close_connection = True
-            return
+        except Reset as reset:
+            lost = True
+            status, content, headers = reset.answer or (0, b"", {})
         if not isinstance(content, bytes):
             content, headers = json.dumps(content).encode(), {**headers, "Content-Type": "application/json"}
+        half = len(content) // 2 if lost else len(content)
+        if status:
+            self._send(status, headers | {"Content-Length": str(len(content))}, content[:half])
+        if lost:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+
+    def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
+        self.wfile.flush()
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 

@@ -80,10 +80,15 @@ class Objects:
         return self.get(bucket, name, query), _data(self.path(bucket, name))
 
     def put(self, bucket: str, name: str, data: bytes, query: Mapping[str, str]) -> dict[str, Any]:
-        """Writes an object whole; preconditions are compared and it is written under one lock."""
+        """Writes an object whole; preconditions are compared and it is written under one lock.
+
+        `crc32c`, which Cloud Storage takes in the object's metadata, is what the data has to have.
+        """
         path = self.path(bucket, name)
         with self.lock:
             _require(self.find(bucket, name), query)
+            if query.get("crc32c", "") not in ("", _encoded(data)):
+                raise exceptions.BadRequest("Provided CRC32C does not match the calculated one.")
             if time.monotonic() - self._written.get(path, -1.0) < _WRITE_S:
                 raise exceptions.TooManyRequests(f"The object {name} exceeded the rate limit for object mutations.")
             self._written[path] = time.monotonic()
@@ -120,6 +125,8 @@ class Objects:
         with self.lock:
             for item in self._under(bucket, prefix):
                 name = item["name"]
+                if not query.get("startOffset", "") <= name < query.get("endOffset", chr(0x10FFFF)):
+                    continue
                 end = name.find(delimiter, len(prefix)) if delimiter else -1
                 deeper = name[: end + len(delimiter)] if end >= 0 else ""
                 if deeper:
@@ -144,7 +151,11 @@ class Objects:
 @functools.lru_cache(10_000)
 def _crc32c(path: pathlib.Path, generation: str, size: int) -> str:
     """Checksum of the file as long as it is of this generation and size."""
-    return base64.b64encode(google_crc32c.Checksum(_data(path)).digest()).decode()
+    return _encoded(_data(path))
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
 
 
 def _data(path: pathlib.Path) -> bytes:

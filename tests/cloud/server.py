@@ -21,7 +21,7 @@ from google.cloud.aiplatform_v1.services import (
 )
 
 from tests.cloud.entries import Entries
-from tests.cloud.faults import Faults
+from tests.cloud.faults import Faults, Reset
 from tests.cloud.front import Answer, Front, Request, serve_grpc
 from tests.cloud.machines import GRACE_S, Run
 from tests.cloud.objects import Objects
@@ -54,8 +54,10 @@ class _Cloud:
     def https(self, request: Request) -> Answer:
         """REST: storage by two names, Vertex AI, and what a submission looks up."""
         try:
-            self._faults.meet(str(request))
+            cut = self._faults.meet(str(request))
             answer = self._answer(request)
+            if cut:
+                raise Reset(answer)
         except exceptions.GoogleAPICallError as error:
             self._log.write(f"{request} {error.code:d}\n")
             raise

@@ -31,6 +31,7 @@ class Storage:
             ("GET", rf"/storage/v1/b{part}/iam/testPermissions", self._permissions),
             ("GET", rf"/storage/v1/b{part}/o", self._list),
             ("POST", rf"/storage/v1/b{part}/o{part}/(?:rewriteTo|copyTo)/b{part}/o{part}", self._copy),
+            ("POST", rf"/storage/v1/b{part}/o{part}/compose", self._compose),
             ("DELETE", rf"/storage/v1/b{part}/o{part}", self._delete),
             ("GET", rf"/(?:download/)?storage/v1/b{part}/o{part}", self._get),
             ("GET", rf"{part}/(.+)", self._media),
@@ -72,6 +73,18 @@ class Storage:
         sizes = {"totalBytesRewritten": made["size"], "objectSize": made["size"]}
         return Answer(200, {"kind": "storage#rewriteResponse", "done": True, "resource": made, **sizes})
 
+    def _compose(self, request: Request, bucket: str, name: str) -> Answer:
+        """Joins objects of the bucket; each may have to be of a generation."""
+        sources = json.loads(request.body)["sourceObjects"]
+        if not 1 <= len(sources) <= 32:
+            raise exceptions.BadRequest("The number of source components provided must be from 1 to 32.")
+        parts = []
+        for source in sources:
+            wanted = {"generation": source["generation"]} if source.get("generation") else {}
+            parts.append(self._objects.read(bucket, source["name"], wanted | source.get("objectPreconditions", {}))[1])
+        made = self._objects.put(bucket, name, b"".join(parts), request.query)
+        return Answer(200, {**made, "componentCount": len(parts)})
+
     def _media(self, request: Request, bucket: str, name: str) -> Answer:
         known, data = self._objects.read(bucket, name, request.query)
         told = {"x-goog-hash": f"crc32c={known['crc32c']}", "x-goog-generation": known["generation"]}
@@ -91,14 +104,20 @@ class Storage:
             boundary = re.search(r'boundary="?([^";]+)', request.headers["Content-Type"])[1]
             _, about, data, _ = request.body.split(b"--" + boundary.encode(), 3)
             about, data = (part.split(b"\r\n\r\n", 1)[1] for part in (about, data))
-            return Answer(200, self._objects.put(bucket, json.loads(about)["name"], data[:-2], query))
+            about = json.loads(about)
+            query = {**query, "crc32c": about.get("crc32c", "")}
+            return Answer(200, self._objects.put(bucket, about["name"], data[:-2], query))
         if query.get("uploadType") != "resumable":
             return Answer(200, self._objects.put(bucket, query["name"], request.body, query))
-        name = query.get("name") or json.loads(request.body)["name"]
+        about = json.loads(request.body or "{}")
+        name = query.get("name") or about["name"]
         identity = uuid.uuid4().hex
         self._begun[identity] = b""
-        again = urllib.parse.urlencode({**query, "name": name, "upload_id": identity})
-        return Answer(200, b"", {"Location": f"https://{request.host}{request.path}?{again}"})
+        again = urllib.parse.urlencode(
+            {**query, "name": name, "crc32c": about.get("crc32c", ""), "upload_id": identity}
+        )
+        scheme = "http" if request.host.startswith("127.") else "https"
+        return Answer(200, b"", {"Location": f"{scheme}://{request.host}{request.path}?{again}"})
 
     def _continue(self, request: Request, bucket: str) -> Answer:
         """Takes a part, `bytes 0-9/*`, or tells how much is there, `bytes */10`."""

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from components.bucket import opened
 from components.convert.sources.base import digest_of
+from components.files.listing import File, listed
 from trainer.base.errors import UserError
 
 
@@ -17,16 +16,13 @@ def digest_of_objects(sources: Sequence[str]) -> str:
     Raises:
       UserError: If there is nothing at one, or it cannot be listed.
     """
-    return digest_of((blob.name, f"{blob.size}\0{blob.crc32c}") for source in sources for blob in objects(source))
+    files = [file for source in sources for file in objects(source)]
+    return digest_of((file.path.split("/", 3)[3], f"{file.num_bytes}\0{file.crc32c}") for file in files)
 
 
-def objects(source: str) -> list[Any]:
-    """The objects (`google.cloud.storage.Blob`) that a folder or file of a bucket is, in order."""
+def objects(source: str) -> list[File]:
+    """The files that a folder or file of a bucket is, in order."""
     place = re.sub("^/gcs/", "gs://", source.rstrip("/"))
-    with opened(place) as (bucket, name):
-        blobs = list(bucket.list_blobs(prefix=name))
-    # A prefix fits more than the file, or the folder, of that name: `data-old/` and `data.csv.bak` too.
-    found = sorted((b for b in blobs if f"{b.name}/".startswith(name and f"{name}/")), key=lambda blob: blob.name)
-    if not found:
+    if not (found := listed(place)):
         raise UserError(f"--source {place}: there is nothing")
     return found

@@ -1,0 +1,111 @@
+"""Which files there are, here or in a bucket, and what tells whether they change: `listed("gs://bucket/data")`."""
+
+import base64
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+from components.files.store import THREADS, asked, parallel, retried
+from trainer.base.errors import UserError
+from trainer.base.files import is_remote
+
+_FIELDS = "items(name,size,generation,crc32c),nextPageToken"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class File:
+    """A file as it was found.
+
+    Attributes:
+      path: Where it is, or its `gs://` address.
+      num_bytes: Its size.
+      version: Another one whenever it is written: the generation of an object, the time of a local file's last change in
+        nanoseconds; empty where nobody has looked.
+      crc32c: Of its content, 8 hexadecimal digits; empty if only reading it would tell.
+    """
+
+    path: str
+    num_bytes: int
+    version: str = ""
+    crc32c: str = ""
+
+    def changed(self) -> UserError:
+        """What to raise if it is not that any more."""
+        return UserError(
+            f"{self.path}: it has changed or gone since it was looked at; start again when nobody writes it"
+        )
+
+
+def found(path: str) -> File | None:
+    """The file of this path; None if there is none, or if it is a folder."""
+    if is_remote(path):
+        with asked(path) as (bucket, name):
+            blob = bucket.get_blob(name, retry=retried) if name and not name.endswith("/") else None
+            return of_blob(blob) if blob else None
+    return of_path(path) if os.path.isfile(path) else None
+
+
+def listed(place: str) -> list[File]:
+    """The file of this path, or those below a folder of this path, in the order of their paths."""
+    if file := found(place):
+        return [file]
+    if is_remote(place):
+        with asked(place.rstrip("/")) as (bucket, name):
+            blobs = _below(bucket, f"{name}/" if name else "")
+        files = [of_blob(blob) for blob in blobs if not blob.name.endswith("/")]  # that would be a folder's marker
+    else:
+        walk = os.walk(place, onerror=_refuse)
+        files = [of_path(os.path.join(folder, name)) for folder, _, names in walk for name in names]
+    return sorted(files, key=lambda file: file.path)
+
+
+def deleted(paths: Iterable[str]) -> None:
+    """Deletes files; what is gone already is no mistake."""
+    parallel(_delete, paths)
+
+
+def of_blob(blob: Any) -> File:
+    """The file that an object of Google's client is."""
+    crc32c, path = base64.b64decode(blob.crc32c).hex(), f"gs://{blob.bucket.name}/{blob.name}"
+    return File(path=path, num_bytes=blob.size, version=str(blob.generation), crc32c=crc32c)
+
+
+def of_path(path: str | int) -> File:
+    """The file of a path on this machine, or of a descriptor."""
+    status = os.stat(path)
+    return File(path=str(path), num_bytes=status.st_size, version=str(status.st_mtime_ns))
+
+
+def _delete(path: str) -> None:
+    from google.api_core.exceptions import NotFound
+
+    if not is_remote(path):
+        return pathlib.Path(path).unlink(missing_ok=True)
+    with asked(path) as (bucket, name), contextlib.suppress(NotFound):
+        bucket.blob(name).delete(retry=retried)
+
+
+def _below(bucket: Any, prefix: str) -> list[Any]:
+    """All objects below a folder: where they are too many for one answer, ranges of its folders are listed at once."""
+    ask = functools.partial(bucket.list_blobs, prefix=prefix, retry=retried)
+    first = ask(fields=_FIELDS)
+    blobs = list(next(first.pages))
+    if not first.next_page_token:
+        return blobs
+    folders = ask(delimiter="/", fields="prefixes,nextPageToken")
+    list(folders)
+    names = sorted(folders.prefixes)
+    inner = sorted({names[len(names) * share // THREADS] for share in range(1, THREADS)} if names else ())
+    spans = itertools.pairwise([None, *inner, None])
+    parts = parallel(lambda span: list(ask(fields=_FIELDS, start_offset=span[0], end_offset=span[1])), spans)
+    return [blob for part in parts for blob in part]
+
+
+def _refuse(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error  # where a folder cannot be read, files would be missed by nobody

@@ -1,0 +1,80 @@
+"""Google's client of Cloud Storage as files use it: one a process, for all of its threads, and what it does is counted.
+
+pyarrow's file system for Google Cloud was tried in the loopback cloud and left: it can be given no certificate authority,
+reads what is there now in place of the version that was listed, and neither its requests nor its retries can be counted.
+"""
+
+import collections
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
+from typing import Any
+
+from components.bucket import refusals
+
+THREADS = 16
+_counts: collections.Counter[str] = collections.Counter(requests=0, retries=0, bytes_read=0, bytes_written=0)
+_counting = threading.Lock()
+
+
+def count(**more: int) -> None:
+    """Adds to what `counted` tells."""
+    with _counting:
+        _counts.update(more)
+
+
+def counted() -> dict[str, int]:
+    """What this process has done: `requests` to stores, `retries` of them, `bytes_read` and `bytes_written` anywhere."""
+    with _counting:
+        return dict(_counts)
+
+
+def retried(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Stands where Google's client takes a policy of trying again: its own, two minutes at most, but counted."""
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    return DEFAULT_RETRY(call, on_error=lambda _: count(retries=1))
+
+
+@contextlib.contextmanager
+def asked(place: str) -> Iterator[tuple[Any, str]]:
+    """The bucket that `gs://BUCKET/NAME` lies in, and the name; what the store refuses is a `UserError`."""
+    bucket, _, name = place.removeprefix("gs://").partition("/")
+    with refusals(f"{place} cannot be used"):
+        yield _client(os.environ.get("STORAGE_EMULATOR_HOST")).bucket(bucket), name
+
+
+@functools.cache
+def _client(_emulator: str | None) -> Any:
+    from google.cloud import storage  # 1 s
+    from requests.adapters import HTTPAdapter
+
+    class Counting(HTTPAdapter):
+        def send(self, *args: Any, **more: Any) -> Any:
+            count(requests=1)
+            return super().send(*args, **more)
+
+    client = storage.Client(project=None)
+    for scheme in ("https://", "http://"):  # the latter of an emulator
+        client._http.mount(scheme, Counting(pool_maxsize=2 * THREADS))
+    return client
+
+
+def parallel(call: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """`call` of each, in their order, many at once; when one fails, those that have not begun are not done."""
+    with futures.ThreadPoolExecutor(THREADS) as pool:
+        try:
+            return list(pool.map(call, items))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _forked() -> None:
+    _client.cache_clear()  # two processes on one connection would read each other's answers
+    _counting.release()
+
+
+os.register_at_fork(before=_counting.acquire, after_in_parent=_counting.release, after_in_child=_forked)

@@ -1,0 +1,51 @@
+"""What there is, here and in a bucket alike."""
+
+import pytest
+
+from components.files.listing import deleted, found, listed
+from components.files.store import counted
+from trainer.base.files import crc32c
+
+
+def test_a_folder_is_what_lies_below_it_and_not_what_begins_with_its_name(disk, place):
+    for name, content in {"a/one": b"1", "a/sub/two": b"22", "a.csv": b"333", "ab/three": b"4444"}.items():
+        (disk / name).parent.mkdir(parents=True, exist_ok=True)
+        (disk / name).write_bytes(content)
+    assert [(file.path, file.num_bytes) for file in listed(f"{place}/a")] == [
+        (f"{place}/a/one", 1),
+        (f"{place}/a/sub/two", 2),
+    ]
+    assert listed(f"{place}/a/") == listed(f"{place}/a") and len(listed(place)) == 4
+    assert listed(f"{place}/a.csv") == [found(f"{place}/a.csv")] and listed(f"{place}/none") == []
+    assert found(f"{place}/a") is None and found(f"{place}/a.cs") is None
+    if place.startswith("gs:"):
+        assert found(f"{place}/a.csv").crc32c == crc32c(b"333") and len(listed("gs://demo")) == 4
+
+
+def test_a_file_that_was_written_again_has_another_version(disk, place):
+    (disk / "a").write_bytes(b"1")
+    before = found(f"{place}/a")
+    assert found(f"{place}/a") == before
+    (disk / "a").write_bytes(b"2")
+    assert found(f"{place}/a").version != before.version
+
+
+@pytest.mark.parametrize("folders", [0, 3, 40])
+def test_more_objects_than_one_answer_takes_are_listed_once_each(bucket, folders):
+    (bucket / "many" / "sub").mkdir(parents=True)
+    names = [f"{number % folders:02}/{number}" if folders else str(number) for number in range(1100)] + ["~", " "]
+    for name in names:
+        (bucket / "many" / name).parent.mkdir(exist_ok=True)
+        (bucket / "many" / name).touch()
+    before = counted()["requests"]
+    assert [file.path for file in listed("gs://demo/many")] == sorted(f"gs://demo/many/{name}" for name in names)
+    assert (counted()["requests"] - before >= 16) == (folders == 40), (
+        "many folders are shared out among as many requests"
+    )
+
+
+def test_what_is_deleted_is_gone_and_may_have_been_gone_before(disk, place):
+    (disk / "a").write_bytes(b"1")
+    (disk / "b").write_bytes(b"1")
+    deleted([f"{place}/a", f"{place}/none"])
+    assert [file.path for file in listed(place)] == [f"{place}/b"]

@@ -1,0 +1,86 @@
+"""Reading files, here and in a bucket alike."""
+
+import os
+import time
+
+import hypothesis
+import hypothesis.strategies as st
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from components.files import reading
+from components.files.listing import found
+from components.files.reading import opened
+from components.files.store import counted
+from trainer.base.errors import UserError
+
+_CONTENT = os.urandom(5000)
+_place = st.integers(0, 5200)
+
+
+@hypothesis.settings(
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
+@hypothesis.given(
+    st.lists(st.tuples(st.none() | _place, st.integers(0, 900)), max_size=12), _place, st.just(0) | _place
+)
+def test_whatever_is_read_in_whatever_order_is_what_the_file_has_there(disk, place, steps, start, stop):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_BUFFER_BYTES", 16)
+        patch.setattr(reading, "_LEAST_BYTES", 64)
+        patch.setattr(reading, "_MOST_BYTES", 512)
+        (disk / "a").write_bytes(_CONTENT)
+        with opened(f"{place}/a", start, stop) as file:
+            at = start
+            for goto, num_bytes in steps:
+                at = at if goto is None else file.seek(goto)
+                assert file.tell() == at and file.read(num_bytes) == _CONTENT[at : at + num_bytes]
+                at = file.tell()
+            assert file.seek(-10, os.SEEK_END) == 4990 and file.read() == _CONTENT[-10:]
+
+
+def test_a_range_is_read_once_in_large_requests_and_ahead_of_who_reads(disk, place):
+    (disk / "a").write_bytes(content := os.urandom(30 << 20))
+    before = counted()
+    with opened(found(f"{place}/a"), 1 << 20, 29 << 20) as data:
+        assert data.read(10) == content[1 << 20 :][:10]
+        deadline = time.monotonic() + 10
+        while counted()["bytes_read"] - before["bytes_read"] < 16 << 20 and place.startswith("gs:"):
+            assert time.monotonic() < deadline, "nothing is fetched ahead"
+            time.sleep(0.01)
+        data.seek(1 << 20)
+        assert (
+            b"".join(iter(lambda: data.read(min(1 << 20, (29 << 20) - data.tell())), b""))
+            == content[1 << 20 : 29 << 20]
+        )
+    after = counted()
+    assert 28 << 20 <= after["bytes_read"] - before["bytes_read"] <= (28 << 20) + (128 << 10)
+    # Google's client may ask for the bucket too, once.
+    assert after["requests"] - before["requests"] in ((5, 6) if place.startswith("gs:") else (0,))
+
+
+@pytest.mark.parametrize("change", [lambda path: path.write_bytes(b"2" * 9), lambda path: path.unlink()])
+def test_a_file_that_is_another_than_the_listed_one_is_not_read(disk, place, change):
+    (disk / "a").write_bytes(b"1" * 9)
+    file = found(f"{place}/a")
+    change(disk / "a")
+    with pytest.raises(UserError, match=f"^{place}/a: it has changed or gone since it was looked at; start"):
+        opened(file).read()
+
+
+def test_what_is_not_there_is_told(place):
+    with pytest.raises(UserError, match=f"^{place}/none: no such file$"):
+        opened(f"{place}/none")
+
+
+def test_a_row_group_of_parquet_is_read_without_the_others(disk, place):
+    pq.write_table(
+        pa.table({"a": [os.urandom(1000) for _ in range(16000)]}),
+        disk / "a",
+        row_group_size=1000,
+    )
+    before = counted()["bytes_read"]
+    with opened(f"{place}/a") as file:
+        assert pq.ParquetFile(file).read_row_group(7).num_rows == 1000
+    assert 1_000_000 < counted()["bytes_read"] - before < 3_000_000
