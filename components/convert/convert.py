@@ -12,6 +12,7 @@ import time
 from components.convert.options import Options
 from components.convert.plan import Plan
 from components.convert.report import drift
+from components.convert.report.tallies import Tallies
 from components.convert.sources import registry
 from components.convert.writing import output, workers
 from components.convert.writing.column_store import Store
@@ -39,7 +40,8 @@ def convert(options: Options) -> Manifest:
             output.refuse_other(directory, existing.arguments, options.arguments)
         plan = read(options)
         processes = options.processes or min(usable_cores(), 1 + plan.num_bytes // _PROCESS_BYTES)
-        described = plan.describe(processes=processes)
+        tallies = plan.tally(processes=processes)
+        described = tallies.describe()
         drift.require(described, options.max_drift)
         if existing:
             # What was written is compared with its checksums, and what is known of every feature with the source.
@@ -51,7 +53,7 @@ def convert(options: Options) -> Manifest:
             output.tidy(directory)
             outcome = "was already there, nothing is changed"
             if not (directory / output.PAGE).exists():
-                _write_page(plan, manifest, options, directory)
+                _write_page(manifest, tallies, options, directory)
                 outcome = f"was already there, without {output.PAGE}, which is made again"
         else:
 
@@ -62,7 +64,7 @@ def convert(options: Options) -> Manifest:
                 for name, split in manifest.splits.items():
                     count = len(split.shards)
                     print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
-                _write_page(plan, manifest, options, place)
+                _write_page(manifest, tallies, options, place)
                 return manifest
 
             manifest, outcome = output.build(directory, build), "is ready"
@@ -79,11 +81,11 @@ def read(options: Options) -> Plan:
     return Plan(source, options)
 
 
-def _write_page(plan: Plan, manifest: Manifest, options: Options, directory: pathlib.Path) -> None:
+def _write_page(manifest: Manifest, tallies: Tallies, options: Options, directory: pathlib.Path) -> None:
     """Writes the page of the dataset into the directory, whole or not at all."""
     from components.convert.report import page  # what it needs is slow to import
 
-    text = page.render(manifest, plan.source, plan.training, max_drift=options.max_drift)
+    text = page.render(manifest, tallies, max_drift=options.max_drift)
     write_text(directory / output.PAGE, text)
 
 

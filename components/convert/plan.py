@@ -2,7 +2,7 @@
 
     plan = Plan(source, options)
     written = {shard.name: plan.write(directory, shard) for shard in plan.shards}
-    plan.manifest(written, plan.describe(processes=2)).save(directory)
+    plan.manifest(written, plan.tally(processes=2).describe()).save(directory)
 
 Every shard can be written by itself, in any order.
 """
@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from components.convert.options import Options
 from components.convert.report import statistics
+from components.convert.report.tallies import Tallies
 from components.convert.source import Source
 from components.convert.writing import splits, tfrecord
 from components.convert.writing.label_feature import LABEL
@@ -94,13 +95,9 @@ class Plan:
     def _encodings(self) -> dict[str, tuple[Encoding, ...]]:
         return self.source.encodings(self.training)
 
-    def describe(self, *, processes: int) -> dict[str, Split]:
+    def tally(self, *, processes: int) -> Tallies:
         """What each split says of every feature, read with so many processes."""
-        described = statistics.describe(self.source, self._parts, self._encodings, processes=processes)
-        for encoding in itertools.chain.from_iterable(self._encodings.values()):
-            if encoding.kind == "numeric" and described["train"].summaries[(name := encoding.columns[0])].mean is None:
-                raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
-        return described
+        return statistics.tally(self.source, self._parts, self._encodings, processes=processes)
 
     def manifest(self, written: Mapping[str, Shard], described: Mapping[str, Split]) -> Manifest:
         """The manifest, given all shards by name and what the splits say."""

@@ -1,10 +1,9 @@
-"""Statistics of one feature, gathered block by block, by several processes, and put together in any order.
+"""Statistics of one feature, gathered block by block, by processes on any machines, and put together.
 
-    tally = Numbers(sample)           # the sample, of training examples, says where the histogram has its edges
-    part = copy.deepcopy(tally)       # which is empty yet
-    part.add(values, missing)
-    tally.merge(part)
-    tally.summary()
+    tally = Numbers(np.float32)
+    tally.add(values, missing)
+    tally.absorb(other.state())          # JSON; of the same type
+    tally.summary(tally.edges([tally]))
 
 All that is kept are counts and exact sums, so the result is a function of the values alone. The `distribution` of a
 feature are its examples by value or by range of values; one without a value, which has the default, counts too.
@@ -13,20 +12,18 @@ feature are its examples by value or by range of values; one without a value, wh
 import collections
 import dataclasses
 import heapq
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
+from components.convert.report.bins import Bins
 from components.convert.report.exact_sum import Sums
 from components.convert.writing.byte_strings import Strings, counts
 from trainer.base.feature_summary import Summary
 
-_BINS = 20
-_TAIL = 100  # one in so many of the sample lies below the lowest edge, and one above the highest
-_MOST_CATEGORIES, _MOST_CATEGORY_BYTES = 1 << 16, 1 << 24  # that are counted
+_MOST_CATEGORIES, _MOST_CATEGORY_BYTES = 1 << 16, 1 << 22  # that are counted
 _FREQUENT, _LONGEST = 10, 80  # categories that a summary names, and characters of a name
 _CHUNK_BYTES = 1 << 17  # of images at once, which take eight times the room while they are summed up
 
@@ -34,10 +31,9 @@ _CHUNK_BYTES = 1 << 17  # of images at once, which take eight times the room whi
 class Numbers:
     """Of float32 or int64 values."""
 
-    def __init__(self, sample: np.ndarray):
-        self._edges, self._missing, self._sums = _edges(np.sort(sample)), 0, Sums(sample.dtype)
-        self._least, self._most = math.inf, -math.inf
-        self._histogram = np.zeros(len(self._edges) + 1, np.int64)
+    def __init__(self, dtype: np.typing.DTypeLike = np.float32):
+        self._missing, self._sums, self._bins = 0, Sums(dtype), Bins(dtype)
+        self._range: list[float] = []
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in values [N], and which of them, bool [N], are missing in the source."""
@@ -46,43 +42,52 @@ class Numbers:
             self._missing += int(missing.sum())
         if len(values):
             self._sums.add(values)
-            self._least, self._most = min(self._least, values.min().item()), max(self._most, values.max().item())
-            above = [len(values), *(int(np.count_nonzero(values >= edge)) for edge in self._edges), 0]
-            self._histogram += [more - less for more, less in itertools.pairwise(above)]
+            self._bins.add(values)
+            # Adding 0 makes 0.0 of -0.0, which of them NumPy finds being a matter of chance.
+            self._widen([values.min().item() + 0, values.max().item() + 0])
 
-    def merge(self, other: Self) -> None:
-        """Takes in what another one, of the same sample, knows."""
-        self._missing += other._missing
-        self._sums.merge(other._sums)
-        self._least, self._most = min(self._least, other._least), max(self._most, other._most)
-        self._histogram += other._histogram
+    def state(self) -> Any:
+        """All of it, as JSON."""
+        return self._missing, self._range, self._sums.state(), self._bins.state()
 
-    def distribution(self) -> Mapping[Any, int]:
+    def absorb(self, state: Any) -> None:
+        """Takes in what another one knows."""
+        missing, ends, sums, bins = state
+        self._missing += missing
+        self._widen(ends)
+        self._sums.absorb(sums)
+        self._bins.absorb(bins)
+
+    def _widen(self, ends: Sequence[float]) -> None:
+        known = [*self._range, *ends]
+        self._range = [min(known), max(known)] if known else []
+
+    def edges(self, splits: Iterable[Self]) -> tuple[float, ...]:
+        """Of the histograms of some splits, this one among them, which says what the central values are."""
+        return self._bins.edges(max(split._bins.level for split in splits))
+
+    def distribution(self, edges: Sequence[float]) -> Mapping[Any, int] | None:
         """Examples by bin of the histogram; missing ones are a bin too."""
-        return {**dict(enumerate(self._histogram.tolist())), None: self._missing}
+        return {**dict(enumerate(self._bins.histogram(edges))), None: self._missing}
 
-    def summary(self) -> Summary:
-        """All of it."""
-        # Adding 0 makes 0.0 of -0.0, which of them NumPy finds being a matter of chance.
-        found = {"min": self._least + 0, "max": self._most + 0} if self._sums.count else {}
+    def summary(self, edges: tuple[float, ...]) -> Summary:
+        """All of it, in a histogram with such edges."""
         return Summary(
             missing=self._missing,
             mean=self._sums.mean,
             std=self._sums.std,
-            histogram=tuple(self._histogram.tolist()),
-            edges=self._edges,
-            **found,
+            histogram=self._bins.histogram(edges),
+            edges=edges,
+            **dict(zip(("min", "max"), self._range, strict=False)),
         )
 
 
 class Pixels(Numbers):
     """Of images of one shape, uint8 [N, height, width, channels]: their brightness, and the pixels by channel."""
 
-    def __init__(self, sample: np.ndarray):
-        flat = sample.reshape(len(sample), -1)
-        brightness = flat.sum(axis=1, dtype=np.int64) / flat.shape[1]
-        super().__init__(brightness.astype(np.float32))
-        self._channels = [Sums(sample.dtype) for _ in range(sample.shape[-1])]
+    def __init__(self, channels: int):
+        super().__init__()
+        self._channels = [Sums(np.uint8) for _ in range(channels)]
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in images [N, height, width, channels]."""
@@ -95,72 +100,85 @@ class Pixels(Numbers):
                 pixels = images[..., channel].astype(np.float64).reshape(len(images), -1)
                 sums = pixels.sum(axis=1)
                 total += sums
-                known.count += pixels.size
-                known.total += int(sums.sum())
-                known.squares += int(np.einsum("ij,ij->", pixels, pixels))
+                known.absorb((pixels.size, int(sums.sum()), int(np.einsum("ij,ij->", pixels, pixels))))
         super().add((totals / size).astype(np.float32))
 
-    def merge(self, other: Self) -> None:
-        """Takes in what another one, of the same sample, knows."""
-        super().merge(other)
-        for mine, theirs in zip(self._channels, other._channels, strict=True):
-            mine.merge(theirs)
+    def state(self) -> Any:
+        """All of it, as JSON."""
+        return super().state(), [sums.state() for sums in self._channels]
 
-    def summary(self) -> Summary:
-        """All of it."""
-        summary = super().summary()
+    def absorb(self, state: Any) -> None:
+        """Takes in what another one knows."""
+        brightness, channels = state
+        super().absorb(brightness)
+        for mine, theirs in zip(self._channels, channels, strict=True):
+            mine.absorb(theirs)
+
+    def summary(self, edges: tuple[float, ...]) -> Summary:
+        """All of it, in a histogram with such edges."""
+        summary = super().summary(edges)
         if not self._channels[0].count:
             return summary
         mean, std = (tuple(getattr(sums, what) for sums in self._channels) for what in ("mean", "std"))
         return dataclasses.replace(summary, channel_mean=mean, channel_std=std)
 
 
-class Categories:
-    """Of strings, or of integers, which are numbers all the same."""
+class Categories(Numbers):
+    """Of strings, or of integers, which are numbers all the same.
 
-    def __init__(self, sample: Strings | np.ndarray, vocabulary: Sequence[str | int] | None = None):
-        self._known, self._missing, self._all = None, 0, True
-        if vocabulary is not None:  # the method of the set: copies of the tally share it
-            self._known = {value.encode() if isinstance(value, str) else value for value in vocabulary}.__contains__
-        self._numbers = None if isinstance(sample, Strings) else Numbers(sample)
+    If there are too many, those of the vocabulary are counted all the same. Whether there are follows from all values,
+    in whatever parts they come.
+    """
+
+    def __init__(self, dtype: str, vocabulary: Collection[bytes | int] | None = None):
+        super().__init__(np.int64)
+        self._texts, self._known, self._all, self._bytes = dtype == "string", vocabulary, True, 0
         self._counts: collections.Counter[bytes | int] = collections.Counter()
 
     def add(self, values: Strings | np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in values [N], and which of them, bool [N], are a default."""
-        self._missing += 0 if missing is None else int(missing.sum())
-        self._count(dict(counts(values)))
-        if self._numbers:
-            self._numbers.add(values, missing)
+        if self._texts:
+            self._missing += 0 if missing is None else int(missing.sum())
+        else:
+            super().add(values, missing)
+        if self._all or self._known:
+            self._count(dict(counts(values)))
 
-    def merge(self, other: Self) -> None:
-        """Takes in what another one, of the same sample, knows."""
-        self._missing += other._missing
-        self._all &= other._all
-        self._count(other._counts)
-        if self._numbers:
-            self._numbers.merge(other._numbers)
+    def state(self) -> Any:
+        """All of it, as JSON."""
+        values = [v if isinstance(v, int) else v.decode(errors="surrogateescape") for v in self._counts]
+        return super().state(), self._all, values, list(self._counts.values())
+
+    def absorb(self, state: Any) -> None:
+        """Takes in what another one, of the same vocabulary, knows."""
+        numbers, everything, values, found = state
+        super().absorb(numbers)
+        self._all &= everything
+        values = [v if isinstance(v, int) else v.encode(errors="surrogateescape") for v in values]
+        self._count(dict(zip(values, found, strict=True)))
 
     def _count(self, counts: Mapping[bytes | int, int]) -> None:
+        if self._texts:
+            self._bytes += sum(len(value) for value in counts if value not in self._counts)
         self._counts.update(counts)
-        room = sum(len(value) for value in self._counts if isinstance(value, bytes))
-        self._all = self._all and len(self._counts) <= _MOST_CATEGORIES and room <= _MOST_CATEGORY_BYTES
-        if not self._all:  # those of the vocabulary are counted all the same
-            kept = filter(self._known, self._counts) if self._known else ()
-            self._counts = collections.Counter({value: self._counts[value] for value in kept})
+        self._all &= len(self._counts) <= _MOST_CATEGORIES and self._bytes <= _MOST_CATEGORY_BYTES
+        if not self._all:
+            kept = {value: n for value, n in self._counts.items() if value in (self._known or ())}
+            self._counts = collections.Counter(kept)
 
     def count(self, value: bytes | int) -> int:
         """Examples of a category, one of the vocabulary if there are too many."""
         return self._counts[value]
 
-    def distribution(self) -> Mapping[Any, int] | None:
+    def distribution(self, edges: Sequence[float]) -> Mapping[Any, int] | None:
         """Examples by category; None if there are too many."""
         return self._counts if self._all else None
 
-    def summary(self) -> Summary:
+    def summary(self, edges: tuple[float, ...]) -> Summary:
         """All of it."""
-        summary = self._numbers.summary() if self._numbers else Summary(missing=self._missing)
-        if self._known:
-            covered = sum(self._counts[value] for value in filter(self._known, self._counts))
+        summary = Summary(missing=self._missing) if self._texts else super().summary(edges)
+        if self._known is not None:
+            covered = sum(n for value, n in self._counts.items() if value in self._known)
             summary = dataclasses.replace(summary, in_vocabulary=covered)
         if not self._all:
             return summary
@@ -171,23 +189,6 @@ class Categories:
             frequent=tuple(v if isinstance(v, int) else cut(v.decode(errors="backslashreplace")) for v, _ in frequent),
             counts=tuple(count for _, count in frequent),
         )
-
-
-Tally = Numbers | Categories
-
-
-def _edges(ordered: np.ndarray) -> tuple[float, ...]:
-    """Where the histogram of such values has its edges: about equally far apart, but for the lowest and highest."""
-    if not len(ordered):
-        return ()
-    low, high = ordered[len(ordered) // _TAIL].item(), ordered[-1 - len(ordered) // _TAIL].item()
-    if ordered.dtype == np.float32:
-        inner = [float(np.float32(low + (high - low) * (i / _BINS))) for i in range(_BINS)]
-        most = np.finfo(np.float32).max
-        last = float(np.nextafter(np.float32(high), most))  # so that the highest is below it, like the others
-        return tuple(sorted({*inner, last}))
-    width = -(-(high + 1 - low) // _BINS)  # of as many integers in each
-    return tuple(range(low, high + 1 + width, width))
 
 
 def cut(text: str, longest: int = _LONGEST) -> str:

@@ -1,6 +1,6 @@
 """How far a split is from the training split, feature by feature, and what is too far.
 
-    distance(train, test)                 # two tallies of one feature
+    distance(train, test, edges)          # two tallies of one feature
     require(manifest.splits, 0.1)
 
 The measures are those of TensorFlow Data Validation (https://www.tensorflow.org/tfx/data_validation/get_started): the
@@ -12,10 +12,10 @@ They measure what is there, chance included: in a split of n examples a category
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.convert.report.accumulators import Categories, Tally
+from components.convert.report.accumulators import Categories, Numbers
 from trainer.base.errors import UserError
 from trainer.base.manifest import Split
 
@@ -26,10 +26,10 @@ _MANY = 100  # examples, below which chance alone is notable
 _DECIMALS = 6  # of a distance: the last digits of a logarithm are not the same on every machine
 
 
-def distance(train: Tally, other: Tally) -> float | None:
-    """From 0 to 1; None if one of them has no examples, or too many categories to compare."""
+def distance(train: Numbers, other: Numbers, edges: Sequence[float]) -> float | None:
+    """From 0 to 1, given the edges of both histograms; None if one of them has no examples, or too many categories to compare."""
     measure = categorical if isinstance(train, Categories) else numeric
-    counts = train.distribution(), other.distribution()
+    counts = train.distribution(edges), other.distribution(edges)
     return measure(*counts) if all(part and sum(part.values()) for part in counts) else None
 
 

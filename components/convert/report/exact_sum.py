@@ -2,7 +2,7 @@
 
     sums = Sums(np.float32)
     sums.add(values)
-    sums.merge(other)
+    sums.absorb(other.state())
     sums.mean, sums.std
 
 Floating-point addition depends on the order, and NumPy's order on the processor. Whole numbers of any size do not, and
@@ -10,7 +10,6 @@ every float32 is one, times the smallest of them.
 """
 
 import math
-from typing import Self
 
 import numpy as np
 
@@ -46,11 +45,16 @@ class Sums:
         else:
             self._add_integers(values.astype(np.int64, copy=False))
 
-    def merge(self, other: Self) -> None:
-        """Adds the numbers that others have added."""
-        self.count += other.count
-        self.total += other.total
-        self.squares += other.squares
+    def state(self) -> tuple[int, int, int]:
+        """All of it, as JSON."""
+        return self.count, self.total, self.squares
+
+    def absorb(self, state: tuple[int, int, int]) -> None:
+        """Adds the numbers that others of the same type have added."""
+        count, total, squares = state
+        self.count += count
+        self.total += total
+        self.squares += squares
 
     def _add_floats(self, values: np.ndarray) -> None:
         """Groups the numbers by exponent: those of a group are whole multiples of one."""

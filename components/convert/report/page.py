@@ -1,15 +1,14 @@
 """The page of a dataset, `dataset.html`: what is in it and how its splits compare, in one file without scripts.
 
-page.render(manifest, source, rows, max_drift=0.1)
+page.render(manifest, tallies, max_drift=0.1)
 """
 
 import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from components.convert.report import drift, samples
-from components.convert.source import Source
-from components.convert.writing.splits import Rows
+from components.convert.report import drift
+from components.convert.report.tallies import Tallies
 from components.evaluate.page.frame import render_page
 from components.templates import templates
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
@@ -18,8 +17,8 @@ _CLASSES = 100  # that are listed
 _TEMPLATES = templates("components.convert.report")
 
 
-def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) -> str:
-    """The page's text, given the source that the dataset was made from, and the rows of its `train` for training."""
+def render(manifest: Manifest, tallies: Tallies, *, max_drift: float) -> str:
+    """The page's text, given what is known of its examples."""
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
     training = splits["train"].summaries
     numbers = [name for name, s in training.items() if s.histogram]
@@ -41,8 +40,8 @@ def render(manifest: Manifest, source: Source, rows: Rows, *, max_drift: float) 
             (n / split.examples for split in splits.values() for n in split.class_histogram[:_CLASSES]), default=0
         )
         or 1,
-        strips=samples.strips(source, rows, image) if image else [],
-        sample_rows=[] if image else samples.table(source, rows),
+        strips=tallies.samples.strips(names) if image else [],
+        sample_rows=[] if image else tallies.samples.table(),
         charts={name: _chart(name, splits) for name in numbers},
         shares={name: _shares(name, splits) for name in categories},
         missing=[feature for feature in manifest.features if feature.name in missing],

@@ -1,5 +1,6 @@
 import collections
 import copy
+import json
 import math
 from fractions import Fraction
 
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from components.convert.report import accumulators
-from components.convert.report.accumulators import Categories, Numbers, Pixels, Tally
+from components.convert.report import accumulators, bins
+from components.convert.report.accumulators import Categories, Numbers, Pixels
 from components.convert.writing.byte_strings import Strings
+from trainer.base.feature_summary import Summary
 
 floats = arrays.arrays(
     np.float32, st.integers(1, 200), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -22,24 +24,31 @@ integers = arrays.arrays(
 texts = st.lists(st.sampled_from([b"", b"Cash", b"Credit", "Ünited".encode(), b"\xff"]), min_size=1, max_size=50)
 
 
-def gathered(empty: Tally, values, missing, order) -> Tally:
-    """What comes of tallying pieces of the values by themselves and merging them in some order."""
-    whole, pieces = copy.deepcopy(empty), []
-    for rows in np.array_split(np.arange(len(values)), len(order)):
-        part = copy.deepcopy(empty)
-        part.add(values[rows], None if missing is None else missing[rows])
-        pieces.append(part)
-    for i in order:
-        whole.merge(pieces[i])
-    return whole
+def tallied(empty: Numbers, values, missing=None) -> Numbers:
+    found = copy.deepcopy(empty)
+    found.add(values, missing)
+    return found
+
+
+def gathered(empty: Numbers, values, missing, cuts, data) -> Numbers:
+    """What comes of tallying parts of the values by themselves and merging neighbours, as JSON, in some tree."""
+    parts = []
+    for rows in np.split(np.arange(len(values)), sorted(cuts)):
+        parts.append(tallied(empty, values[rows], None if missing is None else missing[rows]))
+    while len(parts) > 1:
+        i = data.draw(st.integers(0, len(parts) - 2))
+        parts[i].absorb(json.loads(json.dumps(parts.pop(i + 1).state())))
+    return parts[0]
+
+
+def told(tally: Numbers) -> Summary:
+    return tally.summary(tally.edges([tally]))
 
 
 @given(values=floats | integers, data=st.data())
 def test_numbers_are_those_of_numpy_and_their_mean_and_deviation_those_of_exact_arithmetic(values, data):
     missing = data.draw(arrays.arrays(bool, len(values)))
-    found = Numbers(values[~missing])
-    found.add(values, missing)
-    summary, present = found.summary(), values[~missing]
+    summary, present = told(tallied(Numbers(values.dtype), values, missing)), values[~missing]
     assert summary.missing == missing.sum()
     assert sum(summary.histogram) == len(present) and len(summary.histogram) == len(summary.edges) + 1
     assert list(summary.edges) == sorted(set(summary.edges)) and len(summary.edges) <= 22
@@ -57,9 +66,7 @@ def test_numbers_are_those_of_numpy_and_their_mean_and_deviation_those_of_exact_
 
 def test_the_histogram_spans_the_centre_and_counts_what_lies_beyond():
     values = np.r_[np.linspace(10, 20, 980), np.full(10, -1e9), np.full(10, 1e9)].astype(np.float32)
-    found = Numbers(values)
-    found.add(values)
-    summary = found.summary()
+    summary = told(tallied(Numbers(), values))
     assert summary.histogram[0] == summary.histogram[-1] == 10
     assert 10 <= summary.edges[0] < 10.2 and 19.8 < summary.edges[-1] <= 20.01
     assert all(40 <= count <= 60 for count in summary.histogram[1:-1])
@@ -75,9 +82,7 @@ def test_the_histogram_spans_the_centre_and_counts_what_lies_beyond():
     ids=["a bin for each of few integers", "one for a constant", "there is one zero"],
 )
 def test_few_values_have_a_bin_each(values, edges, histogram):
-    found = Numbers(values)
-    found.add(values[::-1])
-    summary = found.summary()
+    summary = told(tallied(Numbers(values.dtype), values[::-1]))
     assert (summary.edges, summary.histogram) == (edges, histogram)
     assert "-0.0" not in repr((summary.mean, summary.std, summary.min, summary.max, summary.edges))
 
@@ -85,9 +90,8 @@ def test_few_values_have_a_bin_each(values, edges, histogram):
 @given(values=texts, data=st.data())
 def test_categories_are_counted(values, data):
     missing = data.draw(arrays.arrays(bool, len(values)))
-    found = Categories(Strings.of(values), ("Cash", "", "unseen"))
-    found.add(Strings.of(values), missing)
-    summary, counts = found.summary(), collections.Counter(values)
+    summary = told(tallied(Categories("string", {b"Cash", b"", b"unseen"}), Strings.of(values), missing))
+    counts = collections.Counter(values)
     assert summary.missing == missing.sum() and summary.unique == len(counts)
     assert dict(zip(summary.frequent, summary.counts, strict=True)) == {
         value.decode(errors="backslashreplace"): count for value, count in counts.items()
@@ -97,33 +101,65 @@ def test_categories_are_counted(values, data):
     assert summary.mean is None and summary.histogram is None
 
 
-@given(values=floats | integers | texts.map(Strings.of), order=st.permutations(range(4)), data=st.data())
-def test_pieces_in_any_order_make_the_same_summary(values, order, data):
+@given(
+    values=floats | integers | texts.map(Strings.of),
+    kind=st.sampled_from([Numbers, Categories]),
+    cuts=st.lists(st.integers(0, 200), max_size=5),
+    most=st.integers(2, 60),
+    data=st.data(),
+)
+def test_whatever_the_parts_and_the_order_in_which_neighbours_are_merged_all_of_it_is_the_same(
+    values, kind, cuts, most, data
+):
     missing = data.draw(st.none() | arrays.arrays(bool, len(values)))
-    empty = Categories(values, ("Cash",)) if isinstance(values, Strings) else Numbers(values)
-    whole = copy.deepcopy(empty)
-    whole.add(values, missing)
-    assert gathered(empty, values, missing, order).summary() == whole.summary()
+    if isinstance(values, Strings):
+        empty = Categories("string", {b"Cash"})
+    else:
+        empty = Categories("int64", {-1, 3}) if kind is Categories and values.dtype == int else Numbers(values.dtype)
+    limits = {
+        (bins, "_MOST"): most,
+        (accumulators, "_MOST_CATEGORIES"): most,
+        (accumulators, "_MOST_CATEGORY_BYTES"): 9,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for where, limit in limits.items():
+            patch.setattr(*where, limit)
+        whole = tallied(empty, values, missing)
+        parts = gathered(empty, values, missing, [cut for cut in cuts if cut < len(values)], data)
+        assert told(parts) == told(whole)
+        edges = whole.edges([whole])
+        assert parts.distribution(edges) == whole.distribution(edges)
+
+
+@given(values=floats | integers, other=floats, most=st.integers(2, 60))
+def test_a_histogram_counts_exactly_what_lies_between_its_edges_however_coarse_its_bins(values, other, most):
+    other = other.astype(values.dtype) if values.dtype == np.float32 else (other % 1e18).astype(np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bins, "_MOST", most)
+        splits = [tallied(Numbers(values.dtype), part) for part in (values, other)]
+        edges = splits[0].edges(splits)
+        assert 1 <= len(edges) <= 22 and list(edges) == sorted(set(edges))
+        for split, part in zip(splits, (values, other), strict=True):
+            found = [sum(value >= edge for edge in edges) for value in part.tolist()]
+            assert split.summary(edges).histogram == tuple(np.bincount(found, minlength=len(edges) + 1))
 
 
 def test_too_many_categories_are_not_told_but_the_vocabulary_is_counted(monkeypatch):
     monkeypatch.setattr(accumulators, "_MOST_CATEGORIES", 50)
     values = Strings.of([b"known"] * 5 + [str(i).encode() for i in range(60)] + [b"known"])
-    for order in ((0, 1, 2), (2, 0, 1)):
-        found = gathered(Categories(values, ("known",)), values, None, order)
-        summary = found.summary()
-        assert (summary.unique, summary.frequent, summary.counts, summary.in_vocabulary) == (None, None, None, 6)
-        assert found.distribution() is None
+    found = tallied(Categories("string", {b"known"}), values)
+    summary = told(found)
+    assert (summary.unique, summary.frequent, summary.counts, summary.in_vocabulary) == (None, None, None, 6)
+    assert found.distribution(()) is None
 
 
 def test_long_texts_are_bounded_too(monkeypatch):
     monkeypatch.setattr(accumulators, "_MOST_CATEGORY_BYTES", 1000)
     values = Strings.of([b"x" * 300 + str(i).encode() for i in range(4)])
-    found = Categories(values, None)
-    found.add(values[np.arange(3)])
-    assert found.summary().frequent[0] == "x" * 79 + "…"
+    found = tallied(Categories("string"), values[np.arange(3)])
+    assert told(found).frequent[0] == "x" * 79 + "…"
     found.add(values)
-    assert found.summary().unique is None
+    assert told(found).unique is None
 
 
 @pytest.mark.parametrize("shape", [(700, 4, 3, 1), (3, 200, 200, 3)])
@@ -134,9 +170,11 @@ def test_pixels_are_those_of_numpy(shape, channels_first):
     if channels_first:
         images = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
     images[0] = 255
-    empty = Pixels(images).summary()
-    assert empty.channel_mean is empty.mean is None and sum(empty.histogram) == 0
-    found = gathered(Pixels(images), images, None, (1, 0)).summary()
+    empty = Pixels(shape[-1])
+    assert told(empty).channel_mean is told(empty).mean is None and sum(told(empty).histogram) == 0
+    whole = tallied(empty, images[: len(images) // 2])
+    whole.absorb(json.loads(json.dumps(tallied(empty, images[len(images) // 2 :]).state())))
+    found = told(whole)
     assert found.channel_mean == tuple(images.reshape(-1, shape[-1]).astype(float).mean(axis=0))
     assert found.channel_std == pytest.approx(images.reshape(-1, shape[-1]).astype(float).std(axis=0), rel=1e-12)
     brightness = images.reshape(shape[0], -1).astype(float).mean(axis=1).astype(np.float32)

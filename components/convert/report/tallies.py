@@ -1,0 +1,166 @@
+"""What the examples of each split say of every feature, how far they are from the training split, and the first of them.
+
+    tallies = Tallies(source)
+    tallies.add("train", columns, missing, told)           # of a block, all of one split
+    tallies.merge(Tallies.of(source, state))               # of the piece that comes next, whoever has read it
+    found = tallies.describe()
+    found["test"].summaries["fare"].mean
+    found["test"].drift["fare"]
+
+In whatever pieces the examples come, the result is the same.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from components.convert.pieces import Source
+from components.convert.report import drift
+from components.convert.report.accumulators import Categories, Numbers, Pixels
+from components.convert.report.samples import Samples
+from components.convert.writing.byte_strings import Strings
+from components.convert.writing.label_feature import LABEL
+from trainer.base.errors import UserError
+from trainer.base.manifest import MULTI_LABEL, Split
+
+_SPLITS = ("train", "validation", "test")
+_OF_FILES = ("height", "width", "bytes")  # that are told of images which are stored as whole files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Quantity:
+    """What is tallied: a column, or one target of it; and how to begin."""
+
+    column: str
+    target: int | None = None
+    empty: Callable[[], Numbers]
+
+    def read(self, columns: Mapping[str, Any]) -> Any:
+        """The values."""
+        values = columns[self.column]
+        return values if self.target is None else values.reshape(len(values), -1)[:, self.target]
+
+
+class Tallies:
+    """Of a source that is settled.
+
+    Attributes:
+      samples: The first training examples.
+    """
+
+    def __init__(self, source: Source):
+        self._source, self._quantities, self.samples = source, _quantities(source), Samples(source)
+        self._examples = dict.fromkeys(_SPLITS, 0)
+        self._splits = {split: {name: q.empty() for name, q in self._quantities.items()} for split in _SPLITS}
+
+    @classmethod
+    def of(cls, source: Source, state: Any) -> Self:
+        """Those with that state."""
+        found = cls(source)
+        found._absorb(state)
+        return found
+
+    def state(self) -> Any:
+        """All of it, as JSON."""
+        tallies = {
+            split: {name: tally.state() for name, tally in self._splits[split].items()}
+            for split, examples in self._examples.items()
+            if examples
+        }
+        return {"examples": self._examples, "tallies": tallies, "samples": self.samples.state()}
+
+    def add(
+        self,
+        split: str,
+        columns: Mapping[str, np.ndarray | Strings],
+        missing: Mapping[str, np.ndarray],
+        told: Mapping[str, np.ndarray],
+    ) -> None:
+        """Takes in examples of a split, as in a `pieces.Block`."""
+        values = {**columns, **told}
+        for name, quantity in self._quantities.items():
+            self._splits[split][name].add(quantity.read(values), missing.get(quantity.column))
+        self._examples[split] += len(columns[LABEL])
+        if split == "train":
+            self.samples.add(columns, missing)
+
+    def merge(self, other: Self) -> None:
+        """Takes in those of examples of the same source that come later."""
+        self._absorb(other.state())
+
+    def _absorb(self, state: Any) -> None:
+        for split, tallies in state["tallies"].items():
+            self._examples[split] += state["examples"][split]
+            for name, tally in tallies.items():
+                self._splits[split][name].absorb(tally)
+        self.samples.absorb(state["samples"])
+
+    def examples(self, split: str) -> int:
+        """How many a split has."""
+        return self._examples[split]
+
+    def describe(self) -> dict[str, Split]:
+        """The manifest's splits as far as they are known: without shards.
+
+        Raises:
+          UserError: If a column that is to be normalised has no values in the training split.
+        """
+        edges = {
+            name: tally.edges([tallies[name] for tallies in self._splits.values()])
+            for name, tally in self._splits["train"].items()
+        }
+        found = {split: self._described(split, edges) for split in _SPLITS}
+        for encoding in (*self._source.deep, *self._source.wide):
+            if encoding.kind == "numeric" and found["train"].summaries[(name := encoding.columns[0])].mean is None:
+                raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
+        return found
+
+    def _described(self, split: str, edges: Mapping[str, tuple[float, ...]]) -> Split:
+        tallies, training = self._splits[split], self._splits["train"]
+        counted = [(LABEL, i) for i in range(len(self._source.class_names))]
+        if self._source.task == MULTI_LABEL:
+            counted = [(f"{LABEL}.{target}", 1) for target in self._source.targets]
+        # The class histogram says all of what is counted.
+        said = {name: tally for name, tally in tallies.items() if name not in dict(counted)}
+        summaries, drifts = {name: tally.summary(edges[name]) for name, tally in said.items()}, None
+        if split != "train":
+            summaries = {name: dataclasses.replace(summary, edges=None) for name, summary in summaries.items()}
+            distances = {name: drift.distance(training[name], tally, edges[name]) for name, tally in tallies.items()}
+            drifts = {name: distance for name, distance in distances.items() if distance is not None}
+        return Split(
+            examples=self._examples[split],
+            class_histogram=tuple(tallies[name].count(value) for name, value in counted),
+            shards=(),
+            summaries=summaries,
+            drift=drifts,
+        )
+
+
+def _quantities(source: Source) -> dict[str, _Quantity]:
+    """By the name of the summary."""
+    single = [e for e in (*source.deep, *source.wide) if e.kind in ("vocabulary", "hash")]
+    vocabularies = {e.columns[0]: e.vocabulary for e in sorted(single, key=lambda e: len(e.vocabulary or ()))}
+    vocabularies[LABEL] = range(len(source.class_names))
+    found = {}
+    for feature in source.features:
+        name = feature.name
+        if feature.encoding == "image":
+            for told in (f"{name}.{part}" for part in _OF_FILES):
+                found[told] = _Quantity(column=told, empty=functools.partial(Numbers, np.int64))
+        elif name == LABEL and source.targets:
+            empty = Numbers if feature.dtype == "float32" else functools.partial(Categories, feature.dtype)
+            for i, target in enumerate(source.targets):
+                found[f"{name}.{target}"] = _Quantity(column=name, target=i, empty=empty)
+        elif feature.shape:
+            found[name] = _Quantity(column=name, empty=functools.partial(Pixels, feature.shape[-1]))
+        elif feature.dtype == "string" or name in vocabularies:
+            known = vocabularies.get(name)
+            if known is not None:
+                known = frozenset(value.encode() if isinstance(value, str) else value for value in known)
+            found[name] = _Quantity(column=name, empty=functools.partial(Categories, feature.dtype, known))
+        else:
+            found[name] = _Quantity(column=name, empty=functools.partial(Numbers, feature.dtype))
+    return found
