@@ -20,7 +20,7 @@ import numpy as np
 
 from components.convert.report.bins import Bins
 from components.convert.report.exact_sum import Sums
-from components.convert.writing.byte_strings import Strings, counts
+from components.convert.writing.byte_strings import Strings, counts, few
 from trainer.base.feature_summary import Summary
 
 _MOST_CATEGORIES, _MOST_CATEGORY_BYTES = 1 << 16, 1 << 22  # that are counted
@@ -41,8 +41,9 @@ class Numbers:
             values = values[~missing]
             self._missing += int(missing.sum())
         if len(values):
-            self._sums.add(values)
-            self._bins.add(values)
+            values, counts = few(values) or (values, np.ones(len(values), np.int64))
+            self._sums.add(values, counts)
+            self._bins.add(values, counts)
             # Adding 0 makes 0.0 of -0.0, which of them NumPy finds being a matter of chance.
             self._widen([values.min().item() + 0, values.max().item() + 0])
 

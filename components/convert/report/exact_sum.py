@@ -1,7 +1,7 @@
 """Exact sums of numbers, so that mean and deviation do not depend on how the numbers are split up, or on the machine.
 
     sums = Sums(np.float32)
-    sums.add(values)
+    sums.add(values, np.ones(len(values), np.int64))
     sums.absorb(other.state())
     sums.mean, sums.std
 
@@ -37,13 +37,13 @@ class Sums:
             return None
         return math.sqrt((self.count * self.squares - self.total**2) / (self.count**2 << 2 * self.bits))
 
-    def add(self, values: np.ndarray) -> None:
-        """Adds numbers, at most 2**29, of the type that the sums are for."""
-        self.count += len(values)
+    def add(self, values: np.ndarray, counts: np.ndarray) -> None:
+        """Adds numbers of the type that the sums are for, and how many there are of each, at most 2**29 together."""
+        self.count += int(counts.sum())
         if self.bits:
-            self._add_floats(values)
+            self._add_floats(values, counts)
         else:
-            self._add_integers(values.astype(np.int64, copy=False))
+            self._add_integers(values.astype(np.int64, copy=False), counts)
 
     def state(self) -> tuple[int, int, int]:
         """All of it, as JSON."""
@@ -56,27 +56,29 @@ class Sums:
         self.total += total
         self.squares += squares
 
-    def _add_floats(self, values: np.ndarray) -> None:
+    def _add_floats(self, values: np.ndarray, counts: np.ndarray) -> None:
         """Groups the numbers by exponent: those of a group are whole multiples of one."""
         mantissas, exponents = np.frexp(values)
         groups, whole = (exponents - _LEAST).astype(np.intp), (mantissas * (1 << _MANTISSA)).astype(np.int64)
         squares = whole**2
         # The weights are whole and their sums below 2**53, so these are exact.
         first, low, high = (
-            np.bincount(groups, weights) for weights in (whole, squares & ((1 << _MANTISSA) - 1), squares >> _MANTISSA)
+            np.bincount(groups, weights * counts)
+            for weights in (whole, squares & ((1 << _MANTISSA) - 1), squares >> _MANTISSA)
         )
         for group in np.flatnonzero(high).tolist():
             self.total += int(first[group]) << group
             self.squares += (int(high[group]) << _MANTISSA) + int(low[group]) << 2 * group
 
-    def _add_integers(self, values: np.ndarray) -> None:
+    def _add_integers(self, values: np.ndarray, counts: np.ndarray) -> None:
         high, low = values >> 32, values & _LOWER_HALF
-        self.total += _sum(values)
-        self.squares += _sum(low.astype(np.uint64) ** 2)
+        self.total += _sum(values, counts)
+        self.squares += _sum(low.astype(np.uint64) ** 2, counts)
         if high.any():
-            self.squares += (_sum(high * high) << 64) + (_sum(high * low) << 33)
+            self.squares += (_sum(high * high, counts) << 64) + (_sum(high * low, counts) << 33)
 
 
-def _sum(values: np.ndarray) -> int:
-    """Of 64-bit integers, without overflow."""
-    return (int((values >> 32).sum()) << 32) + int((values & _LOWER_HALF).sum())
+def _sum(values: np.ndarray, counts: np.ndarray) -> int:
+    """Of 64-bit integers, each as often as it is there, without overflow."""
+    high, low = ((half.astype(np.int64) * counts).sum() for half in (values >> 32, values & _LOWER_HALF))
+    return (int(high) << 32) + int(low)

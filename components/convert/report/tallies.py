@@ -30,20 +30,6 @@ _SPLITS = ("train", "validation", "test")
 _OF_FILES = ("height", "width", "bytes")  # that are told of images which are stored as whole files
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Quantity:
-    """What is tallied: a column, or one target of it; and how to begin."""
-
-    column: str
-    target: int | None = None
-    empty: Callable[[], Numbers]
-
-    def read(self, columns: Mapping[str, Any]) -> Any:
-        """The values."""
-        values = columns[self.column]
-        return values if self.target is None else values.reshape(len(values), -1)[:, self.target]
-
-
 class Tallies:
     """Of a source that is settled.
 
@@ -54,7 +40,7 @@ class Tallies:
     def __init__(self, source: Source):
         self._source, self._quantities, self.samples = source, _quantities(source), Samples(source)
         self._examples = dict.fromkeys(_SPLITS, 0)
-        self._splits = {split: {name: q.empty() for name, q in self._quantities.items()} for split in _SPLITS}
+        self._splits = {split: {name: q[2]() for name, q in self._quantities.items()} for split in _SPLITS}
 
     @classmethod
     def of(cls, source: Source, state: Any) -> Self:
@@ -80,9 +66,12 @@ class Tallies:
         told: Mapping[str, np.ndarray],
     ) -> None:
         """Takes in examples of a split, as in a `pieces.Block`."""
-        values = {**columns, **told}
-        for name, quantity in self._quantities.items():
-            self._splits[split][name].add(quantity.read(values), missing.get(quantity.column))
+        columns = {**columns, **told}
+        for name, (column, target, _) in self._quantities.items():
+            values = columns[column]
+            if target is not None:
+                values = values.reshape(len(values), -1)[:, target]
+            self._splits[split][name].add(values, missing.get(column))
         self._examples[split] += len(columns[LABEL])
         if split == "train":
             self.samples.add(columns, missing)
@@ -139,28 +128,27 @@ class Tallies:
         )
 
 
-def _quantities(source: Source) -> dict[str, _Quantity]:
-    """By the name of the summary."""
+def _quantities(source: Source) -> dict[str, tuple[str, int | None, Callable[[], Numbers]]]:
+    """What is tallied by the name of its summary: a column, which target of it, and what to begin with."""
     single = [e for e in (*source.deep, *source.wide) if e.kind in ("vocabulary", "hash")]
     vocabularies = {e.columns[0]: e.vocabulary for e in sorted(single, key=lambda e: len(e.vocabulary or ()))}
     vocabularies[LABEL] = range(len(source.class_names))
     found = {}
     for feature in source.features:
-        name = feature.name
+        name, dtype = feature.name, feature.dtype
         if feature.encoding == "image":
             for told in (f"{name}.{part}" for part in _OF_FILES):
-                found[told] = _Quantity(column=told, empty=functools.partial(Numbers, np.int64))
+                found[told] = told, None, functools.partial(Numbers, np.int64)
         elif name == LABEL and source.targets:
-            empty = Numbers if feature.dtype == "float32" else functools.partial(Categories, feature.dtype)
-            for i, target in enumerate(source.targets):
-                found[f"{name}.{target}"] = _Quantity(column=name, target=i, empty=empty)
+            empty = functools.partial(Numbers if dtype == "float32" else Categories, dtype)
+            found |= {f"{name}.{target}": (name, i, empty) for i, target in enumerate(source.targets)}
         elif feature.shape:
-            found[name] = _Quantity(column=name, empty=functools.partial(Pixels, feature.shape[-1]))
-        elif feature.dtype == "string" or name in vocabularies:
+            found[name] = name, None, functools.partial(Pixels, feature.shape[-1])
+        elif dtype == "string" or name in vocabularies:
             known = vocabularies.get(name)
             if known is not None:
                 known = frozenset(value.encode() if isinstance(value, str) else value for value in known)
-            found[name] = _Quantity(column=name, empty=functools.partial(Categories, feature.dtype, known))
+            found[name] = name, None, functools.partial(Categories, dtype, known)
         else:
-            found[name] = _Quantity(column=name, empty=functools.partial(Numbers, feature.dtype))
+            found[name] = name, None, functools.partial(Numbers, dtype)
     return found

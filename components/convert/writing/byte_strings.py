@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SPAN = 1 << 16  # of integers that are counted by their places in it
-_TRIED = 1 << 10  # integers that tell whether few of them are different
+_TRIED = 1 << 10  # numbers that tell whether few of them are different
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,20 +72,22 @@ def counts(values: Strings | np.ndarray) -> Iterator[tuple[bytes | int, int]]:
     if isinstance(values, Strings):
         counted = values.arrow.value_counts()
         return zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True)
-    return zip(*(part.tolist() for part in distinct(values)), strict=True)
+    found = few(values) or np.unique(values, return_counts=True)
+    return zip(*(part.tolist() for part in found), strict=True)
 
 
-def distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different ones of some integers, and how many there are of each."""
-    least, most = (int(values.min()), int(values.max())) if len(values) else (0, SPAN)
-    if most - least < SPAN:
+def few(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """The different ones of some numbers, and how many there are of each; None if too many differ for it to be cheap."""
+    if not len(values):
+        return values, np.empty(0, np.int64)
+    if values.dtype != np.float32 and int(values.max()) - (least := int(values.min())) < SPAN:
         counts = np.bincount(values - least)
         found = np.flatnonzero(counts)
         return found + least, counts[found]
     step = len(values) // _TRIED
-    if step > 1 and len(np.unique(values[::step])) < _TRIED // 2:  # a table of few is faster than to sort all
-        import pyarrow as pa
+    if step < 2 or len(np.unique(values[::step])) > _TRIED // 2:
+        return None
+    import pyarrow as pa
 
-        counted = pa.array(values).value_counts()
-        return counted.field("values").to_numpy(), counted.field("counts").to_numpy()
-    return np.unique(values, return_counts=True)
+    counted = pa.array(values).value_counts()
+    return counted.field("values").to_numpy(), counted.field("counts").to_numpy()
