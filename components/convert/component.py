@@ -8,7 +8,7 @@ def digest(convert_args: list[str], schema: str) -> str:
 
     Args:
       convert_args: Flags of `components.convert`; sources lie in a bucket, below `/gcs`.
-      schema: Text of the schema file of dataset `csv` or `tfrecord`; empty for any other.
+      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any other.
 
     Returns:
       SHA-256 (hexadecimal) over names and checksums of the source's files, which are not read for that.
@@ -40,7 +40,7 @@ def convert(
 
     Args:
       convert_args: Flags of `components.convert` beside those that are known here.
-      schema: Text of the schema file of dataset `csv` or `tfrecord`; empty for any other.
+      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any other.
       source_digest: Of what decides the result beside the other arguments: an edited source is not taken from the cache.
       directory: Where runs of this machine share the dataset; empty where the step's own place is to hold it.
       output: The dataset's directory.

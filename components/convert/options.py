@@ -29,12 +29,12 @@ class Options(Flags):
     )
     source: str | tuple[str, ...] | None = flag(
         _path,
-        "files of any other dataset: a directory or an archive; of csv and tfrecord one or more files or directories; "
+        "files of any other dataset: a directory or an archive; of csv, parquet and tfrecord one or more files or directories; "
         f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
         metavar="PATH",
         several=True,
     )
-    schema: str | None = flag(_path, "what --dataset csv or tfrecord holds", metavar="FILE")
+    schema: str | None = flag(_path, "what --dataset csv, parquet or tfrecord holds", metavar="FILE")
     image_size: str | None = flag(
         _size,
         "of image files: cut to these proportions and resize; pixels are stored, or with --encoding source a model "

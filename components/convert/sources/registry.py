@@ -19,6 +19,7 @@ from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.examples.dataset_files import TfrecordReader
 from components.convert.sources.idx import IdxReader
 from components.convert.sources.image_folder import FolderReader
+from components.convert.sources.parquet import ParquetReader
 from components.convert.sources.tfds.builder import TFDS, TfdsReader
 from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError, readable, unknown
@@ -44,6 +45,7 @@ READERS: Mapping[str, Reader] = {
         CsvReader(name="taxi", schema=_SCHEMAS / "taxi.yaml"),
         CsvReader(name="taxi_cents", schema=_SCHEMAS / "taxi_cents.yaml"),
         CsvReader(name="csv", takes=frozenset({"schema"})),
+        ParquetReader(),
         FolderReader(),
         TfrecordReader(),
     )

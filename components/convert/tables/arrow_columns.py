@@ -7,7 +7,7 @@ if their types can never be what the schema says.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ _PATH = re.compile(r"([^.\[\]]+)((?:\.[^.\[\]]+|\[[0-9]+\])+)")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
 _STORED = {"float": pa.float32(), "int": pa.int64(), "time": pa.int64()}
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_MOST_BYTES = 1 << 24
 _NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
 _TEXTS = (
     *(pt.is_string, pt.is_large_string, pt.is_string_view),
@@ -39,6 +40,9 @@ _TAKES = {
     "bool": ((pt.is_boolean, pt.is_integer, *_TEXTS), "booleans, 0 and 1, and texts that say so"),
     "time": ((pt.is_timestamp, pt.is_date, *_TEXTS), "timestamps, dates, and texts as in ISO 8601"),
 }
+
+
+LIKELIEST = ("int", "float", "time", "bool", "string")
 
 
 def columns(batch: pa.RecordBatch, schema: Schema, error: _Error) -> pa.RecordBatch:
@@ -64,6 +68,29 @@ def columns(batch: pa.RecordBatch, schema: Schema, error: _Error) -> pa.RecordBa
         if column.required and values.null_count:
             raise refused(values.is_null().index(True).as_py(), "is missing, and the schema has no default for it")
     return pa.RecordBatch.from_pydict(found)
+
+
+def headers(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
+    """What a source of these types has, and leads to, each with the types that may fit it, the likeliest first."""
+    return {header: types for field in schema for header, types in _headers(field.name, field.type)}
+
+
+def _headers(header: str, given: pa.DataType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if pt.is_struct(given):
+        for field in given:
+            yield from _headers(f"{header}.{field.name}", field.type)
+    elif pt.is_fixed_size_list(given):
+        for i in range(given.list_size):
+            yield from _headers(f"{header}[{i}]", given.value_type)
+    else:
+        given = given.value_type if pt.is_dictionary(given) else given
+        broken = pt.is_floating(given) or (pt.is_decimal(given) and given.scale > 0)
+        yield (
+            header,
+            tuple(
+                t for t in LIKELIEST if any(is_such(given) for is_such in _TAKES[t][0]) and not (broken and t == "int")
+            ),
+        )
 
 
 def _divided(batch: pa.RecordBatch, header: str) -> tuple[str, str]:
@@ -108,6 +135,8 @@ def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _E
     if of_texts := any(is_text(array.type) for is_text in _TEXTS):
         # Files may call text what is none: Arrow looks only if they do not.
         array = _cast(array.cast(pa.large_binary()), pa.large_string(), "is not UTF-8", error)
+        if (long := pc.greater(pc.binary_length(array), _MOST_BYTES).index(True).as_py()) >= 0:
+            raise error(long, f"has {len(array[long].as_buffer()):,} bytes; a text has at most 16 MiB")
         array = _without(array, pa.large_string(), marks(missing, "string"))
     if column.type == "bool":
         array = booleans.respelled(array.cast(pa.large_string()))

@@ -6,7 +6,7 @@ What it tells comes from the training examples alone.
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -63,6 +63,10 @@ class TableSource(pieces.Source):
         Raises:
           UserError: If they are not what the schema says; it names file and place.
         """
+
+    def headers(self) -> Mapping[str, Sequence[str]]:
+        """All headers that a schema could name, each with the types that may fit, the likeliest first."""
+        raise NotImplementedError
 
     def blocks(self, piece: pieces.Piece) -> Iterator[pieces.Block]:
         """Leaves out what the schema's filter does, and finds the labels."""

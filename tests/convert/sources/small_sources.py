@@ -4,6 +4,8 @@ import pathlib
 import tarfile
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 from PIL import Image
 
 
@@ -40,11 +42,20 @@ def rows(root: pathlib.Path) -> dict[str, pathlib.Path]:
     return {"source": root, "schema": root / "schema.yaml"}
 
 
+def tables(root: pathlib.Path) -> dict[str, pathlib.Path]:
+    paths = rows(root)
+    for path in root.glob("*.csv"):
+        pyarrow.parquet.write_table(pyarrow.csv.read_csv(path), path.with_suffix(".parquet"))
+        path.unlink()
+    return paths
+
+
 SOURCES = {  # by dataset, what makes one, and paths in it to break, "" for the source itself
     "mnist": (None, ("", "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte")),
     "cifar10": (cifar, ("", "data_batch_3.bin")),
     "cifar10 archive": (archive, ("cifar.tar.gz",)),
     "images": (images, ("", "lily", "rose/2.png")),
     "csv": (rows, ("", "b.csv", "schema.yaml")),
+    "parquet": (tables, ("", "b.parquet", "schema.yaml")),
     "tfrecord": (None, ("", "more", "a.tfrecord", "more/b.tfrecord", "_schema.yaml")),
 }

@@ -142,6 +142,7 @@ NOT_TEXT = pa.array([b"a", b"\xff"]).view(pa.string())
         (pa.array([1, float("nan")]), "float", "row 1: x: is missing, and the schema has no default"),
         (pa.array([1, None]), "int", "row 1: x: is missing, and the schema has no default"),
         (pa.array(["a", ""]), "string", "row 1: x: is missing, and the schema has no default"),
+        (pa.array(["a" * 2**24, "a" * (2**24 + 1)]), "string", "row 1: x: has 16,777,217 bytes; a text has at most"),
         (NOT_TEXT, "string", r"row 1: x: .* is not UTF-8"),
         (NOT_TEXT.cast(pa.binary()), "string", r"row 1: x: b'\\xff' is not UTF-8"),
         (pa.array(["y", "maybe"]), "bool", "row 1: x: 'maybe' is no boolean, which is true t yes"),

@@ -1,0 +1,96 @@
+"""Tables in Parquet files: one, several, or a folder, whose own folders may be named `year=2024`."""
+
+import collections
+import dataclasses
+import itertools
+import os
+import pathlib
+import re
+import urllib.parse
+
+from components.convert import source as convert_source
+from components.convert.pieces import Cut, Source
+from components.convert.sources.base import Paths, Reader
+from components.convert.tables.schema import Schema
+from components.convert.writing.column_store import MEMORY, Store
+from components.files.listing import File, listed
+from trainer.base.errors import UserError
+
+_NAME = re.compile(r".*\.(parquet|parq|pq)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParquetReader(Reader):
+    """Reads a table from Parquet files.
+
+    Attributes:
+      schema: Its schema, or the file of it.
+    """
+
+    name: str = "parquet"
+    schema: str | pathlib.Path | Schema | None = None
+    takes: frozenset[str] = frozenset({"schema"})
+
+    def files(self, source: Paths) -> list[pathlib.Path]:
+        """The files of the table, in order."""
+        return [pathlib.Path(file.path) for file, _ in self._found(source)]
+
+    def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
+        """Reads the footers of all files, and compares them with the schema; a piece is some row groups of a file."""
+        from components.convert.sources import parquet_table  # what it needs is slow to import
+
+        return parquet_table.cut(self._found(source), self._columns(), pieces=pieces, piece_bytes=piece_bytes)
+
+    def open(self, source: Paths, cut: Cut) -> Source:
+        """The table that was cut so."""
+        from components.convert.sources.parquet_table import ParquetTable
+
+        return ParquetTable.of(self._columns(), cut=cut)
+
+    def read(self, source: Paths, store: Store = MEMORY) -> convert_source.Source:
+        """Reads the table."""
+        from components.convert.tables import rows
+
+        cut = self.cut(source, pieces=1, piece_bytes=1 << 30)
+        table = self.open(source, cut)
+        blocks = itertools.chain.from_iterable(map(table.batches, cut.pieces))
+        return rows.read({"train": blocks}, table.schema, store)
+
+    def _columns(self) -> Schema:
+        if self.schema is None:
+            raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
+        from components.convert.tables import yaml_loader
+
+        schema = self.schema if isinstance(self.schema, Schema) else yaml_loader.load(pathlib.Path(self.schema))
+        if not isinstance(schema, Schema) or schema.delimiter:
+            what = "has a delimiter" if isinstance(schema, Schema) else "is of images in TFRecord files"
+            raise UserError(f"{self.schema}: {what}; dataset {self.name!r} needs one with columns, without delimiter")
+        return schema
+
+    def _found(self, source: Paths) -> list[tuple[File, dict[str, str]]]:
+        """The files, each with what the names of its folders say: columns and their values, as texts."""
+        found = []
+        for place in [source] if isinstance(source, str) or not source else source:
+            if not source or "://" not in place:
+                self.paths(place, "FILE..., its Parquet files or a directory of them")
+            files = listed(place)
+            if [file.path for file in files] == [place]:
+                found.append((files[0], {}))
+                continue
+            inside = [(file, file.path.removeprefix(place).strip("/").split("/")) for file in files]
+            taken = [
+                (f, p) for f, p in inside if _NAME.fullmatch(p[-1]) and not any(n.startswith((".", "_")) for n in p)
+            ]
+            if not taken:
+                raise UserError(f"{place}: holds no *.parquet files")
+            found += [(file, _texts(folders)) for file, (*folders, _) in taken]
+        (path, times), *_ = collections.Counter(os.path.abspath(file.path) for file, _ in found).most_common(1)
+        if times > 1:
+            raise UserError(f"{path}: is given more than once")
+        return found
+
+
+def _texts(folders: list[str]) -> dict[str, str]:
+    """What folders such as `year=2024` say."""
+    pairs = (urllib.parse.unquote(folder).partition("=") for folder in folders if "=" in folder)
+    return {name: value for name, _, value in pairs}
