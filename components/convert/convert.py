@@ -2,28 +2,31 @@
 
     manifest = convert(Options(dataset="mnist", source="downloads/mnist", output="data/mnist"))
 
-The same source and arguments give the same bytes in every file, on any number of processes and in any memory.
+The same source and arguments give the same bytes in every file, on any number of processes. What a conversion that was
+killed has finished of the pieces of its source, the next one does not do again.
 """
 
-import functools
 import pathlib
 import time
+from collections.abc import Callable
+from typing import Any
 
+from components.convert.division import Division
 from components.convert.options import Options
-from components.convert.plan import Plan
 from components.convert.report import drift
 from components.convert.report.tallies import Tallies
 from components.convert.sources import registry
+from components.convert.sources.base import Reader
+from components.convert.stages import Work, Written, cut, listing
 from components.convert.writing import output, workers
-from components.convert.writing.column_store import Store
+from components.convert.writing.notes import Notes
 from components.convert.writing.progress import track
-from trainer.base.errors import readable
+from trainer.base.errors import UserError, readable
 from trainer.base.files import write_text
-from trainer.base.machine import memory_bytes, usable_cores
-from trainer.base.manifest import Manifest, Shard
+from trainer.base.machine import usable_cores
+from trainer.base.manifest import Manifest
 
-_PROCESS_BYTES = 1 << 26  # to write, that make up for the start of a process
-_MEMORY_SHARE = 0.5  # of what the machine has, unless options say more
+_PROCESS_BYTES = 1 << 26  # to convert, that make up for the start of a process
 
 
 def convert(options: Options) -> Manifest:
@@ -38,64 +41,95 @@ def convert(options: Options) -> Manifest:
         existing = output.finished(directory)
         if existing:
             output.refuse_other(directory, existing.arguments, options.arguments)
-        plan = read(options)
-        processes = options.processes or min(usable_cores(), 1 + plan.num_bytes // _PROCESS_BYTES)
-        tallies = plan.tally(processes=processes)
-        described = tallies.describe()
-        drift.require(described, options.max_drift)
-        if existing:
-            # What was written is compared with its checksums, and what is known of every feature with the source.
-            written = {pathlib.Path(s.file).stem: s for split in existing.splits.values() for s in split.shards}
-            manifest = plan.manifest({shard.name: written.get(shard.name) for shard in plan.shards}, described)
+            output.verify(directory, existing)
+            manifest, tallies = _converted(options, None)
             old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
             output.refuse_other(directory, old, new)
-            output.verify(directory, existing)
             output.tidy(directory)
             outcome = "was already there, nothing is changed"
             if not (directory / output.PAGE).exists():
-                _write_page(manifest, tallies, options, directory)
+                _write_page(manifest, tallies, options)
                 outcome = f"was already there, without {output.PAGE}, which is made again"
         else:
-
-            def build(place: pathlib.Path) -> Manifest:
-                output.require_room(directory, plan.num_bytes, files=3 * len(plan.shards))
-                written = _write(plan, place, processes)
-                manifest = plan.manifest(written, described)
-                for name, split in manifest.splits.items():
-                    count = len(split.shards)
-                    print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
-                _write_page(manifest, tallies, options, place)
-                return manifest
-
-            manifest, outcome = output.build(directory, build), "is ready"
+            manifest, outcome = output.build(directory, lambda place: _build(options, place)), "is ready"
     _tell(directory, manifest, time.perf_counter() - started, outcome)
     return manifest
 
 
-def read(options: Options) -> Plan:
-    """Reads the source, which may not be what it should be, and plans its conversion."""
-    budget = options.memory_gb * 1e9 if options.memory_gb else _MEMORY_SHARE * memory_bytes()
-    store = Store(budget_bytes=budget, directory=pathlib.Path(options.output))
+def _build(options: Options, place: pathlib.Path) -> Manifest:
+    """Makes all of a dataset but its manifest, from what lies at the place or anew."""
+    manifest, tallies = _converted(options, place)
+    for name, split in manifest.splits.items():
+        count = len(split.shards)
+        print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
+    _write_page(manifest, tallies, options)
+    return manifest
+
+
+def _converted(options: Options, place: pathlib.Path | None) -> tuple[Manifest, Tallies]:
+    """Converts into a directory for unfinished work, or into nothing; shards that are done lie in the output directory."""
+    if type(registry.find_reader(options.dataset, **options.reading)).cut is Reader.cut:
+        from components.convert import whole
+
+        manifest, tallies = whole.converted(options, place)
+    else:
+        manifest, tallies = _divided(options, place)
+    for encoding in (*manifest.deep, *manifest.wide):
+        name = encoding.columns[0]
+        if encoding.kind == "numeric" and manifest.splits["train"].summaries[name].mean is None:
+            raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
+    drift.require(manifest.splits, options.max_drift)
+    return manifest, tallies
+
+
+def _divided(options: Options, place: pathlib.Path | None) -> tuple[Manifest, Tallies]:
+    notes = Notes(place)
     with readable(f"dataset {options.dataset!r}"):
-        source = registry.read(options.dataset, options.source, store, **options.reading)
-    return Plan(source, options)
+        work = Work(options, _division(options, notes))
+        if work.looks:
+            work = work.settled(_each("look", work, lambda i, advance: work.look(i), notes))
+    written = _each("piece", work, lambda i, advance: work.write(i, place, advance).json(), notes)
+    merged = work.merge([Written.of_json(each) for each in written], place, pathlib.Path(options.output))
+    if merged.left_out:
+        print(f"{merged.left_out:,} rows are left out by the schema's filter", flush=True)
+    return merged.manifest, merged.tallies
 
 
-def _write_page(manifest: Manifest, tallies: Tallies, options: Options, directory: pathlib.Path) -> None:
-    """Writes the page of the dataset into the directory, whole or not at all."""
+def _division(options: Options, notes: Notes) -> Division:
+    """That of unfinished work, if it is of the same source and arguments; else a new one, and the work begins anew."""
+    if (noted := notes.get("plan")) and (division := Division.of_json(noted)).fits(options, listing(options)):
+        return division
+    if notes.place:
+        output.discard(pathlib.Path(options.output))  # what was begun of another
+        notes.place.mkdir()
+    return Division.of_json(notes.put("plan", cut(options).json()))
+
+
+def _each(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], notes: Notes) -> list[Any]:
+    """What is noted of each piece; of those that nothing is noted of, it is done now."""
+    sizes = [piece.num_bytes for piece in work.division.cut.pieces]
+    names = [f"{stage}-{i:05d}" for i in range(len(sizes))]
+    there = notes.names
+    found = {i: notes.get(name) for i, name in enumerate(names) if name in there}
+    rest = [i for i in range(len(sizes)) if i not in found]
+    due = sum(sizes[i] for i in rest)
+    processes = work.options.processes or min(usable_cores(), 1 + due // _PROCESS_BYTES)
+    with track({"look": "looking", "piece": "converting"}[stage], max(1, due), "bytes") as advance:
+
+        def one(i: int, advance: workers.Advance) -> Any:
+            return notes.put(names[i], do(i, advance))
+
+        for k, result in workers.run(one, rest, processes=processes, advance=advance):
+            found[rest[k]] = result
+    return [found[i] for i in range(len(sizes))]
+
+
+def _write_page(manifest: Manifest, tallies: Tallies, options: Options) -> None:
+    """Writes the page of the dataset into the output directory, whole or not at all."""
     from components.convert.report import page  # what it needs is slow to import
 
     text = page.render(manifest, tallies, max_drift=options.max_drift)
-    write_text(directory / output.PAGE, text)
-
-
-def _write(plan: Plan, place: pathlib.Path, processes: int) -> dict[str, Shard]:
-    """Writes all shards, several at once; returns by name what was written."""
-
-    with track("writing", sum(shard.stop - shard.start for shard in plan.shards), "examples") as advance:
-        write = functools.partial(plan.write, place)
-        done = workers.run(write, plan.shards, processes=processes, advance=advance)
-        return {plan.shards[i].name: written for i, written in done}
+    write_text(pathlib.Path(options.output) / output.PAGE, text)
 
 
 def _tell(directory: pathlib.Path, manifest: Manifest, seconds: float, outcome: str) -> None:

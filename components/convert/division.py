@@ -20,28 +20,30 @@ from components.convert.writing.draws import Draws
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Division:
-    """A source that is cut, and how many shards each split has at most.
+    """A source that is cut, and how many shards each split has at most; None if their size decides, when they are written.
 
-    A shard has the examples of a range of positions, all of one length, of its native split; so it is known without those
+    In the former case a shard has the examples of a range of positions, all of one length, of its native split; so it is known without those
     before it. As drawing them is left to chance, shards of one split differ a little in length.
     """
 
     cut: Cut
     files: Sequence[Sequence]  # of each its path, bytes, and when or how often it changed
-    shards: Mapping[str, int]
     arguments: Mapping[str, Any]
+    shards: Mapping[str, int] | None = None
 
     @classmethod
     def of(cls, cut: Cut, options: Options, files: Sequence[Sequence]) -> Self:
-        """Divides by what is asked for: so many training shards, and of other splits in proportion."""
-        made = cls(cut=cut, files=files, shards={}, arguments=options.arguments)
+        """Divides by what is asked for: so many training shards, and of other splits in proportion; or by size, later."""
+        made = cls(cut=cut, files=files, arguments=options.arguments)
+        if options.shards is None:
+            return made
         expected = {
             split: extent * share
             for native, extent in cut.extents.items()
             for split, share in made.draws.shares(native).items()
         }
         shards = {split: max(1, round(options.shards * n / expected["train"])) for split, n in expected.items()}
-        return dataclasses.replace(made, shards={split: shards.get(split, 0) for split in SPLITS})
+        return dataclasses.replace(made, shards=shards)
 
     @functools.cached_property
     def draws(self) -> Draws:
@@ -54,6 +56,9 @@ class Division:
         """By split, the shards that examples of a native split at some positions go to, and which of them do, int64 [N]."""
         for split, chosen in self.draws.of(native, positions):
             rows = np.flatnonzero(chosen)
+            if self.shards is None:
+                yield split, [(0, rows)] if len(rows) else []
+                continue
             count, extent = self.shards[split], self.cut.extents[native]
             starts = np.array([i * extent // count for i in range(count)])
             where = np.searchsorted(starts, positions[rows], side="right") - 1

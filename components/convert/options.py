@@ -8,7 +8,7 @@ from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.registry import READERS
 from components.convert.sources.tfds.builder import TFDS
 from trainer.base.command_line import Flags, flag
-from trainer.base.flags import Kind, at_least, share, zero_to_one
+from trainer.base.flags import Kind, at_least, positive, share, zero_to_one
 
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 _path = Kind(str, lambda text: bool(text) and "://" not in text, "a path (a mounted bucket is one)")
@@ -50,7 +50,10 @@ class Options(Flags):
         _path, "where downloads are kept and looked for; without it a folder of the user's cache", metavar="DIR"
     )
     output: str = flag(_path, "new or empty directory for the result", required=True, metavar="DIR")
-    shards: int = flag(at_least(1), "files of the training split; the others get as many in proportion", default=8)
+    shards: int | None = flag(
+        at_least(1), "files of the training split, the others get as many in proportion; without it --shard-mb decides"
+    )
+    shard_mb: float = flag(positive, "megabytes of a file, about, without --shards", default=128.0, metavar="MB")
     test_fraction: float = flag(
         share,
         "part of the training examples that becomes the test split; not used if the source has one",
@@ -90,4 +93,5 @@ class Options(Flags):
         """Those that decide the content: no paths. What a schema says is added by the source."""
         decisive = ("dataset", "image_size", "encoding", "shards", "split_seed")
         found = {name: value for name in decisive if (value := getattr(self, name)) is not None}
-        return {**found, **{name: float(getattr(self, name)) for name in ("validation_fraction", "test_fraction")}}
+        numbers = ("validation_fraction", "test_fraction", *(["shard_mb"] if self.shards is None else []))
+        return {**found, **{name: float(getattr(self, name)) for name in numbers}}

@@ -54,13 +54,15 @@ class Plan:
         )
         self.training = self._parts["train"][1]
         training = len(self.training)
-        if options.shards > training:
-            raise UserError(f"--shards {options.shards}: there are only {training} training examples to put into them")
+        if (options.shards or 1) > training:
+            raise UserError(
+                f"--shards {options.shards or 1}: there are only {training} training examples to put into them"
+            )
         self.shards = tuple(
             shard
             for split, (_, rows) in self._parts.items()
             if len(rows)
-            for shard in _cut(split, len(rows), max(1, round(options.shards * len(rows) / training)))
+            for shard in _cut(split, len(rows), max(1, round((options.shards or 1) * len(rows) / training)))
         )
 
     @functools.cached_property

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from components.convert.convert import convert, read
+from components.convert.convert import convert
 from components.convert.images import headers
 from components.convert.options import Options
+from components.convert.whole import read
 from components.convert.writing import output
 from trainer.base.errors import UserError
 
@@ -26,7 +27,7 @@ def images(root: pathlib.Path, encoding: str) -> dict[str, str]:
     return {"dataset": "images", "source": str(root / "images"), "encoding": encoding, "image_size": "8x8"}
 
 
-@pytest.fixture(scope="module", params=["digits", "table", "raw", "source"])
+@pytest.fixture(scope="module", params=["table", "raw", "source"])
 def source(request, tmp_path_factory) -> dict[str, str]:
     root = tmp_path_factory.mktemp("source")
     makers = {

@@ -43,7 +43,7 @@ def test_steps_at_once_convert_once_and_all_have_the_dataset(step, monkeypatch):
 def test_what_is_not_whole_is_converted_again(step, harm):
     dataset = pathlib.Path(step("a").path)
     files = {path.name: path.read_bytes() for path in dataset.iterdir()}
-    shard = dataset / "train-00000-of-00008.tfrecord"
+    shard = dataset / "train-00000-of-00001.tfrecord"
     if harm == "shorter":
         shard.write_bytes(shard.read_bytes()[:-1])
     else:
@@ -58,7 +58,7 @@ def test_what_is_not_whole_is_converted_again(step, harm):
 def test_damage_that_leaves_the_size_is_found_by_looking_thoroughly(step):
     dataset = pathlib.Path(step("a").path)
     assert store.ready(dataset, thoroughly=True)
-    shard = dataset / "test-00000-of-00002.tfrecord"
+    shard = dataset / "test-00000-of-00001.tfrecord"
     content = bytearray(shard.read_bytes())
     content[50] ^= 1
     shard.write_bytes(content)

@@ -6,6 +6,9 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
+from typing import IO
+
+import numpy as np
 
 from components.convert import pieces
 from components.convert.source import Source
@@ -13,6 +16,7 @@ from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of as digest_of_file
 
+_READ_BYTES = 1 << 20
 Paths = str | Sequence[str] | None
 
 
@@ -50,13 +54,13 @@ class Reader(abc.ABC):
     def files(self, source: Paths) -> list[pathlib.Path]:
         """The files that `read` reads, in order, without the schema."""
 
-    @abc.abstractmethod
     def read(self, source: Paths, store: Store) -> Source:
         """Reads the source; what the store has no room for is not held in memory.
 
         Raises:
           UserError: If it is missing, or not what it should be; it names the file.
         """
+        raise NotImplementedError
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the schema, the contents of the files, and their paths from the folder of all of them."""
@@ -103,6 +107,14 @@ class Reader(abc.ABC):
         if not (path := self.path(source, wanted)).is_dir():
             raise UserError(f"{path}: no such directory; dataset {self.name!r} needs --source {wanted}")
         return path
+
+
+def fill(array: np.ndarray, stream: IO[bytes]) -> int:
+    """Fills an array with a stream's bytes, as many as there are; returns how many are missing."""
+    due = memoryview(array).cast("B")
+    while due and (got := stream.readinto(due[:_READ_BYTES])):  # a decompressor holds what is asked for once more
+        due = due[got:]
+    return len(due)
 
 
 def files_below(directory: pathlib.Path) -> list[pathlib.Path]:

@@ -1,7 +1,8 @@
 """The original binary files of CIFAR-10 and CIFAR-100, in a directory or still in their archive.
 
-    source = CIFAR10.read("downloads/cifar-10-binary.tar.gz")
-    source.splits["test"]["image"].shape      # (10000, 32, 32, 3)
+    cut = CIFAR10.cut("downloads/cifar-10-binary.tar.gz", pieces=8, piece_bytes=1 << 26)
+    block = next(CIFAR10.open("downloads/cifar-10-binary.tar.gz", cut).blocks(cut.pieces[0]))
+    block.columns["image"].shape      # (N, 32, 32, 3)
 
 A record is the label (CIFAR-100: the coarse label, then the fine one, which is ours), then 1,024 red, 1,024 green and
 1,024 blue bytes (https://www.cs.toronto.edu/~kriz/cifar.html). Pixels leave here as height, width, channel.
@@ -17,15 +18,16 @@ from typing import IO
 
 import numpy as np
 
-from components.convert.images.pixels import image_source
-from components.convert.source import Source
-from components.convert.sources.base import Paths, Reader
+from components.convert.images.pixels import image_feature
+from components.convert.pieces import Block, Cut, Piece, Source, evenly
+from components.convert.sources.base import Paths, Reader, fill
 from components.convert.sources.downloads import archive
-from components.convert.writing.column_store import MEMORY, Store, fill
+from components.convert.writing.label_feature import LABEL
 from trainer.base.errors import UserError, readable
 
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
+_BLOCK_BYTES = 1 << 21  # of records that are read at once
 _OVERHEAD_BYTES = 1 << 20  # of an archive: headers, padding, the small text files beside the data
 
 
@@ -61,31 +63,28 @@ class CifarReader(Reader):
         path = self._path(source)
         return list(self._find(path).values()) if path.is_dir() else [path]
 
-    def read(self, source: Paths, store: Store = MEMORY) -> Source:
-        """Reads the set from a directory (any number of whole records a file) or an archive (the original only)."""
+    def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
+        """Cuts a directory's files, which have any number of whole records; of an archive, the original only, a split is a piece."""
         path = self._path(source)
-        if path.is_dir():
-            paths = self._find(path)
-            records = {file: self._records(path) for file, path in paths.items()}
-            streams = self._opened(paths)
-        else:
-            records, streams = self._originals, self._members(path)
-        parts, slots = {}, {}
+        found = self._find(path) if path.is_dir() else None
+        records = {file: self._records(path) for file, path in found.items()} if found else self._originals
+        cut = []
         for split, files in self.files_of.items():
-            ends = np.cumsum([records[file] for file in files])
-            parts[split] = store.empty((int(ends[-1]), self._record_bytes), path)
-            slots |= zip(files, np.split(parts[split], ends[:-1]), strict=True)
-        try:
-            with readable(path):
-                for file, place, stream in streams:
-                    self._fill(slots[file], place, stream)
-        except archive.ERRORS as error:
-            raise UserError(f"{path}: {error}") from None
-        return image_source(
-            {split: self._columns(part) for split, part in parts.items()},
+            total = sum(records[file] for file in files)
+            count = max(pieces, total * self._record_bytes // piece_bytes) if found else 1
+            cut += evenly(split, total, count=count, each_bytes=self._record_bytes)
+        return Cut(pieces=tuple(cut), facts={"records": records})
+
+    def open(self, source: Paths, cut: Cut) -> "CifarSource":
+        """The records in the directory or archive."""
+        return CifarSource(
             name=self.name,
             origin=f"{self.name.upper().replace('CIFAR', 'CIFAR-')}, original binary version",
+            inputs=(image_feature((*_SHAPE[1:], _SHAPE[0])),),
             class_names=tuple(self.class_names),
+            reader=self,
+            path=self._path(source),
+            records=cut.facts["records"],
         )
 
     def _path(self, source: Paths) -> pathlib.Path:
@@ -121,42 +120,78 @@ class CifarReader(Reader):
             )
         return records
 
-    def _opened(self, paths: Mapping[str, pathlib.Path]) -> Iterator[tuple[str, str, IO[bytes]]]:
-        """Of each file of a directory, its name, where it is and its content."""
-        for file, path in paths.items():
-            with open(path, "rb") as stream:
-                yield file, str(path), stream
+    def stored(
+        self, directory: pathlib.Path, split: str, piece: Piece, records: Mapping[str, int]
+    ) -> Iterator[np.ndarray]:
+        """The records [N, record_bytes] of a piece of files in a directory, some at a time."""
+        step, at = _BLOCK_BYTES // self._record_bytes, 0
+        paths = self._find(directory)
+        for file in self.files_of[split]:
+            first, last = max(piece.start - at, 0), min(piece.stop - at, records[file])
+            at += records[file]
+            if first >= last:
+                continue
+            with readable(paths[file]), open(paths[file], "rb") as stream:
+                stream.seek(first * self._record_bytes)
+                for start in range(first, last, step):
+                    yield self._filled(min(step, last - start), str(paths[file]), stream, start)
 
-    def _members(self, path: pathlib.Path) -> Iterator[tuple[str, str, IO[bytes]]]:
-        """The same of each data file in an archive, in whatever order it has them."""
-        seen = set()
+    def archived(self, path: pathlib.Path, split: str) -> Iterator[np.ndarray]:
+        """All records of a split in an archive, which has its members in whatever order."""
+        seen: dict[str, np.ndarray | None] = {}
         most = sum(self._originals.values()) * self._record_bytes + _OVERHEAD_BYTES
-        for name, size, stream in archive.members(path, most=most):
-            self._refuse_pickles(path, {name})
-            if name in self._originals:
-                if name in seen:
-                    raise UserError(f"{path}: holds {name} more than once")
-                seen.add(name)
-                if size != (due := self._originals[name] * self._record_bytes):
-                    raise UserError(f"{path}: {name} has {size} bytes; the original has {due}")
-                yield name, f"{path}: {name}", stream
+        try:
+            with readable(path):
+                for name, size, stream in archive.members(path, most=most):
+                    self._refuse_pickles(path, {name})
+                    if name not in self._originals:
+                        continue
+                    if name in seen:
+                        raise UserError(f"{path}: holds {name} more than once")
+                    if size != (due := self._originals[name] * self._record_bytes):
+                        raise UserError(f"{path}: {name} has {size} bytes; the original has {due}")
+                    ours = name in self.files_of[split]
+                    seen[name] = self._filled(self._originals[name], f"{path}: {name}", stream, 0) if ours else None
+        except archive.ERRORS as error:
+            raise UserError(f"{path}: {error}") from None
         self._refuse_incomplete(path, seen)
+        return (seen[name] for name in self.files_of[split])
 
-    def _fill(self, slot: np.ndarray, place: str, stream: IO[bytes]) -> None:
-        """Reads a file into the records [N, record_bytes] set aside for it, and looks at its labels."""
-        if missing := fill(slot, stream):
-            raise UserError(f"{place}: cut short; {missing} of {slot.nbytes} bytes are missing")
+    def _filled(self, count: int, place: str, stream: IO[bytes], first: int) -> np.ndarray:
+        """So many records [N, record_bytes] of a stream, whose labels are looked at; the first has that number."""
+        records = np.empty((count, self._record_bytes), np.uint8)
+        if missing := fill(records, stream):
+            raise UserError(f"{place}: cut short; {missing} of {records.nbytes} bytes are missing")
         for byte, values in enumerate(self.labels):
-            if (wrong := slot[:, byte] >= values).any():
+            if (wrong := records[:, byte] >= values).any():
                 record = int(wrong.argmax())
                 raise UserError(
-                    f"{place}: record {record} has label {slot[record, byte]}; {self.name} has labels 0 to {values - 1}"
+                    f"{place}: record {first + record} has label {records[record, byte]}; "
+                    f"{self.name} has labels 0 to {values - 1}"
                 )
+        return records
 
-    def _columns(self, records: np.ndarray) -> dict[str, np.ndarray]:
-        # A view: the writer puts the bytes into their order while it copies them, a few records at a time.
-        pixels = records[:, len(self.labels) :].reshape(-1, *_SHAPE).transpose(0, 2, 3, 1)
-        return {"image": pixels, "label": records[:, len(self.labels) - 1]}
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CifarSource(Source):
+    """The records of a directory or an archive."""
+
+    reader: CifarReader
+    path: pathlib.Path
+    records: Mapping[str, int]
+
+    def blocks(self, piece: Piece) -> Iterator[Block]:
+        """Reads the records of a piece."""
+        if self.path.is_dir():
+            found = self.reader.stored(self.path, piece.split, piece, self.records)
+        else:
+            found = self.reader.archived(self.path, piece.split)
+        labels, position = len(self.reader.labels), piece.position
+        for records in found:
+            # A view: the writer puts the bytes into their order while it copies them, a few records at a time.
+            pixels = records[:, labels:].reshape(-1, *_SHAPE).transpose(0, 2, 3, 1)
+            positions = np.arange(position, position := position + len(records))
+            yield Block(positions=positions, columns={"image": pixels, LABEL: records[:, labels - 1]})
 
 
 CIFAR10, CIFAR100 = (

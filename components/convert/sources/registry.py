@@ -81,13 +81,19 @@ def read(dataset: str, source: Paths, store: Store, **options: object) -> Source
     Raises:
       UserError: If it is unknown or cannot be had, or is not what it should be.
     """
+    reader, source = located(dataset, source, **options)
+    return reader.read(source, store)
+
+
+def located(dataset: str, source: Paths, **options: object) -> tuple[Reader, Paths]:
+    """The reader of a dataset, and where its source is, which is downloaded if it is not given; options as of `find_reader`."""
     reader = find_reader(dataset, **options)
     if source is None and dataset in OFFERED:
         from components.convert.sources.downloads import download  # what it needs is slow to import
 
         paths = download.fetch(OFFERED[dataset], downloads_dir(options.get("download_dir")) / dataset)
         source = str(paths[0] if len(paths) == 1 else paths[0].parent)
-    return reader.read(source, store)
+    return reader, source
 
 
 def source_digest(dataset: str, source: Paths, schema: str | None = None) -> str:

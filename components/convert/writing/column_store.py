@@ -19,7 +19,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import IO
 
 import numpy as np
@@ -27,8 +27,6 @@ import numpy as np
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.output import writable
 from trainer.base.errors import UserError
-
-_READ_BYTES = 1 << 20
 
 
 class Store:
@@ -134,15 +132,6 @@ class GrowingTexts:
     def finish(self) -> Strings:
         """The whole column; nothing can be appended any more."""
         return Strings(data=self._data.finish(), offsets=self._offsets.finish(), lengths=self._lengths.finish())
-
-
-def fill(array: np.ndarray, stream: IO[bytes], advance: Callable[[int], object] = lambda num_bytes: None) -> int:
-    """Fills an array with a stream's bytes, as many as there are; returns how many are missing."""
-    due = memoryview(array).cast("B")
-    while due and (got := stream.readinto(due[:_READ_BYTES])):  # a decompressor holds what is asked for once more
-        due = due[got:]
-        advance(got)
-    return len(due)
 
 
 MEMORY = Store()

@@ -9,7 +9,6 @@ A conversion that leaves nothing has `Notes(None)`.
 
 import json
 import pathlib
-import shutil
 from collections.abc import Set
 from typing import Any
 
@@ -38,9 +37,3 @@ class Notes:
         if self.place:
             write_text(self.place / f"{name}.json", text)
         return json.loads(text)
-
-    def clear(self) -> None:
-        """Begins anew: deletes all that lies there."""
-        if self.place:
-            shutil.rmtree(self.place, ignore_errors=True)
-            self.place.mkdir(parents=True)

@@ -8,13 +8,13 @@ Unfinished files lie in `.converting`, which doubles as the mark of our own left
 """
 
 import contextlib
-import os
 import pathlib
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from components.convert.writing.workers import EndedFromOutside
 from trainer.base.errors import UserError, readable
 from trainer.base.files import crc32c_of
 from trainer.base.locks import locked
@@ -23,7 +23,7 @@ from trainer.base.manifest import FILE, Manifest
 PAGE = "dataset.html"
 _WORK = ".converting"
 _OURS = re.compile(
-    rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|hashes|index)|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}(\.\d+\.tmp)?"
+    rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|hashes|index)(\.tmp)?|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}(\.\d+\.tmp)?"
     r"|\.converting"
 )
 _BLOCK_BYTES = 1 << 12  # of a disk; the last one of a file is not full
@@ -115,22 +115,20 @@ def verify(output: pathlib.Path, manifest: Manifest) -> None:
 
 
 def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Manifest:
-    """Publishes the files that `write` puts into the directory it is given, the manifest last.
+    """Has `write` make the files of a dataset, given a directory for unfinished work, and then saves its manifest.
 
-    A failure of any kind removes them. Needs `finished(output) is None`.
+    What the user has to mend leaves nothing; what stops the work otherwise leaves what is done for the next time. Needs
+    `finished(output) is None`.
     """
     work = output / _WORK
     try:
-        discard(output)
-        work.mkdir()
+        work.mkdir(exist_ok=True)
         manifest = write(work)
-        for path in sorted(work.iterdir()):
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())  # a name is given to what is on the disk
-            path.replace(output / path.name)
         manifest.save(output)
         tidy(output)
-    except BaseException:
+    except EndedFromOutside:
+        raise
+    except (UserError, OSError):
         discard(output)
         raise
     return manifest

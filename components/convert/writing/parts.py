@@ -10,6 +10,7 @@ each of them ends in the part (`.index`, little-endian int64). A shard is its pa
 follow from theirs.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -99,11 +100,12 @@ def join(parts: Sequence[tuple[pathlib.Path, Part]], target: pathlib.Path, *, in
 
 def shard_of(parts: Sequence[Part], target: pathlib.Path, *, indexed: bool) -> Shard:
     """What the manifest says of a shard of such parts, the files of which are there."""
-    records = hashes = 0
+    records, hashes, index = 0, 0, target.with_suffix(".index")
     for part in parts:
         records = combined(records, part.crc32c, part.num_bytes)
         hashes = combined(hashes, part.hashes_crc32c, 8 * part.examples)
-    with open(target.with_suffix(".tfrecord"), "rb") as file:
+    head = ""  # of a shard that is not there, and so not what it should be
+    with contextlib.suppress(FileNotFoundError), open(target.with_suffix(".tfrecord"), "rb") as file:
         head = crc32c(file.read(HEAD_BYTES))
     return Shard(
         file=f"{target.name}.tfrecord",
@@ -114,7 +116,7 @@ def shard_of(parts: Sequence[Part], target: pathlib.Path, *, indexed: bool) -> S
         hashes=f"{target.name}.hashes",
         hashes_crc32c=f"{hashes:08x}",
         index=f"{target.name}.index" if indexed else None,
-        index_crc32c=crc32c_of(target.with_suffix(".index")) if indexed else None,
+        index_crc32c=crc32c_of(index) if indexed and index.exists() else None,
     )
 
 

@@ -25,6 +25,11 @@ from trainer.base.errors import UserError
 Advance = Callable[[int], object]
 Work = Callable[[Any, Advance], Any]  # takes a task, and is to call the other one with what it has done since
 
+
+class EndedFromOutside(UserError):
+    """A process was killed; what others have done is as good as it was."""
+
+
 _TOLD_EVERY_S = 0.1
 _mine: Callable[[int], Any]  # of a process: does the task at a position
 
@@ -33,7 +38,7 @@ def run(work: Work, tasks: Sequence[Any], *, processes: int, advance: Advance) -
     """Yields position and result of each task as they come.
 
     Raises:
-      UserError: If a process was killed. What `work` raises is raised; the other processes are ended then.
+      EndedFromOutside: If a process was killed. What `work` raises is raised; the other processes are ended then.
     """
     processes = min(processes, len(tasks))
     if processes <= 1:
@@ -75,9 +80,9 @@ def _pool(do: Callable[[int], Any], size: int) -> Iterator[Callable[[int], concu
         for process in set(multiprocessing.active_children()).difference(others):
             process.kill()  # it may be in the middle of a task that nobody waits for any more
         if isinstance(error, BrokenProcessPool):
-            raise UserError(
+            raise EndedFromOutside(
                 "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with "
-                "fewer --processes or less --memory-gb"
+                "fewer --processes; what is done is not done again"
             ) from None
         raise
     finally:

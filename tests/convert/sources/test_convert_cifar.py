@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from divided import whole
 
 from components.convert.sources.cifar import CIFAR10, CIFAR100
 from trainer.base.errors import UserError
@@ -61,7 +62,7 @@ def assert_holds(source, reader, files: dict[str, bytes]) -> None:
 def test_an_archive_is_known_by_its_content_in_any_order_of_members(tmp_path, reader, mode):
     files = contents(reader)
     path = pack(tmp_path / "cifar", {"readme.html": b"hello", **dict(reversed(files.items()))}, mode)
-    assert_holds(reader.read(str(path)), reader, files)
+    assert_holds(whole(reader, str(path)), reader, files)
     assert reader.files(str(path)) == [path] and [p.name for p in tmp_path.iterdir()] == ["cifar"]
 
 
@@ -69,7 +70,7 @@ def test_an_archive_is_known_by_its_content_in_any_order_of_members(tmp_path, re
 def test_a_directory_may_hold_any_number_of_records(tmp_path, reader, inner):
     files = {name: data[: len(data) // RECORDS * (1 + i)] for i, (name, data) in enumerate(contents(reader).items())}
     unpack(tmp_path / "d" / reader.folder if inner else tmp_path / "d", files)
-    assert_holds(reader.read(str(tmp_path / "d")), reader, files)
+    assert_holds(whole(reader, str(tmp_path / "d")), reader, files)
     assert [path.name for path in reader.files(str(tmp_path / "d"))] == list(files)
 
 
@@ -90,7 +91,7 @@ def test_a_broken_file_is_named(tmp_path, reader, archive, damage, message):
         files[name] = damage(data)
     path = pack(tmp_path / "a", files) if archive else unpack(tmp_path / "a", files)
     with pytest.raises(UserError, match=message) as error:
-        reader.read(str(path))
+        whole(reader, str(path))
     assert str(path) in str(error.value) and name in str(error.value)
 
 
@@ -98,12 +99,12 @@ def test_a_directory_with_only_the_archive_names_it(tmp_path, reader):
     (tmp_path / "d").mkdir()
     pack(tmp_path / "d" / "cifar-binary.tar.gz", contents(reader))
     with pytest.raises(UserError, match=r"missing .*; cifar-binary.tar.gz is there: give it as --source"):
-        reader.read(str(tmp_path / "d"))
+        whole(reader, str(tmp_path / "d"))
 
 
 def test_the_fine_label_is_the_class(tmp_path):
     record = bytes([19, 99]) + bytes(3072)
-    source = CIFAR100.read(str(unpack(tmp_path / "a", {"train.bin": record, "test.bin": record})))
+    source = whole(CIFAR100, str(unpack(tmp_path / "a", {"train.bin": record, "test.bin": record})))
     assert source.class_names[source.splits["train"]["label"][0]] == "worm"
     assert source.class_names == tuple(sorted(source.class_names)) and len(set(source.class_names)) == 100
 
@@ -119,7 +120,7 @@ def test_the_python_version_is_refused_unopened(tmp_path, reader, archive):
     inner = tmp_path / "a" / folder
     for path in [pack(tmp_path / "a", files)] if archive else [unpack(inner, files), inner.parent]:
         with pytest.raises(UserError, match="Python version, pickles, which are never loaded; get the binary version"):
-            reader.read(str(path))
+            whole(reader, str(path))
 
 
 def test_a_member_twice_is_refused_and_a_link_is_no_file(tmp_path, reader):
@@ -129,28 +130,28 @@ def test_a_member_twice_is_refused_and_a_link_is_no_file(tmp_path, reader):
     with tarfile.open(path, "a") as tar:
         tar.addfile(tarfile.TarInfo(f"other/{first}"))
     with pytest.raises(UserError, match=f"holds {first} more than once"):
-        reader.read(str(path))
+        whole(reader, str(path))
     path = pack(tmp_path / "link", {k: v for k, v in files.items() if k != first}, "w")
     with tarfile.open(path, "a") as tar:
         link = tarfile.TarInfo(first)
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
     with pytest.raises(UserError, match=f"missing {first}"):
-        reader.read(str(path))
+        whole(reader, str(path))
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
 def test_a_damaged_archive_is_named(tmp_path, reader, mode):
     path = tmp_path / "a"
-    whole = pack(path, contents(reader), mode).read_bytes()
-    middle = len(whole) // 2
-    damaged = [whole[:middle], b"\x1f\x8b" + bytes(range(256)) * 9, b"", b"no archive at all\n" * 99]
+    packed = pack(path, contents(reader), mode).read_bytes()
+    middle = len(packed) // 2
+    damaged = [packed[:middle], b"\x1f\x8b" + bytes(range(256)) * 9, b"", b"no archive at all\n" * 99]
     if mode != "w":  # a plain archive has no checksum over its contents
-        damaged += [whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :], whole[:-4]]
+        damaged += [packed[:middle] + bytes([packed[middle] ^ 255]) + packed[middle + 1 :], packed[:-4]]
     for data in damaged:
         path.write_bytes(data)
         with pytest.raises(UserError, match=str(path)):
-            reader.read(str(path))
+            whole(reader, str(path))
 
 
 @pytest.mark.parametrize("kind", ["member", "header"])
@@ -164,7 +165,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, reader, kind):
     tracemalloc.start()
     try:
         with pytest.raises(UserError, match=f"{path}: unpacks to more than"):
-            reader.read(str(path))
+            whole(reader, str(path))
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()

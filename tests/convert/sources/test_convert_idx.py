@@ -1,37 +1,37 @@
 import gzip
 import struct
 import tracemalloc
+from unittest import mock
 
 import numpy as np
 import pytest
+from divided import whole
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert.sources.idx import read_array
+from components.convert.sources import idx
+from components.convert.sources.idx import Array
 from components.convert.sources.registry import find_reader
-from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError
 
 
-@given(
-    shape=st.lists(st.integers(1, 9), min_size=1, max_size=3),
-    packed=st.booleans(),
-    budget_bytes=st.sampled_from([9, 10**6]),
-)
-def test_reads_what_was_written_in_any_memory(tmp_path_factory, idx_bytes, shape, packed, budget_bytes):
+@given(data=st.data(), shape=st.lists(st.integers(1, 9), min_size=1, max_size=3), packed=st.booleans())
+def test_any_rows_are_read_as_they_were_written(tmp_path_factory, idx_bytes, data, shape, packed):
     array = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     path = tmp_path_factory.mktemp("idx") / "file.gz"  # compression is known by the content
     path.write_bytes(gzip.compress(idx_bytes(array)) if packed else idx_bytes(array))
-    store = Store(budget_bytes=budget_bytes, directory=path.parent)
-    np.testing.assert_array_equal(read_array(path, dimensions=len(shape), store=store), array)
-    assert list(path.parent.iterdir()) == [path]
+    stop = data.draw(st.integers(1, shape[0]))
+    start = data.draw(st.integers(0, stop - 1))
+    found = Array.of(path, dimensions=len(shape))
+    with mock.patch.object(idx, "_BLOCK_BYTES", data.draw(st.integers(1, 999))):
+        np.testing.assert_array_equal(np.concatenate(list(found.rows(start, stop))), array[start:stop])
 
 
 @pytest.mark.parametrize("dots", [False, True])
 @pytest.mark.parametrize("packed", [False, True])
 def test_finds_the_original_names_with_dots_and_without_gz(tmp_path, make_idx, dots, packed):
     made = make_idx(tmp_path, dots=dots, packed=packed, train=7, test=3)
-    splits = find_reader("mnist").read(str(tmp_path)).splits
+    splits = whole(find_reader("mnist"), str(tmp_path)).splits
     for split in made:
         np.testing.assert_array_equal(splits[split]["image"], made[split][0][..., np.newaxis])
         np.testing.assert_array_equal(splits[split]["label"], made[split][1])
@@ -40,12 +40,12 @@ def test_finds_the_original_names_with_dots_and_without_gz(tmp_path, make_idx, d
 def test_names_every_missing_file_and_only_an_idx_set_may_lack_a_test_split(tmp_path, make_idx):
     def missing(dataset: str) -> str:
         with pytest.raises(UserError) as error:
-            find_reader(dataset).read(str(tmp_path))
+            whole(find_reader(dataset), str(tmp_path))
         return str(error.value).partition(": missing ")[2]
 
     assert missing("idx") == "train-images-idx3-ubyte, train-labels-idx1-ubyte (each may end in .gz)"
     make_idx(tmp_path, train=20)
-    assert list(find_reader("idx").read(str(tmp_path)).splits) == ["train"]
+    assert list(whole(find_reader("idx"), str(tmp_path)).splits) == ["train"]
     assert missing("mnist").startswith("t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte (")
     make_idx(tmp_path, test=3)
     (tmp_path / "t10k-labels-idx1-ubyte.gz").unlink()
@@ -78,7 +78,7 @@ def test_a_broken_file_is_named(tmp_path, data, message, packed):
     path = tmp_path / "images"
     path.write_bytes(gzip.compress(data) if packed else data)
     with pytest.raises(UserError, match=f"^{path}: .*{message}"):
-        read_array(path, dimensions=3)
+        _ = Array.of(path, dimensions=3).whole
 
 
 @pytest.mark.parametrize("promised", [(4, 4, 4), (2**20, 2**10, 2**10)], ids=["little", "too much"])
@@ -88,31 +88,7 @@ def test_a_gzip_bomb_is_refused_without_unpacking_it(tmp_path, promised):
     tracemalloc.start()
     try:
         with pytest.raises(UserError, match=r"more data than|cut short"):
-            read_array(path, dimensions=3)
+            _ = Array.of(path, dimensions=3).whole
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
-
-
-def _sparse(path, size: int) -> None:
-    with open(path, "r+b") as file:
-        try:
-            file.truncate(size)
-        except OSError:
-            pytest.skip("this file system has no sparse files of that size")
-
-
-def test_a_file_larger_than_memory_is_not_read_before_it_is_used(tmp_path):
-    path = tmp_path / "images"
-    path.write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, 2**23, 2**10, 2**10) + b"\x07")
-    _sparse(path, 16 + 2**43)
-    pixels = read_array(path, dimensions=3, store=Store(budget_bytes=10**6, directory=tmp_path))
-    assert pixels.shape == (2**23, 2**10, 2**10) and pixels[0, 0, 0] == 7 and not pixels[np.array([5, 2**22])].any()
-
-
-def test_what_unpacks_to_more_than_the_disk_holds_is_refused(tmp_path):
-    path = tmp_path / "images.gz"
-    path.write_bytes(gzip.compress(struct.pack(">4B3I", 0, 0, 8, 3, 2**23, 2**10, 2**10)))
-    _sparse(path, 2**34)
-    with pytest.raises(UserError, match=rf"{path}: unpacks to {2**43:,} bytes, .* bytes free"):
-        read_array(path, dimensions=3, store=Store(budget_bytes=10**6, directory=tmp_path))

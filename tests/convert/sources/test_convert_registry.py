@@ -3,6 +3,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from divided import whole
 
 from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.registry import READERS, find_reader
@@ -10,7 +11,7 @@ from trainer.base.errors import UserError
 
 
 def test_embedded_digits_are_the_original_ones():
-    source = find_reader("digits").read(None)
+    source = whole(find_reader("digits"))
     assert list(source.splits) == ["train"]
     images, labels = source.splits["train"].values()
     assert images.shape == (1797, 8, 8, 1)
@@ -24,13 +25,13 @@ def test_embedded_digits_are_the_original_ones():
 def test_splits_that_do_not_fit_name_a_file(tmp_path, make_idx):
     def refused(dataset: str) -> str:
         with pytest.raises(UserError) as error:
-            find_reader(dataset).read(str(tmp_path))
+            whole(find_reader(dataset), str(tmp_path))
         return str(error.value)
 
     make_idx(tmp_path, classes=11, train=20, test=5)
     assert "train-labels-idx1-ubyte.gz: record 10 has label 10; mnist has classes 0 to 9" in refused("mnist")
     make_idx(tmp_path, classes=300, test=15)
-    assert find_reader("idx").read(str(tmp_path)).class_names == tuple(map(str, range(15)))  # of any split
+    assert whole(find_reader("idx"), str(tmp_path)).class_names == tuple(map(str, range(15)))  # of any split
     make_idx(tmp_path, size=(4, 4), test=5)
     assert "t10k-images-idx3-ubyte.gz: images of 4 x 4 pixels; 5 x 4 in train" in refused("idx")
     (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes((tmp_path / "t10k-labels-idx1-ubyte.gz").read_bytes())

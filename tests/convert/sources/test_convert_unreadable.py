@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import gzip
 import os
 import pathlib
 import shutil
@@ -90,22 +89,6 @@ def test_what_may_not_be_read_is_named(made, fails, dataset):
             for line in lines:
                 assert f"{path}: " in line or f"{path}/" in line, line
                 assert "ermission denied" in line and "--output" not in line
-
-
-@pytest.mark.parametrize("dataset", ["mnist", "csv"])
-def test_a_disk_that_is_full_while_the_source_is_read_is_the_outputs(tmp_path, made, monkeypatch, dataset):
-    flags, _ = made(dataset, "")
-
-    def full(*args, **kwargs):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("components.convert.writing.column_store.Store.take", lambda self, num_bytes: False)
-    monkeypatch.setattr("components.convert.writing.column_store.tempfile.TemporaryFile", full)
-    if dataset == "mnist":  # only what is unpacked is written
-        for path in pathlib.Path(flags["source"]).iterdir():
-            path.write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(UserError, match=r"cannot write --output .*out: No space left on device"):
-        convert(Options(**flags, output=str(tmp_path / "out")))
 
 
 @pytest.mark.parametrize("where", ["x" * 300, "loop/out", "file/out"])

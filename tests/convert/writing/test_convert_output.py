@@ -1,3 +1,4 @@
+import dataclasses
 import errno
 import pathlib
 import shutil
@@ -5,13 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import psutil
 import pytest
 
+from components.convert import stages
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.writing import output, tfrecord
+from components.convert.writing import output, parts
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -28,7 +31,7 @@ def test_done_again_writes_nothing_and_finds_what_changed(tmp_path, make_idx, id
     images, _ = make_idx(source, packed=False, train=40)["train"]
     options = Options(dataset="idx", source=str(source), output=str(tmp_path / "out"))
     made, before = convert(options), _stamps(tmp_path / "out")
-    monkeypatch.setattr(tfrecord, "write", None)
+    monkeypatch.setattr(parts, "join", None)
     assert convert(options) == made and _stamps(tmp_path / "out") == before
     assert "already there" in capsys.readouterr().out
     line = fails("--output", tmp_path / "out", "--dataset", "digits", "--split-seed", 3)
@@ -74,7 +77,7 @@ def test_leftovers_are_replaced(tmp_path, content):
     left = tmp_path / "left"
     (left / ".converting").mkdir(parents=True)
     for name in (
-        ".converting/train-00000-of-00009.tfrecord",
+        ".converting/00000-train-00000.tfrecord",
         "train-00001-of-00009.tfrecord",
         "train-00001-of-00009.hashes",
         "train-00001-of-00009.index",
@@ -87,27 +90,59 @@ def test_leftovers_are_replaced(tmp_path, content):
     assert content(left) == content(tmp_path / "clean")
 
 
-@pytest.mark.parametrize(
-    ("error", "before"), [(KeyboardInterrupt(), False), (OSError(errno.ENOSPC, "No space left on device"), True)]
-)
-def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, error, before):
+@pytest.mark.parametrize("before", [False, True])
+def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch, before):
     out = tmp_path / "new" / "out"
     if before:
         out.mkdir(parents=True)
-    write, written = tfrecord.write, []
+    closed = parts.Writer.close
 
-    def third_fails(path: pathlib.Path, *args: object, **kwargs: object) -> object:
-        written.append(path)
-        if len(written) < 3:
-            return write(path, *args, **kwargs)
-        path.write_text("half")
-        raise error
+    def fails(writer):
+        closed(writer)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tfrecord, "write", third_fails)
-    with pytest.raises((KeyboardInterrupt, UserError)) as told:
+    monkeypatch.setattr(parts.Writer, "close", fails)
+    with pytest.raises(UserError, match=f"cannot write --output {out}: No space left on device"):
         convert(Options(output=str(out)))
-    assert str(told.value) in ("", f"cannot write --output {out}: No space left on device")
     assert list(tmp_path.rglob("*")) == ([out.parent, out] if before else [])
+
+
+@pytest.mark.parametrize("stage", ["write", "merge"])
+def test_what_is_done_when_a_conversion_is_stopped_is_not_done_again(tmp_path, monkeypatch, make_idx, content, stage):
+    make_idx(tmp_path / "source", packed=False, train=90)
+    clean = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "clean"), shards=5)
+    convert(clean)
+    options, written = dataclasses.replace(clean, output=str(tmp_path / "out"), processes=1), []
+    with monkeypatch.context() as patched:
+        done, times = getattr(stages.Work, stage), []
+
+        def stopped(work, i, *args):
+            times.append(1)
+            if len(times) == (3 if stage == "write" else 1):
+                raise KeyboardInterrupt
+            return done(work, i, *args)
+
+        patched.setattr(stages.Work, stage, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            convert(options)
+    write = stages.Work.write
+    monkeypatch.setattr(stages.Work, "write", lambda work, i, *args: written.append(i) or write(work, i, *args))
+    convert(options)
+    assert content(tmp_path / "out") == content(tmp_path / "clean")
+    assert written == ([2, 3, 4] if stage == "write" else [])
+
+
+def test_work_on_another_source_is_not_gone_on_with(tmp_path, monkeypatch, make_idx, content):
+    make_idx(tmp_path / "source", packed=False, train=90)
+    options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"), processes=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(stages.Work, "merge", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            convert(options)
+    make_idx(tmp_path / "source", packed=False, train=91)
+    convert(options)
+    convert(dataclasses.replace(options, output=str(tmp_path / "clean")))
+    assert content(tmp_path / "out") == content(tmp_path / "clean")
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +176,7 @@ def test_the_manifest_comes_last_and_a_failure_leaves_nothing(tmp_path, dataset,
     monkeypatch.setattr(shutil, "copyfile", full_at_the_end)
     with pytest.raises(OSError, match="No space"):
         output.copy(dataset, tmp_path)
-    assert copied[-1] == "manifest.json" and len(copied) > 8 and not list(tmp_path.iterdir())
+    assert copied[-1] == "manifest.json" and len(copied) > 6 and not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -176,14 +211,16 @@ def test_kill_never_leaves_half_a_dataset_that_loads(tmp_path, large, content, p
 @pytest.mark.parametrize(
     ("which", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
 )
-def test_being_stopped_leaves_nothing_and_no_process(tmp_path, large, which, code):
-    flags, _ = large
+def test_being_stopped_leaves_no_process_and_is_gone_on_with(tmp_path, large, content, which, code):
+    flags, clean = large
     process = _start(flags, tmp_path / "out", 2)
     _wait_for(tmp_path / "out" / ".converting", 1, process)
     workers = psutil.Process(process.pid).children()
     process.send_signal(which)
-    assert process.wait(60) == code and not list(tmp_path.iterdir())
+    assert process.wait(60) == code and (tmp_path / "out" / ".converting" / "plan.json").exists()
     assert not psutil.wait_procs(workers, timeout=20)[1]
+    subprocess.run([*COMMAND, *flags, "--output", tmp_path / "out"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert content(tmp_path / "out") == content(clean)
 
 
 def _start(flags: tuple[str, ...], out: pathlib.Path, processes: int, **options) -> subprocess.Popen:

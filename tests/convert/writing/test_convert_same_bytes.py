@@ -7,12 +7,9 @@ import random
 import pytest
 import trips
 
-from components.convert import convert as module
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.report import statistics
-from components.convert.tables import quoting
-from components.convert.writing import column_store, tfrecord, workers
+from components.convert.writing import workers
 
 
 @pytest.fixture(scope="module", params=["idx", "packed idx", "csv", "targets"])
@@ -60,19 +57,3 @@ def test_in_any_order_of_tasks(tmp_path, monkeypatch, options, expected, content
     monkeypatch.setattr(workers, "run", shuffled)
     convert(dataclasses.replace(options, output=str(tmp_path), processes=3))
     assert content(tmp_path) == expected
-
-
-@pytest.mark.parametrize(("budget", "processes"), [(0, 2), (20_000, 1)])
-def test_in_little_memory(tmp_path, monkeypatch, options, expected, content, budget, processes):
-    asked = []
-
-    def store(*, budget_bytes, directory):
-        asked.append(budget_bytes)
-        return column_store.Store(budget_bytes=budget, directory=directory)
-
-    monkeypatch.setattr(module, "Store", store)
-    monkeypatch.setattr(statistics, "BLOCK", 17)
-    monkeypatch.setattr(quoting, "BLOCK_BYTES", 4096)
-    monkeypatch.setattr(tfrecord, "_CHUNK_BYTES", 1000)
-    convert(dataclasses.replace(options, output=str(tmp_path), processes=processes, memory_gb=0.25))
-    assert content(tmp_path) == expected and asked == [0.25e9]

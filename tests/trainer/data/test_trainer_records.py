@@ -4,6 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from divided import whole
 from numbered import dataset, picture
 
 from components.convert.sources.registry import find_reader
@@ -25,7 +26,7 @@ def test_all_records_of_all_splits_are_the_source(digits):
     read = [records.resident(manifest, str(digits), split) for split in ("train", "validation", "test")]
     images = np.concatenate([part["image"].numpy() for part in read])
     labels = np.concatenate([part["label"].numpy() for part in read])
-    source = find_reader("digits").read(None).splits["train"]
+    source = whole(find_reader("digits")).splits["train"]
     assert labels.dtype == np.int64
     key = lambda image, label: image.reshape(len(image), -1).astype(int) @ np.arange(1, 65) * 10 + label  # noqa: E731
     assert sorted(key(images, labels)) == sorted(key(source["image"][:], source["label"]))

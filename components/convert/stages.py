@@ -1,0 +1,230 @@
+"""The stages of a conversion: cut, look, write, merge. Those in between are of single pieces, in any order, by anybody.
+
+    division = cut(options)
+    work, numbers = Work(options, division), range(len(division.cut.pieces))
+    work = work.settled([work.look(i) for i in numbers])              # if `work.looks`
+    written = [work.write(i, place) for i in numbers]
+    merged = work.merge(written, place, output)
+
+What one stage hands to another is JSON.
+"""
+
+import collections
+import dataclasses
+import itertools
+import math
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+from components.convert import pieces
+from components.convert.division import SPLITS, Division
+from components.convert.options import Options
+from components.convert.report.tallies import Tallies
+from components.convert.sources import registry
+from components.convert.writing import parts
+from components.convert.writing.label_feature import LABEL
+from components.convert.writing.tfrecord import taken
+from trainer.base.errors import UserError, readable
+from trainer.base.feature_summary import Summary
+from trainer.base.manifest import Manifest, Shard, Split
+
+_MB = 1_000_000
+_PARTS = 4  # that a shard of a given size is made of at least, so that it comes near that size
+_PIECE_BYTES = 1 << 26  # of the source: little to do again, and enough to hide what a piece takes by itself
+
+
+def cut(options: Options) -> Division:
+    """Cuts the source, which may not be there, or may not be what it should be."""
+    files, (reader, source) = listing(options), registry.located(options.dataset, options.source, **options.reading)
+    pieces, piece_bytes = options.shards or 1, _PIECE_BYTES
+    if options.shards is None:
+        piece_bytes = min(piece_bytes, int(options.shard_mb * _MB / _PARTS))
+    return Division.of(reader.cut(source, pieces=pieces, piece_bytes=piece_bytes), options, files)
+
+
+def listing(options: Options) -> list[tuple[str, int, int]]:
+    """The source's files: of each its path, its bytes, and when it was changed."""
+    reader, source = registry.located(options.dataset, options.source, **options.reading)
+    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in reader.files(source)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Written:
+    """What is known of a piece that is written: its parts by split and shard, and the state of its tallies."""
+
+    parts: Mapping[str, Mapping[str, Any]]
+    tallies: Any
+    left_out: int = 0
+    skipped: tuple[str, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """All of it, as JSON."""
+        return vars(self)
+
+    @classmethod
+    def of_json(cls, raw: Mapping[str, Any]) -> Self:
+        """What this says."""
+        return cls(**{**raw, "skipped": tuple(raw["skipped"])})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Merged:
+    """A conversion that is done, but for its manifest and page, which are not written yet."""
+
+    manifest: Manifest
+    tallies: Tallies
+    left_out: int
+    skipped: tuple[str, ...]
+
+
+class Work:
+    """The work on a conversion that is divided."""
+
+    def __init__(self, options: Options, division: Division, source: pieces.Source | None = None):
+        if source is None:
+            reader, place = registry.located(options.dataset, options.source, **options.reading)
+            source = reader.open(place, division.cut)
+        self.source, self.division, self.looks = source, division, source.looks
+        self.options = options
+
+    def settled(self, looks: Sequence[Any]) -> Self:
+        """The work when all pieces have been looked at, given what was seen in each."""
+        return type(self)(self.options, self.division, self.source.settled(looks))
+
+    def look(self, i: int) -> Any:
+        """Looks at a piece."""
+        return self.source.look(self.division.cut.pieces[i], self.division.draws.training)
+
+    def write(
+        self, i: int, place: pathlib.Path | None, advance: Callable[[int], object] = lambda num_bytes: None
+    ) -> Written:
+        """Writes the parts of a piece into a directory; without one they are only counted and hashed.
+
+        `advance` is told how many bytes of the source are done, about, now and then.
+        """
+        piece, layout, tallies = self.division.cut.pieces[i], self.source.layout(), Tallies(self.source)
+        writers: dict[str, tuple[str, parts.Writer]] = {}  # by split: positions ascend, so one shard at a time
+        left_out, skipped, told, written = 0, [], 0, {}
+        try:
+            for block in self._blocks(piece):
+                left_out += block.left_out
+                if not len(block.positions):
+                    continue
+                for split, shards in self.division.places(piece.split, block.positions):
+                    for shard, rows in shards:
+                        columns, missing, more = (
+                            {name: taken(column, rows) for name, column in each.items()}
+                            for each in (block.columns, block.missing, block.told)
+                        )
+                        tallies.add(split, columns, missing, more)
+                        key = f"{split}-{shard:05d}"
+                        before, writer = writers.get(split, (None, None))
+                        if key != before:
+                            if writer:
+                                written[before] = dataclasses.asdict(writer.close())
+                            writer = parts.Writer(place and place / f"{i:05d}-{key}", layout)
+                            writers[split] = key, writer
+                        writer.append(columns)
+                done = int(piece.num_bytes * (int(block.positions[-1]) + 1 - piece.position) / piece.extent)
+                advance(done - told)
+                told = done
+            written |= {key: dataclasses.asdict(writer.close()) for key, writer in writers.values()}
+        finally:
+            for _, writer in writers.values():
+                writer.abandon()
+        advance(piece.num_bytes - told)
+        return Written(parts=written, tallies=tallies.state(), left_out=left_out, skipped=tuple(skipped))
+
+    def _blocks(self, piece: pieces.Piece) -> Iterator[pieces.Block]:
+        with readable(f"dataset {self.options.dataset!r}"):
+            yield from self.source.blocks(piece)
+
+    def merge(self, written: Sequence[Written], place: pathlib.Path | None, output: pathlib.Path) -> Merged:
+        """Makes the shards of their parts, or looks at those that are there if nothing was written, and the manifest.
+
+        Raises:
+          UserError: If there are fewer training examples than shards; if a split is further from training than it may be.
+        """
+        tallies = Tallies(self.source)
+        for each in written:
+            tallies.merge(Tallies.of(self.source, each.tallies))
+        described, shards = tallies.describe(), self._shards(written)
+        training, left_out = described["train"].examples, sum(each.left_out for each in written)
+        if not training and left_out:
+            raise UserError(f"dataset {self.source.name!r}: the schema's filter leaves no row")
+        if training < (self.options.shards or 1):
+            raise UserError(
+                f"--shards {self.options.shards or 1}: there are only {training} training examples to put into them"
+            )
+        layout, made = self.source.layout(), collections.defaultdict(list)
+        for split, each in shards.items():
+            for number, named in enumerate(each):
+                target = output / f"{split}-{number:05d}-of-{len(each):05d}"
+                indexed = layout.record_bytes is None
+                if place is None:
+                    made[split].append(parts.shard_of([part for _, part in named], target, indexed=indexed))
+                else:
+                    made[split].append(parts.join([(place / n, part) for n, part in named], target, indexed=indexed))
+        return Merged(
+            manifest=self._manifest(described, made),
+            tallies=tallies,
+            left_out=left_out,
+            skipped=tuple(itertools.chain.from_iterable(each.skipped for each in written)),
+        )
+
+    def _shards(self, written: Sequence[Written]) -> dict[str, list[list[tuple[str, parts.Part]]]]:
+        """By split the shards that are not empty, each with the names and facts of its parts."""
+        found: dict[str, dict[int, list]] = {split: collections.defaultdict(list) for split in SPLITS}
+        for i, each in enumerate(written):
+            for key, part in each.parts.items():
+                split, _, shard = key.partition("-")
+                found[split][int(shard)].append((f"{i:05d}-{key}", parts.Part(**part)))
+        if self.division.shards is None:
+            size = self.options.shard_mb * _MB
+            return {split: _by_size(shards[0], size) if shards else [] for split, shards in found.items()}
+        return {split: [shards[i] for i in sorted(shards)] for split, shards in found.items()}
+
+    def _manifest(self, described: Mapping[str, Split], shards: Mapping[str, Sequence[Shard]]) -> Manifest:
+        source, layout, training = self.source, self.source.layout(), described["train"].summaries
+        return Manifest(
+            name=source.name,
+            origin=source.origin,
+            label=LABEL,
+            task=source.task,
+            class_names=source.class_names,
+            targets=source.targets,
+            record_bytes=layout.record_bytes,
+            features=tuple(
+                dataclasses.replace(
+                    feature,
+                    offset=layout.offsets.get(feature.name),
+                    num_bytes=layout.widths.get(feature.name),
+                    statistics=_statistics(training[feature.name])
+                    if not feature.shape and feature.name != LABEL
+                    else None,
+                )
+                for feature in source.features
+            ),
+            splits={
+                name: dataclasses.replace(split, shards=tuple(shards.get(name, ())))
+                for name, split in described.items()
+            },
+            arguments={**self.options.arguments, **source.arguments},
+            deep=source.deep,
+            wide=source.wide,
+        )
+
+
+def _by_size(named: Sequence[tuple[str, parts.Part]], most_bytes: float) -> list[list[tuple[str, parts.Part]]]:
+    """Parts in order as shards of about the same size, which is at most that of the argument, about."""
+    total = sum(part.num_bytes for _, part in named)
+    size, before, shards = total / max(1, math.ceil(total / most_bytes)), 0, collections.defaultdict(list)
+    for name, part in named:
+        shards[int((before + part.num_bytes / 2) / size)].append((name, part))
+        before += part.num_bytes
+    return list(shards.values())
+
+
+def _statistics(summary: Summary) -> Summary:
+    return Summary(missing=summary.missing, mean=summary.mean, std=summary.std, min=summary.min, max=summary.max)

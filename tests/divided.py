@@ -1,0 +1,40 @@
+"""A source that is cut, put together again."""
+
+import types
+from typing import Any
+
+import numpy as np
+
+from components.convert.sources.base import Paths, Reader
+from components.convert.writing.byte_strings import Strings
+
+
+def whole(reader: Reader, source: Paths = None, *, pieces: int = 3, piece_bytes: int = 1 << 20) -> Any:
+    """What the reader's source says, with `splits`: by split all columns, each piece being read by itself."""
+    cut = reader.cut(source, pieces=pieces, piece_bytes=piece_bytes)
+    found = reader.open(source, cut)
+    if found.looks:
+        found = found.settled([reader.open(source, cut).look(p, lambda at: np.ones(len(at), bool)) for p in cut.pieces])
+    blocks: dict[str, list] = {piece.split: [] for piece in cut.pieces}
+    last: dict[str, int] = {}
+    for piece in cut.pieces:
+        assert piece.extent and piece.position > last.get(piece.split, -1)
+        for block in found.blocks(piece):
+            assert (np.diff(block.positions) > 0).all()
+            assert not len(block.positions) or (
+                piece.position <= block.positions[0] and block.positions[-1] < piece.position + piece.extent
+            )
+            blocks[piece.split].append(block)
+        last[piece.split] = piece.position + piece.extent - 1
+    splits = {
+        split: {name: _joined([block.columns[name] for block in each]) for name in each[0].columns}
+        for split, each in blocks.items()
+        if each
+    }
+    return types.SimpleNamespace(source=found, splits=splits, blocks=blocks, **vars(found))
+
+
+def _joined(columns: list[Any]) -> Any:
+    if isinstance(columns[0], Strings):
+        return Strings.of([value for column in columns for value in column.tolist()])
+    return np.concatenate(columns)
