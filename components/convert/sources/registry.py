@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from components.convert.source import Source
 from components.convert.sources import cifar
 from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir
-from components.convert.sources.delimited import CsvReader
+from components.convert.sources.delimited import TextReader
 from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.examples.dataset_files import TfrecordReader
 from components.convert.sources.idx import IdxReader
@@ -42,9 +42,10 @@ READERS: Mapping[str, Reader] = {
         IdxReader(name="idx", origin="IDX files", class_names=None, required=frozenset({"train"})),
         cifar.CIFAR10,
         cifar.CIFAR100,
-        CsvReader(name="taxi", schema=_SCHEMAS / "taxi.yaml"),
-        CsvReader(name="taxi_cents", schema=_SCHEMAS / "taxi_cents.yaml"),
-        CsvReader(name="csv", takes=frozenset({"schema"})),
+        TextReader(name="taxi", schema=_SCHEMAS / "taxi.yaml"),
+        TextReader(name="taxi_cents", schema=_SCHEMAS / "taxi_cents.yaml"),
+        TextReader(name="csv", takes=frozenset({"schema", "skip_bad"})),
+        TextReader(name="jsonl", takes=frozenset({"schema", "skip_bad"}), json=True),
         ParquetReader(),
         FolderReader(),
         TfrecordReader(),

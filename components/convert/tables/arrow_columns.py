@@ -7,7 +7,7 @@ if their types can never be what the schema says.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from trainer.base.spellings import EITHER, marks
 _Error = Callable[[int, str], UserError]
 
 _PATH = re.compile(r"([^.\[\]]+)((?:\.[^.\[\]]+|\[[0-9]+\])+)")
-_STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
+STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
 _STORED = {"float": pa.float32(), "int": pa.int64(), "time": pa.int64()}
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _MOST_BYTES = 1 << 24
@@ -53,7 +53,7 @@ def columns(batch: pa.RecordBatch, schema: Schema, error: _Error) -> pa.RecordBa
         a value is missing or cannot be stored.
     """
     names, headers = set(batch.schema.names), [column.header for column in schema.columns.values()]
-    wanted = {_divided(batch, header)[0] for header in headers}
+    wanted = {divided(header, batch.schema.names)[0] for header in headers}
     if not schema.ignore_others and (others := sorted(names - wanted)):
         raise UserError(f"{unknown('column', others[0], wanted)}; add it to the schema, or 'other_columns: ignore'")
     found = {}
@@ -93,20 +93,20 @@ def _headers(header: str, given: pa.DataType) -> Iterator[tuple[str, tuple[str, 
         )
 
 
-def _divided(batch: pa.RecordBatch, header: str) -> tuple[str, str]:
-    """The column that a header names, and where it leads in it."""
-    path = None if header in batch.schema.names else _PATH.fullmatch(header)
+def divided(header: str, names: Collection[str] = ()) -> tuple[str, str]:
+    """The column that a header names, and where it leads in it; one of those names is a column as it is."""
+    path = None if header in names else _PATH.fullmatch(header)
     return (path[1], path[2]) if path else (header, "")
 
 
 def _reached(batch: pa.RecordBatch, header: str) -> pa.Array:
     """What a header leads to; null where a list is shorter."""
-    (name, steps), names = _divided(batch, header), batch.schema.names
+    (name, steps), names = divided(header, batch.schema.names), batch.schema.names
     if names.count(name) != 1:
         there = f"column {name!r} is there more than once" if name in names else f"has no column {name!r}"
         raise UserError(f"{there} (it has {', '.join(map(repr, names))})")
     array = batch.column(name)
-    for field, index in _STEP.findall(steps):
+    for field, index in STEP.findall(steps):
         if index and not (pt.is_list(array.type) or pt.is_large_list(array.type) or pt.is_fixed_size_list(array.type)):
             raise UserError(f"{header}: [{index}] of {array.type}, which is no list")
         if field and not (pt.is_struct(array.type) and array.type.get_field_index(field) >= 0):

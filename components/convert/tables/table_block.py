@@ -17,6 +17,12 @@ ARROW = {
 }
 
 
+class RowError(UserError):
+    """Something is wrong with that row of a block."""
+
+    row: int
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableBlock:
     """Some rows of a file, in order.
@@ -26,12 +32,14 @@ class TableBlock:
       path: The file.
       positions: In the split, as `pieces.py` has them, int64 [N].
       locate: Tells of a position where in the file that row is.
+      skipped: Rows that were wrong and are left out, each with its place and what was wrong.
     """
 
     columns: pa.RecordBatch
     path: str | os.PathLike[str]
     positions: np.ndarray
     locate: Callable[[int], str]
+    skipped: tuple[str, ...] = ()
 
     def filtered(self, keep: np.ndarray) -> Self:
         """The rows for which `keep`, bool [N], is true."""
@@ -46,6 +54,8 @@ class TableBlock:
         """Where the source has no value of a column, bool [N]."""
         return self.columns[name].is_null().to_numpy(zero_copy_only=False)
 
-    def error(self, row: int, message: str) -> UserError:
+    def error(self, row: int, message: str) -> RowError:
         """An error that names the file and the place of a row."""
-        return UserError(f"{self.path}: {self.locate(int(self.positions[row]))}: {message}")
+        error = RowError(f"{self.path}: {self.locate(int(self.positions[row]))}: {message}")
+        error.row = row
+        return error

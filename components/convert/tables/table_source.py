@@ -15,7 +15,7 @@ from components.convert import pieces
 from components.convert.tables import vocabulary
 from components.convert.tables.labels import evaluate, labels
 from components.convert.tables.schema import Column, Input, Schema
-from components.convert.tables.table_block import TableBlock
+from components.convert.tables.table_block import RowError, TableBlock
 from components.convert.writing.byte_strings import Strings, counts
 from components.convert.writing.label_feature import LABEL
 from trainer.base.errors import UserError
@@ -24,9 +24,15 @@ from trainer.base.manifest import Encoding, Feature
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableSource(pieces.Source):
-    """A table; how its pieces are read, `batches` says. It is looked at if there is a vocabulary to be found."""
+    """A table; how its pieces are read, `batches` says. It is looked at if there is a vocabulary to be found.
+
+    Attributes:
+      schema: Of the table.
+      skip_bad: So many rows that are not what the schema says are left out, in each piece at most.
+    """
 
     schema: Schema
+    skip_bad: int = 0
 
     @classmethod
     def of(cls, schema: Schema, **more: Any) -> Self:
@@ -70,22 +76,20 @@ class TableSource(pieces.Source):
 
     def blocks(self, piece: pieces.Piece) -> Iterator[pieces.Block]:
         """Leaves out what the schema's filter does, and finds the labels."""
-        for table in self.batches(piece):
-            kept = self._kept(table)
-            found, rounded = labels(kept, self.schema)
+        for table, found, told in self._labelled(piece):
             yield pieces.Block(
-                positions=kept.positions,
-                columns={LABEL: found, **{c.name: _stored(kept, c) for c in self.schema.stored}},
-                missing={c.name: kept.missing(c.name) for c in self.schema.stored if c.default is not None},
-                left_out=len(table.positions) - len(kept.positions),
-                rounded=rounded,
+                positions=table.positions,
+                columns={LABEL: found, **{c.name: _stored(table, c) for c in self.schema.stored}},
+                missing={c.name: table.missing(c.name) for c in self.schema.stored if c.default is not None},
+                skipped=table.skipped,
+                **told,
             )
 
     def look(self, piece: pieces.Piece, training: pieces.Training) -> dict[str, Any]:
         """The least and largest integers and lengths of strings, and how often values occur in training rows."""
         bounds: dict[str, tuple[int, int]] = {}
         counted = [vocabulary.Frequencies() for _ in self.counted]
-        for table in map(self._kept, self.batches(piece)):
+        for table, *_ in self._labelled(piece):
             if not len(table.positions):
                 continue
             columns = {c.name: _stored(table, c) for c in self.schema.stored if c.type != "float"}
@@ -138,10 +142,27 @@ class TableSource(pieces.Source):
 
         return {"deep": tuple(map(found, self.schema.deep)), "wide": tuple(map(found, self.schema.wide))}
 
-    def _kept(self, table: TableBlock) -> TableBlock:
-        """The rows that the filter does not leave out."""
-        condition = self.schema.filter
-        return table.filtered(evaluate(condition, table, self.schema)) if condition else table
+    def _labelled(self, piece: pieces.Piece) -> Iterator[tuple[TableBlock, np.ndarray, dict[str, int]]]:
+        """The rows that are stored, with their labels, and how many are left out and how many targets are rounded."""
+        condition, num_skipped = self.schema.filter, 0
+        for table in self.batches(piece):
+            kept = table.filtered(evaluate(condition, table, self.schema)) if condition else table
+            counts = {"left_out": len(table.positions) - len(kept.positions)}
+            while True:
+                try:
+                    found, counts["rounded"] = labels(kept, self.schema)
+                    break
+                except RowError as error:
+                    if not self.skip_bad:
+                        raise
+                    others = np.arange(len(kept.positions)) != error.row
+                    kept = dataclasses.replace(kept.filtered(others), skipped=(*kept.skipped, str(error)))
+            num_skipped += len(kept.skipped)
+            if num_skipped > self.skip_bad:
+                raise UserError(
+                    f"{kept.skipped[-1]}; so many rows are wrong that --skip-bad {self.skip_bad} is exceeded"
+                )
+            yield kept, found, counts
 
 
 def _counted(entry: Input) -> tuple[str, Callable]:

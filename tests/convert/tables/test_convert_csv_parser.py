@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.convert.tables import csv_parser, quoting
+from components.convert.tables import quoting, text_files
 from components.convert.tables.schema import DELIMITERS, Column, Label, Schema
+from components.convert.tables.table_block import TableBlock
+from components.files.listing import of_path
 from trainer.base.errors import UserError
 
 SCHEMA = Schema(
@@ -32,13 +34,23 @@ SCHEMA = Schema(
 HEADER = b"f,An int,s\n"
 
 
-def read(tmp_path, content: bytes | str, schema: Schema = SCHEMA, name: str = "t.csv", block_bytes: int = 1 << 20):
+def parsed(paths, schema: Schema = SCHEMA, *, pieces: int = 1, json: bool = False) -> list[TableBlock]:
+    """The blocks of files that are cut into so many pieces."""
+    cut = text_files.cut([of_path(str(path)) for path in paths], schema, json=json, pieces=pieces, piece_bytes=1 << 40)
+    table = text_files.TextTable.of(schema, cut=cut, json=json)
+    return [block for piece in cut.pieces for block in table.batches(piece)]
+
+
+def read(
+    tmp_path, content: bytes | str, schema: Schema = SCHEMA, name="t.csv", block_bytes=1 << 20, **how
+) -> list[TableBlock]:
     """The blocks of a file, read so many bytes at a time."""
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quoting, "BLOCK_BYTES", block_bytes)
-        return list(csv_parser.read([path], schema))
+        patch.setattr(text_files, "_SCANNED_BYTES", block_bytes)
+        return parsed([path], schema, **how)
 
 
 def values(*blocks) -> dict[str, list]:
@@ -93,7 +105,7 @@ def test_files_follow_each_other_whatever_the_order_of_their_columns_and_one_may
     paths[0].write_text("f,An int,s\n")
     paths[1].write_text("f,An int,s\n1,2,x\n3,4,y\n")
     paths[2].write_text("s,f,An int\n\nz,5,6\n")
-    first, second = csv_parser.read(paths, SCHEMA)
+    first, second = parsed(paths)
     assert values(first, second) == {"f": [1, 3, 5], "i": [2, 4, 6], "s": ["x", "y", "z"]}
     for block, row, place in ((first, 0, "b.csv: line 2"), (first, 1, "b.csv: line 3"), (second, 0, "a.csv: line 3")):
         assert str(block.error(row, "oh")) == f"{tmp_path}/{place}: oh"
@@ -101,7 +113,7 @@ def test_files_follow_each_other_whatever_the_order_of_their_columns_and_one_may
     assert values(kept) == {"f": [3], "i": [4], "s": ["y"]}
     assert "b.csv: line 3" in str(kept.error(0, "oh"))
     with pytest.raises(UserError, match=r"c\.csv: a header and no rows"):
-        list(csv_parser.read(paths[:1], SCHEMA))
+        parsed(paths[:1])
 
 
 def test_rows_of_several_blocks_are_named_by_their_lines_behind_quoted_line_ends_and_blank_lines(tmp_path):
@@ -176,7 +188,7 @@ def test_texts_that_stand_for_a_missing_value_and_columns_that_nobody_wants(tmp_
         (HEADER + b'1,2,5" pipe\n', r"line 2, column 6: a quote in a value that does not start with one; .* twice"),
         (HEADER + b'\n1,2,"a" \n', r"line 3, column 7: text follows .* from line 3, column 5; .* twice"),
         (HEADER + '1,2,"ä\r\r\nö"x\n'.encode(), r"line 4, column 2: text follows .* from line 2, column 5"),
-        (HEADER + b"1,2,x\n\r1,2,\0\n", r"line 4, column 5: a zero byte; is it a CSV file in UTF-8"),
+        (HEADER + b"1,2,x\n\r1,2,\0\n", r"line 4, column 5: a zero byte; is it text in UTF-8"),
         (b"1.5;2;x\n", r"its first line names no column of the schema \(f, An int, s\); .* 'delimiter' if .* not ','"),
         (b'"f";"An int";"s"\n1;2;x\n', r"line 1, column 3: .* values have to stand between ','"),
     ],
@@ -258,7 +270,7 @@ def test_a_packed_file_is_read_whole_or_refused(tmp_path, share):
     ("start", "filler", "message"),
     [
         (b"", b"\0", "line 1, column 1: a zero byte"),
-        (b"", b"x", "line 1: no line end in 10,003 bytes; is it a CSV file"),
+        (b"", b"x", "line 1: no line end in 10,003 bytes; is it a text file"),
         (HEADER + b"1,2,", b"x", "line 2: no line end in"),
         (HEADER + b'1,2,"', b"x\n", "line 2, column 5: the value that a quote opens here has no end"),
     ],

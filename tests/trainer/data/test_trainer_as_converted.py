@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert.source import Source
-from components.convert.tables import csv_parser, rows, yaml_loader
+from components.convert.sources.delimited import TextReader
 from trainer.base.errors import UserError
 from trainer.base.manifest import Encoding, Feature, Manifest
 from trainer.base.spellings import marks
@@ -71,8 +71,7 @@ def convert(schema: dict, cells: dict[str, list[str]]) -> Source:
         (file := pathlib.Path(directory, "schema.yaml")).write_text(yaml.safe_dump(schema))
         with open(pathlib.Path(directory, "rows.csv"), "w", newline="", encoding="utf-8") as table:
             csv.writer(table, quoting=csv.QUOTE_ALL).writerows([cells, *zip(*cells.values(), strict=True)])
-        loaded = yaml_loader.load(file)
-        return rows.read({"train": csv_parser.read([pathlib.Path(table.name)], loaded)}, loaded)
+        return TextReader(name="csv", schema=file).read(table.name)
 
 
 def of(features: tuple[Feature, ...]) -> Manifest:

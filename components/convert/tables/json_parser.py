@@ -1,0 +1,93 @@
+"""Lines of JSON objects as columns of numbers and strings: what JSON says, and nothing that is made of it.
+
+parser = JsonParser(schema=schema)
+parser.columns(chunk)["fare"]                     # float64 [N], null where a value is missing
+for row, fault in parser.faults(chunk): ...       # 17, "fare: ..."
+"""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json
+
+from components.convert.tables import arrow_columns
+from components.convert.tables.quoting import Chunk
+from components.convert.tables.schema import Schema
+from trainer.base.errors import UserError, first_line
+
+_TYPES = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonParser:
+    """Parses lines, each of which is an object."""
+
+    schema: Schema
+
+    def columns(self, chunk: Chunk) -> pa.RecordBatch:
+        """The wanted columns of all lines.
+
+        Raises:
+          pyarrow.ArrowInvalid: If one of them is not what the schema says.
+          UserError: Likewise.
+        """
+        lines = [line for line in chunk.text.splitlines() if line]
+        for line in lines:
+            # Arrow takes null for an object, and the process may die of it; of other things it looks across lines.
+            if not (line.startswith(b"{") and line.rstrip(b" \t").endswith(b"}")):
+                raise UserError(f"{line[:40]!r} is no JSON object, which has a line of its own")
+            if b"NaN" in line:  # which Arrow takes for a number
+                json.loads(line, parse_constant=_refuse)
+        table = pyarrow.json.read_json(
+            pa.BufferReader(chunk.text),
+            pyarrow.json.ReadOptions(use_threads=False, block_size=len(chunk.text) + 1),
+            pyarrow.json.ParseOptions(
+                explicit_schema=self._types,
+                newlines_in_values=False,
+                unexpected_field_behavior="ignore" if self.schema.ignore_others else "infer",
+            ),
+        )
+        if len(table) != len(lines):
+            raise UserError("several JSON objects are on one line")
+        (batch,) = table.combine_chunks().to_batches()
+        return arrow_columns.columns(batch, self.schema, lambda row, what: UserError(what))
+
+    def faults(self, chunk: Chunk) -> Iterator[tuple[int, str]]:
+        """The lines that are not what the schema says, by their numbers in the chunk, each with what is wrong."""
+        for row, line in enumerate(filter(None, chunk.text.splitlines())):
+            try:
+                self.columns(dataclasses.replace(chunk, text=line))
+            except pa.ArrowMemoryError:
+                raise
+            except (pa.ArrowException, ValueError) as error:
+                yield row, first_line(error).removesuffix(" in row 0")
+
+    @functools.cached_property
+    def _types(self) -> pa.Schema:
+        """The types of what headers lead to; of whatever else there is, Arrow finds them."""
+        tree: dict[str, Any] = {}
+        for column in self.schema.columns.values():
+            name, steps = arrow_columns.divided(column.header)
+            node = tree.setdefault(name, {})
+            for field, _ in arrow_columns.STEP.findall(steps):
+                node = node.setdefault(field, {})  # the values of a list have no names
+            node[None] = _TYPES.get(column.type, pa.large_string())
+        return pa.schema([(name, _type(node, name)) for name, node in tree.items()])
+
+
+def _type(node: dict[str | None, Any], name: str) -> pa.DataType:
+    if len(node) > 1 and not all(node):
+        raise UserError(f"headers of the schema take {name!r} for different things")
+    if None in node:
+        return node[None]
+    if "" in node:
+        return pa.list_(_type(node[""], name))
+    return pa.struct([(field, _type(of_field, field)) for field, of_field in node.items()])
+
+
+def _refuse(constant: str) -> None:
+    raise UserError(f"{constant} is no number in JSON")
