@@ -48,21 +48,23 @@ def convert(
     """
     import contextlib
     import pathlib
+    import re
     import shutil
     import tempfile
 
     from components.convert import store
     from components.convert.convert import convert
     from components.convert.options import Options
-    from components.convert.writing.output import PAGE, copy
+    from components.convert.writing.output import PAGE
+    from components.files.reading import opened
     from trainer.base.errors import escape_output
 
     escape_output()
 
     output.uri = directory or output.uri
     place = pathlib.Path(output.path)
-    # Vertex AI mounts the bucket that the path lies in; anywhere else the dataset is written in its place.
-    in_bucket = output.path.startswith("/gcs/")
+    # Vertex AI mounts the bucket, but a file there cannot be renamed or locked.
+    target = re.sub("^/gcs/", "gs://", output.path)
     with tempfile.TemporaryDirectory() as scratch, store.held(place) if directory else contextlib.nullcontext():
         schema_file = pathlib.Path(scratch, "schema.yaml")
         schema_file.write_text(schema, encoding="utf-8")
@@ -70,15 +72,14 @@ def convert(
             convert_args,
             "components.convert",
             schema=str(schema_file) if schema else None,
-            output=f"{scratch}/dataset" if in_bucket else output.path,
+            output=target,
         )
         if directory and (manifest := store.ready(place)):
             print(f"{directory}: another run has converted it")
         else:
             manifest = convert(options)
-        shutil.copyfile(pathlib.Path(options.output, PAGE), page.path)
-        if in_bucket:
-            copy(pathlib.Path(options.output), place)
+        with opened(f"{target}/{PAGE}") as text, open(page.path, "wb") as copy:
+            shutil.copyfileobj(text, copy)
     output.metadata.update(
         name=manifest.name,
         fingerprint=manifest.fingerprint,

@@ -6,7 +6,6 @@ The same source and arguments give the same bytes in every file, on any number o
 killed has finished of the pieces of its source, the next one does not do again.
 """
 
-import pathlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +20,9 @@ from components.convert.stages import Work, Written, cut, listing
 from components.convert.writing import output, workers
 from components.convert.writing.notes import Notes
 from components.convert.writing.progress import track
+from components.files.listing import found
+from components.files.writing import created
 from trainer.base.errors import UserError, readable
-from trainer.base.files import write_text
 from trainer.base.machine import usable_cores
 from trainer.base.manifest import Manifest
 
@@ -36,7 +36,7 @@ def convert(options: Options) -> Manifest:
       UserError: If the source cannot be read, or the output directory holds anything else. Nothing is left behind.
     """
     started = time.perf_counter()
-    directory = pathlib.Path(options.output)
+    directory = options.output.rstrip("/")
     with output.claim(directory):
         existing = output.finished(directory)
         if existing:
@@ -47,7 +47,7 @@ def convert(options: Options) -> Manifest:
             output.refuse_other(directory, old, new)
             output.tidy(directory)
             outcome = "was already there, nothing is changed"
-            if not (directory / output.PAGE).exists():
+            if not found(f"{directory}/{output.PAGE}"):
                 _write_page(manifest, tallies, options)
                 outcome = f"was already there, without {output.PAGE}, which is made again"
         else:
@@ -56,7 +56,7 @@ def convert(options: Options) -> Manifest:
     return manifest
 
 
-def _build(options: Options, place: pathlib.Path) -> Manifest:
+def _build(options: Options, place: str) -> Manifest:
     """Makes all of a dataset but its manifest, from what lies at the place or anew."""
     manifest, tallies = _converted(options, place)
     for name, split in manifest.splits.items():
@@ -66,7 +66,7 @@ def _build(options: Options, place: pathlib.Path) -> Manifest:
     return manifest
 
 
-def _converted(options: Options, place: pathlib.Path | None) -> tuple[Manifest, Tallies]:
+def _converted(options: Options, place: str | None) -> tuple[Manifest, Tallies]:
     """Converts into a directory for unfinished work, or into nothing; shards that are done lie in the output directory."""
     if type(registry.find_reader(options.dataset, **options.reading)).cut is Reader.cut:
         from components.convert import whole
@@ -82,14 +82,14 @@ def _converted(options: Options, place: pathlib.Path | None) -> tuple[Manifest, 
     return manifest, tallies
 
 
-def _divided(options: Options, place: pathlib.Path | None) -> tuple[Manifest, Tallies]:
+def _divided(options: Options, place: str | None) -> tuple[Manifest, Tallies]:
     notes = Notes(place)
     with readable(f"dataset {options.dataset!r}"):
         work = Work(options, _division(options, notes))
         if work.looks:
             work = work.settled(_each("look", work, lambda i, advance: work.look(i), notes))
     written = _each("piece", work, lambda i, advance: work.write(i, place, advance).json(), notes)
-    merged = work.merge([Written.of_json(each) for each in written], place, pathlib.Path(options.output))
+    merged = work.merge([Written.of_json(each) for each in written], place)
     if merged.left_out:
         print(f"{merged.left_out:,} rows are left out by the schema's filter", flush=True)
     return merged.manifest, merged.tallies
@@ -100,8 +100,7 @@ def _division(options: Options, notes: Notes) -> Division:
     if (noted := notes.get("plan")) and (division := Division.of_json(noted)).fits(options, listing(options)):
         return division
     if notes.place:
-        output.discard(pathlib.Path(options.output))  # what was begun of another
-        notes.place.mkdir()
+        output.discard(options.output.rstrip("/"))  # what was begun of another
     return Division.of_json(notes.put("plan", cut(options).json()))
 
 
@@ -110,8 +109,8 @@ def _each(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], not
     sizes = [piece.num_bytes for piece in work.division.cut.pieces]
     names = [f"{stage}-{i:05d}" for i in range(len(sizes))]
     there = notes.names
-    found = {i: notes.get(name) for i, name in enumerate(names) if name in there}
-    rest = [i for i in range(len(sizes)) if i not in found]
+    done = {i: notes.get(name) for i, name in enumerate(names) if name in there}
+    rest = [i for i in range(len(sizes)) if i not in done]
     due = sum(sizes[i] for i in rest)
     processes = work.options.processes or min(usable_cores(), 1 + due // _PROCESS_BYTES)
     with track({"look": "looking", "piece": "converting"}[stage], max(1, due), "bytes") as advance:
@@ -120,8 +119,8 @@ def _each(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], not
             return notes.put(names[i], do(i, advance))
 
         for k, result in workers.run(one, rest, processes=processes, advance=advance):
-            found[rest[k]] = result
-    return [found[i] for i in range(len(sizes))]
+            done[rest[k]] = result
+    return [done[i] for i in range(len(sizes))]
 
 
 def _write_page(manifest: Manifest, tallies: Tallies, options: Options) -> None:
@@ -129,10 +128,11 @@ def _write_page(manifest: Manifest, tallies: Tallies, options: Options) -> None:
     from components.convert.report import page  # what it needs is slow to import
 
     text = page.render(manifest, tallies, max_drift=options.max_drift)
-    write_text(pathlib.Path(options.output) / output.PAGE, text)
+    with created(f"{options.output.rstrip('/')}/{output.PAGE}") as file:
+        file.write(text.encode())
 
 
-def _tell(directory: pathlib.Path, manifest: Manifest, seconds: float, outcome: str) -> None:
+def _tell(directory: str, manifest: Manifest, seconds: float, outcome: str) -> None:
     """Prints what the directory holds now."""
     examples = sum(split.examples for split in manifest.splits.values())
     shards = [shard for split in manifest.splits.values() for shard in split.shards]

@@ -12,6 +12,9 @@ from trainer.base.flags import Kind, at_least, positive, share, zero_to_one
 
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 _path = Kind(str, lambda text: bool(text) and "://" not in text, "a path (a mounted bucket is one)")
+_place = Kind(
+    str, lambda text: bool(text) and ("://" not in text or text.startswith("gs://")), "a path or gs://BUCKET/NAME"
+)
 _size = Kind(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
 _seed = Kind(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
 _memory = Kind(float, lambda value: 0.1 <= value < math.inf, "a number of at least 0.1")
@@ -28,7 +31,7 @@ class Options(Flags):
         metavar="NAME",
     )
     source: str | tuple[str, ...] | None = flag(
-        _path,
+        _place,
         "files of any other dataset: a directory or an archive; of csv, parquet and tfrecord one or more files or directories; "
         f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
         metavar="PATH",
@@ -49,7 +52,7 @@ class Options(Flags):
     download_dir: str | None = flag(
         _path, "where downloads are kept and looked for; without it a folder of the user's cache", metavar="DIR"
     )
-    output: str = flag(_path, "new or empty directory for the result", required=True, metavar="DIR")
+    output: str = flag(_place, "new or empty directory for the result", required=True, metavar="DIR")
     shards: int | None = flag(
         at_least(1), "files of the training split, the others get as many in proportion; without it --shard-mb decides"
     )

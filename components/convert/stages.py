@@ -4,7 +4,7 @@
     work, numbers = Work(options, division), range(len(division.cut.pieces))
     work = work.settled([work.look(i) for i in numbers])              # if `work.looks`
     written = [work.write(i, place) for i in numbers]
-    merged = work.merge(written, place, output)
+    merged = work.merge(written, place)
 
 What one stage hands to another is JSON.
 """
@@ -13,7 +13,6 @@ import collections
 import dataclasses
 import itertools
 import math
-import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -43,10 +42,10 @@ def cut(options: Options) -> Division:
     return Division.of(reader.cut(source, pieces=pieces, piece_bytes=piece_bytes), options, files)
 
 
-def listing(options: Options) -> list[tuple[str, int, int]]:
-    """The source's files: of each its path, its bytes, and when it was changed."""
+def listing(options: Options) -> list[tuple[str, int, str]]:
+    """The source's files: of each its path, its bytes, and what tells whether it changes."""
     reader, source = registry.located(options.dataset, options.source, **options.reading)
-    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in reader.files(source)]
+    return [(file.path, file.num_bytes, file.version) for file in reader.listed(source)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,9 +95,7 @@ class Work:
         """Looks at a piece."""
         return self.source.look(self.division.cut.pieces[i], self.division.draws.training)
 
-    def write(
-        self, i: int, place: pathlib.Path | None, advance: Callable[[int], object] = lambda num_bytes: None
-    ) -> Written:
+    def write(self, i: int, place: str | None, advance: Callable[[int], object] = lambda num_bytes: None) -> Written:
         """Writes the parts of a piece into a directory; without one they are only counted and hashed.
 
         `advance` is told how many bytes of the source are done, about, now and then.
@@ -123,7 +120,7 @@ class Work:
                         if key != before:
                             if writer:
                                 written[before] = dataclasses.asdict(writer.close())
-                            writer = parts.Writer(place and place / f"{i:05d}-{key}", layout)
+                            writer = parts.Writer(place and f"{place}/{i:05d}-{key}", layout)
                             writers[split] = key, writer
                         writer.append(columns)
                 done = int(piece.num_bytes * (int(block.positions[-1]) + 1 - piece.position) / piece.extent)
@@ -140,8 +137,8 @@ class Work:
         with readable(f"dataset {self.options.dataset!r}"):
             yield from self.source.blocks(piece)
 
-    def merge(self, written: Sequence[Written], place: pathlib.Path | None, output: pathlib.Path) -> Merged:
-        """Makes the shards of their parts, or looks at those that are there if nothing was written, and the manifest.
+    def merge(self, written: Sequence[Written], place: str | None) -> Merged:
+        """Makes the shards, in the output directory, and the manifest; without a place looks at the shards that are there.
 
         Raises:
           UserError: If there are fewer training examples than shards; if a split is further from training than it may be.
@@ -158,14 +155,17 @@ class Work:
                 f"--shards {self.options.shards or 1}: there are only {training} training examples to put into them"
             )
         layout, made = self.source.layout(), collections.defaultdict(list)
+        output = self.options.output.rstrip("/")
         for split, each in shards.items():
             for number, named in enumerate(each):
-                target = output / f"{split}-{number:05d}-of-{len(each):05d}"
+                target = f"{output}/{split}-{number:05d}-of-{len(each):05d}"
                 indexed = layout.record_bytes is None
                 if place is None:
                     made[split].append(parts.shard_of([part for _, part in named], target, indexed=indexed))
                 else:
-                    made[split].append(parts.join([(place / n, part) for n, part in named], target, indexed=indexed))
+                    made[split].append(
+                        parts.join([(f"{place}/{n}", part) for n, part in named], target, indexed=indexed)
+                    )
         return Merged(
             manifest=self._manifest(described, made),
             tallies=tallies,

@@ -31,7 +31,7 @@ def ready(directory: pathlib.Path, *, thoroughly: bool = False) -> Manifest | No
     with contextlib.suppress(UserError, OSError):
         manifest = Manifest.load(directory)
         if thoroughly:
-            output.verify(directory, manifest)
+            output.verify(str(directory), manifest)
         sizes = {shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards}
         if (directory / output.PAGE).exists() and all((directory / f).stat().st_size == n for f, n in sizes.items()):
             os.utime(directory)

@@ -18,7 +18,7 @@ _PROCESS_BYTES = 1 << 26  # to write, that make up for the start of a process
 _MEMORY_SHARE = 0.5  # of what the machine has, unless options say more
 
 
-def converted(options: Options, place: pathlib.Path | None) -> tuple[Manifest, Tallies]:
+def converted(options: Options, place: str | None) -> tuple[Manifest, Tallies]:
     """Writes the shards to the output directory, from a directory for unfinished work; without one looks at those there."""
     plan = read(options)
     directory = pathlib.Path(options.output)
@@ -30,8 +30,9 @@ def converted(options: Options, place: pathlib.Path | None) -> tuple[Manifest, T
         written = {shard.name: written.get(shard.name) for shard in plan.shards}
     else:
         output.require_room(directory, plan.num_bytes, files=3 * len(plan.shards))
-        written = _write(plan, place, processes)
-        for path in sorted(path for path in place.iterdir() if path.is_file()):
+        pathlib.Path(place).mkdir(exist_ok=True)
+        written = _write(plan, pathlib.Path(place), processes)
+        for path in sorted(path for path in pathlib.Path(place).iterdir() if path.is_file()):
             path.replace(directory / path.name)
     return plan.manifest(written, tallies.describe()), tallies
 

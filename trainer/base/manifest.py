@@ -262,13 +262,22 @@ class Manifest:
         path = epath.Path(directory) / FILE
         try:
             with store_errors():
-                raw = json.loads(path.read_text())
+                text = path.read_text()
         except FileNotFoundError:
             raise UserError(
                 f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert, which also "
                 "reads other TFRecord files: --dataset tfrecord --source DIR, or tfds:NAME)"
             ) from None
         except (OSError, ValueError) as error:
+            raise UserError(f"{path}: {error}") from None
+        return cls.of_text(text, path)
+
+    @classmethod
+    def of_text(cls, text: str | bytes, path: object) -> Self:
+        """The manifest with this text, which was read at the path."""
+        try:
+            raw = json.loads(text)
+        except ValueError as error:
             raise UserError(f"{path}: {error}") from None
         try:
             if raw["format_version"] != FORMAT_VERSION:

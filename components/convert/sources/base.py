@@ -13,8 +13,10 @@ import numpy as np
 from components.convert import pieces
 from components.convert.source import Source
 from components.convert.writing.column_store import Store
+from components.files.listing import File, of_path
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of as digest_of_file
+from trainer.base.files import is_remote
 
 _READ_BYTES = 1 << 20
 Paths = str | Sequence[str] | None
@@ -54,6 +56,10 @@ class Reader(abc.ABC):
     def files(self, source: Paths) -> list[pathlib.Path]:
         """The files that `read` reads, in order, without the schema."""
 
+    def listed(self, source: Paths) -> list[File]:
+        """The same with what tells whether they change."""
+        return [of_path(str(path)) for path in self.files(source)]
+
     def read(self, source: Paths, store: Store) -> Source:
         """Reads the source; what the store has no room for is not held in memory.
 
@@ -77,7 +83,12 @@ class Reader(abc.ABC):
         """
         if not source:
             raise UserError(f"dataset {self.name!r} needs --source {wanted}")
-        paths = [pathlib.Path(path) for path in ([source] if isinstance(source, str) else source)]
+        given = [source] if isinstance(source, str) else source
+        if remote := [path for path in given if is_remote(path)]:
+            raise UserError(
+                f"{remote[0]}: dataset {self.name!r} is read from this machine; copy it, or mount the bucket"
+            )
+        paths = [pathlib.Path(path) for path in given]
         if absent := [path for path in paths if not path.exists()]:
             raise UserError(f"{absent[0]}: no such file or directory; dataset {self.name!r} needs --source {wanted}")
         return paths

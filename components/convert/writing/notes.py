@@ -1,6 +1,6 @@
 """What the stages of a conversion leave for each other: a small JSON file each, whole or not at all.
 
-    notes = Notes(place)
+    notes = Notes("data/mnist/.converting")       # or gs://bucket/...
     notes.put("piece-00003", {...})
     notes.get("piece-00003")
 
@@ -8,32 +8,35 @@ A conversion that leaves nothing has `Notes(None)`.
 """
 
 import json
-import pathlib
 from collections.abc import Set
 from typing import Any
 
-from trainer.base.files import write_text
+from components.files.listing import found, listed
+from components.files.reading import opened
+from components.files.writing import created
 
 
 class Notes:
     """The notes in a directory of unfinished work."""
 
-    def __init__(self, place: pathlib.Path | None):
+    def __init__(self, place: str | None):
         self.place = place
 
     @property
     def names(self) -> Set[str]:
         """Of those that there are."""
-        return {path.stem for path in self.place.glob("*.json")} if self.place else set()
+        files = listed(self.place) if self.place else []
+        return {file.path.rpartition("/")[2].removesuffix(".json") for file in files if file.path.endswith(".json")}
 
     def get(self, name: str) -> Any | None:
         """What was noted under the name, if anything was."""
-        path = self.place and self.place / f"{name}.json"
-        return json.loads(path.read_text()) if path and path.exists() else None
+        file = found(f"{self.place}/{name}.json") if self.place else None
+        return json.load(opened(file)) if file else None
 
     def put(self, name: str, content: Any) -> Any:
         """Notes something; returns it as it will be read."""
         text = json.dumps(content)
         if self.place:
-            write_text(self.place / f"{name}.json", text)
+            with created(f"{self.place}/{name}.json") as file:
+                file.write(text.encode())
         return json.loads(text)

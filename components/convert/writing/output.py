@@ -8,6 +8,7 @@ Unfinished files lie in `.converting`, which doubles as the mark of our own left
 """
 
 import contextlib
+import os
 import pathlib
 import re
 import shutil
@@ -15,16 +16,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from components.convert.writing.workers import EndedFromOutside
+from components.files.listing import deleted, listed
+from components.files.reading import opened
+from components.files.writing import created
 from trainer.base.errors import UserError, readable
-from trainer.base.files import crc32c_of
+from trainer.base.files import crc32c_of, is_remote
 from trainer.base.locks import locked
 from trainer.base.manifest import FILE, Manifest
 
 PAGE = "dataset.html"
 _WORK = ".converting"
 _OURS = re.compile(
-    rf"\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|hashes|index)(\.tmp)?|{re.escape(FILE)}\.\d+\.tmp|{re.escape(PAGE)}(\.\d+\.tmp)?"
-    r"|\.converting"
+    rf"(\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|hashes|index)|{re.escape(PAGE)})(\.\w+\.tmp)?"
+    rf"|{re.escape(FILE)}\.\w+\.tmp|\.converting"
 )
 _BLOCK_BYTES = 1 << 12  # of a disk; the last one of a file is not full
 _BESIDE_BYTES = 1 << 19  # for the manifest and the page, about
@@ -32,12 +36,15 @@ _LOCK_WAIT_S = 2.0  # the processes of a conversion that was killed end a moment
 
 
 @contextlib.contextmanager
-def claim(output: pathlib.Path) -> Iterator[None]:
-    """Makes the directory and keeps others from converting into it.
+def claim(output: str) -> Iterator[None]:
+    """Makes the directory and keeps others from converting into it, where that can be done: not in a bucket.
 
     A failure removes what was made. Want of memory, and what the operating system refuses, are user errors.
     """
-    made: list[pathlib.Path] = []
+    if is_remote(output):
+        yield
+        return
+    made, directory = [], pathlib.Path(output)
     deadline = time.monotonic() + _LOCK_WAIT_S
 
     def refuse() -> None:
@@ -46,21 +53,21 @@ def claim(output: pathlib.Path) -> Iterator[None]:
 
     try:
         with writable(output):
-            made += [path for path in (output, *output.parents) if not path.exists()]
-            output.mkdir(parents=True, exist_ok=True)
-            with locked(output, refuse):
+            made += [path for path in (directory, *directory.parents) if not path.exists()]
+            directory.mkdir(parents=True, exist_ok=True)
+            with locked(directory, refuse):
                 yield
     except BaseException as error:
         with contextlib.suppress(OSError):
             for path in made:
                 path.rmdir()
         if isinstance(error, MemoryError):
-            raise UserError("out of memory; convert with less --memory-gb or fewer --processes") from error
+            raise UserError("out of memory; convert with fewer --processes") from error
         raise
 
 
 @contextlib.contextmanager
-def writable(output: pathlib.Path | None) -> Iterator[None]:
+def writable(output: object) -> Iterator[None]:
     """Makes an `OSError` of what writes to the directory a user error; what is read in there has to tell of its own."""
     try:
         yield
@@ -77,14 +84,15 @@ def require_room(output: pathlib.Path, num_bytes: int, *, files: int) -> None:
         raise UserError(f"--output {output}: needs {due:,} bytes, and its disk has {free:,} free")
 
 
-def finished(output: pathlib.Path) -> Manifest | None:
+def finished(output: str) -> Manifest | None:
     """The manifest of the dataset there; None if there is nothing, or an unfinished conversion of ours.
 
     Anything else is refused.
     """
-    names = {path.name for path in output.iterdir()}
+    names = _names(output)
     if FILE in names:
-        return Manifest.load(output)
+        with opened(f"{output}/{FILE}") as file:
+            return Manifest.of_text(file.read(), f"{output}/{FILE}")
     if foreign := sorted(name for name in names if _WORK not in names or not _OURS.fullmatch(name)):
         raise UserError(
             f"--output {output} holds {foreign[0]!r}, which is not ours; choose an empty or a new directory"
@@ -92,7 +100,14 @@ def finished(output: pathlib.Path) -> Manifest | None:
     return None
 
 
-def refuse_other(output: pathlib.Path, held: Mapping[str, object], wanted: Mapping[str, object]) -> None:
+def _names(output: str) -> set[str]:
+    """What lies in it."""
+    if is_remote(output):
+        return {file.path.removeprefix(output).strip("/").partition("/")[0] for file in listed(output)}
+    return set(os.listdir(output))
+
+
+def refuse_other(output: str, held: Mapping[str, object], wanted: Mapping[str, object]) -> None:
     """Refuses to go on if anything that is asked for is not what decided the content of what is there."""
     differing = [key for key in wanted if held.get(key) != wanted[key]]
     if differing:
@@ -103,28 +118,28 @@ def refuse_other(output: pathlib.Path, held: Mapping[str, object], wanted: Mappi
         )
 
 
-def verify(output: pathlib.Path, manifest: Manifest) -> None:
+def verify(output: str, manifest: Manifest) -> None:
     """Refuses a dataset of which a file is missing, or is not what its checksum in the manifest says."""
-    checksums = [item for split in manifest.splits.values() for item in split.checksums.items()]
-    for name, crc32c in checksums:
-        path = output / name
+    there = {file.path.rpartition("/")[2]: file for file in listed(output)}
+    for name, crc32c in (item for split in manifest.splits.values() for item in split.checksums.items()):
+        path = f"{output}/{name}"
         with readable(path):
-            intact = path.is_file() and crc32c_of(path) == crc32c
+            # A store knows the checksum.
+            intact = name in there and (there[name].crc32c or crc32c_of(path)) == crc32c
         if not intact:
             raise UserError(f"{path} is missing or damaged; delete the directory and convert again")
 
 
-def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Manifest:
-    """Has `write` make the files of a dataset, given a directory for unfinished work, and then saves its manifest.
+def build(output: str, write: Callable[[str], Manifest]) -> Manifest:
+    """Has `write` make the files of a dataset, given a place for unfinished work, and then saves its manifest.
 
     What the user has to mend leaves nothing; what stops the work otherwise leaves what is done for the next time. Needs
     `finished(output) is None`.
     """
-    work = output / _WORK
     try:
-        work.mkdir(exist_ok=True)
-        manifest = write(work)
-        manifest.save(output)
+        manifest = write(f"{output}/{_WORK}")
+        with created(f"{output}/{FILE}") as file:
+            file.write(manifest.dump().encode())
         tidy(output)
     except EndedFromOutside:
         raise
@@ -134,33 +149,23 @@ def build(output: pathlib.Path, write: Callable[[pathlib.Path], Manifest]) -> Ma
     return manifest
 
 
-def copy(finished: pathlib.Path, destination: pathlib.Path) -> None:
-    """Copies a dataset, its manifest last, to a mounted bucket, where files cannot be locked or renamed as on a disk.
-
-    What an earlier attempt left there is deleted, and a failure leaves nothing.
-    """
-    destination.mkdir(parents=True, exist_ok=True)
-    discard(destination)
-    try:
-        for path in sorted(finished.iterdir(), key=lambda path: path.name == FILE):
-            shutil.copyfile(path, destination / path.name)
-    except BaseException:
-        discard(destination)
-        raise
-
-
-def tidy(output: pathlib.Path) -> None:
+def tidy(output: str) -> None:
     """Deletes what a finished dataset does not need any more."""
-    shutil.rmtree(output / _WORK, ignore_errors=True)
-    for name in (FILE, PAGE):
-        for path in output.glob(f"{name}.*.tmp"):
-            path.unlink()
+    _delete(output, lambda name: name == _WORK or name.endswith(".tmp"))
 
 
-def discard(output: pathlib.Path) -> None:
+def discard(output: str) -> None:
     """Deletes what is ours, the manifest first."""
-    (output / FILE).unlink(missing_ok=True)
-    for path in output.iterdir():
-        if path.is_file() and _OURS.fullmatch(path.name):
-            path.unlink(missing_ok=True)
-    shutil.rmtree(output / _WORK, ignore_errors=True)
+    deleted([f"{output}/{FILE}"])
+    _delete(output, lambda name: bool(_OURS.fullmatch(name)))
+
+
+def _delete(output: str, ours: Callable[[str], bool]) -> None:
+    """Deletes the files of such names, and folders with all that is in them."""
+    if not is_remote(output):
+        for name in filter(ours, _names(output)):
+            path = pathlib.Path(output, name)
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        return
+    parts = ((file.path, file.path.removeprefix(output).strip("/").partition("/")[0]) for file in listed(output))
+    deleted([path for path, name in parts if ours(name)])

@@ -10,138 +10,146 @@ each of them ends in the part (`.index`, little-endian int64). A shard is its pa
 follow from theirs.
 """
 
-import contextlib
 import dataclasses
-import os
-import pathlib
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import google_crc32c
 import numpy as np
 
 from components.convert.writing.checksums import combined
 from components.convert.writing.content_hashes import content_hashes
-from components.convert.writing.tfrecord import Column, Layout, Summed, hashed, taken
-from trainer.base.files import crc32c, crc32c_of
+from components.convert.writing.tfrecord import Column, Layout, hashed, taken
+from components.files.listing import File, deleted, found
+from components.files.reading import opened
+from components.files.writing import created, joined
+from trainer.base.files import crc32c
 from trainer.base.manifest import HEAD_BYTES, Shard
 
-_SUFFIXES = (".tfrecord", ".hashes", ".index")
+RECORDS, HASHES, INDEX = ".tfrecord", ".hashes", ".index"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part that is written; the checksums are CRC-32C."""
+    """A part that is written; the checksums are CRC-32C, 8 hexadecimal digits."""
 
     examples: int
     num_bytes: int
-    crc32c: int
-    hashes_crc32c: int
+    crc32c: str
+    hashes_crc32c: str
+
+    def file(self, name: str, suffix: str) -> File:
+        """One of its files, given their name without a suffix."""
+        sizes = {RECORDS: self.num_bytes, HASHES: 8 * self.examples, INDEX: 8 * self.examples}
+        checksums = {RECORDS: self.crc32c, HASHES: self.hashes_crc32c}
+        return File(path=f"{name}{suffix}", num_bytes=sizes[suffix], crc32c=checksums.get(suffix, ""))
 
 
 class Writer:
     """Writes a part to files of a name and suffixes of ours; without a name what would be written is only looked at."""
 
-    def __init__(self, name: pathlib.Path | None, layout: Layout):
-        self._layout, self._examples, self._files = layout, 0, []
-        for suffix in _SUFFIXES:
-            used = name is not None and (suffix != _SUFFIXES[2] or layout.record_bytes is None)
-            self._files.append(Summed(open(f"{name}{suffix}" if used else os.devnull, "wb")))  # noqa: SIM115 (closed below)
-        self._records, self._hashes, self._ends = self._files
+    def __init__(self, name: str | None, layout: Layout):
+        self._layout, self._examples, self._num_bytes = layout, 0, 0
+        suffixes = (RECORDS, HASHES) if layout.record_bytes else (RECORDS, HASHES, INDEX)
+        self._files = {suffix: created(f"{name}{suffix}") if name else _Nothing() for suffix in suffixes}
 
     def append(self, columns: Mapping[str, Column]) -> None:
         """Appends examples, whose values are given by field."""
         for rows in self._layout.chunks(columns, np.arange(len(next(iter(columns.values()))))):
             values = {name: taken(column, rows) for name, column in columns.items()}
             encoded, ends = self._layout.encode(values)
-            self._hashes.write(content_hashes(len(rows), hashed(values, self._layout, encoded)).astype("<u8"))
-            if self._layout.record_bytes is None:
-                self._ends.write((self._records.bytes + ends).astype("<i8", copy=False))
-            self._records.write(encoded)
+            hashes = content_hashes(len(rows), hashed(values, self._layout, encoded))
+            self._files[HASHES].write(hashes.astype("<u8"))
+            if INDEX in self._files:
+                self._files[INDEX].write((self._num_bytes + ends).astype("<i8", copy=False))
+            self._files[RECORDS].write(encoded)
             self._examples += len(rows)
+            self._num_bytes += encoded.nbytes
 
     def close(self) -> Part:
-        """Ends the part: it is on the disk then."""
-        for summed in self._files:
-            with summed.file as file:
-                file.flush()
-                if file.name != os.devnull:
-                    os.fsync(file.fileno())
+        """Ends the part: its files are there then, whole."""
+        made = {suffix: file.close() for suffix, file in self._files.items()}
         return Part(
             examples=self._examples,
-            num_bytes=self._records.bytes,
-            crc32c=int(self._records.crc32c.hexdigest(), 16),
-            hashes_crc32c=int(self._hashes.crc32c.hexdigest(), 16),
+            num_bytes=self._num_bytes,
+            crc32c=made[RECORDS].crc32c,
+            hashes_crc32c=made[HASHES].crc32c,
         )
 
     def abandon(self) -> None:
-        """Closes the files."""
-        for summed in self._files:
-            summed.file.close()
+        """Forgets what was not closed."""
+        for file in self._files.values():
+            file.abandon()
 
 
-def join(parts: Sequence[tuple[pathlib.Path, Part]], target: pathlib.Path, *, indexed: bool) -> Shard:
-    """Makes a shard's files of its parts, which are deleted then, and tells what the manifest says of it.
+class _Nothing:
+    """Takes the place of a file that is not written."""
 
-    Done again after it was interrupted, it goes on.
+    def __init__(self) -> None:
+        self._checksum = google_crc32c.Checksum()
+
+    def write(self, content: Any) -> None:
+        self._checksum.update(content)
+
+    def close(self) -> File:
+        return File(path="", num_bytes=0, crc32c=self._checksum.hexdigest().decode())
+
+    def abandon(self) -> None:
+        pass
+
+
+def join(parts: Sequence[tuple[str, Part]], target: str, *, indexed: bool) -> Shard:
+    """Makes a shard's files of its parts, given their names, and tells what the manifest says of it.
+
+    The parts are deleted. Done again after it was interrupted, it goes on.
     """
-    names, written = zip(*parts, strict=True)
-    examples, num_bytes = sum(part.examples for part in written), sum(part.num_bytes for part in written)
-    for suffix, due in zip(_SUFFIXES, (num_bytes, 8 * examples, 8 * (examples + 1)), strict=True):
-        made, pieces = target.with_suffix(suffix), [name.with_name(name.name + suffix) for name in names]
-        if suffix == _SUFFIXES[2] and not indexed:
-            continue
-        if not (made.exists() and made.stat().st_size == due):
-            contents = _starts(pieces, written) if suffix == _SUFFIXES[2] else pieces
-            _write(contents, made)
-        for path in pieces:
-            path.unlink(missing_ok=True)
-    return shard_of(written, target, indexed=indexed)
+    examples, num_bytes = sum(part.examples for _, part in parts), sum(part.num_bytes for _, part in parts)
+    sizes = {RECORDS: num_bytes, HASHES: 8 * examples, **({INDEX: 8 * (examples + 1)} if indexed else {})}
+    for suffix, due in sizes.items():
+        there, files = found(target + suffix), [part.file(name, suffix) for name, part in parts]
+        if not there or there.num_bytes != due:
+            (_join_indexes if suffix == INDEX else joined)(files, target + suffix)
+        deleted(file.path for file in files)
+    return shard_of([part for _, part in parts], target, indexed=indexed)
 
 
-def shard_of(parts: Sequence[Part], target: pathlib.Path, *, indexed: bool) -> Shard:
-    """What the manifest says of a shard of such parts, the files of which are there."""
-    records, hashes, index = 0, 0, target.with_suffix(".index")
+def shard_of(parts: Sequence[Part], target: str, *, indexed: bool) -> Shard:
+    """What the manifest says of a shard of such parts at the target; of files that are not there, no checksums."""
+    records = hashes = 0
     for part in parts:
-        records = combined(records, part.crc32c, part.num_bytes)
-        hashes = combined(hashes, part.hashes_crc32c, 8 * part.examples)
-    head = ""  # of a shard that is not there, and so not what it should be
-    with contextlib.suppress(FileNotFoundError), open(target.with_suffix(".tfrecord"), "rb") as file:
-        head = crc32c(file.read(HEAD_BYTES))
+        records = combined(records, int(part.crc32c, 16), part.num_bytes)
+        hashes = combined(hashes, int(part.hashes_crc32c, 16), 8 * part.examples)
+    name = target.rpartition("/")[2]
     return Shard(
-        file=f"{target.name}.tfrecord",
+        file=f"{name}{RECORDS}",
         examples=sum(part.examples for part in parts),
         bytes=sum(part.num_bytes for part in parts),
         crc32c=f"{records:08x}",
-        head_crc32c=head,
-        hashes=f"{target.name}.hashes",
+        head_crc32c=_checksum(target + RECORDS, HEAD_BYTES),
+        hashes=f"{name}{HASHES}",
         hashes_crc32c=f"{hashes:08x}",
-        index=f"{target.name}.index" if indexed else None,
-        index_crc32c=crc32c_of(index) if indexed and index.exists() else None,
+        index=f"{name}{INDEX}" if indexed else None,
+        index_crc32c=_checksum(target + INDEX) if indexed else None,
     )
 
 
-def _starts(paths: Sequence[pathlib.Path], parts: Sequence[Part]) -> Iterator[np.ndarray]:
-    """Where the records of a shard start, and where the last one ends, of where they end in each part."""
-    before = 0
-    yield np.zeros(1, "<i8")
-    for path, part in zip(paths, parts, strict=True):
-        yield np.fromfile(path, "<i8") + before
-        before += part.num_bytes
+def _checksum(path: str, num_bytes: int = -1) -> str:
+    """Of a file, or of its beginning; empty if it is not there."""
+    if not (file := found(path)):
+        return ""
+    if num_bytes < 0 and file.crc32c:
+        return file.crc32c  # which the store knows
+    with opened(file) as content:
+        return crc32c(content.read(num_bytes))
 
 
-def _write(contents: Iterable[pathlib.Path | np.ndarray], target: pathlib.Path) -> None:
-    """Writes arrays, or what is in files, one after another to a file that appears when it is whole."""
-    contents, temporary = list(contents), target.with_name(f"{target.name}.tmp")
-    if len(contents) == 1 and isinstance(contents[0], pathlib.Path):
-        contents[0].replace(target)
-        return
-    with open(temporary, "wb") as file:
-        for content in contents:
-            if isinstance(content, pathlib.Path):
-                with open(content, "rb") as part:
-                    shutil.copyfileobj(part, file, 1 << 20)
-            else:
-                file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(target)
+def _join_indexes(files: Sequence[File], target: str) -> None:
+    """Writes where the records of a shard start, and where the last one ends, of where they end in each part."""
+    before = np.int64(0)
+    with created(target) as index:
+        index.write(np.zeros(1, "<i8"))
+        for file in files:
+            with opened(file.path) as ends:
+                starts = np.frombuffer(ends.read(), "<i8") + before
+            index.write(starts)
+            before = starts[-1]

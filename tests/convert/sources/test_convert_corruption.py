@@ -103,7 +103,7 @@ def read_as_it_is_used(dataset: pathlib.Path, seed: int) -> None:
 
 
 def compare(dataset: pathlib.Path, seed: int) -> None:
-    output.verify(dataset, Manifest.load(dataset))
+    output.verify(str(dataset), Manifest.load(dataset))
 
 
 KINDS = {flip: 7, resize: 9, swap: 3, delete: 3, edit: 12, scribble: 4}

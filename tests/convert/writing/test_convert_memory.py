@@ -59,7 +59,7 @@ def test_images_larger_than_memory_make_the_same_bytes(tmp_path, images):
         flags = ("--dataset", "idx", "--source", images / kind, "--processes", processes, *budget)
         run(limit_mb, *flags, "--output", out)
         manifest = Manifest.load(out)
-        output.verify(out, manifest)
+        output.verify(str(out), manifest)
         made.add(manifest.fingerprint)
     assert len(made) == 1
 
