@@ -23,6 +23,7 @@ from components.convert.writing.progress import track
 from components.files.listing import found
 from components.files.writing import created
 from trainer.base.errors import UserError, readable
+from trainer.base.files import is_remote
 from trainer.base.machine import usable_cores
 from trainer.base.manifest import Manifest
 
@@ -90,8 +91,22 @@ def _divided(options: Options, place: str | None) -> tuple[Manifest, Tallies]:
             work = work.settled(_each("look", work, lambda i, advance: work.look(i), notes))
     written = _each("piece", work, lambda i, advance: work.write(i, place, advance).json(), notes)
     merged = work.merge([Written.of_json(each) for each in written], place)
+    rows = merged.left_out + len(merged.skipped) + sum(split.examples for split in merged.manifest.splits.values())
     if merged.left_out:
-        print(f"{merged.left_out:,} rows are left out by the schema's filter", flush=True)
+        print(f"{merged.left_out:,} of {rows:,} rows are left out by the schema's filter", flush=True)
+    if merged.rounded:
+        print(f"{merged.rounded:,} targets of {rows:,} rows are larger than 16,777,216 and rounded to 32-bit numbers")
+    if len(merged.skipped) > (options.skip_bad or 0):
+        raise UserError(
+            f"--skip-bad {options.skip_bad}: {len(merged.skipped):,} rows are wrong, first {merged.skipped[0]}"
+        )
+    if merged.skipped:
+        print(
+            f"{len(merged.skipped):,} of {rows:,} rows are wrong and left out; {output.SKIPPED} lists them", flush=True
+        )
+        if place:
+            with created(f"{options.output.rstrip('/')}/{output.SKIPPED}") as file:
+                file.write("".join(f"{line}\n" for line in merged.skipped).encode())
     return merged.manifest, merged.tallies
 
 
@@ -120,6 +135,10 @@ def _each(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], not
 
         for k, result in workers.run(one, rest, processes=processes, advance=advance):
             done[rest[k]] = result
+            if stage == "piece" and notes.place and not is_remote(notes.place):
+                written = sum(part["num_bytes"] for each in done.values() for part in each["parts"].values())
+                came = sum(sizes[i] for i in done)
+                output.require_room(work.options.output, int(written / came * (sum(sizes) - came)))
     return [done[i] for i in range(len(sizes))]
 
 

@@ -67,6 +67,10 @@ class Options(Flags):
         share, "part of the remaining training examples that becomes the validation split", default=0.1, metavar="F"
     )
     split_seed: int = flag(_seed, "decides which examples these are, and nothing else", default=0)
+    skip_bad: int | None = flag(
+        at_least(1),
+        "of csv and jsonl: leave out rows that are wrong, so many at most; without it the first one is an error",
+    )
     max_drift: float = flag(
         zero_to_one,
         "fail if a feature or the label is further than this from the training split in another one: 0 is the same "
@@ -88,13 +92,13 @@ class Options(Flags):
     def reading(self) -> dict[str, object]:
         """What `registry.read` takes beside the dataset."""
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
-        plain = ("schema", "encoding", "download_dir")
+        plain = ("schema", "encoding", "download_dir", "skip_bad")
         return {"image_size": size, **{name: getattr(self, name) for name in plain}}
 
     @property
     def arguments(self) -> dict[str, str | int | float]:
         """Those that decide the content: no paths. What a schema says is added by the source."""
-        decisive = ("dataset", "image_size", "encoding", "shards", "split_seed")
+        decisive = ("dataset", "image_size", "encoding", "shards", "split_seed", "skip_bad")
         found = {name: value for name in decisive if (value := getattr(self, name)) is not None}
         numbers = ("validation_fraction", "test_fraction", *(["shard_mb"] if self.shards is None else []))
         return {**found, **{name: float(getattr(self, name)) for name in numbers}}

@@ -55,7 +55,8 @@ class Written:
     parts: Mapping[str, Mapping[str, Any]]
     tallies: Any
     left_out: int = 0
-    skipped: tuple[str, ...] = ()
+    rounded: int = 0
+    skipped: Sequence[str] = ()
 
     def json(self) -> dict[str, Any]:
         """All of it, as JSON."""
@@ -64,7 +65,7 @@ class Written:
     @classmethod
     def of_json(cls, raw: Mapping[str, Any]) -> Self:
         """What this says."""
-        return cls(**{**raw, "skipped": tuple(raw["skipped"])})
+        return cls(**raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,8 @@ class Merged:
     manifest: Manifest
     tallies: Tallies
     left_out: int
-    skipped: tuple[str, ...]
+    rounded: int
+    skipped: Sequence[str]
 
 
 class Work:
@@ -102,10 +104,11 @@ class Work:
         """
         piece, layout, tallies = self.division.cut.pieces[i], self.source.layout(), Tallies(self.source)
         writers: dict[str, tuple[str, parts.Writer]] = {}  # by split: positions ascend, so one shard at a time
-        left_out, skipped, told, written = 0, [], 0, {}
+        left_out, rounded, skipped, told, written = 0, 0, [], 0, {}
         try:
             for block in self._blocks(piece):
-                left_out += block.left_out
+                left_out, rounded = left_out + block.left_out, rounded + block.rounded
+                skipped += block.skipped
                 if not len(block.positions):
                     continue
                 for split, shards in self.division.places(piece.split, block.positions):
@@ -131,7 +134,7 @@ class Work:
             for _, writer in writers.values():
                 writer.abandon()
         advance(piece.num_bytes - told)
-        return Written(parts=written, tallies=tallies.state(), left_out=left_out, skipped=tuple(skipped))
+        return Written(parts=written, tallies=tallies.state(), left_out=left_out, rounded=rounded, skipped=skipped)
 
     def _blocks(self, piece: pieces.Piece) -> Iterator[pieces.Block]:
         with readable(f"dataset {self.options.dataset!r}"):
@@ -170,7 +173,8 @@ class Work:
             manifest=self._manifest(described, made),
             tallies=tallies,
             left_out=left_out,
-            skipped=tuple(itertools.chain.from_iterable(each.skipped for each in written)),
+            rounded=sum(each.rounded for each in written),
+            skipped=[*itertools.chain.from_iterable(each.skipped for each in written)],
         )
 
     def _shards(self, written: Sequence[Written]) -> dict[str, list[list[tuple[str, parts.Part]]]]:

@@ -29,7 +29,7 @@ def converted(options: Options, place: str | None) -> tuple[Manifest, Tallies]:
         written = {pathlib.Path(s.file).stem: s for split in existing.splits.values() for s in split.shards}
         written = {shard.name: written.get(shard.name) for shard in plan.shards}
     else:
-        output.require_room(directory, plan.num_bytes, files=3 * len(plan.shards))
+        output.require_room(options.output, plan.num_bytes)
         pathlib.Path(place).mkdir(exist_ok=True)
         written = _write(plan, pathlib.Path(place), processes)
         for path in sorted(path for path in pathlib.Path(place).iterdir() if path.is_file()):

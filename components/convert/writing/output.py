@@ -24,14 +24,12 @@ from trainer.base.files import crc32c_of, is_remote
 from trainer.base.locks import locked
 from trainer.base.manifest import FILE, Manifest
 
-PAGE = "dataset.html"
+PAGE, SKIPPED = "dataset.html", "skipped.txt"
 _WORK = ".converting"
 _OURS = re.compile(
-    rf"(\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|hashes|index)|{re.escape(PAGE)})(\.\w+\.tmp)?"
+    rf"(\w+-\d{{5,}}-of-\d{{5,}}\.(tfrecord|hashes|index)|{re.escape(PAGE)}|{re.escape(SKIPPED)})(\.\w+\.tmp)?"
     rf"|{re.escape(FILE)}\.\w+\.tmp|\.converting"
 )
-_BLOCK_BYTES = 1 << 12  # of a disk; the last one of a file is not full
-_BESIDE_BYTES = 1 << 19  # for the manifest and the page, about
 _LOCK_WAIT_S = 2.0  # the processes of a conversion that was killed end a moment after it
 
 
@@ -77,11 +75,10 @@ def writable(output: object) -> Iterator[None]:
         raise UserError(f"cannot write --output {output}: {error.strerror or error}") from error
 
 
-def require_room(output: pathlib.Path, num_bytes: int, *, files: int) -> None:
-    """Refuses to begin if the bytes and files to be written, of shards and what lies beside them, are more than the disk has free."""
-    due = num_bytes + files * _BLOCK_BYTES + _BESIDE_BYTES
-    if due > (free := shutil.disk_usage(output).free):
-        raise UserError(f"--output {output}: needs {due:,} bytes, and its disk has {free:,} free")
+def require_room(output: str, num_bytes: int) -> None:
+    """Refuses to go on if what is still to be written, about, is more than the disk has free."""
+    if num_bytes > (free := shutil.disk_usage(output).free):
+        raise UserError(f"--output {output}: needs about {num_bytes:,} bytes more, and its disk has {free:,} free")
 
 
 def finished(output: str) -> Manifest | None:
