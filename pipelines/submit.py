@@ -18,7 +18,7 @@ from components.train.backends.vertex.attempts import Again, Bounds, Over, decid
 from components.train.backends.vertex.job_settings import JobSettings, account
 from components.train.cluster.quotas import quota_warnings
 from pipelines.arguments import EXIT_REJECTED, add_flags
-from pipelines.vertex import config_file, costs
+from pipelines.vertex import config_file, costs, step_sizes
 from pipelines.vertex.bucket import like, read_json
 from pipelines.vertex.submission import NEEDED, STEPS, Submission, check_place, prepare
 from trainer.base.errors import Parser, UserError, run_cli
@@ -77,7 +77,7 @@ def _parser() -> Parser:
         action="extend",
         default=[],
         metavar="STEP=CPUS:MEMORY",
-        help=f"of a step's machine, such as convert=8:32G ({', '.join(STEPS)}; without: what Vertex AI gives, 4 and 16 GB)",
+        help=f"of a step's machine, such as convert=8:32G ({', '.join(STEPS)}; without it 4:16G, and more for much data)",
     )
     cloud.add_argument("--serving-image", default="", help="that serves the version, TensorFlow Serving's, by digest")
     JobSettings.add_flags(p)
@@ -120,6 +120,9 @@ def _submit(
     print(f"{submission.run} in {submission.job['location']} of {submission.job['project']}, {submission.image}")
     print("\n".join(costs.told(submission.cluster, prices, first.timeout_s)))
     found = like(args.bucket, submission.values)
+    if not args.resume:
+        submission, told = step_sizes.sized(submission, found and found[0])
+        print("\n".join(told))
     hours = f"{found[1] * submission.cluster.replicas / 3600:,.2f} machine-hours, as {found[0]} took" if found else ""
     print(f"  expected: {hours or 'unknown before a first run of this training has ended here'}", flush=True)
     if not args.yes and not agreed("submit it"):
