@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 
+from components.convert.share import Share, share_of
 from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.registry import READERS
 from components.convert.sources.tfds.builder import TFDS
@@ -18,6 +19,9 @@ _place = Kind(
 _size = Kind(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
 _seed = Kind(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
 _memory = Kind(float, lambda value: 0.1 <= value < math.inf, "a number of at least 0.1")
+
+
+_task = Kind(str, lambda text: text == "auto" or share_of(text).index >= 0, "I/N with 0 <= I < N, or auto")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,14 @@ class Options(Flags):
         default=1.0,
         metavar="D",
     )
+    task: str | None = flag(
+        _task,
+        "share of one of N tasks that see one output, counted from 0: 0/4, or auto for that of the replica by TF_CONFIG",
+        metavar="I/N",
+    )
+    stage: str | None = flag(
+        ("cut", "look", "write", "merge"), "do one stage only; each begins when the one before is done by all tasks"
+    )
     processes: int | None = flag(
         at_least(1), "that write shards; without it as many as there are cores, fewer for little data"
     )
@@ -87,6 +99,21 @@ class Options(Flags):
         "unnamed files beside the output; without it half of the machine's",
         metavar="GB",
     )
+
+    @property
+    def directory(self) -> str:
+        """The output's, without a slash behind it."""
+        return self.output.rstrip("/") or "/"
+
+    @property
+    def share(self) -> Share:
+        """Which pieces this task does."""
+        return share_of(self.task)
+
+    @property
+    def shared(self) -> bool:
+        """Whether others, or later stages, work on the same conversion."""
+        return bool(self.stage) or self.share.count > 1
 
     @property
     def reading(self) -> dict[str, object]:

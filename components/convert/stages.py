@@ -158,7 +158,7 @@ class Work:
                 f"--shards {self.options.shards or 1}: there are only {training} training examples to put into them"
             )
         layout, made = self.source.layout(), collections.defaultdict(list)
-        output = self.options.output.rstrip("/")
+        output = self.options.directory
         for split, each in shards.items():
             for number, named in enumerate(each):
                 target = f"{output}/{split}-{number:05d}-of-{len(each):05d}"

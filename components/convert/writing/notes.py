@@ -4,7 +4,7 @@
     notes.put("piece-00003", {...})
     notes.get("piece-00003")
 
-A conversion that leaves nothing has `Notes(None)`.
+A conversion that leaves nothing has `Notes(None)`, which are in memory.
 """
 
 import json
@@ -20,18 +20,23 @@ class Notes:
     """The notes in a directory of unfinished work."""
 
     def __init__(self, place: str | None):
-        self.place = place
+        self.place, self._known = place, {}
 
     @property
     def names(self) -> Set[str]:
         """Of those that there are."""
         files = listed(self.place) if self.place else []
-        return {file.path.rpartition("/")[2].removesuffix(".json") for file in files if file.path.endswith(".json")}
+        there = {file.path.rpartition("/")[2].removesuffix(".json") for file in files if file.path.endswith(".json")}
+        return there | self._known.keys()
 
     def get(self, name: str) -> Any | None:
         """What was noted under the name, if anything was."""
-        file = found(f"{self.place}/{name}.json") if self.place else None
-        return json.load(opened(file)) if file else None
+        file = found(f"{self.place}/{name}.json") if self.place and name not in self._known else None
+        return json.load(opened(file)) if file else self._known.get(name)
+
+    def keep(self, name: str, content: Any) -> None:
+        """Remembers what another process has noted."""
+        self._known[name] = content
 
     def put(self, name: str, content: Any) -> Any:
         """Notes something; returns it as it will be read."""
@@ -39,4 +44,5 @@ class Notes:
         if self.place:
             with created(f"{self.place}/{name}.json") as file:
                 file.write(text.encode())
-        return json.loads(text)
+        self.keep(name, json.loads(text))
+        return self._known[name]

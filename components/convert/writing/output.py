@@ -101,7 +101,7 @@ def _names(output: str) -> set[str]:
     """What lies in it."""
     if is_remote(output):
         return {file.path.removeprefix(output).strip("/").partition("/")[0] for file in listed(output)}
-    return set(os.listdir(output))
+    return set(os.listdir(output)) if os.path.exists(output) else set()
 
 
 def refuse_other(output: str, held: Mapping[str, object], wanted: Mapping[str, object]) -> None:
@@ -134,16 +134,26 @@ def build(output: str, write: Callable[[str], Manifest]) -> Manifest:
     `finished(output) is None`.
     """
     try:
-        manifest = write(f"{output}/{_WORK}")
-        with created(f"{output}/{FILE}") as file:
-            file.write(manifest.dump().encode())
-        tidy(output)
+        manifest = write(work(output))
+        publish(output, manifest)
     except EndedFromOutside:
         raise
     except (UserError, OSError):
         discard(output)
         raise
     return manifest
+
+
+def work(output: str) -> str:
+    """Where unfinished work lies."""
+    return f"{output}/{_WORK}"
+
+
+def publish(output: str, manifest: Manifest) -> None:
+    """Saves the manifest of a dataset whose files are there: after this it exists."""
+    with created(f"{output}/{FILE}") as file:
+        file.write(manifest.dump().encode())
+    tidy(output)
 
 
 def tidy(output: str) -> None:
