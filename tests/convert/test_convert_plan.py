@@ -4,15 +4,11 @@ import pathlib
 
 import numpy as np
 import pytest
-import trips
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from components.convert.convert import convert
 from components.convert.images import headers
 from components.convert.options import Options
-from components.convert.whole import read
 from components.convert.writing import output
 from trainer.base.errors import UserError
 
@@ -24,32 +20,6 @@ def images(root: pathlib.Path, encoding: str) -> dict[str, str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(path)
     return {"dataset": "images", "source": str(root / "images"), "encoding": encoding, "image_size": "8x8"}
-
-
-@pytest.fixture(scope="module", params=["raw", "source"])
-def source(request, tmp_path_factory) -> dict[str, str]:
-    root = tmp_path_factory.mktemp("source")
-    makers = {
-        "digits": lambda: {"dataset": "digits"},
-        "table": lambda: trips.write(root, trips.rows(200)),
-        "raw": lambda: images(root, "raw"),
-        "source": lambda: images(root, "source"),
-    }
-    return makers[request.param]()
-
-
-def size(directory: pathlib.Path) -> int:
-    return sum(p.stat().st_size for p in directory.rglob("*") if p.suffix in (".tfrecord", ".hashes", ".index"))
-
-
-@settings(max_examples=5)
-@given(shards=st.integers(1, 9), seed=st.integers(0, 99))
-def test_what_is_to_be_written_is_known_to_the_byte(tmp_path_factory, source, shards, seed):
-    out = tmp_path_factory.mktemp("out")
-    plan = read(Options(**source, output=str(out), shards=shards, split_seed=seed))
-    for shard in plan.shards:
-        plan.write(out, shard)
-    assert plan.num_bytes == size(out)
 
 
 @pytest.fixture

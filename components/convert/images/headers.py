@@ -38,12 +38,14 @@ def head(stream: IO[bytes], place: str) -> tuple[tuple[int, int], bool, bool]:
         return (image.height, image.width), image.mode in _GRAY, rotated
 
 
-def require_whole(data: bytes, place: str) -> None:
-    """Reads an image file to its end; a `UserError` says that it is broken."""
+def require_whole(data: bytes, place: str) -> tuple[int, int]:
+    """Reads an image file to its end, and returns its height and width; a `UserError` says that it is broken."""
     with _opened(io.BytesIO(data), place) as image:
+        size = image.height, image.width
         image.draft(None, (1, 1))  # of a JPEG every byte is unpacked, but no more pixels than needed are computed
         image.load()
         wholeness.require(data)
+    return size
 
 
 def decode(data: bytes, place: str, *, channels: int, size: tuple[int, int]) -> np.ndarray:

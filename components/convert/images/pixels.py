@@ -1,28 +1,10 @@
 """Image files, and images with their labels, as pixels or as whole files."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from typing import IO, Any
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
 from components.convert.source import Source
 from trainer.base.manifest import Feature
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Pictures:
-    """Image files, wherever they lie.
-
-    Attributes:
-      lengths: Bytes of each, int64 [N].
-      place: Says where one is.
-      open: Gives the content of one.
-    """
-
-    lengths: np.ndarray
-    place: Callable[[int], str]
-    open: Callable[[int], IO[bytes]]
 
 
 def image_feature(

@@ -92,6 +92,7 @@ class TableSource(pieces.Source):
         for table, *_ in self._labelled(piece):
             if not len(table.positions):
                 continue
+            labels(table, self.schema)  # a row that has none is told now
             columns = {c.name: _stored(table, c) for c in self.schema.stored if c.type != "float"}
             for name, column in columns.items():
                 numbers = column.lengths if isinstance(column, Strings) else column

@@ -1,13 +1,17 @@
+import itertools
 import pathlib
 import re
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from divided import whole
 from PIL import Image
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.sources.image_folder import FolderReader
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -155,19 +159,55 @@ def test_a_folder_that_is_none_of_the_two_layouts_or_has_no_one_size_for_pixels_
     assert re.search(message, line) and str(root) in line and not (root.parent / "out").exists()
 
 
-def test_an_image_that_is_gone_when_it_is_read_is_told(folder, tmp_path):
-    from components.convert.sources.image_folder import FolderReader
-    from components.convert.writing.column_store import MEMORY
-
+def test_an_image_that_is_gone_or_has_changed_when_it_is_read_is_told(folder):
     root = folder(many("ab"))
-    source = FolderReader(encoding="source").read(str(root), MEMORY)
-    path = pathlib.Path(source.splits["train"]["image"].pictures.place(3))
+    reader = FolderReader(encoding="source")
+    cut = reader.cut(str(root), pieces=2, piece_bytes=1 << 26)
+    source = reader.open(str(root), cut)
+    source = source.settled([source.look(piece, None) for piece in cut.pieces])
+    path = root / cut.facts["names"][15]
     path.write_bytes(b"longer" + path.read_bytes())
-    with pytest.raises(UserError, match=f"{path}: changed while it was read"):
-        source.splits["train"]["image"][np.array([3])]
+    with pytest.raises(UserError, match=f"{path}: it has changed or gone since it was looked at"):
+        list(source.blocks(cut.pieces[1]))
     path.unlink()
+    with pytest.raises(UserError, match=f"{path}: it has changed or gone since it was looked at"):
+        list(source.blocks(cut.pieces[1]))
     with pytest.raises(UserError, match=f"{path}: cannot be read .No such file"):
-        source.splits["train"]["image"][np.array([3])]
+        source.look(cut.pieces[1], None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not count what is read")
+def test_only_the_heads_are_looked_at_and_every_file_is_read_once(folder):
+    root = folder(many("ab", size=(100, 120)))
+    reader, read = FolderReader(), []
+
+    def count() -> int:
+        return int(re.search(r"rchar: (\d+)", pathlib.Path("/proc/self/io").read_text())[1])
+
+    cut = reader.cut(str(root), pieces=3, piece_bytes=1 << 26)
+    source = reader.open(str(root), cut)
+    for step in ("look", "blocks"):
+        before = count()
+        if step == "look":
+            source = source.settled([source.look(piece, None) for piece in cut.pieces])
+        else:
+            list(itertools.chain.from_iterable(map(source.blocks, cut.pieces)))
+        read.append(count() - before)
+    size = sum(path.stat().st_size for path in root.glob("*/*"))
+    assert read[0] < 0.1 * size < 0.95 * size < read[1] < 1.05 * size
+
+
+@pytest.mark.parametrize("encoding", ["raw", "source"])
+def test_any_pieces_have_the_same_images_in_the_same_places(folder, encoding):
+    root = folder({**many(prefix="train/"), **many(count=3, prefix="val/")})
+    reader, made = FolderReader(encoding=encoding), []
+    for pieces, piece_bytes, least in ((1, 1 << 40, 1), (7, 1 << 40, 7), (99, 1 << 40, 36), (2, 500, 8), (1, 1, 36)):
+        found = whole(reader, str(root), pieces=pieces, piece_bytes=piece_bytes)
+        made.append(
+            {split: {name: c.tolist() for name, c in columns.items()} for split, columns in found.splits.items()}
+        )
+        assert [i for block in found.blocks["train"] for i in block.positions] == list(range(36))
+        assert made[-1] == made[0] and len(found.blocks["train"]) >= least
 
 
 def test_an_orientation_that_is_not_applied_is_told(folder, capsys):

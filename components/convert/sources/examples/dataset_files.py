@@ -1,6 +1,8 @@
 """TFRecord files that other programs wrote: where they are, and by their names which split they belong to.
 
-source = TfrecordReader(schema=pathlib.Path("flowers.yaml")).read("downloads/flowers", store)
+reader = TfrecordReader(schema=pathlib.Path("flowers.yaml"))
+cut = reader.cut("downloads/flowers", pieces=8, piece_bytes=1 << 26)
+source = reader.open("downloads/flowers", cut)
 """
 
 import dataclasses
@@ -9,9 +11,9 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from components.convert.source import Source
+from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, files_below
-from components.convert.writing.column_store import MEMORY, Store
+from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.splits import NAMES
 from trainer.base.errors import UserError
 
@@ -33,16 +35,26 @@ class TfrecordReader(Reader):
         """The files; without a schema, an error says what the first record holds."""
         return list(self._find(source).values())
 
-    def read(self, source: Paths, store: Store = MEMORY) -> Source:
-        """Reads the files."""
+    def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
+        """Cuts the files."""
         from components.convert.sources.examples import contents
-        from components.convert.tables import yaml_loader
 
         files, splits = self._find(source), {}
         for name, split in _split(files).items():
             splits.setdefault(split, []).append(str(files[name]))
-        schema = yaml_loader.load(pathlib.Path(self.schema))
-        return contents.read(schema, splits, store, size=self.image_size, encoding=self.encoding)
+        return contents.cut(self._schema, splits, pieces=pieces, piece_bytes=piece_bytes)
+
+    def open(self, source: Paths, cut: Cut) -> Source:
+        """What the records hold."""
+        from components.convert.sources.examples import contents
+
+        return contents.source(self._schema, cut, size=self.image_size, encoding=self.encoding)
+
+    @property
+    def _schema(self) -> Schema | ImageSchema:
+        from components.convert.tables import yaml_loader
+
+        return yaml_loader.load(pathlib.Path(self.schema))
 
     def _find(self, source: Paths) -> dict[str, pathlib.Path]:
         """The files, in order, by their paths from the folder that they all are in."""

@@ -1,40 +1,52 @@
 """Rows of a table in the records of TFRecord files: a feature for each column, or an element of one.
 
-    table.read(schema, {"train": blocks(records("train", paths), schema)}, store)
+    source = RecordTable.of(schema, cut=cut)
 
 A column's header is the key of its feature; `sizes[2]` is the third value of the feature `sizes`.
 """
 
+import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from components.convert.sources.examples.parser import Record, groups, place
+from components.convert.pieces import Cut, Piece
+from components.convert.sources.examples.parser import Record, groups, place, records
 from components.convert.tables import booleans, times
-from components.convert.tables.schema import Column, Schema
+from components.convert.tables.schema import Column
 from components.convert.tables.table_block import ARROW, TableBlock
+from components.convert.tables.table_source import TableSource
 from trainer.base.errors import unknown
 from trainer.base.spellings import EITHER, marks
 
 
-def blocks(found: Iterable[Record], schema: Schema) -> Iterator[TableBlock]:
-    """The rows, in order; a `UserError` names the record that is not what the schema says."""
-    keys = {place(column.header)[0] for column in schema.columns.values()}
-    for group in groups(found):
-        if not schema.ignore_others:
-            for record in group:
-                if others := sorted(set(record.features) - keys):
-                    what = unknown("feature", others[0], keys)
-                    raise record.error(f"{what}; add it to the schema, or 'other_columns: ignore'")
-        columns = {name: _column(group, column, schema.missing) for name, column in schema.columns.items()}
-        yield TableBlock(
-            columns=pa.RecordBatch.from_pydict(columns),
-            path=group[0].path,
-            positions=np.array([record.start for record in group]),
-            locate="record at byte {:,}".format,
-        )
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordTable(TableSource):
+    """A table whose rows are records."""
+
+    cut: Cut
+
+    def batches(self, piece: Piece) -> Iterator[TableBlock]:
+        """The rows of a piece, in order; a `UserError` names the record that is not what the schema says."""
+        keys = {place(column.header)[0] for column in self.schema.columns.values()}
+        for group in groups(records(self.cut, piece)):
+            if not self.schema.ignore_others:
+                for record in group:
+                    if others := sorted(set(record.features) - keys):
+                        what = unknown("feature", others[0], keys)
+                        raise record.error(f"{what}; add it to the schema, or 'other_columns: ignore'")
+            columns = {
+                name: _column(group, column, self.schema.missing) for name, column in self.schema.columns.items()
+            }
+            starts = {record.position: record.start for record in group}
+            yield TableBlock(
+                columns=pa.RecordBatch.from_pydict(columns),
+                path=group[0].path,
+                positions=np.array(list(starts)),
+                locate=lambda position, starts=starts: f"record at byte {starts[position]:,}",
+            )
 
 
 def _column(group: Sequence[Record], column: Column, texts: Sequence[str]) -> pa.Array:

@@ -1,36 +1,22 @@
 """Records of TFRecord files that others wrote, each a `tf.train.Example`, read without TensorFlow.
 
-    for record in records("train", ["train-00000-of-00002", "train-00001-of-00002.gz"]):
-        record.needed("image/class/label", "int")
-
-Every record is compared with its checksums. Of a file that is packed with gzip or zlib, bytes are counted as they
-are unpacked.
+for record in records(cut, cut.pieces[0]):
+    record.needed("image/class/label", "int")
 """
 
 import dataclasses
-import functools
-import io
 import math
-import os
 import re
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
+from components.convert.pieces import Cut, Piece
+from components.convert.sources.examples.record_files import payloads
 from components.convert.tables.schema import ImageSchema
-from components.convert.writing import progress
-from components.convert.writing.byte_strings import Strings
-from components.convert.writing.column_store import Store
-from trainer.base.errors import UserError, readable, unknown
-from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
+from trainer.base.errors import UserError, unknown
 from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
-_HEADER = struct.Struct("<QI")
-_GZIP = b"\x1f\x8b\x08"
 _GROUP, _GROUP_BYTES = 1 << 14, 1 << 22  # records that are held together, and their bytes
-_STORED = {bytes: "string", int: np.int64, float: np.float32}
 _LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 _NOTHING = "no value"
 _ELEMENT = re.compile(r"(?P<key>.+)\[(?P<index>[0-9]+)\]")
@@ -41,20 +27,26 @@ class Record:
     """A record and where it is.
 
     Attributes:
-      file: Position of its file among those that are read.
       start: Of the record in the file, in bytes.
+      position: In the split.
+      num_bytes: That it has.
       features: Its values, as `tf.train.Feature`, by key.
     """
 
     path: str
-    file: int
     start: int
-    payload: bytes
+    position: int
+    num_bytes: int
     features: Mapping[str, Any]
+
+    @property
+    def place(self) -> str:
+        """Says where it is."""
+        return f"{self.path}: record at byte {self.start:,}"
 
     def error(self, message: str) -> UserError:
         """An error that names the record."""
-        return UserError(f"{self.path}: record at byte {self.start:,}: {message}")
+        return UserError(f"{self.place}: {message}")
 
     def value(self, key: str, kind: str, index: int | None = None) -> Any:
         """The only value of a feature, or the one at an index; None if there is no value.
@@ -131,89 +123,35 @@ def describe_value(feature: Any) -> str:
     return f"{len(values):,} {held.removesuffix('_list')} value{'s' * (len(values) > 1)}" if values else _NOTHING
 
 
-def records(split: str, paths: Sequence[str]) -> Iterator[Record]:
-    """All records of the files of a split, in order.
+def records(cut: Cut, piece: Piece) -> Iterator[Record]:
+    """The records of a piece, in order.
 
     Raises:
-      UserError: If a file is missing, damaged, no TFRecord file, or has other records; if there is no record at all.
+      UserError: If the file is missing, damaged, no TFRecord file, or has other records.
     """
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 
-    record = None
-    with progress.track(f"looking at {split}", sum(map(os.path.getsize, paths)), "bytes") as advance:
-        for i, path in enumerate(paths):
-            before = 0
-            for start, payload, position in _payloads(path):
-                try:
-                    features = tf_example_pb2.Example.FromString(payload).features.feature
-                except DecodeError:
-                    features = {}
-                record = Record(path=path, file=i, start=start, payload=payload, features=features)
-                if not features:
-                    raise record.error("is no tf.train.Example with features")
-                yield record
-                advance(position - before)
-                before = position
-    if record is None:
-        raise UserError(f"{paths[0]}{f' and {len(paths) - 1} more' * (len(paths) > 1)}: no records")
-
-
-def collect(
-    found: Iterable[Record], extract: Callable[[Record], Sequence[bytes | int]], store: Store
-) -> list[np.ndarray | Strings]:
-    """Columns of what `extract` takes from each record: of bytes `Strings`, of integers int64 [N], of floats float32 [N]."""
-    columns = []
-    for group in groups(found):
-        parts = list(zip(*map(extract, group), strict=True))
-        columns = columns or [store.column(_STORED[type(part[0])]) for part in parts]
-        for column, part in zip(columns, parts, strict=True):
-            column.append(Strings.of(part) if isinstance(part[0], bytes) else part)
-    return [column.finish() for column in columns]
+    path = cut.facts["files"][piece.file][0]
+    for start, position, payload in payloads(cut, piece):
+        try:
+            features = tf_example_pb2.Example.FromString(payload).features.feature
+        except DecodeError:
+            features = {}
+        record = Record(path=path, start=start, position=position, num_bytes=len(payload), features=features)
+        if not features:
+            raise record.error("is no tf.train.Example with features")
+        yield record
 
 
 def groups(found: Iterable[Record]) -> Iterator[list[Record]]:
-    """Neighbouring records of one file, as many as may be held together."""
+    """Neighbouring records, as many as may be held together."""
     group, size = [], 0
     for record in found:
-        if group and (len(group) == _GROUP or size > _GROUP_BYTES or record.file != group[0].file):
+        if group and (len(group) == _GROUP or size > _GROUP_BYTES):
             yield group
             group, size = [], 0
         group.append(record)
-        size += len(record.payload)
+        size += record.num_bytes
     if group:
         yield group
-
-
-def packed(path: str) -> bool:
-    """Whether a file is packed; the first length of one that is not may begin with the same bytes."""
-    with open(path, "rb") as file:
-        head = file.read(HEADER_BYTES)
-    zlib_header = head[:1] and head[0] & 15 == 8 and head[0] < 128 and int.from_bytes(head[:2], "big") % 31 == 0
-    return (head.startswith(_GZIP) or bool(zlib_header)) and not _is_header(head)
-
-
-@functools.lru_cache  # lengths repeat
-def _is_header(head: bytes) -> bool:
-    return len(head) == HEADER_BYTES and head[8:] == checksums([head[:8]], 1).tobytes()
-
-
-def _payloads(path: str) -> Iterator[tuple[int, bytes, int]]:
-    """Each record's start and payload, checked, and how much of the file has been read then."""
-    start = 0
-    with readable(path), open(path, "rb") as raw:
-        file = raw
-        if packed(path):
-            import pyarrow as pa  # tables are read with it, and images do without
-
-            file = io.BufferedReader(pa.CompressedInputStream(raw, "gzip"))  # which knows zlib by its header too
-        while head := file.read(HEADER_BYTES):
-            if not _is_header(head):
-                what = "damaged, or no TFRecord file (plain, or packed with gzip or zlib)"
-                raise UserError(f"{path}: {what}: wrong length of the record at byte {start:,}")
-            length, _ = _HEADER.unpack(head)
-            payload = file.read(length)
-            if file.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
-                raise UserError(f"{path}: damaged: wrong checksum of the record at byte {start:,}")
-            yield start, payload, raw.tell()
-            start += HEADER_BYTES + length + FOOTER_BYTES

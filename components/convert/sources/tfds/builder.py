@@ -1,6 +1,8 @@
 """Datasets of TensorFlow Datasets, by name.
 
-    source = TfdsReader(name="tfds:mnist").read("~/tensorflow_datasets", store)
+    reader = TfdsReader(name="tfds:mnist")
+    cut = reader.cut("~/tensorflow_datasets", pieces=8, piece_bytes=1 << 26)
+    source = reader.open("~/tensorflow_datasets", cut)
 
 `--source` is a directory of prepared datasets, or one prepared dataset, or a directory of the files that one is
 prepared from, under their original names; without it the dataset is downloaded. Prepared files are read here without
@@ -20,9 +22,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from components.convert.source import Source
+from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir, files_below
-from components.convert.writing.column_store import MEMORY, Store
 from trainer.base import quiet
 from trainer.base.errors import UserError, unknown
 
@@ -69,13 +70,24 @@ class TfdsReader(Reader):
             return super().digest(source)
         return digest_of([((self._find(None) or self._builder()).info.full_name, "")])
 
-    def read(self, source: Paths, store: Store = MEMORY) -> Source:
-        """Reads the dataset, which is prepared first if need be; that it cannot be had shows within seconds."""
+    def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
+        """Cuts the dataset, which is prepared first if need be; that it cannot be had shows within seconds."""
+        from components.convert.sources.examples import contents
         from components.convert.sources.tfds import features
 
         given = self._given(source)
         prepared = self._find(given) or self._prepare(given)
-        return features.read(prepared, store, size=self.image_size, encoding=self.encoding)
+        schema, splits = features.schema(prepared), features.splits(prepared)
+        cut = contents.cut(schema, splits, pieces=pieces, piece_bytes=piece_bytes)
+        return dataclasses.replace(cut, facts={**cut.facts, "prepared": str(prepared.data_path)})
+
+    def open(self, source: Paths, cut: Cut) -> Source:
+        """What the records of the prepared dataset hold."""
+        from components.convert.sources.examples import contents
+        from components.convert.sources.tfds import features
+
+        prepared = self._find(pathlib.Path(cut.facts["prepared"]))
+        return contents.source(features.schema(prepared), cut, size=self.image_size, encoding=self.encoding)
 
     def _given(self, source: Paths) -> pathlib.Path | None:
         wanted = "DIR, prepared datasets or the files that it is made from"

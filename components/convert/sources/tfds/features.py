@@ -1,52 +1,63 @@
-"""What a prepared dataset of TensorFlow Datasets holds, as a source: images, or rows of a table, with what is predicted.
+"""What a prepared dataset of TensorFlow Datasets holds: images, or rows of a table, with what is predicted.
 
-    source = read(tfds.builder_from_directory(directory), store)
+    prepared = tfds.builder_from_directory(directory)
+    schema(prepared), splits(prepared)
 
-Images are read from where they lie in the records, as PNG or JPEG files. Records are taken in the order of the files,
-which TFDS has shuffled by a hash of their keys.
+Images are PNG or JPEG files in the records, which TFDS has shuffled by a hash of their keys.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from tensorflow_datasets.core import DatasetBuilder, DatasetInfo
 from tensorflow_datasets.core.features import FeatureConnector
 
-from components.convert.source import Source
-from components.convert.sources.examples import contents
 from components.convert.sources.tfds import inferred_schema
-from components.convert.tables.schema import ImageSchema
-from components.convert.writing.column_store import Store
+from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.splits import NAMES
 from trainer.base.errors import UserError
 
 
-def read(
-    prepared: DatasetBuilder, store: Store, *, size: tuple[int, int] | None = None, encoding: str | None = None
-) -> Source:
-    """Reads the labels and finds the images, or reads a table.
+def schema(prepared: DatasetBuilder) -> Schema | ImageSchema:
+    """The schema of the records.
 
     Raises:
-      UserError: If features, splits or file format are not supported, or a file is damaged.
+      UserError: If features or file format are not supported.
     """
-    info = prepared.info
-    name = f"tfds:{info.full_name.rpartition('/')[0]}"
+    info, name = prepared.info, _name(prepared)
     if info.file_format.value != "tfrecord":
         raise UserError(f"{prepared.data_path}: the files' format is {info.file_format.value}; only tfrecord is read")
     features = dict(_flat(info.features))
-    label = _label(name, info, features)
-    splits = _splits(name, info)
-    image = _image(name, info, features)
+    label, image = _label(name, info, features), _image(name, info, features)
     origin, content = f"TensorFlow Datasets, {info.full_name}", {"tfds": str(info.version)}
     common = {"name": name, "origin": origin, "content": content}
     predicted = inferred_schema.predicted(label, features[label])
     if image:
-        schema = ImageSchema(**common, image=image, label=None if "task" in predicted else label, **predicted)
-    else:
-        if others := {key: f for key, f in features.items() if key != label and not inferred_schema.supported(f)}:
-            raise _unsupported(name, "has neither an image nor only numbers and texts", others)
-        schema = inferred_schema.infer(features, label, predicted, **common)
-    return contents.read(schema, splits, store, size=size, encoding=encoding)
+        return ImageSchema(**common, image=image, label=None if "task" in predicted else label, **predicted)
+    if others := {key: f for key, f in features.items() if key != label and not inferred_schema.supported(f)}:
+        raise _unsupported(name, "has neither an image nor only numbers and texts", others)
+    return inferred_schema.infer(features, label, predicted, **common)
+
+
+def splits(prepared: DatasetBuilder) -> dict[str, list[str]]:
+    """By split, the paths of its files."""
+    info, name, splits = prepared.info, _name(prepared), {}
+    for native, part in info.splits.items():
+        if (split := NAMES.get(native)) in splits:
+            raise UserError(f"dataset {name!r} has two splits for {split}: {', '.join(info.splits)}")
+        if split and part.num_examples:
+            splits[split] = part
+    if "train" not in splits:
+        raise UserError(
+            f"dataset {name!r} has no split train with examples (it has {', '.join(info.splits) or 'none'})"
+        )
+    if others := sorted(set(info.splits) - {part.name for part in splits.values()}):
+        print(f"left out, being none of train, validation and test: {', '.join(others)}")
+    return {s: [str(path) for path in splits[s].filepaths] for s in ("train", "validation", "test") if s in splits}
+
+
+def _name(prepared: DatasetBuilder) -> str:
+    return f"tfds:{prepared.info.full_name.rpartition('/')[0]}"
 
 
 def _flat(features: Mapping[str, FeatureConnector], prefix: str = "") -> Iterator[tuple[str, FeatureConnector]]:
@@ -91,20 +102,3 @@ def _image(name: str, info: DatasetInfo, features: Mapping[str, FeatureConnector
     if images and features[images[0]].np_dtype != np.uint8:
         raise _unsupported(name, "has images that are not of 8 bits", features)
     return images[0] if images else None
-
-
-def _splits(name: str, info: DatasetInfo) -> dict[str, Sequence[str]]:
-    """By split, the paths of its files."""
-    splits = {}
-    for native, part in info.splits.items():
-        if (split := NAMES.get(native)) in splits:
-            raise UserError(f"dataset {name!r} has two splits for {split}: {', '.join(info.splits)}")
-        if split and part.num_examples:
-            splits[split] = part
-    if "train" not in splits:
-        raise UserError(
-            f"dataset {name!r} has no split train with examples (it has {', '.join(info.splits) or 'none'})"
-        )
-    if others := sorted(set(info.splits) - {part.name for part in splits.values()}):
-        print(f"left out, being none of train, validation and test: {', '.join(others)}")
-    return {s: [str(path) for path in splits[s].filepaths] for s in ("train", "validation", "test") if s in splits}
