@@ -1,14 +1,15 @@
 """How a conversion is divided: which examples of which piece go to which shard, decided before any of them is read.
 
     division = Division.of(reader.cut(source, ...), options)
-    for split, shard, rows in division.places("train", block.positions): ...
+    drawing = division.draws.begin(piece.split, piece.position)
+    for split, shards in division.places(piece.split, block.positions, drawing.of(block.positions, block.by)): ...
 
 It is a small file, made once, and the same for everybody who works on the conversion.
 """
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -52,9 +53,11 @@ class Division:
         fractions = {name: self.arguments[name] for name in names}
         return Draws(frozenset(self.cut.extents), seed=self.arguments["split_seed"], **fractions)
 
-    def places(self, native: str, positions: np.ndarray) -> Iterator[tuple[str, list[tuple[int, np.ndarray]]]]:
+    def places(
+        self, native: str, positions: np.ndarray, drawn: Iterable[tuple[str, np.ndarray]]
+    ) -> Iterator[tuple[str, list[tuple[int, np.ndarray]]]]:
         """By split, the shards that examples of a native split at some positions go to, and which of them do, int64 [N]."""
-        for split, chosen in self.draws.of(native, positions):
+        for split, chosen in drawn:
             rows = np.flatnonzero(chosen)
             if self.shards is None:
                 yield split, [(0, rows)] if len(rows) else []

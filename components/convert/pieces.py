@@ -22,14 +22,16 @@ from typing import Any
 import numpy as np
 
 from components.convert.writing.byte_strings import Strings
+from components.convert.writing.draws import By
 from components.convert.writing.label_feature import LABEL, label_feature
 from components.convert.writing.tfrecord import Field, Layout
 from components.convert.writing.wire_format import varint_bytes
 from trainer.base.manifest import CLASSIFICATION, Encoding, Feature
 
 _VARINT_BYTES, _STRING_BYTES = 10, 1 << 24  # that any integer takes, and that no string is longer than
-# Which of some positions of the native training split are for training, bool [N].
-Training = Callable[[np.ndarray], np.ndarray]
+# Which of the next examples of a piece of the native training split are for training, bool [N]: given are their positions,
+# and a `By` if something else decides.
+Training = Callable[..., np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,7 @@ class Block:
       positions: int64 [N], ascending.
       columns: By feature name, with `label`: uint8 [N, height, width, channels] of images of one shape, float32 or int64 [N],
         `Strings` of texts and of image files; the label [N] or [N, k] as the task has it.
+      by: What decides to which split they go in place of their positions, if anything does.
       missing: By name of a column that has a default, where the source has no value, bool [N].
       told: What statistics are to say beside the columns, by name: float32 or int64 [N], such as `image.height`.
       left_out: How many rows the schema's filter has left out since the block before.
@@ -108,6 +111,7 @@ class Block:
 
     positions: np.ndarray
     columns: Mapping[str, np.ndarray | Strings]
+    by: By | None = None
     missing: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     told: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     left_out: int = 0

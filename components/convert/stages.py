@@ -95,7 +95,8 @@ class Work:
 
     def look(self, i: int) -> Any:
         """Looks at a piece."""
-        return self.source.look(self.division.cut.pieces[i], self.division.draws.training)
+        piece = self.division.cut.pieces[i]
+        return self.source.look(piece, self.division.draws.begin(piece.split, piece.position).training)
 
     def write(self, i: int, place: str | None, advance: Callable[[int], object] = lambda num_bytes: None) -> Written:
         """Writes the parts of a piece into a directory; without one they are only counted and hashed.
@@ -104,6 +105,7 @@ class Work:
         """
         piece, layout, tallies = self.division.cut.pieces[i], self.source.layout(), Tallies(self.source)
         writers: dict[str, tuple[str, parts.Writer]] = {}  # by split: positions ascend, so one shard at a time
+        drawing = self.division.draws.begin(piece.split, piece.position)
         left_out, rounded, skipped, told, written = 0, 0, [], 0, {}
         try:
             for block in self._blocks(piece):
@@ -111,7 +113,8 @@ class Work:
                 skipped += block.skipped
                 if not len(block.positions):
                     continue
-                for split, shards in self.division.places(piece.split, block.positions):
+                drawn = drawing.of(block.positions, block.by)
+                for split, shards in self.division.places(piece.split, block.positions, drawn):
                     for shard, rows in shards:
                         columns, missing, more = (
                             {name: taken(column, rows) for name, column in each.items()}

@@ -41,6 +41,8 @@ def read(splits: Mapping[str, Iterable[TableBlock]], schema: Schema, store: Stor
     Raises:
       UserError: If rows are not what the schema says; it names where they are. If the filter leaves nothing of a split.
     """
+    if schema.split:
+        raise UserError("split: is for CSV, JSON lines and Parquet files; take it out of the schema")
     table = _Given.of(schema, splits=splits)
     parts = {split: _part(table, split, store) for split in splits}
     pa.default_memory_pool().release_unused()  # what Arrow keeps for more blocks

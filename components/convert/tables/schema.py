@@ -74,6 +74,18 @@ class Input:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitRule:
+    """What decides to which split a row goes.
+
+    Rows with one value in the column go to one split; or, if there are starts, those of which the value is at least that
+    of a split. Without a column, every split gets its share of each class.
+    """
+
+    column: str | None = None
+    starts: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSchema:
     """Where records have an image and its class, by its number or its name, or the targets of the task: keys of features.
 
@@ -98,8 +110,9 @@ class ImageSchema:
 class Schema:
     """What a schema file says of a table; its columns are by the names of their features.
 
-    Without a filter all rows are kept; without a delimiter the name of a CSV file decides. The texts in `missing` stand
-    for a missing value, and the content is the file's, as data.
+    Without a filter all rows are kept; without a delimiter the name of a CSV file decides. Without a rule, the position
+    of a row decides to which split it goes. The texts in `missing` stand for a missing value, and the content is the
+    file's, as data.
     """
 
     name: str
@@ -113,6 +126,7 @@ class Schema:
     ignore_others: bool
     content: Mapping[str, Any]
     delimiter: str | None = None
+    split: SplitRule | None = None
 
     @property
     def stored(self) -> list[Column]:

@@ -17,6 +17,8 @@ from components.convert.tables.labels import evaluate, labels
 from components.convert.tables.schema import Column, Input, Schema
 from components.convert.tables.table_block import RowError, TableBlock
 from components.convert.writing.byte_strings import Strings, counts
+from components.convert.writing.content_hashes import content_hashes
+from components.convert.writing.draws import By
 from components.convert.writing.label_feature import LABEL
 from trainer.base.errors import UserError
 from trainer.base.manifest import Encoding, Feature
@@ -79,6 +81,7 @@ class TableSource(pieces.Source):
         for table, found, told in self._labelled(piece):
             yield pieces.Block(
                 positions=table.positions,
+                by=self._by(table, found),
                 columns={LABEL: found, **{c.name: _stored(table, c) for c in self.schema.stored}},
                 missing={c.name: table.missing(c.name) for c in self.schema.stored if c.default is not None},
                 skipped=table.skipped,
@@ -89,7 +92,7 @@ class TableSource(pieces.Source):
         """The least and largest integers and lengths of strings, and how often values occur in training rows."""
         bounds: dict[str, tuple[int, int]] = {}
         counted = [vocabulary.Frequencies() for _ in self.counted]
-        for table, *_ in self._labelled(piece):
+        for table, classes, _ in self._labelled(piece):
             if not len(table.positions):
                 continue
             labels(table, self.schema)  # a row that has none is told now
@@ -100,7 +103,8 @@ class TableSource(pieces.Source):
                 low, high = bounds.get(name, found)
                 bounds[name] = min(low, found[0]), max(high, found[1])
             if piece.split == "train":
-                rows = training(table.positions)
+                by = self._by(table, classes)
+                rows = training(table.positions) if by is None else training(table.positions, by)
                 for frequencies, (name, of) in zip(counted, self.counted, strict=True):
                     frequencies.add(of(columns[name][rows]))
         return {"bounds": bounds, "counted": [frequencies.state for frequencies in counted]}
@@ -164,6 +168,17 @@ class TableSource(pieces.Source):
                     f"{kept.skipped[-1]}; so many rows are wrong that --skip-bad {self.skip_bad} is exceeded"
                 )
             yield kept, found, counts
+
+    def _by(self, table: TableBlock, found: np.ndarray) -> By | None:
+        """What the schema says that decides about splits, given the labels."""
+        if (rule := self.schema.split) is None:
+            return None
+        if rule.column is None:
+            return By(strata=found)
+        values = _stored(table, self.schema.columns[rule.column])
+        if rule.starts:
+            return By(given={split: values >= start for split, start in rule.starts.items()})
+        return By(groups=content_hashes(len(values), {rule.column: values}))
 
 
 def _counted(entry: Input) -> tuple[str, Callable]:

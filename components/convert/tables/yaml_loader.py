@@ -6,6 +6,7 @@ A fault is told with its place in the file: `deep[0].column: unknown column 'fai
 """
 
 import dataclasses
+import datetime
 import itertools
 import math
 import pathlib
@@ -14,9 +15,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from components.convert.tables import expressions
-from components.convert.tables.schema import DELIMITERS, Column, ImageSchema, Input, Label, Schema
+from components.convert.tables import expressions, times
+from components.convert.tables.schema import DELIMITERS, Column, ImageSchema, Input, Label, Schema, SplitRule
 from components.convert.writing.label_feature import LABEL
 from trainer.base.errors import UserError, about, readable, unknown
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding
@@ -25,6 +27,7 @@ from trainer.base.strict_yaml import parse
 _OF_IMAGES = frozenset({"image", "classes", "label_offset", "shape"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
+_STARTS = {"test_from": "test", "validation_from": "validation"}
 _UNITS = {"time": "seconds since 1970-01-01 UTC"}
 # Which columns make sense where: a string has no order, and the text of a float is hardly ever seen twice.
 _TAKES = {
@@ -51,8 +54,11 @@ def load(path: pathlib.Path) -> Schema | ImageSchema:
 
 
 def _schema(data: Any) -> Schema:
-    optional = {"filter", "deep", "wide", "missing", "other_columns", "delimiter"}
+    optional = {"filter", "deep", "wide", "missing", "other_columns", "delimiter", "split"}
     data = _mapping(data, "top level", required={"name", "origin", "columns", LABEL}, optional=optional)
+    if isinstance(rule := data.get("split"), Mapping):  # YAML makes something else of 2024-01-31
+        dates = {key: value.isoformat() for key, value in rule.items() if isinstance(value, datetime.date)}
+        data = {**data, "split": {**rule, **dates}}
     if not isinstance(data["columns"], Mapping) or not data["columns"]:
         raise UserError(f"columns: {data['columns']!r} is no mapping; write for example 'fare: {{type: float}}'")
     columns = {name: _column(name, value) for name, value in data["columns"].items()}
@@ -84,6 +90,7 @@ def _schema(data: Any) -> Schema:
         ignore_others=_one_of(("refuse", "ignore"), data.get("other_columns", "refuse"), "other_columns") == "ignore",
         content=data,
         delimiter=_one_of(DELIMITERS, data["delimiter"], "delimiter") if "delimiter" in data else None,
+        split=_split_rule(data["split"], columns, label) if "split" in data else None,
     )
 
 
@@ -250,6 +257,38 @@ def _input(value: Any, columns: Mapping[str, Column], place: str) -> Input:
         ),
         vocabulary_size=_positive(value[kind], f"{place}.{kind}") if kind in ("vocabulary", "words") else None,
     )
+
+
+def _split_rule(value: Any, columns: Mapping[str, Column], label: Label) -> SplitRule:
+    if value == "stratified":
+        if not label.classes:
+            raise UserError(f"split: stratified is by class, and the label is {label.task}; leave split out")
+        return SplitRule()
+    value = _mapping(value, "split", optional={"group", "time", *_STARTS})
+    if len(value.keys() & {"group", "time"}) != 1:
+        raise UserError("split: needs either group or time, with a column; or write 'split: stratified'")
+    if "group" in value:
+        column = _known(_mapping(value, "split", required={"group"})["group"], columns, "split.group")
+        if column.type == "float":
+            raise UserError(f"split.group: {column.name} is a float; groups have a name or a whole number")
+        return SplitRule(column=column.name)
+    value = _mapping(value, "split", required={"time", "test_from"}, optional={"validation_from"})
+    column = _known(value["time"], columns, "split.time")
+    if column.type not in ("time", "int"):
+        raise UserError(f"split.time: {column.name} is a {column.type}; needed is a time or an int")
+    starts = {}
+    for key, split in _STARTS.items():
+        if (start := value.get(key)) is None:
+            continue
+        if column.type == "time":
+            start = times.seconds(pa.array([str(start)]))[0].as_py()
+        if isinstance(start, bool) or not isinstance(start, int):
+            known = times.TOLD if column.type == "time" else "whole number"
+            raise UserError(f"split.{key}: {value[key]!r} is no {known}")
+        starts[split] = start
+    if starts.get("validation", -math.inf) >= starts["test"]:
+        raise UserError("split.validation_from: is not before test_from, so that there would be no validation rows")
+    return SplitRule(column=column.name, starts=starts)
 
 
 def _refuse_leak(label: Label, inputs: set[str]) -> None:

@@ -1,4 +1,5 @@
 import copy
+import json
 import pathlib
 import re
 
@@ -6,6 +7,7 @@ import pytest
 import yaml
 
 from components.convert.tables import yaml_loader
+from components.convert.tables.schema import SplitRule
 from trainer.base.errors import UserError
 from trainer.base.manifest import Encoding
 
@@ -65,6 +67,35 @@ def test_a_time_is_a_number_of_seconds_and_its_unit_is_known(tmp_path):
     data["deep"][2] = {"column": "seconds", "numeric": "z_score"}
     column = load(tmp_path, {**data, "filter": {"greater": ["seconds", 0]}}).columns["seconds"]
     assert (column.dtype, column.default, column.unit) == ("int64", 5, "seconds since 1970-01-01 UTC")
+
+
+def test_what_decides_about_splits_is_read(tmp_path):
+    assert load(tmp_path, GOOD).split is None
+    assert load(tmp_path, {**GOOD, "split": "stratified"}).split == SplitRule()
+    assert load(tmp_path, {**GOOD, "split": {"group": "company"}}).split == SplitRule(column="company")
+    rule = {"time": "seconds", "test_from": 9, "validation_from": -3}
+    found = load(tmp_path, {**GOOD, "split": rule}).split
+    assert found == SplitRule(column="seconds", starts={"test": 9, "validation": -3})
+    with pytest.raises(UserError, match="split: stratified is by class, and the label is regression"):
+        load(
+            tmp_path,
+            {**change("columns.tips", {"type": "float"}), "label": {"regression": "tips"}, "split": "stratified"},
+        )
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-01-31", "'2024-01-31'", "2024-01-31 00:00:00", "2024-01-31T01:00:00+01:00", "'2024-01-31T00:00Z'"]
+)
+def test_a_time_that_begins_a_split_is_a_date_or_time_quoted_or_not(tmp_path, text):
+    data = change("columns.seconds", {"type": "time"})
+    data["deep"][2] = {"column": "seconds", "numeric": "z_score"}
+    written = yaml.safe_dump(data) + "split: {time: seconds, test_from: %s}\n"
+    schema = load(tmp_path, written % text)
+    assert schema.split == SplitRule(column="seconds", starts={"test": 1706659200})
+    assert json.loads(json.dumps(schema.content)) == schema.content
+    for wrong in ("2024-02-30", "20240131", "'yesterday'", "[2024-01-31]"):
+        with pytest.raises(UserError, match=r"split\.test_from: .* is no date or time as in ISO 8601"):
+            load(tmp_path, written % f"'{wrong}'" if wrong == "2024-02-30" else written % wrong)
 
 
 OF_IMAGES = {"name": "flowers", "origin": "a garden", "image": "image/encoded", "label": "y", "classes": ["a", "b"]}
@@ -146,6 +177,17 @@ LABELS = [
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
+        ("split", "random", r"split: 'random' is no mapping"),
+        ("split", {}, "split: needs either group or time, with a column; or write 'split: stratified'"),
+        ("split", {"group": "company", "time": "seconds"}, "split: needs either group or time"),
+        ("split", {"group": "compny"}, r"split\.group: unknown column 'compny'; did you mean 'company'"),
+        ("split", {"group": "fare"}, r"split\.group: fare is a float"),
+        ("split", {"group": "company", "test_from": 3}, r"split: unknown key 'test_from'"),
+        ("split", {"time": "seconds"}, "split: test_from is missing"),
+        ("split", {"time": "company", "test_from": 3}, r"split\.time: company is a string; needed is a time or an int"),
+        ("split", {"time": "seconds", "test_from": "2024-01-01"}, r"split\.test_from: '2024-01-01' is no whole number"),
+        ("split", {"time": "seconds", "test_from": True}, r"split\.test_from: True is no whole number"),
+        ("split", {"time": "seconds", "test_from": 3, "validation_from": 3}, r"split\.validation_from: is not before"),
         ("name", None, r"top level: name is missing"),
         ("origin", "", r"origin: '' is no text"),
         ("nmae", "x", r"top level: unknown key 'nmae'; did you mean 'name'"),

@@ -1,0 +1,60 @@
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import trips
+import yaml
+
+from components.convert.tables import yaml_loader
+from trainer.base.manifest import Manifest
+
+ROWS = trips.rows(900)
+START = 1_400_000_000  # of `when`
+
+
+def converted(directory, rule, **options) -> Manifest:
+    return Manifest.load(trips.make(directory, ROWS, {**trips.SCHEMA, "split": rule}, **options))
+
+
+def test_all_rows_with_one_value_go_to_one_split_and_not_where_the_rest_of_the_dataset_says(tmp_path, held):
+    manifest = converted(tmp_path / "all", {"group": "when"})
+    part = trips.make(tmp_path / "few", ROWS[450:], {**trips.SCHEMA, "split": {"group": "when"}}, processes=2)
+    values = {split: {row["when"] for row in held(tmp_path / "all" / "data", split)} for split in manifest.splits}
+    assert len(set().union(*values.values())) == sum(map(len, values.values())) == len({row["when"] for row in ROWS})
+    assert all(len(of_split) > 2 for of_split in values.values())
+    for split, of_split in values.items():
+        assert {row["when"] for row in held(part, split)} <= of_split
+    assert manifest.arguments["schema"]["split"] == {"group": "when"}
+
+
+def test_what_is_documented_is_read(tmp_path):
+    rules = re.findall(r"^split: .*", (pathlib.Path(__file__).parents[3] / "docs" / "DATASETS.md").read_text(), re.M)
+    columns = {**trips.SCHEMA["columns"], "user_id": {"type": "string"}, "day": {"type": "time"}}
+    text = yaml.safe_dump({**trips.SCHEMA, "columns": columns})
+    for rule in rules:
+        (tmp_path / "schema.yaml").write_text(text + rule)
+        assert yaml_loader.load(tmp_path / "schema.yaml").split
+    assert len(rules) == 4
+
+
+def test_later_rows_are_the_test_split_and_those_before_them_validation(tmp_path):
+    rule = {"time": "when", "test_from": START + 80, "validation_from": START + 70}
+    manifest = converted(tmp_path, rule, test_fraction=0.0)
+    times = np.array([row["when"] for row in ROWS]) - START
+    bounds = {"train": (0, 70), "validation": (70, 80), "test": (80, 100)}
+    for split, (start, stop) in bounds.items():
+        summary, within = manifest.splits[split].summaries["when"], times[(times >= start) & (times < stop)]
+        assert manifest.splits[split].examples == len(within)
+        assert (summary.min, summary.max) == (within.min() + START, within.max() + START)
+
+
+def test_stratified_splits_have_the_classes_in_one_proportion_which_a_vocabulary_is_of_too(tmp_path):
+    manifest = converted(tmp_path, "stratified", processes=2)
+    classes = np.bincount([row["tip"] == "yes" for row in ROWS])
+    for split, share in {"train": 0.72, "validation": 0.08, "test": 0.2}.items():
+        part = manifest.splits[split]
+        assert part.class_histogram == pytest.approx(classes * share, abs=9)  # of three pieces, each exact to about one
+    training = manifest.splits["train"].summaries["area"]
+    assert manifest.deep[5].vocabulary[0] == training.frequent[0]
+    assert sum(training.counts[:5]) == training.in_vocabulary
