@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 
 from components.convert.convert import convert
-from components.convert.options import Options
-from trainer.base.errors import Parser, run_cli
+from components.convert.options import Options, Proposal
+from trainer.base.errors import Parser, UserError, run_cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,7 +16,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         "bytes. Done again, it changes nothing; it never overwrites anything else.",
     )
     Options.add_flags(parser)
-    convert(Options.of(parser.parse_args(argv)))
+    Proposal.add_flags(parser.add_argument_group("a schema to begin with"))
+    argv = sys.argv[1:] if argv is None else argv
+    proposed = any(arg.partition("=")[0] == "--infer-schema" for arg in argv)
+    args = parser.parse_args(["--output=-", *argv] if proposed else argv)
+    options, proposal = Options.of(args), Proposal.of(args)
+    if proposed:
+        from components.convert.inference import write  # what it needs is slow to import
+
+        write(options, proposal)
+    elif proposal.label:
+        raise UserError("--label means nothing without --infer-schema; a schema says what is predicted")
+    else:
+        convert(options)
     return 0
 
 

@@ -129,3 +129,20 @@ class Options(Flags):
         found = {name: value for name in decisive if (value := getattr(self, name)) is not None}
         numbers = ("validation_fraction", "test_fraction", *(["shard_mb"] if self.shards is None else []))
         return {**found, **{name: float(getattr(self, name)) for name in numbers}}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proposal(Flags):
+    """What to make in place of a conversion."""
+
+    infer_schema: str | None = flag(
+        _path,
+        "write a schema for --source of csv, jsonl or parquet to be edited, with what each column is and what a model might "
+        "make of it, and convert nothing",
+        metavar="FILE",
+    )
+    label: str | None = flag(
+        str,
+        "with --infer-schema: the column to be predicted; without it that is left to be filled in",
+        metavar="COLUMN",
+    )

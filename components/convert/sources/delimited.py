@@ -22,13 +22,13 @@ class TextReader(Reader):
     """Reads a table from CSV files, or from lines of JSON.
 
     Attributes:
-      schema: Its schema file; None if `--schema` gives it, which it takes then.
+      schema: Its schema, or the file of it; None if `--schema` gives it, which it takes then.
       json: Whether the files are lines of JSON.
       skip_bad: So many rows that are not what the schema says are left out.
     """
 
     name: str
-    schema: str | pathlib.Path | None = None
+    schema: str | pathlib.Path | Schema | None = None
     takes: frozenset[str] = frozenset({"skip_bad"})
     json: bool = False
     skip_bad: int | None = None
@@ -61,7 +61,8 @@ class TextReader(Reader):
     def _columns(self) -> Schema:
         from components.convert.tables import yaml_loader
 
-        if not isinstance(schema := yaml_loader.load(pathlib.Path(self.schema)), Schema):
+        schema = self.schema if isinstance(self.schema, Schema) else yaml_loader.load(pathlib.Path(self.schema))
+        if not isinstance(schema, Schema):
             raise UserError(
                 f"{self.schema}: is of images in TFRecord files; dataset {self.name!r} needs one with columns"
             )

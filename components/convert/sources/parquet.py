@@ -2,17 +2,14 @@
 
 import collections
 import dataclasses
-import itertools
 import os
 import pathlib
 import re
 import urllib.parse
 
-from components.convert import source as convert_source
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader
 from components.convert.tables.schema import Schema
-from components.convert.writing.column_store import MEMORY, Store
 from components.files.listing import File, listed
 from trainer.base.errors import UserError
 
@@ -46,15 +43,6 @@ class ParquetReader(Reader):
         from components.convert.sources.parquet_table import ParquetTable
 
         return ParquetTable.of(self._columns(), cut=cut)
-
-    def read(self, source: Paths, store: Store = MEMORY) -> convert_source.Source:
-        """Reads the table."""
-        from components.convert.tables import rows
-
-        cut = self.cut(source, pieces=1, piece_bytes=1 << 30)
-        table = self.open(source, cut)
-        blocks = itertools.chain.from_iterable(map(table.batches, cut.pieces))
-        return rows.read({"train": blocks}, table.schema, store)
 
     def _columns(self) -> Schema:
         if self.schema is None:

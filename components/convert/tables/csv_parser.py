@@ -94,7 +94,7 @@ class CsvParser:
 def header(cells: Sequence[str], schema: Schema, delimiter: str) -> list[str]:
     """The feature that each column of a file is, by the file's first record; of one that nobody wants its position."""
     wanted = {column.header: column.name for column in schema.columns.values()}
-    if not wanted.keys() & set(cells):
+    if wanted and not wanted.keys() & set(cells):
         raise UserError(
             f"its first line names no column of the schema ({', '.join(wanted)}); it needs a header, and the "
             f"schema a 'delimiter' if what stands between values is not {delimiter!r}"

@@ -79,6 +79,16 @@ class JsonParser:
         return pa.schema([(name, _type(node, name)) for name, node in tree.items()])
 
 
+def headers(chunk: Chunk) -> dict[str, tuple[str, ...]]:
+    """What is in some lines, each with the types that may fit it."""
+    try:
+        found = arrow_columns.headers(pyarrow.json.read_json(pa.BufferReader(chunk.text)).schema)
+    except pa.ArrowInvalid as error:
+        raise UserError(f"its first lines are no JSON objects of one kind ({first_line(error)})") from None
+    # Arrow takes a text for a time where it can.
+    return {header: (*types, "string") if types == ("time",) else types for header, types in found.items()}
+
+
 def _type(node: dict[str | None, Any], name: str) -> pa.DataType:
     if len(node) > 1 and not all(node):
         raise UserError(f"headers of the schema take {name!r} for different things")

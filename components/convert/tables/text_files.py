@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from components.convert.pieces import Cut, Piece
+from components.convert.tables import arrow_columns
 from components.convert.tables.csv_parser import CsvParser, header
-from components.convert.tables.json_parser import JsonParser
+from components.convert.tables.json_parser import JsonParser, headers
 from components.convert.tables.quoting import Chunk, chunks
 from components.convert.tables.schema import Schema
 from components.convert.tables.table_block import ARROW, TableBlock
@@ -38,12 +39,24 @@ class TextTable(TableSource):
     cut: Cut
     json: bool
 
+    def headers(self) -> dict[str, tuple[str, ...]]:
+        """Those of the first file; of JSON, those in its first lines."""
+        fact = self.cut.facts["files"][0]
+        if not self.json:
+            return dict.fromkeys(fact["header"], arrow_columns.LIKELIEST)
+        file = File(**fact["file"])
+        with opened(file) as raw, about(file.path):
+            return headers(next(chunks(file.path, _unpacked(raw, fact["codec"]), None)))
+
     def batches(self, piece: Piece) -> Iterator[TableBlock]:
         """Parses the records of a piece, about a megabyte at a time."""
         fact, line = self.cut.facts["files"][piece.file], self.cut.facts["lines"][self.cut.pieces.index(piece)]
         file, codec, place = File(**fact["file"]), fact["codec"], {"start": piece.start, "stop": piece.stop}
-        parser = JsonParser(self.schema) if self.json else CsvParser(schema=self.schema, names=fact["names"])
         path, delimiter, position = file.path, _delimiter(file, self.schema, json=self.json), piece.position
+        if self.json:
+            parser = JsonParser(self.schema)
+        else:
+            parser = CsvParser(schema=self.schema, names=header(fact["header"], self.schema, delimiter))
         with readable(path), opened(file, *((0, file.num_bytes) if codec else place.values())) as raw:
             for chunk in chunks(path, _unpacked(raw, codec, skip=piece.start), delimiter, line=line, **place):
                 block = self._block(path, parser, chunk, position)
@@ -110,18 +123,19 @@ def _scan(
 
     Each part begins with the first record that starts where it is due, or later; a packed file has one.
     """
-    path, names, parts, rows, at, stop = file.path, [], [], 0, 0, 0
+    path, found, parts, rows, at, stop = file.path, [], [], 0, 0, 0
     delimiter = _delimiter(file, schema, json=json)
     with readable(path), opened(file, stop=file.num_bytes) as raw:
         magic = raw.peek(max(map(len, _PACKED)))
         codec = next((codec for begin, codec in _PACKED.items() if magic.startswith(begin)), None)
         due = list(due[:1] if codec else due)[::-1]
         for chunk in chunks(path, _unpacked(raw, codec), delimiter, block_bytes=_SCANNED_BYTES):
-            if not (json or names):
-                if not (cells := next(chunk.rows(), None)):
+            if not (json or found):
+                if not (found := next(chunk.rows(), [])):
                     continue
                 with about(path):
-                    names, chunk = header(cells, schema, delimiter), chunk.without_first()
+                    header(found, schema, delimiter)
+                chunk = chunk.without_first()
             starts, stop = chunk.starts, chunk.start + len(chunk.text)
             while due and (i := int(np.searchsorted(starts, due[-1] - chunk.start))) < len(starts):
                 begin = chunk.start + int(starts[i]), chunk.line_of(int(starts[i])), rows + i
@@ -129,9 +143,9 @@ def _scan(
                 due.pop()
             rows += len(starts)
             advance(-at + (at := raw.tell()))
-    if not (json or names):
+    if not (json or found):
         raise UserError(f"{path}: empty; it needs a header")
-    return {"codec": codec, "names": names}, [*parts, (stop, 0, rows)]
+    return {"codec": codec, "header": found}, [*parts, (stop, 0, rows)]
 
 
 def _delimiter(file: File, schema: Schema, *, json: bool) -> str | None:

@@ -1,0 +1,216 @@
+"""A proposed schema says what is in a table, and can be used as it is."""
+
+import contextlib
+import csv
+import datetime as dt
+import io
+import json
+import pathlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from components.convert.__main__ import main
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.tables import yaml_loader
+from trainer.base.errors import UserError
+
+DAY = dt.date(2024, 1, 31)
+WORDS = ["the", "driver", "was", "very", "kind", "and", "drove", "around", "every", "hole", "in", "the", "road"]
+KINDS = {  # a value of each, given a generator and the number of its row
+    "float": lambda r, i: float(np.float32(r.normal())),
+    "category": lambda r, i: int(r.integers(5)),
+    "count": lambda r, i: int(r.integers(-(2**40), 2**40)),
+    "huge": lambda r, i: float(r.normal() * 1e30),
+    "row": lambda r, i: i,
+    "name": lambda r, i: f"trip-{i}",
+    "same": lambda r, i: "a",
+    "nothing": lambda r, i: None,
+    "text": lambda r, i: ["Café", "Öl", "NO", "1", "null"][r.integers(5)],
+    "words": lambda r, i: " ".join(r.choice(WORDS, 6)) + f" {i}",
+    "truth": lambda r, i: bool(r.integers(2)),
+    "day": lambda r, i: DAY + dt.timedelta(int(r.integers(-40_000, 400))),
+    "time": lambda r, i: dt.datetime(2024, 1, 1) + dt.timedelta(seconds=float(r.random() * 1e9)),
+}
+LABELS = {
+    "float": KINDS["float"],
+    "truth": KINDS["truth"],
+    "two": lambda r, i: ["no", "yes"][r.integers(2)],
+    "signs": lambda r, i: int(r.integers(2)) * 2 - 1,
+    "classes": lambda r, i: int(r.integers(1, 4)),
+    "count": KINDS["count"],
+}
+HEADERS = ["fare", "Trip Seconds", "2nd", "Größe", "label", "a.b", "x[0]", 'say "a, b"', "# no: yes", "-", "id", "null"]
+
+
+def write_csv(columns: dict[str, list], path: pathlib.Path) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+
+
+def write_lines(columns: dict[str, list], path: pathlib.Path) -> None:
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    path.write_text("\n".join(json.dumps(row, default=str) for row in rows), encoding="utf-8")
+
+
+def write_table(columns: dict[str, list], path: pathlib.Path) -> None:
+    pq.write_table(pa.table(columns), path, row_group_size=20)
+
+
+WRITERS = {"csv": write_csv, "jsonl": write_lines, "parquet": write_table}
+
+
+def run(*flags: object) -> str:
+    """What the command prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        assert main([str(flag) for flag in flags]) == 0
+    return told.getvalue()
+
+
+def infer(directory: pathlib.Path, *flags: object, dataset: str = "parquet", source: str = "t.parquet"):
+    """The proposed file's path."""
+    path = directory / "schema.yaml"
+    path.unlink(missing_ok=True)
+    run("--dataset", dataset, "--source", directory / source, "--infer-schema", path, *flags)
+    return path
+
+
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    dataset=st.sampled_from(["csv", "jsonl", "parquet"]),
+    kinds=st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=8),
+    headers=st.permutations(HEADERS),
+    label=st.sampled_from(sorted(LABELS)),
+    seed=st.integers(0, 99),
+    gaps=st.sampled_from([0, 0.3]),
+)
+def test_whatever_the_table_its_proposed_schema_converts_it(
+    tmp_path_factory, dataset, kinds, headers, label, seed, gaps
+):
+    root, draw, rows = tmp_path_factory.mktemp("table"), np.random.default_rng(seed), 90
+    makers = [LABELS[label], KINDS["float"], *(KINDS[kind] for kind in kinds)]
+    headers = [h for h in headers if dataset != "jsonl" or h not in ("a.b", "x[0]")]  # which lead into others there
+    columns = {
+        header: [None if draw.random() < gaps else make(draw, i) for i in range(rows)]
+        for header, make in zip(headers, makers, strict=False)
+    }
+    source = root / f"t.{dataset}"
+    WRITERS[dataset](columns, source)
+    path = infer(root, "--label", headers[0], dataset=dataset, source=source.name)
+    schema, text = yaml_loader.load(path), path.read_text(encoding="utf-8")
+    flags = {"dataset": dataset, "source": str(source), "schema": str(path)}
+    with contextlib.redirect_stdout(io.StringIO()):
+        manifest = convert(Options(**flags, output=str(root / "out"), shards=1))
+    examples = sum(split.examples for split in manifest.splits.values())
+    assert examples == sum(value is not None for value in columns[headers[0]])
+    assert f" of {rows} rows;" in text and len(schema.columns) > 1
+    tasks = {"float": "regression", "count": "regression"}
+    assert manifest.task == tasks.get(label, "classification")
+    left_out = sum(kind in ("name", "nothing", *([] if gaps else ["row", "same"])) for kind in kinds)
+    assert text.count("left out") >= left_out
+
+
+TRIPS = {
+    "tip": ["no", "yes", "no"] * 20,
+    "fare": [2.5, None, 4.0, 1.0] * 15,
+    "hour": [*range(12)] * 5,
+    "seconds": list(range(0, 6000, 100)),
+    "trip_id": list(range(60)),
+    "payment": ["cash", "card", None] * 20,
+    "company": [f"Company {i // 2}" for i in range(60)],
+    "comment": [f"It was a nice trip, number {i}" for i in range(60)],
+    "start": [dt.datetime(2024, 1, 31, 12, i) for i in range(60)],
+    "paid": [True, False] * 30,
+    "box": pa.array([[i, 1.5] for i in range(60)], pa.list_(pa.float32(), 2)),
+    "stops": [[1] * (i % 3) for i in range(60)],
+    "driver": [{"age": i % 30, "name": f"n{i}"} for i in range(60)],
+}
+
+
+def test_a_proposal_says_what_each_column_is_and_what_a_model_might_make_of_it(tmp_path):
+    pq.write_table(pa.table(TRIPS), tmp_path / "t.parquet")
+    text = infer(tmp_path, "--label", "tip").read_text()
+    for line in (
+        '  tip: {type: string}  # 2 different, 0.0% missing, such as "no"',
+        "  fare: {type: float, default: 0.0}  # 3 different, 25.0% missing, 1.0 to 4.0, such as 2.5",
+        "  # trip_id: {type: int}  # 60 different, 0.0% missing, 0 to 59, such as 0; left out: no value comes twice",
+        "  start: {type: time}  # 60 different, 0.0% missing, 2024-01-31T12:00:00 to 2024-01-31T12:59:00, such as",
+        "  box_0_: {type: float, header: 'box[0]'}",
+        '  # "stops" is left out: no type takes it',
+        "  driver_age: {type: int, header: driver.age}",
+        "  # driver_name: {type: string, header: driver.name}",
+        "label: {column: tip, classes: ['no', 'yes']}",
+        "  - {column: fare, numeric: z_score}",
+        "  - {column: hour, vocabulary: 12, embedding: 8}",
+        "  - {column: seconds, numeric: z_score}",
+        "  - {column: payment, vocabulary: 2}",
+        "  - {column: company, vocabulary: 30, embedding: 8}",
+        "  - {column: comment, words: 1000}",
+        "  - {column: start, numeric: z_score}",
+        "  - {column: paid, vocabulary: 2}",
+    ):
+        assert f"\n{line}" in text, line
+
+
+def test_without_a_label_the_file_is_refused_until_it_is_said(tmp_path):
+    pq.write_table(pa.table(TRIPS), tmp_path / "t.parquet")
+    path = infer(tmp_path)
+    with pytest.raises(UserError, match=r"schema\.yaml: label: 'TODO' is no mapping; write 'key: value' of classes"):
+        yaml_loader.load(path)
+    text = path.read_text().replace("TODO", "{column: tip, classes: ['no', 'yes']}")
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"label\.column: tip is what is predicted, and an input too"):
+        yaml_loader.load(path)
+    path.write_text(text.replace("  - {column: tip, vocabulary: 2}\n", ""))
+    assert yaml_loader.load(path).label.column == "tip"
+
+
+def test_rows_all_over_the_table_are_looked_at_and_no_more(tmp_path):
+    parts = [np.full(50_000, i) for i in range(32)]
+    table = pa.table({"a": np.concatenate(parts), "b": np.arange(1_600_000) / 7})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=50_000)
+    text = infer(tmp_path, "--label", "b").read_text()
+    assert "# Proposed from 262,144 of 1,600,000 rows" in text and "a: {type: int}  # 8 different" in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--label", "tpi"), "--label: unknown column 'tpi'; did you mean 'tip'"),
+        (("--label", "stops"), "--label: unknown column 'stops'"),
+        (("--label", "name"), "--label name: 120 different values are no classes"),
+        (("--label", "same"), "--label same: 1 different values are no classes"),
+        (("--shards", "3"), "--shards=3 means nothing to --infer-schema"),
+        (("--output", "data"), "--output=data means nothing to --infer-schema"),
+        (
+            ("--dataset", "mnist"),
+            "--dataset mnist means nothing to --infer-schema; it takes --dataset csv or jsonl or parquet",
+        ),
+        (("--infer-schema", "{source}"), "t.parquet: is there already; give another name"),
+        (("--source", "{source}x"), "t.parquetx: no such file"),
+    ],
+)
+def test_what_cannot_be_proposed_is_told(tmp_path, fails, flags, told):
+    more = {"name": [f"n{i}" for i in range(120)], "same": [1] * 120}
+    table = {key: list(values) * 2 if isinstance(values, list) else values for key, values in TRIPS.items()}
+    del table["box"]
+    pq.write_table(pa.table({**table, **more}), tmp_path / "t.parquet")
+    source = str(tmp_path / "t.parquet")
+    given = ["--dataset", "parquet", "--source", source, "--infer-schema", str(tmp_path / "schema.yaml")]
+    if told is not None:
+        assert told in fails(*given, *(flag.format(source=source) for flag in flags))
+        assert not (tmp_path / "schema.yaml").exists()
+
+
+def test_nothing_to_learn_from_and_a_label_without_a_schema_to_write(tmp_path, fails):
+    pq.write_table(pa.table({"a": [1, 2] * 9, "same": [1] * 18}), tmp_path / "t.parquet")
+    flags = ["--dataset", "parquet", "--source", str(tmp_path / "t.parquet"), "--label", "a"]
+    assert "t.parquet: has no column that a model could learn from" in fails(
+        *flags, "--infer-schema", str(tmp_path / "s")
+    )
+    assert "--label means nothing without --infer-schema" in fails(*flags, "--output", str(tmp_path / "out"))
