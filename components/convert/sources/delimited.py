@@ -35,11 +35,11 @@ class TextReader(Reader):
 
     def files(self, source: Paths) -> list[pathlib.Path]:
         """The files of the table; a directory stands for those in it, in the order of their names."""
-        return [pathlib.Path(file.path) for file in self._found(source)]
+        return [pathlib.Path(file.path) for file in self.listed(source)]
 
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
         """Scans all files for the ends of records, which also finds damage that could hide one."""
-        files = self._found(source)
+        files = self.listed(source)
         from components.convert.tables import text_files
 
         return text_files.cut(files, self._columns(), json=self.json, pieces=pieces, piece_bytes=piece_bytes)
@@ -70,7 +70,8 @@ class TextReader(Reader):
             raise UserError(f"{self.schema}: has a delimiter, and JSON has none; leave it out")
         return schema
 
-    def _found(self, source: Paths) -> list[File]:
+    def listed(self, source: Paths) -> list[File]:
+        """The same with what tells whether they change."""
         if self.schema is None:
             raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
         places = [source] if isinstance(source, str) else source or []

@@ -32,6 +32,10 @@ class ParquetReader(Reader):
         """The files of the table, in order."""
         return [pathlib.Path(file.path) for file, _ in self._found(source)]
 
+    def listed(self, source: Paths) -> list[File]:
+        """The same with what tells whether they change."""
+        return [file for file, _ in self._found(source)]
+
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
         """Reads the footers of all files, and compares them with the schema; a piece is some row groups of a file."""
         from components.convert.sources import parquet_table  # what it needs is slow to import

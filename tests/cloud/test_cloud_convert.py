@@ -1,0 +1,41 @@
+"""A conversion from a bucket into a bucket whose store fails one request in twenty."""
+
+import dataclasses
+import pathlib
+import re
+
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import trips
+
+from components.convert.convert import convert
+from components.convert.options import Options
+
+pytestmark = pytest.mark.cloud
+
+
+@pytest.mark.parametrize("dataset", ["csv", "parquet"])
+def test_from_a_bucket_into_a_bucket_that_fails_it_is_the_same_dataset(cloud, tmp_path, capfd, dataset):
+    known = trips.write(tmp_path, trips.rows(20_000))
+    source = pathlib.Path(known["source"])
+    if dataset == "parquet":
+        rows = pyarrow.csv.read_csv(source)
+        source = source.with_suffix(".parquet")
+        pyarrow.parquet.write_table(rows, source, row_group_size=3000)
+    options = Options(
+        dataset=dataset, schema=known["schema"], source=str(source), output=str(tmp_path / "out"), shards=3
+    )
+    here = convert(options)
+    (cloud.files / source.name).write_bytes(source.read_bytes())
+    place = f"gs://{cloud.bucket}"
+    remote = dataclasses.replace(options, source=f"{place}/{source.name}", output=f"{place}/data/trips", processes=2)
+    ours = f"/{cloud.bucket}/|name={cloud.bucket}|b/{cloud.bucket}"
+    cloud.fail({"match": ours, "status": 503, "share": 0.05}, {"match": ours, "reset": True, "times": 1})
+    there = convert(remote)
+    cloud.fail()
+    failed = [line for line in (cloud.work / "requests.log").read_text().splitlines() if re.search(ours, line)]
+    assert there == here and sum(line.endswith(" 503") for line in failed) > 1
+    files = {path.name: path.read_bytes() for path in (cloud.files / "data" / "trips").iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert convert(remote) == here and "already there" in capfd.readouterr().out
