@@ -58,3 +58,19 @@ def test_stratified_splits_have_the_classes_in_one_proportion_which_a_vocabulary
     training = manifest.splits["train"].summaries["area"]
     assert manifest.deep[5].vocabulary[0] == training.frequent[0]
     assert sum(training.counts[:5]) == training.in_vocabulary
+
+
+@pytest.mark.parametrize("rule", ["stratified", {"group": "hour"}, {"time": "hour", "test_from": 20}])
+def test_a_source_that_is_split_is_not_split_otherwise(tmp_path, write_records, fails, rule):
+    for split in ("train", "test"):
+        write_records(tmp_path / "source" / f"{split}.tfrecord", [{"hour": i, "tip": i % 2} for i in range(24)])
+    schema = {
+        **{"name": "trips", "origin": "made up", "split": rule},
+        "columns": {"hour": {"type": "int"}, "tip": {"type": "int"}},
+        "label": {"column": "tip", "classes": ["no", "yes"]},
+        "wide": [{"column": "hour", "vocabulary": 24}],
+    }
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(schema))
+    flags = ("--dataset", "tfrecord", "--schema", tmp_path / "schema.yaml", "--source", tmp_path / "source")
+    line = fails(*flags, "--output", tmp_path / "out")
+    assert "split: the source has its own test; take split out of the schema" in line and not (tmp_path / "out").exists()
