@@ -36,12 +36,12 @@ class Options(Flags):
     )
     source: str | tuple[str, ...] | None = flag(
         _place,
-        "files of any other dataset: a directory or an archive; of csv, parquet and tfrecord one or more files or directories; "
+        "files of any other dataset: a directory or an archive; of tables and tfrecord one or more files or directories; "
         f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
         metavar="PATH",
         several=True,
     )
-    schema: str | None = flag(_path, "what --dataset csv, parquet or tfrecord holds", metavar="FILE")
+    schema: str | None = flag(_path, "what --dataset csv, jsonl, parquet or tfrecord holds", metavar="FILE")
     image_size: str | None = flag(
         _size,
         "of image files: cut to these proportions and resize; pixels are stored, or with --encoding source a model "
@@ -73,7 +73,7 @@ class Options(Flags):
     split_seed: int = flag(_seed, "decides which examples these are, and nothing else", default=0)
     skip_bad: int | None = flag(
         at_least(1),
-        "of csv and jsonl: leave out rows that are wrong, so many at most; without it the first one is an error",
+        "of csv, jsonl and taxi: leave out rows that are wrong, so many at most; without it the first one is an error",
     )
     max_drift: float = flag(
         zero_to_one,

@@ -152,10 +152,10 @@ class Work:
         tallies = Tallies(self.source)
         for each in written:
             tallies.merge(Tallies.of(self.source, each.tallies))
-        described, shards = tallies.describe(), self._shards(written)
-        training, left_out = described["train"].examples, sum(each.left_out for each in written)
+        training, left_out = tallies.examples("train"), sum(each.left_out for each in written)
         if not training and left_out:
             raise UserError(f"dataset {self.source.name!r}: the schema's filter leaves no row")
+        described, shards = tallies.describe(), self._shards(written)
         if training < (self.options.shards or 1):
             raise UserError(
                 f"--shards {self.options.shards or 1}: there are only {training} training examples to put into them"

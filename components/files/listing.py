@@ -82,10 +82,10 @@ def of_path(path: str | int) -> File:
 
 
 def _delete(path: str) -> None:
-    from google.api_core.exceptions import NotFound
-
     if not is_remote(path):
         return pathlib.Path(path).unlink(missing_ok=True)
+    from google.api_core.exceptions import NotFound
+
     with asked(path) as (bucket, name), contextlib.suppress(NotFound):
         bucket.blob(name).delete(retry=retried)
 

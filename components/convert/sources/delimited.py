@@ -1,17 +1,13 @@
 """Where the text files of a table are, CSV or lines of JSON, and its schema. What reads them is imported when they are read."""
 
 import dataclasses
-import itertools
 import pathlib
 import re
 from collections.abc import Sequence
 
-from components.convert.pieces import Cut
-from components.convert.pieces import Source as PiecedSource
-from components.convert.source import Source
+from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader
 from components.convert.tables.schema import Schema
-from components.convert.writing.column_store import MEMORY, Store
 from components.files.listing import File, listed, of_path
 from trainer.base.errors import UserError
 from trainer.base.files import is_remote
@@ -44,19 +40,11 @@ class TextReader(Reader):
 
         return text_files.cut(files, self._columns(), json=self.json, pieces=pieces, piece_bytes=piece_bytes)
 
-    def open(self, source: Paths, cut: Cut) -> PiecedSource:
+    def open(self, source: Paths, cut: Cut) -> Source:
         """The table that was cut so."""
         from components.convert.tables import text_files
 
         return text_files.TextTable.of(self._columns(), cut=cut, json=self.json, skip_bad=self.skip_bad or 0)
-
-    def read(self, source: Paths, store: Store = MEMORY) -> Source:
-        """Reads the table."""
-        cut = self.cut(source, pieces=1, piece_bytes=1 << 62)
-        from components.convert.tables import rows
-
-        table = self.open(source, cut)
-        return rows.read({"train": itertools.chain.from_iterable(map(table.batches, cut.pieces))}, table.schema, store)
 
     def _columns(self) -> Schema:
         from components.convert.tables import yaml_loader

@@ -65,7 +65,7 @@ def find_reader(dataset: str, **options: object) -> Reader:
     given = {option: value for option, value in options.items() if value is not None}
     for option in given.keys() - _takes(reader):
         others = " or ".join(name for name, other in READERS.items() if option in _takes(other))
-        value = given[option] if isinstance(given[option], str) else "x".join(map(str, given[option]))
+        value = "x".join(map(str, given[option])) if isinstance(given[option], tuple) else given[option]
         flag = f"--{option.replace('_', '-')} {value}"
         raise UserError(f"{flag} means nothing to dataset {dataset!r}; leave it out, or use --dataset {others}")
     given = {option: value for option, value in given.items() if option in reader.takes}

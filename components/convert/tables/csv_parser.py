@@ -33,6 +33,7 @@ _NUMBERS = {
     "float": lambda text: float(np.float32(float(text))),
     "time": lambda text: times.seconds(pa.array([text]))[0].as_py(),
 }
+_marks = functools.cache(marks)
 _INT64, _FLOAT32_MAX = np.iinfo(np.int64), float(np.finfo(np.float32).max)
 # All that Arrow takes for a number that is finite, but for a whole one in hexadecimal digits.
 _WHOLE = re.compile(r"[ \t]*-?[0-9]+[ \t]*")
@@ -54,7 +55,7 @@ class CsvParser:
         """
         columns = self.schema.columns
         whole = [name for name, column in columns.items() if column.type == "int"]
-        if whole and (b"0x" in chunk.text or b"0X" in chunk.text):  # which Arrow takes for the start of a number
+        if whole and _hexadecimal(chunk.text):  # which Arrow takes for the start of a number
             texts = self._parse(chunk, dict.fromkeys(whole, pa.large_string()))
             if any(pc.any(pc.match_substring(text, "x", ignore_case=True)).as_py() for text in texts):
                 raise pa.ArrowInvalid("a number is hexadecimal")
@@ -91,6 +92,15 @@ class CsvParser:
         return batch
 
 
+def _hexadecimal(text: bytes) -> bool:
+    """Whether there is a zero with an x behind it somewhere."""
+    values = np.frombuffer(text, np.uint8)
+    at = np.flatnonzero((values | 0x20) == ord("x"))
+    return bool(
+        (values[at - 1] == ord("0")).any()
+    )  # the first byte's neighbour may be any: it is looked at closely then
+
+
 def header(cells: Sequence[str], schema: Schema, delimiter: str) -> list[str]:
     """The feature that each column of a file is, by the file's first record; of one that nobody wants its position."""
     wanted = {column.header: column.name for column in schema.columns.values()}
@@ -125,7 +135,7 @@ def _normal(columns: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
         if column.type == "bool":
             place = columns.schema.get_field_index(name)
             columns = columns.set_column(place, name, booleans.respelled(columns[name]))
-        elif column.type != "string" and (numbers := marks(schema.missing, column.dtype)):
+        elif column.type != "string" and (numbers := _marks(schema.missing, column.dtype)):
             stored = columns[name].cast(_STORED[column.type], safe=False)
             marked = functools.reduce(pc.or_, (pc.equal(stored, pa.scalar(mark, stored.type)) for mark in numbers))
             found = pc.if_else(marked, pa.scalar(None, columns[name].type), columns[name])
@@ -156,7 +166,7 @@ def _fault(text: str, column: Column, missing: Sequence[str]) -> str | None:
     }
     if fits[column.type]():
         number = _NUMBERS.get(column.type)
-        if number and column.required and number(text) in marks(missing, column.dtype):
+        if number and column.required and number(text) in _marks(tuple(missing), column.dtype):
             return f"{text.strip()} is a missing value, and the schema has no default for it"
         return None
     kinds = {"float": "finite 32-bit number", "int": "64-bit whole number", "time": times.TOLD}

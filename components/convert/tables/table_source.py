@@ -92,16 +92,15 @@ class TableSource(pieces.Source):
         """The least and largest integers and lengths of strings, and how often values occur in training rows."""
         bounds: dict[str, tuple[int, int]] = {}
         counted = [vocabulary.Frequencies() for _ in self.counted]
-        for table, classes, _ in self._labelled(piece):
+        for table, classes, _ in self._looked_at._labelled(piece):
             if not len(table.positions):
                 continue
-            labels(table, self.schema)  # a row that has none is told now
-            columns = {c.name: _stored(table, c) for c in self.schema.stored if c.type != "float"}
+            columns = {c.name: _stored(table, c) for c in self.schema.stored if c.dtype != "float32"}
             for name, column in columns.items():
                 numbers = column.lengths if isinstance(column, Strings) else column
-                found = int(numbers.min()), int(numbers.max())
-                low, high = bounds.get(name, found)
-                bounds[name] = min(low, found[0]), max(high, found[1])
+                least, most = int(numbers.min()), int(numbers.max())
+                low, high = bounds.get(name, (least, most))
+                bounds[name] = min(low, least), max(high, most)
             if piece.split == "train":
                 by = self._by(table, classes)
                 rows = training(table.positions) if by is None else training(table.positions, by)
@@ -126,6 +125,10 @@ class TableSource(pieces.Source):
         most = {name: value for name, value in most.items() if name not in negative}
         return dataclasses.replace(self, looks=False, most=most, **self.encodings(counted))
 
+    def too_many(self, last: str) -> UserError:
+        """An error that tells of the last row that was wrong."""
+        return UserError(f"{last}; more than --skip-bad {self.skip_bad} rows are wrong" if self.skip_bad else last)
+
     @property
     def counted(self) -> list[tuple[str, Callable]]:
         """The columns with vocabularies, with what is counted in the values of each: themselves, or words."""
@@ -147,6 +150,17 @@ class TableSource(pieces.Source):
 
         return {"deep": tuple(map(found, self.schema.deep)), "wide": tuple(map(found, self.schema.wide))}
 
+    @property
+    def _looked_at(self) -> Self:
+        """The table without columns that a look has no need of; but if wrong rows are left out, these say which."""
+        schema = self.schema
+        needed = {schema.label.column, schema.split and schema.split.column} | schema.label.sources
+        for condition in filter(None, (schema.filter, schema.label.condition)):
+            needed |= condition.columns
+        columns = {n: c for n, c in schema.columns.items() if self.skip_bad or n in needed or c.dtype != "float32"}
+        schema = dataclasses.replace(schema, columns=columns, ignore_others=schema.ignore_others or not self.skip_bad)
+        return dataclasses.replace(self, schema=schema)
+
     def _labelled(self, piece: pieces.Piece) -> Iterator[tuple[TableBlock, np.ndarray, dict[str, int]]]:
         """The rows that are stored, with their labels, and how many are left out and how many targets are rounded."""
         condition, num_skipped = self.schema.filter, 0
@@ -164,9 +178,7 @@ class TableSource(pieces.Source):
                     kept = dataclasses.replace(kept.filtered(others), skipped=(*kept.skipped, str(error)))
             num_skipped += len(kept.skipped)
             if num_skipped > self.skip_bad:
-                raise UserError(
-                    f"{kept.skipped[-1]}; so many rows are wrong that --skip-bad {self.skip_bad} is exceeded"
-                )
+                raise self.too_many(kept.skipped[-1])
             yield kept, found, counts
 
     def _by(self, table: TableBlock, found: np.ndarray) -> By | None:

@@ -78,7 +78,7 @@ class TextTable(TableSource):
             for row, fault in parser.faults(chunk):
                 bad[row] = f"{path}: {locate(position + row)}: {fault}"
                 if len(bad) > self.skip_bad:
-                    raise UserError(bad[row]) from None
+                    raise self.too_many(bad[row]) from None
             if not bad:
                 raise UserError(f"{path}: {first_line(error)}") from None
             columns = parser.columns(chunk.without(bad)) if len(bad) < count else columns

@@ -137,7 +137,7 @@ def test_the_filter_leaves_rows_out_whose_labels_need_not_fit(tmp_path, held, ca
     assert got == [{**stored(row, schema), "label": int(row["company"] == "")} for row in kept]
     options = trips.write(tmp_path, rows, {**schema, "filter": {"greater": ["fare", 1e9]}})
     with pytest.raises(UserError, match="the schema's filter leaves no row"):
-        find_reader("csv", schema=options["schema"]).read(options["source"])
+        quietly(**options, output=str(tmp_path / "none"))
 
 
 def test_several_files_a_directory_of_them_and_one_file_of_all_give_the_same_bytes(tmp_path, content):
@@ -214,3 +214,39 @@ def test_googles_layout_in_cents(tmp_path, held):
     assert [(e["label"], e["tip"], e["fare"]) for e in got] == [(i % 2, i % 2, 600 + i) for i in range(30)]
     assert got[0]["pickup_census_tract"] == b"17031839100" and got[0]["pickup_community_area"] == b""
     assert manifest.feature("fare").unit == "US cents" and "tip" not in {f.name for f in manifest.inputs}
+
+
+def test_rows_that_are_wrong_are_listed_beside_the_manifest_or_too_many(tmp_path, content, capsys, fails):
+    rows = made(300)
+    whole = trips.write(tmp_path / "whole", rows, SCHEMA)
+    wrong = trips.write(tmp_path / "wrong", [*rows, {**rows[0], "fare": "x"}, {**rows[0], "tips": "nan"}], SCHEMA)
+    quietly(**whole, output=str(tmp_path / "a"))
+    manifest = convert(Options(**wrong, output=str(tmp_path / "b"), skip_bad=2))
+    assert "2 of 302 rows are wrong and left out; skipped.txt lists them" in capsys.readouterr().out
+    told = (tmp_path / "b" / "skipped.txt").read_text().splitlines()
+    assert [line.partition("rows.csv: ")[2] for line in told] == [
+        "line 302: fare: 'x' is no finite 32-bit number",
+        "line 303: tips: 'nan' is no finite 32-bit number",
+    ]
+    a, b = content(tmp_path / "a"), content(tmp_path / "b")
+    assert {n: d for n, d in a.items() if "tfrecord" in n} == {n: d for n, d in b.items() if "tfrecord" in n}
+    assert (
+        manifest.arguments["skip_bad"] == 2
+        and manifest.deep[1].vocabulary == Manifest.load(tmp_path / "a").deep[1].vocabulary
+    )
+    flags = [
+        "--dataset",
+        "csv",
+        "--source",
+        wrong["source"],
+        "--schema",
+        wrong["schema"],
+        "--output",
+        str(tmp_path / "c"),
+    ]
+    assert "line 303: tips: 'nan' is no finite 32-bit number; more than --skip-bad 1 rows" in fails(
+        *flags, "--skip-bad", "1"
+    )
+    assert not (tmp_path / "c").exists()
+    text = fails("--dataset", "mnist", "--skip-bad", "1", "--output", str(tmp_path / "c"))
+    assert "--skip-bad 1 means nothing to dataset 'mnist'; leave it out, or use --dataset taxi or" in text

@@ -73,4 +73,6 @@ def test_a_source_that_is_split_is_not_split_otherwise(tmp_path, write_records, 
     (tmp_path / "schema.yaml").write_text(yaml.safe_dump(schema))
     flags = ("--dataset", "tfrecord", "--schema", tmp_path / "schema.yaml", "--source", tmp_path / "source")
     line = fails(*flags, "--output", tmp_path / "out")
-    assert "split: the source has its own test; take split out of the schema" in line and not (tmp_path / "out").exists()
+    assert (
+        "split: the source has its own test; take split out of the schema" in line and not (tmp_path / "out").exists()
+    )

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert.source import Source
+from components.convert.pieces import Block, Source
 from components.convert.sources.delimited import TextReader
 from trainer.base.errors import UserError
 from trainer.base.manifest import Encoding, Feature, Manifest
@@ -66,12 +66,14 @@ def sent(cell: str, kind: str, default: object, missing: list[str]) -> object:
         return float(cell) if kind == "float" else int(cell)
 
 
-def convert(schema: dict, cells: dict[str, list[str]]) -> Source:
+def convert(schema: dict, cells: dict[str, list[str]]) -> tuple[Source, Block]:
     with tempfile.TemporaryDirectory() as directory:
         (file := pathlib.Path(directory, "schema.yaml")).write_text(yaml.safe_dump(schema))
         with open(pathlib.Path(directory, "rows.csv"), "w", newline="", encoding="utf-8") as table:
             csv.writer(table, quoting=csv.QUOTE_ALL).writerows([cells, *zip(*cells.values(), strict=True)])
-        return TextReader(name="csv", schema=file).read(table.name)
+        reader = TextReader(name="csv", schema=file)
+        source = reader.open(table.name, cut := reader.cut(table.name, pieces=1, piece_bytes=1 << 30))
+        return source, next(source.blocks(cut.pieces[0]))
 
 
 def of(features: tuple[Feature, ...]) -> Manifest:
@@ -89,7 +91,7 @@ def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_bot
     given = {n: [sent(cell, c["type"], c.get("default"), missing) for cell in cells[n]] for n, c in columns.items()}
     sendable = all(value is not None for values in given.values() for value in values)
     try:
-        source = convert(schema, cells)
+        source, block = convert(schema, cells)
     except UserError:
         source = None
     rules = {n: {"missing": tuple(missing), "boolean": c["type"] == "bool" or None} for n, c in columns.items()}
@@ -107,7 +109,7 @@ def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_bot
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"c\d: a value is"):
             as_converted(of(made), arrays)
         return
-    stored = {n: source.splits["train"][n] for n in columns}
+    stored = {n: block.columns[n] for n in columns}
     clean = {n: tf.constant(v.tolist() if DTYPES[columns[n]["type"]] == "string" else v) for n, v in stored.items()}
     for found in (as_converted(of(made), arrays), as_converted(of(made), clean)):
         for name, values in clean.items():
