@@ -7,6 +7,7 @@ from typing import Any
 
 from trainer.base.errors import UserError
 
+MANAGED_BY = ("managed_by", "tfrecord-training")  # the label of all that is ours
 LOGIN = "run: gcloud auth application-default login"
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from components.convert.options import Options as ConvertOptions
@@ -66,6 +66,11 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
         "--fail-on-reject", action="store_true", help=f"exit code {EXIT_REJECTED} if the model is rejected, for builds"
     )
     p.add_argument("trainer_flags", nargs="*", metavar="-- trainer flags", help=argparse.SUPPRESS)
+
+
+def sources_seen(args: argparse.Namespace, seen: Callable[[str], str]) -> list[str]:
+    """The sources as the steps see them, each path by `seen`; a query to BigQuery is the same for all."""
+    return args.source if args.dataset == "bigquery" else [seen(source) for source in args.source]
 
 
 def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, sources: Sequence[str]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from components.evaluate.gate import REJECT
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.signals import STOPPING
-from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments
+from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments, sources_seen
 from pipelines.local import history, summary
 from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import Progress
@@ -105,7 +105,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
         raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
     cluster = Cluster.load(args.cluster, args.trainer_flags)
     # A URL stays one, and is refused.
-    sources = [source if is_remote(source) else str(pathlib.Path(source).resolve()) for source in args.source]
+    sources = sources_seen(args, lambda path: path if is_remote(path) else str(pathlib.Path(path).resolve()))
     arguments = pipeline_arguments(args, cluster, sources)
     key = cache_key(args.dataset, args.source, args.schema)
     registry = pathlib.Path(args.registry).resolve()

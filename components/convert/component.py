@@ -7,11 +7,11 @@ def digest(convert_args: list[str], schema: str) -> str:
     """What a source is now, so that a conversion of it is taken from the cache only as long as that stays so.
 
     Args:
-      convert_args: Flags of `components.convert`; sources lie in a bucket, below `/gcs`.
+      convert_args: Flags of `components.convert`; sources lie in a bucket, below `/gcs`, or in BigQuery.
       schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any other.
 
     Returns:
-      SHA-256 (hexadecimal) over names and checksums of the source's files, which are not read for that.
+      SHA-256 (hexadecimal) over names and checksums of the source's files, or over when its tables were changed; nothing is read for that.
     """
     import tempfile
 
@@ -23,9 +23,9 @@ def digest(convert_args: list[str], schema: str) -> str:
         file.write(schema)
         file.flush()
         options = Options.parse(convert_args, "components.convert", schema=file.name if schema else None, output="-")
-        if options.source:
+        if options.source and options.dataset != "bigquery":
             return digest_of_objects([options.source] if isinstance(options.source, str) else options.source)
-        return source_digest(options.dataset, None, options.schema)
+        return source_digest(options.dataset, options.source, options.schema)
 
 
 def convert(

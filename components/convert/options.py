@@ -16,6 +16,8 @@ _path = Kind(str, lambda text: bool(text) and "://" not in text, "a path (a moun
 _place = Kind(
     str, lambda text: bool(text) and ("://" not in text or text.startswith("gs://")), "a path or gs://BUCKET/NAME"
 )
+_source = Kind(str, lambda text: " " in text or _place.holds(text), "a path or gs://BUCKET/NAME, or a query")
+_folder = Kind(str, re.compile("gs://[^/]+(/.*)?").fullmatch, "a folder of a bucket, gs://BUCKET/DIR")
 _size = Kind(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
 _seed = Kind(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
 _memory = Kind(float, lambda value: 0.1 <= value < math.inf, "a number of at least 0.1")
@@ -35,13 +37,14 @@ class Options(Flags):
         metavar="NAME",
     )
     source: str | tuple[str, ...] | None = flag(
-        _place,
+        _source,
         "files of any other dataset: a directory or an archive; of tables and tfrecord one or more files or directories; "
+        "of bigquery a query, or PROJECT.DATASET.TABLE; "
         f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
         metavar="PATH",
         several=True,
     )
-    schema: str | None = flag(_path, "what --dataset csv, jsonl, parquet or tfrecord holds", metavar="FILE")
+    schema: str | None = flag(_path, "what --dataset bigquery, csv, jsonl, parquet or tfrecord holds", metavar="FILE")
     image_size: str | None = flag(
         _size,
         "of image files: cut to these proportions and resize; pixels are stored, or with --encoding source a model "
@@ -55,6 +58,9 @@ class Options(Flags):
     )
     download_dir: str | None = flag(
         _path, "where downloads are kept and looked for; without it a folder of the user's cache", metavar="DIR"
+    )
+    export_dir: str | None = flag(
+        _folder, "of bigquery: where its Parquet files are kept, and looked for", metavar="gs://BUCKET/DIR"
     )
     output: str = flag(_place, "new or empty directory for the result", required=True, metavar="DIR")
     shards: int | None = flag(
@@ -119,7 +125,7 @@ class Options(Flags):
     def reading(self) -> dict[str, object]:
         """What `registry.read` takes beside the dataset."""
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
-        plain = ("schema", "encoding", "download_dir", "skip_bad")
+        plain = ("schema", "encoding", "download_dir", "export_dir", "skip_bad")
         return {"image_size": size, **{name: getattr(self, name) for name in plain}}
 
     @property

@@ -70,7 +70,10 @@ def _runner(record: RunRecord, directory: pathlib.Path) -> local.SubprocessRunne
 
     # Paths inside are those outside, so every argument means the same.
     written = (str(directory.parent), record.arguments["registry"])
-    mounts = [Mount(path, path, type="bind", read_only=path not in written) for path in (*written, *record.sources)]
+    mounts = [
+        Mount(path, path, type="bind", read_only=path not in written)
+        for path in (*written, *filter(os.path.isabs, record.sources))
+    ]
     temporary = str(directory / "tmp")  # on the disk, unlike /tmp
     environment = {"HOME": temporary, "TMPDIR": temporary}
     if user := os.environ.get("USER"):  # who has registered a model, for the registry's history

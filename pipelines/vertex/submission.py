@@ -14,7 +14,7 @@ from components.train.backends.vertex.job_settings import JobSettings, new_name
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.checks import read
 from components.train.cluster.cluster_file import Cluster
-from pipelines.arguments import pipeline_arguments
+from pipelines.arguments import pipeline_arguments, sources_seen
 from pipelines.compile import compile_specs
 from pipelines.vertex.bucket import RECORD, mounted, read_json, write_json
 from trainer.base.errors import UserError, unknown
@@ -112,7 +112,9 @@ def prepare(args: argparse.Namespace) -> Submission:
         plan_vertex(choice, args.image, [], region=args.location, settings=settings)
     if args.serving_image:
         serving.check(args.serving_image, exported_by=None)
-    arguments = pipeline_arguments(args, cluster, [mounted(source) for source in args.source])
+    if args.dataset == "bigquery":
+        args.export_dir = args.export_dir or f"{args.bucket}/exports"
+    arguments = pipeline_arguments(args, cluster, sources_seen(args, mounted))
     run = new_name()
     root, scheduled = f"{args.bucket}/runs", bool(args.cron)
     parameters = settings.parameters(cluster, "" if scheduled else run)
@@ -120,7 +122,7 @@ def prepare(args: argparse.Namespace) -> Submission:
     return Submission(
         run=run,
         image=args.image,
-        sources=args.source,
+        sources=() if args.dataset == "bigquery" else args.source,
         resources=dict(_resources(args.step_resources)),
         scheduled=scheduled,
         job={

@@ -42,7 +42,7 @@ def test_help_gives_the_defaults(capsys):
         main(["--help"])
     assert stopped.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "cifar10, cifar100, taxi, taxi_cents, csv, jsonl, parquet, images, tfrecord, or tfds:NAME" in text
+    assert "cifar10, cifar100, taxi, taxi_cents, csv, jsonl, parquet, bigquery, images, tfrecord, or tfds:NAME" in text
     assert all(f"(default: {default})" in text for default in (128.0, 0.1, 0.2, 0))
 
 

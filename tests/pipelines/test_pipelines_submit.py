@@ -8,6 +8,7 @@ import yaml
 from google.cloud import aiplatform_v1 as v1
 from lint.specs import lint
 
+from components.convert.options import Options
 from components.train.backends.vertex.attempts import Again
 from components.train.backends.vertex.job_settings import JobSettings
 from pipelines import submit
@@ -67,6 +68,18 @@ _WITH = {
 def prepared(*flags: str) -> Submission:
     args = config_file.parse(submit._parser(), ["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
     return prepare(args)
+
+
+def test_a_query_reaches_its_step_as_it_is_and_is_exported_to_the_bucket(tmp_path):
+    (schema := tmp_path / "schema.yaml").write_text(
+        "{name: trips, origin: o, columns: {fare: {type: float}, tip: {type: float}}, label: {regression: tip},"
+        " deep: [{column: fare, numeric: z_score}]}"
+    )
+    query = "SELECT fare, tip FROM `p.d.t`"
+    made = prepared("--dataset", "bigquery", "--schema", str(schema), "--image", IMAGE, "--source", query)
+    assert made.sources == () and made.job["parameter_values"]["name"] == "trips"
+    told = Options.parse(made.job["parameter_values"]["convert_args"], "step", output="-")
+    assert (told.source, told.export_dir) == (query, "gs://my-bucket/exports")
 
 
 @pytest.fixture

@@ -28,8 +28,9 @@ class Reader(abc.ABC):
     Attributes:
       name: As given with `--dataset`.
       takes: Options that mean something to it, of `schema`, a file; `skip_bad`, how many rows may be wrong; `image_size`,
-        height and width that a model gets of image files; `encoding`, how these are stored, `raw` or `source`; and
-        `download_dir`. A reader that takes any is a dataclass with a field for each, None if it is not given.
+        height and width that a model gets of image files; `encoding`, how these are stored, `raw` or `source`;
+        `download_dir`; and `export_dir`, a folder of a bucket. A reader that takes any is a dataclass with a field for each,
+        None if it is not given.
     """
 
     name: str

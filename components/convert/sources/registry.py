@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from components.convert.source import Source
 from components.convert.sources import cifar
 from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir
+from components.convert.sources.bigquery import BigQueryReader
 from components.convert.sources.delimited import TextReader
 from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.examples.dataset_files import TfrecordReader
@@ -47,6 +48,7 @@ READERS: Mapping[str, Reader] = {
         TextReader(name="csv", takes=frozenset({"schema", "skip_bad"})),
         TextReader(name="jsonl", takes=frozenset({"schema", "skip_bad"}), json=True),
         ParquetReader(),
+        BigQueryReader(),
         FolderReader(),
         TfrecordReader(),
     )

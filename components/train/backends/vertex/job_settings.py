@@ -13,15 +13,14 @@ import re
 import secrets
 from typing import Any
 
+from components.bucket import MANAGED_BY
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import seconds
 from trainer.base.command_line import Flags, flag
 from trainer.base.errors import UserError
 from trainer.base.flags import Kind
 
-# What marks all that is ours; a run's label has its name.
-MANAGED_BY = ("managed_by", "tfrecord-training")
-_OUR_LABELS = {MANAGED_BY[0], "run"}
+_OUR_LABELS = {MANAGED_BY[0], "run"}  # the latter has the name of one
 _OUR_ENV = re.compile("TRAINER_.*|CLUSTER_SPEC|TF_CONFIG|AIP_.*|CLOUD_ML_.*")
 _PROJECT = r"projects/[a-z0-9:.-]+"
 

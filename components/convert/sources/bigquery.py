@@ -1,0 +1,44 @@
+"""Tables of BigQuery: read from Parquet files, to which they are exported."""
+
+import dataclasses
+import pathlib
+
+from components.convert.sources.base import Paths, digest_of
+from components.convert.sources.exports import export, planned
+from components.convert.sources.parquet import ParquetReader
+from components.files.listing import File
+from trainer.base.errors import UserError
+from trainer.base.files import digest_of as digest_of_file
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BigQueryReader(ParquetReader):
+    """Reads a table, or the answer to a query, whose files are exported when they are first listed.
+
+    Attributes:
+      export_dir: `gs://` folder of all exports.
+    """
+
+    name: str = "bigquery"
+    export_dir: str | None = None
+    takes: frozenset[str] = frozenset({"schema", "export_dir"})
+
+    def digest(self, source: Paths) -> str:
+        """SHA-256 (hexadecimal) over the schema, the question, and when each table that it reads was changed; nothing is exported."""
+        return digest_of(
+            [
+                ("", digest_of_file(pathlib.Path(str(self.schema)))),
+                (self._asked(source), planned(self._asked(source)).name),
+            ]
+        )
+
+    def _found(self, source: Paths) -> list[tuple[File, dict[str, str]]]:
+        if not self.export_dir:
+            raise UserError("dataset 'bigquery' needs --export-dir gs://BUCKET/DIR, where the files may be kept")
+        self._columns()  # a mistake in it is told before anything is spent
+        return super()._found(export(self._asked(source), self.export_dir))
+
+    def _asked(self, source: Paths) -> str:
+        if not isinstance(source, str):
+            raise UserError("dataset 'bigquery' needs one --source, a query in quotes or PROJECT.DATASET.TABLE")
+        return source

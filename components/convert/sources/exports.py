@@ -1,0 +1,164 @@
+"""Tables of BigQuery, and answers to queries, as Parquet files in a bucket: exported once, by BigQuery itself.
+
+planned("SELECT fare, tips FROM `project.dataset.trips`").told      # what that costs; nothing has been spent
+export("project.dataset.trips", "gs://bucket/exports")              # the folder of the files
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from components.bucket import MANAGED_BY, refusals
+from components.files.listing import found, listed
+from components.files.reading import opened
+from components.files.writing import created
+from trainer.base.errors import UserError
+from trainer.base.files import crc32c
+
+# Of what a query reads, on demand, in the US, as Google lists it since July 2023; some regions cost more. The first TiB of a
+# month is free, and so is a query under a reservation of capacity: the bill may be lower.
+USD_PER_TIB = 6.25
+_LEAST_BYTES = 10 << 20  # that are billed of each table
+_RECORD = "export.json"  # beside the files, and written last
+_POLL_S = 2.0
+_TABLE = re.compile(r"[a-z0-9][\w.:-]*\.\w+\.[\w-]+")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What an export is of, and what it takes.
+
+    Attributes:
+      asked: The table, or the query.
+      query: What is to be asked; empty of a table, which is copied as it is.
+      tables: Those that are read, each with the time of its last change.
+      location: Where BigQuery has them.
+      num_bytes: That are billed at most; 0 if a table is copied, or if BigQuery cannot tell.
+    """
+
+    asked: str
+    query: str
+    tables: tuple[tuple[str, str], ...]
+    location: str
+    num_bytes: int
+
+    @property
+    def name(self) -> str:
+        """One for each question and each state of the tables."""
+        content = json.dumps([self.asked, self.tables]).encode()
+        return f"bigquery-{hashlib.sha256(content).hexdigest()[:20]}"
+
+    @property
+    def told(self) -> str:
+        """What it costs, in words."""
+        if not self.query:
+            return "BigQuery copies the table to the bucket, which costs nothing but the store"
+        price = self.num_bytes / 2**40 * USD_PER_TIB
+        return f"the query reads {self.num_bytes / 1e9:,.2f} GB at most, ${price:,.2f} at the list price of ${USD_PER_TIB} a TiB"
+
+
+def planned(asked: str) -> Plan:
+    """Looks up what an export would read: BigQuery checks the query, and runs nothing.
+
+    Raises:
+      UserError: If it is neither a table nor a query, or BigQuery refuses it.
+    """
+    from google.cloud import bigquery
+
+    asked = asked.strip().rstrip(";")
+    if not _TABLE.fullmatch(asked) and len(asked.split()) < 2:
+        raise UserError(f"--source {asked}: dataset 'bigquery' needs a query, or a table as PROJECT.DATASET.TABLE")
+    with _client(asked) as client:
+        if _TABLE.fullmatch(asked):
+            table = client.get_table(asked)
+            if table.table_type == "TABLE":
+                tables = ((asked, table.modified.isoformat()),)
+                return Plan(asked=asked, query="", tables=tables, location=table.location, num_bytes=0)
+        query = f"SELECT * FROM `{asked}`" if _TABLE.fullmatch(asked) else asked
+        dry = client.query(query, job_config=bigquery.QueryJobConfig(dry_run=True, use_query_cache=False))
+        names = sorted({f"{table.project}.{table.dataset_id}.{table.table_id}" for table in dry.referenced_tables})
+        tables = tuple((name, client.get_table(name).modified.isoformat()) for name in names)
+        due = dry.total_bytes_processed
+        num_bytes = due and due + _LEAST_BYTES * len(tables)
+        return Plan(asked=asked, query=query, tables=tables, location=dry.location, num_bytes=num_bytes)
+
+
+def export(asked: str, place: str) -> str:
+    """Has BigQuery write Parquet files to a new folder, unless that of the same question and tables is there.
+
+    Whoever was interrupted, or is one of several, waits for the job that was begun.
+
+    Args:
+      asked: A table, PROJECT.DATASET.TABLE, or a query in GoogleSQL.
+      place: `gs://` folder of all exports.
+
+    Returns:
+      The folder of the files.
+
+    Raises:
+      UserError: If BigQuery refuses it, or the job fails.
+    """
+    plan = planned(asked)
+    with _client(plan.asked) as client:
+        for attempt in itertools.count():
+            folder = f"{place.rstrip('/')}/{plan.name}/{attempt}"
+            job_id = f"{plan.name}-{crc32c(folder.encode())}"
+            if record := found(f"{folder}/{_RECORD}"):
+                if json.loads(opened(record).read())["files"] == _files(folder):
+                    return folder
+                continue  # files are missing since
+            print(f"{plan.told}; job {job_id} writes to {folder}", flush=True)
+            job, ours = _begun(client, plan, folder, job_id)
+            while job.state != "DONE":
+                time.sleep(_POLL_S)
+                job.reload()
+            if job.error_result and ours:
+                raise UserError(f"BigQuery cannot export {plan.asked}: {job.error_result['message']}")
+            if not job.error_result and (files := _files(folder)):
+                with created(f"{folder}/{_RECORD}") as file:
+                    content = dataclasses.asdict(plan) | {"job": job_id, "files": files}
+                    file.write(json.dumps(content, indent=1).encode())
+                return folder
+            if ours:
+                raise UserError(f"BigQuery has written nothing to {folder}")
+
+
+def _begun(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool]:
+    """The job of this id, and whether it was begun now."""
+    from google.api_core.exceptions import Conflict
+    from google.cloud import bigquery
+
+    common, uri = {"labels": dict([MANAGED_BY])}, f"{folder}/*.parquet"
+    where = {"job_id": job_id, "location": plan.location}
+    try:
+        if plan.query:
+            how = bigquery.QueryJobConfig(maximum_bytes_billed=plan.num_bytes or None, **common)
+            options = f"uri = '{uri}', format = 'PARQUET', compression = 'SNAPPY'"
+            job = client.query(f"EXPORT DATA OPTIONS ({options}) AS\n{plan.query}", job_config=how, **where)
+        else:
+            how = bigquery.ExtractJobConfig(destination_format="PARQUET", compression="SNAPPY", **common)
+            job = client.extract_table(plan.asked, uri, job_config=how, **where)
+    except Conflict:
+        return client.get_job(**where), False
+    return job, True
+
+
+def _files(folder: str) -> list[list[str]]:
+    """The names and versions of what was written."""
+    return [[file.path, file.version] for file in listed(folder) if file.path.endswith(".parquet")]
+
+
+@contextlib.contextmanager
+def _client(asked: str) -> Iterator[Any]:
+    with refusals(f"BigQuery refuses {asked}"):
+        from google.cloud import bigquery  # 1 s
+
+        # The machines of a job on Vertex AI are in a project of Google's; it says which one the job is of.
+        yield bigquery.Client(project=os.environ.get("CLOUD_ML_PROJECT_ID"))
