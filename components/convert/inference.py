@@ -64,16 +64,8 @@ class _Seen:
         return self.values.unique().sort()
 
     @property
-    def numbered(self) -> bool:
-        """Whether a value names its row."""
-        if self.type == "int":
-            counts = len(self.different) == 1 + self.different[-1].as_py() - self.different[0].as_py()
-            return len(self.values) == len(self.different) >= _FEW and bool(counts or _ID.fullmatch(self.header))
-        return self.type == "string" and len(self.values) == len(self.different) >= _FEW and self.spaces < 2
-
-    @property
     def spaces(self) -> float:
-        return pc.mean(pc.count_substring(self.values, " ")).as_py()
+        return pc.mean(pc.count_substring(self.values, " ")).as_py() if self.type == "string" else 0
 
     @property
     def useless(self) -> str:
@@ -82,7 +74,11 @@ class _Seen:
             return "it has hardly any values"
         if len(self.different) == 1 and not self.array.null_count:
             return "it is always the same"
-        return "no value comes twice, so it is the row's name" if self.numbered else ""
+        if len(self.values) > len(self.different) or len(self.different) < _FEW or self.spaces >= 2:
+            return ""
+        numbers = self.type == "int" and self.different[-1].as_py() - self.different[0].as_py() + 1
+        named = self.type == "string" or (self.type == "int" and _ID.fullmatch(self.header))
+        return "no value comes twice, so it is the row's name" if named or numbers == len(self.values) else ""
 
     @property
     def input(self) -> dict[str, Any]:
@@ -90,7 +86,7 @@ class _Seen:
         count = len(self.different)
         if self.type in ("float", "time") or (self.type == "int" and count > _FEW):
             return {"column": self.name, "numeric": "z_score"}
-        if self.type == "string" and self.spaces >= 3 and count > len(self.values) / 2:
+        if self.spaces >= 3 and count > len(self.values) / 2:
             return {"column": self.name, "words": _MANY}
         kind = {"hash_buckets": _MANY} if count > _MANY else {"vocabulary": count}
         return {"column": self.name, **kind, **({"embedding": 8} if count > 8 else {})}
@@ -101,14 +97,15 @@ class _Seen:
         entry |= {"default": _DEFAULTS[self.type]} if default and self.array.null_count else {}
         said = f"{len(self.different):,} different, {self.array.null_count / max(1, len(self.array)):.1%} missing"
         if len(self.values):
-            low, high, first = (
-                array[i].as_py() for array, i in ((self.different, 0), (self.different, -1), (self.values, 0))
-            )
-            if self.type == "time":
-                low, high, first = (str(np.datetime64(value, "s")) for value in (low, high, first))
-            said += "" if self.type in ("string", "bool") else f", {low} to {high}"
-            said += f", such as {json.dumps(first)[:40]}"
+            low, high, first = self.different[0], self.different[-1], self.values[0]
+            said += "" if self.type in ("string", "bool") else f", {self._told(low)} to {self._told(high)}"
+            said += f", such as {self._told(first)}"
         return f"{_flow({self.name: entry})[1:-1]}  # {said}"
+
+    def _told(self, value: pa.Scalar) -> str:
+        if self.type == "time":
+            return str(np.datetime64(value.as_py(), "s"))
+        return f"{value.as_py():.6g}" if self.type == "float" else json.dumps(value.as_py())[:40]
 
     def predicted(self) -> dict[str, Any]:
         """What the schema says of it as the label, and of rows without one."""

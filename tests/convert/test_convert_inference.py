@@ -137,7 +137,7 @@ def test_a_proposal_says_what_each_column_is_and_what_a_model_might_make_of_it(t
     text = infer(tmp_path, "--label", "tip").read_text()
     for line in (
         '  tip: {type: string}  # 2 different, 0.0% missing, such as "no"',
-        "  fare: {type: float, default: 0.0}  # 3 different, 25.0% missing, 1.0 to 4.0, such as 2.5",
+        "  fare: {type: float, default: 0.0}  # 3 different, 25.0% missing, 1 to 4, such as 2.5",
         "  # trip_id: {type: int}  # 60 different, 0.0% missing, 0 to 59, such as 0; left out: no value comes twice",
         "  start: {type: time}  # 60 different, 0.0% missing, 2024-01-31T12:00:00 to 2024-01-31T12:59:00, such as",
         "  box_0_: {type: float, header: 'box[0]'}",
