@@ -2,6 +2,8 @@
 
 import dataclasses
 import datetime as dt
+import errno
+import io
 import json
 import pathlib
 
@@ -130,6 +132,9 @@ def test_files_may_have_other_types_and_orders_of_columns_as_long_as_the_schema_
     coded = table(2, 4).set_column(1, "kind", pa.array(["x", "y"]).dictionary_encode())
     pq.write_table(coded, tmp_path / "c.pq")
     assert rows(reader(), tmp_path)[0] == [{"a": i, "kind": "xy"[i % 2]} for i in range(6)]
+    pq.write_table(pa.table({"a": [7], "kind": [1]}), tmp_path / "d.parquet")
+    with pytest.raises(UserError, match=r"d\.parquet: column 'kind' is int64, and type string takes texts"):
+        rows(reader(), tmp_path)
 
 
 def typed(given: list[dict]) -> pa.Table:
@@ -304,3 +309,16 @@ def test_a_file_that_changes_after_it_was_cut_is_refused(tmp_path, reader):
     pq.write_table(table(6), tmp_path / "t.parquet")
     with pytest.raises(UserError, match=r"t\.parquet: it has changed or gone"):
         list(reader().open(None, cut).batches(cut.pieces[0]))
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), ConnectionError("the store is gone")])
+def test_a_disk_or_a_store_that_fails_is_no_damage_of_the_file(tmp_path, reader, monkeypatch, error):
+    class Broken(io.BytesIO):
+        def read(self, size: int = -1) -> bytes:
+            raise error
+
+    pq.write_table(table(5), tmp_path / "t.parquet")
+    monkeypatch.setattr(parquet_table, "opened", lambda file, stop: Broken((tmp_path / "t.parquet").read_bytes()))
+    with pytest.raises(OSError, match=str(error.args[-1])) as told:
+        rows(reader(), tmp_path / "t.parquet")
+    assert type(told.value) is type(error)
