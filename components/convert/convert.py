@@ -13,8 +13,6 @@ from components.convert import running
 from components.convert.options import Options
 from components.convert.report import drift
 from components.convert.report.tallies import Tallies
-from components.convert.sources import registry
-from components.convert.sources.base import Reader
 from components.convert.stages import Merged
 from components.convert.writing import output
 from components.files.listing import found
@@ -84,15 +82,10 @@ def _build(options: Options, place: str) -> Manifest | None:
 
 def _converted(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
     """Converts into a directory for unfinished work, or into nothing; shards that are done lie in the output directory."""
-    if type(registry.find_reader(options.dataset, **options.reading)).cut is Reader.cut:
-        from components.convert import whole
-
-        manifest, tallies = whole.converted(options, place)
-    elif (merged := running.run(options, place)) is None:
+    if (merged := running.run(options, place)) is None:
         return None
-    else:
-        manifest, tallies = merged.manifest, merged.tallies
-        _tell_rows(options, merged, place)
+    manifest, tallies = merged.manifest, merged.tallies
+    _tell_rows(options, merged, place)
     for encoding in (*manifest.deep, *manifest.wide):
         name = encoding.columns[0]
         if encoding.kind == "numeric" and manifest.splits["train"].summaries[name].mean is None:

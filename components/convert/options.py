@@ -1,7 +1,6 @@
 """What to convert, and how: the flags of the command, and of the pipeline for its step, as a value."""
 
 import dataclasses
-import math
 import re
 
 from components.convert.share import Share, share_of
@@ -20,7 +19,6 @@ _source = Kind(str, lambda text: " " in text or _place.holds(text), "a path or g
 _folder = Kind(str, re.compile("gs://[^/]+(/.*)?").fullmatch, "a folder of a bucket, gs://BUCKET/DIR")
 _size = Kind(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
 _seed = Kind(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
-_memory = Kind(float, lambda value: 0.1 <= value < math.inf, "a number of at least 0.1")
 
 
 _task = Kind(str, lambda text: text == "auto" or share_of(text).index >= 0, "I/N with 0 <= I < N, or auto")
@@ -98,12 +96,6 @@ class Options(Flags):
     )
     processes: int | None = flag(
         at_least(1), "that write shards; without it as many as there are cores, fewer for little data"
-    )
-    memory_gb: float | None = flag(
-        _memory,
-        "for the data and all work on it, beside 0.1 that each process needs itself; what is larger is kept in "
-        "unnamed files beside the output; without it half of the machine's",
-        metavar="GB",
     )
 
     @property

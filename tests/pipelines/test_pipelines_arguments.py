@@ -77,7 +77,6 @@ def test_the_seed_is_the_trainers_alone_and_the_split_seed_the_converters():
             "split_seed": st.integers(0, 2**64 - 1),
             "max_drift": st.floats(0, 1),
             "processes": st.integers(1, 1000),
-            "memory_gb": st.floats(0.1, 1e6),
         },
     ),
     st.fixed_dictionaries({}, optional={"min_accuracy": st.floats(0, 1), "min_auc": st.floats(0, 1)}),

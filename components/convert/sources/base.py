@@ -11,8 +11,6 @@ from typing import IO
 import numpy as np
 
 from components.convert import pieces
-from components.convert.source import Source
-from components.convert.writing.column_store import Store
 from components.files.listing import File, of_path
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of as digest_of_file
@@ -36,6 +34,7 @@ class Reader(abc.ABC):
     name: str
     takes: frozenset[str] = frozenset()
 
+    @abc.abstractmethod
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> pieces.Cut:
         """Lists what there is and cuts it, without reading more of it than that takes.
 
@@ -47,27 +46,18 @@ class Reader(abc.ABC):
         Raises:
           UserError: If the source is missing, or is not what it should be.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def open(self, source: Paths, cut: pieces.Cut) -> pieces.Source:
         """The source that was cut so; done by each process that reads pieces of it, so nothing is read."""
-        raise NotImplementedError
 
     @abc.abstractmethod
     def files(self, source: Paths) -> list[pathlib.Path]:
-        """The files that `read` reads, in order, without the schema."""
+        """The files that are read, in order, without the schema."""
 
     def listed(self, source: Paths) -> list[File]:
         """The same with what tells whether they change."""
         return [of_path(str(path)) for path in self.files(source)]
-
-    def read(self, source: Paths, store: Store) -> Source:
-        """Reads the source; what the store has no room for is not held in memory.
-
-        Raises:
-          UserError: If it is missing, or not what it should be; it names the file.
-        """
-        raise NotImplementedError
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the schema, the contents of the files, and their paths from the folder of all of them."""

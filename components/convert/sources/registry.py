@@ -11,7 +11,6 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
-from components.convert.source import Source
 from components.convert.sources import cifar
 from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir
 from components.convert.sources.bigquery import BigQueryReader
@@ -22,7 +21,6 @@ from components.convert.sources.idx import IdxReader
 from components.convert.sources.image_folder import FolderReader
 from components.convert.sources.parquet import ParquetReader
 from components.convert.sources.tfds.builder import TFDS, TfdsReader
-from components.convert.writing.column_store import Store
 from trainer.base.errors import UserError, readable, unknown
 
 _SCHEMAS = pathlib.Path(__file__).parents[1] / "tables" / "schemas"
@@ -76,16 +74,6 @@ def find_reader(dataset: str, **options: object) -> Reader:
 
 def _takes(reader: Reader) -> frozenset[str]:
     return reader.takes | ({"download_dir"} if reader.name in OFFERED else frozenset())
-
-
-def read(dataset: str, source: Paths, store: Store, **options: object) -> Source:
-    """Reads a dataset from its source, or from what is downloaded if there is none; options as of `find_reader`.
-
-    Raises:
-      UserError: If it is unknown or cannot be had, or is not what it should be.
-    """
-    reader, source = located(dataset, source, **options)
-    return reader.read(source, store)
 
 
 def located(dataset: str, source: Paths, **options: object) -> tuple[Reader, Paths]:

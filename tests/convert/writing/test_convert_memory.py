@@ -55,8 +55,7 @@ def test_images_larger_than_memory_make_the_same_bytes(tmp_path, images):
     # 100 MB are for the interpreter and its libraries; the last one has all memory of the machine.
     for limit_mb, kind, processes in ((200, "raw", 1), (200, "packed", 2), (300, "packed", 1), (16_000, "raw", 2)):
         out = tmp_path / f"{limit_mb} {kind} {processes}"
-        budget = () if limit_mb > 1000 else ("--memory-gb", (limit_mb - 100) / 1000)
-        flags = ("--dataset", "idx", "--source", images / kind, "--processes", processes, *budget)
+        flags = ("--dataset", "idx", "--source", images / kind, "--processes", processes)
         run(limit_mb, *flags, "--output", out)
         manifest = Manifest.load(out)
         output.verify(str(out), manifest)
@@ -74,7 +73,7 @@ def test_a_table_larger_than_memory(tmp_path):
         for _ in range(copies):
             file.write(b"\n" + rows)
     # 250 MB are for the interpreter and Arrow, which sets more aside than it uses.
-    run(450, "--dataset", "taxi", "--source", tmp_path / "trips.csv", "--output", tmp_path / "out", "--memory-gb", 0.2)
+    run(450, "--dataset", "taxi", "--source", tmp_path / "trips.csv", "--output", tmp_path / "out")
     manifest = Manifest.load(tmp_path / "out")
     assert sum(split.examples for split in manifest.splits.values()) == 15_002 * copies
 
