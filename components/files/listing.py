@@ -60,7 +60,8 @@ def listed(place: str) -> list[File]:
         files = [of_blob(blob) for blob in blobs if not blob.name.endswith("/")]  # that would be a folder's marker
     else:
         walk = os.walk(place, onerror=_refuse)
-        files = [of_path(os.path.join(folder, name)) for folder, _, names in walk for name in names]
+        paths = (os.path.join(folder, name) for folder, _, names in walk for name in names)
+        files = [file for file in map(_still_there, paths) if file]
     return sorted(files, key=lambda file: file.path)
 
 
@@ -79,6 +80,16 @@ def of_path(path: str | int) -> File:
     """The file of a path on this machine, or of a descriptor."""
     status = os.stat(path)
     return File(path=str(path), num_bytes=status.st_size, version=str(status.st_mtime_ns))
+
+
+def _still_there(path: str) -> File | None:
+    """A file that was there a moment ago; None if another process has deleted it, or given it its name, since."""
+    try:
+        return of_path(path)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            raise  # it leads nowhere
+        return None
 
 
 def _delete(path: str) -> None:

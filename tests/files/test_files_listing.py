@@ -1,5 +1,7 @@
 """What there is, here and in a bucket alike."""
 
+import os
+
 import pytest
 
 from components.files.listing import deleted, found, listed
@@ -49,3 +51,12 @@ def test_what_is_deleted_is_gone_and_may_have_been_gone_before(disk, place):
     (disk / "b").write_bytes(b"1")
     deleted([f"{place}/a", f"{place}/none"])
     assert [file.path for file in listed(place)] == [f"{place}/b"]
+
+
+def test_a_file_that_goes_while_its_folder_is_listed_is_passed_over_and_a_link_to_nowhere_is_not(tmp_path, monkeypatch):
+    (tmp_path / "there").write_bytes(b"1")
+    monkeypatch.setattr(os, "walk", lambda place, onerror: [(place, [], ["gone", "there"])])
+    assert [file.path for file in listed(str(tmp_path))] == [f"{tmp_path}/there"]
+    (tmp_path / "gone").symlink_to("nowhere")
+    with pytest.raises(FileNotFoundError, match="gone"):
+        listed(str(tmp_path))
