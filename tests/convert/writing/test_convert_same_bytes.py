@@ -4,17 +4,19 @@ import dataclasses
 import pathlib
 import random
 
+import numpy as np
 import pytest
 import trips
+from PIL import Image
 
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.writing import workers
 
 
-@pytest.fixture(scope="module", params=["idx", "packed idx", "csv", "targets"])
-def options(request, tmp_path_factory, make_idx) -> Options:
-    """A source of several thousand examples."""
+@pytest.fixture(scope="module", params=["idx", "packed idx", "csv", "targets", "images", "records"])
+def options(request, tmp_path_factory, make_idx, write_records) -> Options:
+    """A source of several thousand examples, or some hundred images."""
     root = tmp_path_factory.mktemp("source")
     if request.param == "targets":
         targets = {"same": "same", "sum": {"plus": ["same", "seconds"]}, "when": "when"}
@@ -23,6 +25,18 @@ def options(request, tmp_path_factory, make_idx) -> Options:
     elif request.param == "csv":
         rows = [{**row, "company": f"{row['company']}, {'x' * (i % 60)}"} for i, row in enumerate(trips.rows(3000))]
         kind = trips.write(root, rows, {**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}})
+    elif request.param in ("images", "records"):
+        pixels = (np.random.default_rng(i).integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300))
+        paths = [root / "source" / "ab"[i % 2] / f"{i}.png" for i in range(300)]
+        for path, image in zip(paths, pixels, strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(path)
+        kind = {"dataset": "images", "source": str(root / "source")}
+        if request.param == "records":
+            records = [{"image": path.read_bytes(), "label": i % 2} for i, path in enumerate(paths)]
+            paths = [write_records(root / f"{i}.tfrecord", records[i::3]) for i in range(3)]
+            (root / "schema.yaml").write_text("{name: t, origin: t, image: image, label: label, classes: 2}")
+            kind = {"dataset": "tfrecord", "source": tuple(map(str, paths)), "schema": str(root / "schema.yaml")}
     else:
         for place in ("plain", "packed"):
             make_idx(root / place, size=(9, 7), packed=place == "packed", train=3000, test=500)
@@ -33,7 +47,8 @@ def options(request, tmp_path_factory, make_idx) -> Options:
 @pytest.fixture(scope="module")
 def expected(options, content) -> dict[str, bytes]:
     """What one process makes that has all memory, of files that are not packed."""
-    source = options.source.replace("/packed", "/plain")
+    source = options.source
+    source = source if isinstance(source, tuple) else source.replace("/packed", "/plain")
     convert(dataclasses.replace(options, source=source, processes=1))
     return content(pathlib.Path(options.output))
 

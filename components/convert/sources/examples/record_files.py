@@ -28,7 +28,8 @@ _DENSITY = 128  # positions a byte; what is unpacked of a byte are less than 80 
 _HEADER = struct.Struct("<QI")
 _SHORT = re.compile(rb"(?=.{5}\0\0\0.{4})", re.DOTALL)  # a length that a record can have, and its checksum
 _GZIP, _EITHER = b"\x1f\x8b\x08", 47  # that of zlib, or that of gzip: what `zlib` calls `wbits`
-_CHUNK_BYTES = 1 << 16  # of a file that are searched or unpacked at once; positions in packed files depend on it
+_CHUNK_BYTES = 1 << 16  # of a file that are unpacked at once; positions in packed files depend on it
+_SEARCH_BYTES = 1 << 14  # that are read at once where a file is cut
 
 
 def cut(splits: Mapping[str, Sequence[str]], *, pieces: int, piece_bytes: int) -> Cut:
@@ -97,19 +98,21 @@ def _starts(file: File, wanted: Sequence[int]) -> Iterator[int]:
     """Of a file that is not packed, the first record that starts at a byte or after it, for each that is wanted."""
     if not wanted:
         return
-    with readable(file.path), opened(file) as data:
-        if _packed(data):
-            return
+    with readable(file.path):
+        with opened(file, 0, HEADER_BYTES) as data:
+            if _packed(data):
+                return
         for at in wanted:
-            data.seek(at)
-            window = b""
-            while more := data.read(_CHUNK_BYTES):
-                window = window[1 - HEADER_BYTES :] + more
-                starts = (match.start() for match in _SHORT.finditer(window))
-                first = next((i for i in starts if _is_header(window[i : i + HEADER_BYTES])), None)
-                if first is not None:
-                    yield data.tell() - len(window) + first
-                    break
+            with opened(file, at, at + _SEARCH_BYTES) as data:
+                data.seek(at)
+                window = b""
+                while more := data.read(_SEARCH_BYTES):
+                    window = window[1 - HEADER_BYTES :] + more
+                    starts = (match.start() for match in _SHORT.finditer(window))
+                    first = next((i for i in starts if _is_header(window[i : i + HEADER_BYTES])), None)
+                    if first is not None:
+                        yield data.tell() - len(window) + first
+                        break
 
 
 def _packed(file: IO[bytes]) -> bool:
