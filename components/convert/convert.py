@@ -20,8 +20,6 @@ from components.files.writing import created
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
-_PROCESS_BYTES = 1 << 26  # to convert, that make up for the start of a process
-
 
 def convert(options: Options) -> Manifest | None:
     """Converts, or finds that the output directory already holds the result.

@@ -20,7 +20,7 @@ from trainer.base.errors import readable
 from trainer.base.files import is_remote
 from trainer.base.machine import usable_cores
 
-_PROCESS_BYTES = 1 << 26  # to convert, that make up for the start of a process
+_PROCESS_BYTES = 1 << 23  # to convert, that make up for the start of a process
 _LOOK_EVERY_S, _TELL_EVERY_S = 2.0, 30.0  # while others are waited for
 _TOLD = {"look": "looking", "piece": "converting"}
 

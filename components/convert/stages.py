@@ -29,17 +29,18 @@ from trainer.base.feature_summary import Summary
 from trainer.base.manifest import Manifest, Shard, Split
 
 _MB = 1_000_000
-_PARTS = 4  # that a shard of a given size is made of at least, so that it comes near that size
-_PIECE_BYTES = 1 << 26  # of the source: little to do again, and enough to hide what a piece takes by itself
+_PARTS = 2  # that a shard of a given size is made of at least, so that it comes near that size
+# Of the source: what is small is shared out to all processes, what is large is not noted in too many pieces.
+_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES, _PIECES = 4 * _MB, 64 * _MB, 256
 
 
 def cut(options: Options) -> Division:
     """Cuts the source, which may not be there, or may not be what it should be."""
     files, (reader, source) = listing(options), registry.located(options.dataset, options.source, **options.reading)
-    pieces, piece_bytes = options.shards or 1, _PIECE_BYTES
-    if options.shards is None:
-        piece_bytes = min(piece_bytes, int(options.shard_mb * _MB / _PARTS))
-    return Division.of(reader.cut(source, pieces=pieces, piece_bytes=piece_bytes), options, files)
+    total = sum(num_bytes for _, num_bytes, _ in files)
+    most = _MOST_PIECE_BYTES if options.shards else int(options.shard_mb * _MB / _PARTS)
+    piece_bytes = min(max(_LEAST_PIECE_BYTES, total // _PIECES), most)
+    return Division.of(reader.cut(source, pieces=options.shards or 1, piece_bytes=piece_bytes), options, files)
 
 
 def listing(options: Options) -> list[tuple[str, int, str]]:

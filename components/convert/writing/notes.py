@@ -8,12 +8,14 @@ A conversion that leaves nothing has `Notes(None)`, which are in memory.
 """
 
 import json
+import os
 from collections.abc import Set
 from typing import Any
 
 from components.files.listing import found, listed
 from components.files.reading import opened
 from components.files.writing import created
+from trainer.base.files import is_remote
 
 
 class Notes:
@@ -25,9 +27,12 @@ class Notes:
     @property
     def names(self) -> Set[str]:
         """Of those that there are."""
-        files = listed(self.place) if self.place else []
-        there = {file.path.rpartition("/")[2].removesuffix(".json") for file in files if file.path.endswith(".json")}
-        return there | self._known.keys()
+        there = []
+        if self.place and is_remote(self.place):
+            there = [file.path.rpartition("/")[2] for file in listed(self.place)]
+        elif self.place and os.path.exists(self.place):
+            there = os.listdir(self.place)
+        return {name.removesuffix(".json") for name in there if name.endswith(".json")} | self._known.keys()
 
     def get(self, name: str) -> Any | None:
         """What was noted under the name, if anything was."""
