@@ -160,7 +160,7 @@ def _proposed(table: TableSource, pieces: Sequence[Piece], source: str, label: s
     if label is not None and chosen is None:
         raise UserError(f"--label: {unknown('column', label, [column.header for column in seen])}")
     useful = [column for column in seen if column is not chosen and not column.useless]
-    if not useful:
+    if all("words" in column.input for column in useful):
         raise UserError(f"{source}: has no column that a model could learn from")
     predicted = chosen.predicted() if chosen else _TODO
     given = "regression" in predicted[LABEL]  # nothing can stand in for it then
@@ -178,7 +178,7 @@ def _proposed(table: TableSource, pieces: Sequence[Piece], source: str, label: s
             ][chosen is not None :],
             *_entries(**predicted),
             "deep:",
-            *(f"  - {_flow(column.input)}" for column in useful),
+            *(f"  {'# ' * ('words' in c.input)}- {_flow(c.input)}" for c in useful),  # texts take a model of one's own
             *_entries(missing=_MISSING, other_columns="ignore"),
             "",
         ]
