@@ -23,7 +23,7 @@ import numpy as np
 
 from trainer.base.errors import UserError, about
 
-BLOCK_BYTES, MOST_BYTES = 1 << 20, 1 << 24  # read at once; that no record may reach
+BLOCK_BYTES, MOST_BYTES = 1 << 22, 1 << 24  # parsed at once; that no record may reach
 _TAIL_BYTES = 1 << 12  # in which the last record usually ends
 _NONE = np.empty(0, np.int64)
 _QUOTE, _LF, _CR = b'"\n\r'
@@ -108,8 +108,9 @@ def chunks(
       UserError: If a quote stands where none may, or a value or a record has no end; it names the place.
     """
     text, at = b"", start
-    if not start and not (text := file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)):
-        start = at = len(codecs.BOM_UTF8)
+    mark = codecs.BOM_UTF8
+    if not start and not (text := file.read(int(min(len(mark), stop))).removeprefix(mark)):
+        start = at = len(mark)
     at += len(text)
     while True:
         block = file.read(int(min(block_bytes or BLOCK_BYTES, stop - at)))

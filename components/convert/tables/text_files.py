@@ -49,7 +49,7 @@ class TextTable(TableSource):
             return headers(next(chunks(file.path, _unpacked(raw, fact["codec"]), None)))
 
     def batches(self, piece: Piece) -> Iterator[TableBlock]:
-        """Parses the records of a piece, about a megabyte at a time."""
+        """Parses the records of a piece, some megabytes at a time."""
         fact, line = self.cut.facts["files"][piece.file], self.cut.facts["lines"][self.cut.pieces.index(piece)]
         file, codec, place = File(**fact["file"]), fact["codec"], {"start": piece.start, "stop": piece.stop}
         path, delimiter, position = file.path, _delimiter(file, self.schema, json=self.json), piece.position

@@ -7,7 +7,7 @@ import pathlib
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.convert.pieces import Cut, Piece
@@ -165,6 +165,7 @@ def test_the_rate_of_a_scan_that_takes_long_is_told(tmp_path, capsys, monkeypatc
 damages = st.sampled_from(["", "x", "1", "1,2,3", "1,maybe", "9,", "0x1,no", "{age: 3}", "{}", "[]", '{"said": "no"}'])
 
 
+@example(rows=["x", "x"], of_json=True, pieces=2, block_bytes=1)  # pieces that are shorter than a mark of UTF-8
 @given(
     rows=st.lists(st.integers(-5, 99) | damages, min_size=1, max_size=30),
     of_json=st.booleans(),
