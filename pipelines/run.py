@@ -104,7 +104,6 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     if args.runner == "docker" and not args.image:
         raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
     cluster = Cluster.load(args.cluster, args.trainer_flags)
-    # A URL stays one, and is refused.
     sources = sources_seen(args, lambda path: path if is_remote(path) else str(pathlib.Path(path).resolve()))
     arguments = pipeline_arguments(args, cluster, sources)
     key = cache_key(args.dataset, args.source, args.schema)

@@ -14,11 +14,12 @@ _CODE = (
     "components/bucket.py",
     "components/convert",
     "components/evaluate/page/frame.py",
-    "components/files",
     "components/evaluate/templates/page.html",
+    "components/files",
     "components/templates.py",
     "components/undefined.py",
     "trainer/base",
+    "trainer/replicas/member.py",
 )
 
 

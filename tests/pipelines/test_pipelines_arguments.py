@@ -121,7 +121,10 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--min-accuracy", "97"], "--min-accuracy: '97' is not a number from 0 to 1"),
         (["--gate", "TYPO"], "unknown key 'chef' (known: confidence, "),
         (["--image-size", "8x8"], "--image-size 8x8 means nothing to dataset 'digits'"),
-        (["--dataset", "mnist", "--source", "gs://bucket/mnist"], "--source: 'gs://bucket/mnist' is not a path"),
+        (
+            ["--dataset", "mnist", "--source", "gs://bucket/mnist"],
+            "gs://bucket/mnist: dataset 'mnist' is read from this machine",
+        ),
         (["--output", "x"], "unrecognized arguments: --output"),
         (["--model", "cnm"], "unknown --model 'cnm'; did you mean 'cnn'?"),
         (["--runner", "docker"], "needs --image"),

@@ -61,10 +61,11 @@ class Reader(abc.ABC):
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the schema, the contents of the files, and their paths from the folder of all of them."""
-        paths, schema = self.files(source), getattr(self, "schema", None)
-        root = os.path.commonpath([path.absolute().parent for path in paths] or ["/"])
-        named = [*([("", schema)] if schema else []), *((os.path.relpath(path, root), path) for path in paths)]
-        return digest_of((name, digest_of_file(path)) for name, path in named)
+        files, schema = self.listed(source), getattr(self, "schema", None)
+        root = os.path.commonpath([os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"])
+        # A store knows checksums, which cost nothing.
+        named = [(os.path.relpath(file.path, root), file.crc32c or digest_of_file(file.path)) for file in files]
+        return digest_of([*([("", digest_of_file(schema))] if schema else []), *named])
 
     def paths(self, source: Paths, wanted: str) -> list[pathlib.Path]:
         """What `--source` gives, at least one path; `wanted` says what it has to be, in words.

@@ -122,7 +122,7 @@ def export(asked: str, place: str) -> str:
             if job.error_result and ours:
                 raise UserError(f"BigQuery cannot export {plan.asked}: {job.error_result['message']}")
             if not job.error_result and (files := _files(folder)):
-                with created(f"{folder}/{_RECORD}") as file:
+                with created(f"{folder}/{_RECORD}", new=True) as file:
                     content = dataclasses.asdict(plan) | {"job": job_id, "files": files}
                     file.write(json.dumps(content, indent=1).encode())
                 return folder

@@ -51,7 +51,8 @@ class Writer:
     def __init__(self, name: str | None, layout: Layout):
         self._layout, self._examples, self._num_bytes = layout, 0, 0
         suffixes = (RECORDS, HASHES) if layout.record_bytes else (RECORDS, HASHES, INDEX)
-        self._files = {suffix: created(f"{name}{suffix}") if name else _Nothing() for suffix in suffixes}
+        # A shard is on the disk when its parts are joined: thousands of them need not be, one by one.
+        self._files = {suffix: created(f"{name}{suffix}", durable=False) if name else _Nothing() for suffix in suffixes}
 
     def append(self, columns: Mapping[str, Column]) -> None:
         """Appends examples, whose values are given by field."""

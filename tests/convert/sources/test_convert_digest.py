@@ -4,6 +4,7 @@ import shutil
 import pytest
 
 from components.convert.sources.registry import source_digest
+from components.files.store import counted
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,14 @@ def test_the_digest_follows_contents_names_folders_and_schema_but_not_the_place(
             file.write("missing: ['']\n")
         found.append(digest())
     assert len({*found}) == len(found)
+
+
+def test_the_digest_of_what_lies_in_a_bucket_follows_its_contents_and_reads_none_of_them(bucket, tmp_path, made):
+    flags, path = made("csv", "b.csv")
+    for name in ("one", "two"):
+        shutil.copytree(flags["source"], bucket / name)
+    read = counted()["bytes_read"]
+    found = {name: source_digest("csv", f"gs://demo/{name}", flags["schema"]) for name in ("one", "two")}
+    (bucket / "one" / "b.csv").write_bytes(path.read_bytes() + b"\n")
+    assert found["one"] == found["two"] != source_digest("csv", "gs://demo/one", flags["schema"])
+    assert counted()["bytes_read"] == read
