@@ -22,6 +22,8 @@ from components.convert.sources.examples.parser import Record, describe_value, p
 from components.convert.tables.schema import ImageSchema, Schema
 from trainer.base.errors import UserError, unknown
 
+_FIRST_BYTES = 1 << 16  # that a record is likely to have at most
+
 
 def describe(path: str) -> str:
     """The features of the first record of a file, in words."""
@@ -117,6 +119,9 @@ class RecordImages(ImageSource):
 def _first(cut: pieces.Cut, split: str, paths: Sequence[str]) -> Record:
     """The first record of a split, of which the files are given."""
     for piece in cut.pieces:
-        if piece.split == split and (record := next(records(cut, piece), None)):
+        part = dataclasses.replace(
+            piece, stop=min(piece.stop, piece.start + _FIRST_BYTES)
+        )  # no more is fetched at once
+        if piece.split == split and (record := next(records(cut, part), None)):
             return record
     raise UserError(f"{paths[0]}{f' and {len(paths) - 1} more' * (len(paths) > 1)}: no records")
