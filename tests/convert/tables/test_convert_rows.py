@@ -2,6 +2,7 @@ import collections
 import contextlib
 import gzip
 import io
+import json
 import pathlib
 
 import numpy as np
@@ -250,3 +251,33 @@ def test_rows_that_are_wrong_are_listed_beside_the_manifest_or_too_many(tmp_path
     assert not (tmp_path / "c").exists()
     text = fails("--dataset", "mnist", "--skip-bad", "1", "--output", str(tmp_path / "c"))
     assert "--skip-bad 1 means nothing to dataset 'mnist'; leave it out, or use --dataset taxi or" in text
+
+
+def test_json_lines_of_a_directory_have_the_bytes_of_the_same_csv_file(tmp_path, content, fails):
+    rows = [{**row, "seconds": int(row["seconds"] or -5)} for row in made(80)]
+    as_csv = trips.write(tmp_path / "csv", rows, SCHEMA)
+    as_json = {**as_csv, "dataset": "jsonl", "source": str(tmp_path / "json")}
+    (tmp_path / "json").mkdir()
+    flags = [f"--{name}={value}" for name, value in as_json.items()]
+    assert "json: holds no *.jsonl or *.ndjson files, or such with .gz or .zst behind" in fails(
+        *flags, "--output", "no"
+    )
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (tmp_path / "json" / "a.jsonl").write_text("".join(lines[:50]))
+    (tmp_path / "json" / "b.ndjson.gz").write_bytes(gzip.compress("".join(lines[50:]).encode()))
+    quietly(**as_csv, output=str(tmp_path / "a"))
+    quietly(**as_json, output=str(tmp_path / "b"))
+    shards = [{n: d for n, d in content(tmp_path / out).items() if ".tfrecord" in n} for out in "ab"]
+    # How often a default stands in is no part of a record.
+    assert shards[0] == shards[1] and shards[0]
+    delimited = pathlib.Path(as_csv["schema"])
+    delimited.write_text(delimited.read_text() + 'delimiter: ","\n')
+    assert "schema.yaml: has a delimiter, and JSON has none; leave it out" in fails(*flags, "--output", "no")
+
+
+def test_rows_that_are_left_out_are_in_no_vocabulary(tmp_path):
+    rows = [{"fare": 1, "tips": 1, "seconds": 1, "company": "Blue"} for _ in range(30)]
+    rows += [{**rows[0], "fare": "x", "company": "Zed"} for _ in range(9)]
+    schema = {**SCHEMA, "label": {"condition": {"greater": ["tips", 1]}, "classes": ["no", "yes"]}}
+    manifest = quietly(**trips.write(tmp_path, rows, schema), output=str(tmp_path / "out"), skip_bad=9)
+    assert manifest.deep[1].vocabulary == ("Blue",)
