@@ -58,7 +58,6 @@ class EvalSet:
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
         """All columns of a table by name, [N] each, verified."""
-        records.verify(self.manifest, self.data_dir, self.split)
         found = records.resident(self.manifest, self.data_dir, self.split)
         return {name: column.numpy() for name, column in found.items()}
 

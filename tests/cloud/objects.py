@@ -75,9 +75,11 @@ class Objects:
             raise exceptions.NotFound(f"No such object: {bucket}/{name}")
         return known
 
-    def read(self, bucket: str, name: str, query: Mapping[str, str]) -> tuple[dict[str, Any], bytes]:
-        """The object's resource and bytes."""
-        return self.get(bucket, name, query), _data(self.path(bucket, name))
+    def read(
+        self, bucket: str, name: str, query: Mapping[str, str], start: int = 0, stop: int | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        """The object's resource and bytes, or of these a range."""
+        return self.get(bucket, name, query), _data(self.path(bucket, name), start, stop)
 
     def put(self, bucket: str, name: str, data: bytes, query: Mapping[str, str]) -> dict[str, Any]:
         """Writes an object whole; preconditions are compared and it is written under one lock.
@@ -158,8 +160,12 @@ def _encoded(data: bytes) -> str:
     return base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
 
 
-def _data(path: pathlib.Path) -> bytes:
-    return b"" if path.is_dir() else path.read_bytes()
+def _data(path: pathlib.Path, start: int = 0, stop: int | None = None) -> bytes:
+    if path.is_dir():
+        return b""
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(-1 if stop is None else stop - start)
 
 
 def _require(known: Mapping[str, Any] | None, query: Mapping[str, str]) -> None:

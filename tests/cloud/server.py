@@ -61,7 +61,8 @@ class _Cloud:
         except exceptions.GoogleAPICallError as error:
             self._log.write(f"{request} {error.code:d}\n")
             raise
-        self._log.write(f"{request} {answer.status}\n")
+        size = len(answer.content) if isinstance(answer.content, bytes) else 0
+        self._log.write(f"{request} {size} {answer.status}\n")
         return answer
 
     def _answer(self, request: Request) -> Answer:

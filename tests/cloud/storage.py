@@ -86,15 +86,15 @@ class Storage:
         return Answer(200, {**made, "componentCount": len(parts)})
 
     def _media(self, request: Request, bucket: str, name: str) -> Answer:
-        known, data = self._objects.read(bucket, name, request.query)
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")
+        start, stop = (int(match[1]), int(match[2]) + 1 if match[2] else None) if match else (0, None)
+        known, data = self._objects.read(bucket, name, request.query, start, stop)
         told = {"x-goog-hash": f"crc32c={known['crc32c']}", "x-goog-generation": known["generation"]}
-        if match := re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or ""):
-            start = int(match[1])
-            part = data[start : int(match[2] or len(data)) + 1]
-            if start >= len(data):
-                return Answer(416, b"", told)
-            return Answer(206, part, told | {"Content-Range": f"bytes {start}-{start + len(part) - 1}/{len(data)}"})
-        return Answer(200, data, told)
+        if not match:
+            return Answer(200, data, told)
+        if not data:
+            return Answer(416, b"", told)
+        return Answer(206, data, told | {"Content-Range": f"bytes {start}-{start + len(data) - 1}/{known['size']}"})
 
     def _upload(self, request: Request, bucket: str) -> Answer:
         query = request.query

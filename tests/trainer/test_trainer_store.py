@@ -21,6 +21,7 @@ from trainer.base.errors import UserError
 from trainer.base.files import copy_tree, crc32c_of, digest_of, read_bytes, tree_digest, write_text
 from trainer.base.manifest import Manifest
 from trainer.data import records
+from trainer.data.reader import ranges as ranges_module
 from trainer.data.reader import shards as shards_module
 from trainer.data.reader.cache import localize
 from trainer.data.reader.shards import Shards
@@ -124,7 +125,7 @@ def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("change", ["cut", "emptied", "removed", "no file", "other bytes"])
 def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, monkeypatch, read, change):
-    monkeypatch.setattr(shards_module._insist.retry, "sleep", lambda seconds: None)
+    monkeypatch.setattr(ranges_module.read_range.retry, "sleep", lambda seconds: None)
     here, there = data
     manifest = Manifest.load(there)
     shard = manifest.split("train").shards[1].file
@@ -156,7 +157,7 @@ def test_a_store_that_fails_is_asked_again(data, monkeypatch):
             (there / shard.file).rmdir()
             (there / shard.file).write_bytes((here / shard.file).read_bytes())
 
-    monkeypatch.setattr(shards_module._insist.retry, "sleep", mended)
+    monkeypatch.setattr(ranges_module.read_range.retry, "sleep", mended)
     assert shards.read(0, 0, shard.bytes).tobytes() == (here / shard.file).read_bytes()
     assert slept == [0.5, 1, 2]
 

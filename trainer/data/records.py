@@ -9,6 +9,8 @@ for columns in batches(manifest, data_dir, "test", batch_size=512):
     columns["image"]     # [512, height, width, channels]
 """
 
+import collections
+import concurrent.futures
 import dataclasses
 import math
 import os
@@ -17,23 +19,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import google_crc32c
 import numpy as np
 import tensorflow as tf
 from etils import epath
 
 from trainer.base.errors import UserError
-from trainer.base.files import crc32c_of
 from trainer.base.manifest import Feature, Manifest
 from trainer.data.reader import cache, decoding
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.chunks import Chunks
 from trainer.data.reader.modes import Choice
 from trainer.data.reader.order import CHUNK_BYTES, Order
+from trainer.data.reader.ranges import count, opened
 from trainer.data.reader.shards import Mapping, Shards, damaged, in_bucket, readable, take
 from trainer.data.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
 from trainer.replicas.member import Member
 
-_TOLD_S = 5.0
+_TOLD_S, _AT_ONCE = 5.0, 4
 
 
 def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[], None]) -> Choice:
@@ -48,8 +51,11 @@ def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[
         print(choice, flush=True)
     if member.role == "ps":  # holds variables only
         return choice
-    if choice.mode == "resident":
+    if choice.mode == "resident" and choice.asynchronous and member.role == "worker":
         verify(manifest, choice.data_dir, "train")
+        count(
+            data_bytes_read=sum(shard.bytes for shard in manifest.split("train").shards)
+        )  # which TensorFlow reads itself
     if choice.mode != "mapped":
         return choice
     if not choice.cache_dir:
@@ -100,7 +106,8 @@ def open_reader(
         return early(decode(records, manifest))
 
     if place.mode == "resident":
-        storage: Storage = Resident(lambda: early(resident(manifest, place.data_dir, "train")))
+        load = _resident_by_tensorflow if place.asynchronous else resident
+        storage: Storage = Resident(lambda: early(load(manifest, place.data_dir, "train")))
     elif place.asynchronous:
         shards = Shards(manifest, place.data_dir, "train")
         for shard in range(len(shards.paths)):  # at once, for TensorFlow alone reads them then
@@ -147,22 +154,38 @@ def verify(manifest: Manifest, data_dir: str, split: str) -> None:
     """
     for name, crc32c in manifest.split(split).checksums.items():
         path = epath.Path(data_dir) / name
-        with readable(path):
-            whole = crc32c_of(path) == crc32c
-        if not whole:
+        digest = google_crc32c.Checksum()
+        with readable(path), opened(path) as file:
+            collections.deque(digest.consume(file, 1 << 20), maxlen=0)
+        if digest.hexdigest().decode() != crc32c:
             raise damaged(path)
 
 
 def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:
-    """The whole split in memory, read by graph operations on whichever device runs them.
+    """The whole split in memory; each file is read once, and compared with its CRC-32C before it is used.
 
     By feature name, [examples, *shape] in the feature's dtype; of an image that is stored as a file, strings [examples].
+
+    Raises:
+      UserError: Naming a file that is missing or not what the manifest says.
     """
+    shards, kind = Shards(manifest, data_dir, split), tf.uint8 if manifest.record_bytes else tf.string
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        contents = pool.map(shards.whole, range(len(shards.paths)))
+        return _joined([decode(tf.constant(records, kind), manifest) for records in contents], manifest)
+
+
+def _resident_by_tensorflow(manifest: Manifest, data_dir: str, split: str) -> Columns:
+    """The same by graph operations on whichever device runs them, without a look at checksums."""
     files = [os.path.join(data_dir, shard.file) for shard in manifest.split(split).shards]
     if manifest.record_bytes is None:
         return _parse(tf.data.TFRecordDataset(files).batch(2**40).get_single_element(), manifest)
     contents = (tf.io.decode_raw(tf.io.read_file(file), tf.uint8) for file in files)  # one after the other
     parts = [decode(tf.reshape(content, [-1, manifest.record_bytes]), manifest) for content in contents]
+    return _joined(parts, manifest)
+
+
+def _joined(parts: list[Columns], manifest: Manifest) -> Columns:
     return {f.name: tf.concat([part[f.name] for part in parts], 0) for f in manifest.features}
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from trainer.data import augmentation
 from trainer.data.reader import decoding
 from trainer.data.reader.order import Order, share
-from trainer.data.reader.storage import Columns, Storage
+from trainer.data.reader.storage import Chunked, Columns, Storage
 
 _AHEAD = 4  # batches a replica that wait for their step
 
@@ -50,11 +50,14 @@ class Reader:
         """The batches of one process from a step on, without end: of each step those of its replicas in turn."""
         replicas = context.num_replicas_in_sync
         here = replicas // context.num_input_pipelines
-        loaded = self.load()
+        loaded, among = self.load(), {"replicas": replicas, "global_batch": self.global_batch}
 
         def place(i: tf.Tensor) -> tuple[tf.Tensor, int | tf.Tensor, int | tf.Tensor]:
-            replica = context.input_pipeline_id * here + i % here
-            return i // here, *share(replica, replicas=replicas, global_batch=self.global_batch)
+            return i // here, *share(context.input_pipeline_id * here + i % here, **among)
+
+        if isinstance(self.storage, Chunked):
+            bounds = [share((context.input_pipeline_id + i) * here, **among)[0] for i in (0, 1)]
+            self.storage.chunks.share(*bounds, self.global_batch)
 
         # Only decoding of image files takes so long that several batches are worth their memory.
         calls = tf.data.AUTOTUNE if self.files else None

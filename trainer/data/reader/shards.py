@@ -11,6 +11,7 @@ Imports no TensorFlow.
 
 import contextlib
 import dataclasses
+import itertools
 import mmap
 import os
 import threading
@@ -19,13 +20,13 @@ from typing import BinaryIO
 
 import google_crc32c
 import numpy as np
-import tenacity
 from etils import epath
 
 from trainer.base.errors import UserError
 from trainer.base.files import crc32c, is_remote, store_errors
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from trainer.base.manifest import HEAD_BYTES, Manifest, Shard
+from trainer.data.reader.ranges import count, opened, read_range
 
 # From the number of a file, the first byte and the end byte of a range to the range, uint8.
 Fetch = Callable[[int, int, int], np.ndarray]
@@ -55,14 +56,14 @@ def readable(path: os.PathLike[str]) -> Iterator[None]:
         raise UserError(f"{path} cannot be read ({error}); see whether the storage is up") from None
 
 
-def small_file(path: epath.Path, checksum: str) -> bytes:
-    """The content of a file beside a shard.
+def whole_file(path: epath.Path, checksum: str) -> bytes:
+    """The content of a shard, or of a file beside it.
 
     Raises:
       UserError: If it is missing or does not have the CRC-32C, or cannot be read.
     """
     with readable(path):
-        content = _insist(path, 0, -1)
+        content = read_range(path, 0)
     if crc32c(content) != checksum:
         raise damaged(path)
     return content
@@ -71,10 +72,10 @@ def small_file(path: epath.Path, checksum: str) -> bytes:
 def content_hashes(manifest: Manifest, data_dir: str, split: str) -> Iterator[np.ndarray]:
     """What tells a split's records from others, in whatever dataset these are: 64-bit hashes, uint64 [N] of each file.
 
-    Records that are equal but for the label have one hash. Raises what `small_file` raises.
+    Records that are equal but for the label have one hash. Raises what `whole_file` raises.
     """
     for shard in manifest.split(split).shards:
-        yield np.frombuffer(small_file(epath.Path(data_dir) / shard.hashes, shard.hashes_crc32c), "<u8")
+        yield np.frombuffer(whole_file(epath.Path(data_dir) / shard.hashes, shard.hashes_crc32c), "<u8")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Shards:
     def _where(self, shard: Shard, directory: epath.Path) -> np.ndarray:
         if self.record_bytes:
             return np.arange(shard.examples + 1) * self.record_bytes
-        return np.frombuffer(small_file(directory / shard.index, shard.index_crc32c), "<i8")
+        return np.frombuffer(whole_file(directory / shard.index, shard.index_crc32c), "<i8")
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """File, first row and end row there of each piece of the records `start` to `stop` of the split."""
@@ -159,6 +160,14 @@ class Shards:
         data = fetch(shard, int(starts[0]), int(starts[-1]))
         return Block(int(self.starts[shard]) + row, shard, row, data, starts - starts[0])
 
+    def whole(self, shard: int) -> np.ndarray | list[bytes]:
+        """All records of a file in the form of `take`, after a look at the file's own CRC-32C."""
+        content = whole_file(self.paths[shard], self._shards[shard].crc32c)
+        if self.record_bytes:
+            return np.frombuffer(content, np.uint8).reshape(-1, self.record_bytes)
+        pairs = itertools.pairwise(self._offsets[shard].tolist())
+        return [content[start + HEADER_BYTES : end - FOOTER_BYTES] for start, end in pairs]
+
     def in_order(self, batch_size: int, start: int, stop: int) -> Iterator[list[Block]]:
         """The records `start` to `stop` of the split in batches.
 
@@ -171,8 +180,8 @@ class Shards:
             whole = last - row == listed.examples
             if not whole:
                 self.identify(shard, self.read)
-            with readable(path), path.open("rb") as file:
-                file.seek(int(self._offsets[shard][row]))
+            begin, end = self._offsets[shard][[row, last]].tolist()
+            with readable(path), opened(path, begin, end + whole) as file:  # has a whole one a byte more?
                 while row < last:
                     end = min(row + batch_size - sum(map(len, blocks)), last)
                     blocks.append(self._block(shard, row, end, _passing(path, file, digest)))
@@ -195,7 +204,7 @@ class Shards:
         """
         path = self.paths[shard]
         with readable(path):
-            content = _insist(path, start, end - start)
+            content = read_range(path, start, end)
         return _whole(path, content, start, end)
 
 
@@ -216,19 +225,6 @@ def _whole(path: epath.Path, content: bytes, start: int, end: int) -> np.ndarray
     return np.frombuffer(content, np.uint8)
 
 
-@tenacity.retry(
-    retry=tenacity.retry_if_exception_type(OSError) & tenacity.retry_if_not_exception_type(FileNotFoundError),
-    stop=tenacity.stop_after_attempt(4),
-    wait=tenacity.wait_exponential(0.5),
-    reraise=True,
-)
-def _insist(path: epath.Path, start: int, size: int) -> bytes:
-    with contextlib.suppress(EOFError), store_errors(), path.open("rb") as file:
-        file.seek(start)
-        return file.read(size)
-    return b""
-
-
 class Mapping:
     """Local files as memory that is read when it is touched. What was read is the system's to drop, not ours to hold."""
 
@@ -240,6 +236,7 @@ class Mapping:
 
     def __call__(self, shard: int, start: int, end: int) -> np.ndarray:
         """A range of a file, which the system is asked to read ahead."""
+        count(data_bytes_read=end - start)
         page = start - start % mmap.PAGESIZE
         with contextlib.suppress(AttributeError, OSError):  # advice is not everywhere
             self._maps[shard].madvise(mmap.MADV_WILLNEED, page, end - page)

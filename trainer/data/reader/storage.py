@@ -44,7 +44,7 @@ class Chunked:
 
     def __init__(self, chunks: Chunks, decode: Callable[[tf.Tensor], Columns], record_bytes: int | None) -> None:
         """Args: `decode` makes columns of records, in the form of `shards.take`."""
-        self._chunks, self._decode, self._record_bytes = chunks, decode, record_bytes
+        self.chunks, self._decode, self._record_bytes = chunks, decode, record_bytes
         # Why a gathering in TensorFlow's threads failed; what TensorFlow makes of it does not say.
         self.failure: UserError | None = None
 
@@ -61,7 +61,7 @@ class Chunked:
 
     def _take(self, indices: np.ndarray, position: np.ndarray) -> np.ndarray:
         try:
-            return self._chunks.take(indices, int(position))
+            return self.chunks.take(indices, int(position))
         except UserError as error:
             self.failure = error
             raise

@@ -14,8 +14,8 @@ from trainer.data import records
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.chunks import Chunks
 from trainer.data.reader.modes import choose
-from trainer.data.reader.order import Order
-from trainer.data.reader.shards import Mapping, Shards
+from trainer.data.reader.order import Order, share
+from trainer.data.reader.shards import Mapping, Shards, take
 from trainer.data.reader.storage import Chunked, MappedTensors, Resident
 
 EXAMPLES, FILES = 120, 24
@@ -104,6 +104,49 @@ def test_each_chunk_is_read_once_an_epoch_in_one_piece_of_each_file_and_few_are_
     pieces = [piece for c in range(SMALL.chunks) for piece in shards.pieces(7 * c, min(7 * c + 7, EXAMPLES))]
     assert set(heads) <= set(read)  # two threads that come to a file at once both look whether it is the right one
     assert sorted(r for r in read if r not in heads) == sorted((s, row * size, end * size) for s, row, end in pieces)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(
+    replicas=st.integers(1, 5), batch=st.sampled_from([10, 12, 17]), start=st.integers(0, 30), ahead=st.integers(0, 4)
+)
+def test_replicas_read_large_records_once_between_them_and_each_gets_those_of_its_share(
+    numbered, replicas, batch, start, ahead
+):
+    shards = Shards(Manifest.load(numbered), str(numbered), "train")
+    read, lock, size = [0], threading.Lock(), shards.record_bytes
+
+    def fetch(shard: int, start: int, end: int) -> np.ndarray:
+        with lock:
+            read[0] += end - start
+        return shards.read(shard, start, end)
+
+    for shard in range(3):
+        shards.identify(shard, shards.read)
+    whole = take(
+        shards, [shards.block(*piece, shards.read) for piece in shards.pieces(0, EXAMPLES)], np.arange(EXAMPLES)
+    )
+    steps = range(start, start + 2 * EXAMPLES // batch)
+    for replica in range(replicas):
+        chunks = Chunks(shards, SMALL, fetch=fetch, ahead=ahead)
+        first, count = share(replica, replicas=replicas, global_batch=batch)
+        chunks.share(first, first + count, batch)
+        for step in steps:
+            indices = SMALL(step, global_batch=batch, first=first, count=count).numpy()
+            assert np.array_equal(chunks.take(indices, step * batch + first), whole[indices])
+        chunks._pool.shutdown()
+    # Two epochs; beside them, the rest of the first window and of the last one, and what is ahead for each replica.
+    assert read[0] <= (2 * EXAMPLES + (2 * SMALL.window + replicas * (ahead + 1)) * SMALL.chunk) * size
+
+
+@pytest.mark.parametrize(
+    ("chunk", "window", "parts", "some"), [(7, 2, 2, True), (7, 9, 2, False), (20, 1, 2, False), (20, 1, 4, True)]
+)
+def test_only_of_large_records_in_many_windows_those_of_others_are_left_out(numbered, chunk, window, parts, some):
+    shards = Shards(Manifest.load(numbered), str(numbered), "train")
+    chunks = Chunks(shards, Order(examples=EXAMPLES, seed=0, chunk=chunk, window=window), fetch=shards.read)
+    chunks.share(0, 8, 8 * parts)
+    assert bool(chunks._share) == some
 
 
 @pytest.mark.parametrize("kind", ["numbered", "files"])
