@@ -21,7 +21,7 @@ from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategies import SYNC
 from trainer import options
 from trainer.base.errors import UserError
-from trainer.base.flags import Kind
+from trainer.base.flags import Kind, at_least
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
@@ -48,6 +48,12 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
         default=[],
         metavar="PATH",
         help="files of the dataset, as components.convert takes them; for Vertex AI gs://BUCKET/DIR_OR_FILE",
+    )
+    data.add_argument(
+        "--convert-tasks",
+        type=at_least(1),
+        metavar="N",
+        help="steps that convert at the same time, each a part of the source (None: 1, and on Vertex AI one for each 100 GB)",
     )
     hidden = [field.name for field in dataclasses.fields(options.Options) if field.name not in _TRAINER]
     options.Options.add_flags(p, but=hidden, descriptions={"job": _TRAINING})

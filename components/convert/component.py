@@ -13,16 +13,11 @@ def digest(convert_args: list[str], schema: str) -> str:
     Returns:
       SHA-256 (hexadecimal) over names and checksums of the source's files, or over when its tables were changed; nothing is read for that.
     """
-    import tempfile
-
-    from components.convert.options import Options
     from components.convert.sources.in_bucket import digest_of_objects
     from components.convert.sources.registry import source_digest
+    from components.convert.tasks import asked
 
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".yaml") as file:
-        file.write(schema)
-        file.flush()
-        options = Options.parse(convert_args, "components.convert", schema=file.name if schema else None, output="-")
+    with asked(convert_args, schema, "-") as options:
         if options.source and options.dataset != "bigquery":
             return digest_of_objects([options.source] if isinstance(options.source, str) else options.source)
         return source_digest(options.dataset, options.source, options.schema)
@@ -46,42 +41,63 @@ def convert(
       output: The dataset's directory.
       page: Its `dataset.html`, where a console shows it.
     """
-    import contextlib
-    import pathlib
-    import re
-    import shutil
-    import tempfile
+    from components.convert import tasks
 
-    from components.convert import store
-    from components.convert.convert import convert
-    from components.convert.options import Options
-    from components.convert.writing.output import PAGE
-    from components.files.reading import opened
-    from trainer.base.errors import escape_output
+    with tasks.asked(convert_args, schema, output.path) as options:
+        output.uri, described = tasks.make(options, directory, page.path)
+    output.metadata.update(described)
 
-    escape_output()
 
-    output.uri = directory or output.uri
-    place = pathlib.Path(output.path)
-    # Vertex AI mounts the bucket, but a file there cannot be renamed or locked.
-    target = re.sub("^/gcs/", "gs://", output.path)
-    with tempfile.TemporaryDirectory() as scratch, store.held(place) if directory else contextlib.nullcontext():
-        schema_file = pathlib.Path(scratch, "schema.yaml")
-        schema_file.write_text(schema, encoding="utf-8")
-        options = Options.parse(
-            convert_args,
-            "components.convert",
-            schema=str(schema_file) if schema else None,
-            output=target,
-        )
-        if directory and (manifest := store.ready(place)):
-            print(f"{directory}: another run has converted it")
-        else:
-            manifest = convert(options)
-        with opened(f"{target}/{PAGE}") as text, open(page.path, "wb") as copy:
-            shutil.copyfileobj(text, copy)
-    output.metadata.update(
-        name=manifest.name,
-        fingerprint=manifest.fingerprint,
-        **{split: part.examples for split, part in manifest.splits.items()},
-    )
+def split(
+    convert_args: list[str],
+    schema: str,
+    source_digest: str,
+    directory: str,
+    tasks: int,
+    work: dsl.Output[dsl.Dataset],
+) -> list[str]:
+    """Cuts a source for so many tasks that convert it together, in place of the step `convert`, whose arguments it has.
+
+    They leave what they have done for each other in `work`. Returns the shares of those that look at the source before any writes.
+    """
+    from components.convert import tasks as steps
+
+    return steps.split(convert_args, schema, directory, work.path, tasks=tasks)
+
+
+def look(share: str, work: dsl.Input[dsl.Dataset]) -> str:
+    """Looks at a share of the source, such as 0/3 for the first of three. Returns the share."""
+    from components.convert import tasks
+
+    tasks.do("look", share, work.path)
+    return share
+
+
+def settle(looked: list[str], work: dsl.Input[dsl.Dataset]) -> list[str]:
+    """Returns the shares of the tasks that write; these wait for those that have looked."""
+    from components.convert import tasks
+
+    return tasks.to_write(work.path)
+
+
+def write(share: str, work: dsl.Input[dsl.Dataset]) -> str:
+    """Converts a share of the source. Returns the share."""
+    from components.convert import tasks
+
+    tasks.do("write", share, work.path)
+    return share
+
+
+def merge(
+    written: list[str],
+    directory: str,
+    work: dsl.Input[dsl.Dataset],
+    output: dsl.Output[dsl.Dataset],
+    page: dsl.Output[dsl.HTML],
+) -> None:
+    """Makes the dataset of what tasks have written; its outputs are those of the step `convert`."""
+    from components.convert import tasks
+
+    with tasks.given(work.path) as (_, options):
+        output.uri, described = tasks.make(options, directory, page.path)
+    output.metadata.update(described)

@@ -19,6 +19,7 @@ from components.convert.writing.progress import track
 from trainer.base.errors import readable
 from trainer.base.files import is_remote
 from trainer.base.machine import usable_cores
+from trainer.base.manifest import Manifest
 
 _PROCESS_BYTES = 1 << 23  # to convert, that make up for the start of a process
 _LOOK_EVERY_S, _TELL_EVERY_S = 2.0, 30.0  # while others are waited for
@@ -34,7 +35,7 @@ def run(options: Options, place: str | None) -> Merged | None:
     notes, stage = Notes(place), options.stage
     with readable(f"dataset {options.dataset!r}"):
         division = _division(options, notes)
-        if stage == "cut":
+        if stage == "cut" or not isinstance(division, Division):
             return None
         work = Work(options, division)
         if work.looks and stage in (None, "look"):
@@ -50,8 +51,11 @@ def run(options: Options, place: str | None) -> Merged | None:
     return work.merge([Written.of_json(each) for each in _all("piece", work, notes)], place)
 
 
-def _division(options: Options, notes: Notes) -> Division:
-    """That of work that was begun on the same source with the same arguments; else a new one, and the work begins anew."""
+def _division(options: Options, notes: Notes) -> Division | Manifest:
+    """That of work that was begun on the same source with the same arguments; else a new one, and the work begins anew.
+
+    Whoever waits for others to cut the source, and has no share of it, may find that they have made the dataset.
+    """
 
     def begun() -> Division | None:
         noted = notes.get("plan")
@@ -62,7 +66,7 @@ def _division(options: Options, notes: Notes) -> Division:
     if division := begun():
         return division
     if options.stage not in (None, "cut") or options.share.index:
-        return _awaited(begun, "the first task cuts the source")
+        return _awaited(lambda: begun() or output.finished(options.directory), "the first task cuts the source")
     if notes.place:
         output.discard(options.directory)  # what was begun of another
     return Division.of_json(notes.put("plan", cut(options).json()))

@@ -10,7 +10,9 @@ is put right here, in five places:
 * SIGTERM cancels: the running task is told to stop, and no other starts but the exit handler.
 """
 
+import contextlib
 import json
+import logging
 import os
 import pathlib
 import re
@@ -21,7 +23,7 @@ import warnings
 from typing import Any
 
 from kfp import components, local
-from kfp.local import executor_input_utils, subprocess_task_handler
+from kfp.local import executor_input_utils, logging_utils, subprocess_task_handler
 
 _LAUNCHERS = "google_cloud_pipeline_components.container.v1."
 _IMPATIENT = (
@@ -81,6 +83,14 @@ def _put_right(tasks: _Tasks, job_id: str) -> None:
     handler.validate_image = lambda *_: None
     subprocess_task_handler.run_local_subprocess = tasks.run
 
+    # Of tasks at once each would take the log from the others.
+    logging_utils.local_logger_context = contextlib.nullcontext
+    logging.basicConfig(
+        stream=sys.stdout,
+        level=logging.INFO,
+        format="%(asctime)s.%(msecs)03d - %(levelname)s - %(message)s",
+        datefmt="%H:%M:%S",
+    )
     executor_input_utils.get_local_pipeline_resource_name = lambda _: job_id
 
     make = executor_input_utils.artifact_type_schema_to_artifact_list

@@ -111,12 +111,15 @@ class LiveVertex(Vertex):
     def _get_pipeline(self, request: Request, parent: str, id: str) -> v1.PipelineJob:
         """The job with what its tasks do, by the log of kfp.local."""
         job = self.pipeline_jobs.get(request, parent, id)
-        tasks: dict[str, str] = {}
+        tasks: list[list[str]] = []  # of a loop several have one name
         for line in (self._logs / id / "pipeline.log").read_text(errors="replace").splitlines():
             for state, pattern in EVENTS.items():
                 if match := pattern.match(ANSI.sub("", line)):
-                    tasks[match[1]] = {"cached": "SKIPPED"}.get(state, state.upper())
-        job.job_detail.task_details = [{"task_name": name, "state": state} for name, state in tasks.items()]
+                    begun = next((task for task in tasks if task == [match[1], "RUNNING"]), None)
+                    if state == "running" or not begun:
+                        tasks.append(begun := [match[1], ""])
+                    begun[1] = {"cached": "SKIPPED"}.get(state, state.upper())
+        job.job_detail.task_details = [{"task_name": name, "state": state} for name, state in tasks]
         return job
 
     def _create_pipeline(self, request: Request, parent: str) -> v1.PipelineJob:

@@ -58,6 +58,14 @@ def test_tasks_at_once_share_the_pieces_and_the_first_makes_the_dataset(tmp_path
     assert convert(tasks[0]) == first  # one that is started again later finds it
 
 
+def test_a_task_without_a_share_that_missed_the_plan_ends_with_the_dataset(tmp_path, monkeypatch):
+    one = Options(output=str(tmp_path / "out"), shards=1)
+    made = convert(one)
+    looks = iter([None, made])  # there is none yet when it begins, and is when it looks again
+    monkeypatch.setattr("components.convert.writing.output.finished", lambda output: next(looks, made))
+    assert convert(dataclasses.replace(one, task="1/2")) is None
+
+
 def test_stages_one_by_one_each_by_several_tasks(tmp_path, options, expected, content):
     for stage, tasks in (("cut", 1), ("look", 2), ("write", 4), ("merge", 1)):
         for i in range(tasks):

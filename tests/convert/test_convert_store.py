@@ -6,7 +6,7 @@ import pathlib
 import pytest
 from kfp import dsl
 
-from components.convert import component, convert, store
+from components.convert import component, store, tasks
 from components.convert.writing.output import PAGE
 
 
@@ -26,16 +26,16 @@ def step(tmp_path: pathlib.Path):
 
 
 def test_steps_at_once_convert_once_and_all_have_the_dataset(step, monkeypatch):
-    converted, original = [], convert.convert
+    converted, original = [], tasks.convert
 
     def count(options):
         converted.append(options.output)
         return original(options)
 
-    monkeypatch.setattr(convert, "convert", count)
+    monkeypatch.setattr(tasks, "convert", count)
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         outputs = list(pool.map(step, "abc"))
-    assert len(converted) == 1 and {output.path for output in outputs} == set(converted)
+    assert len(converted) == len({output.path for output in outputs}) == 1
     assert all(output.metadata == outputs[0].metadata and output.metadata["train"] == 1307 for output in outputs)
 
 
