@@ -122,8 +122,11 @@ class Work:
                             for each in (block.columns, block.missing, block.told)
                         )
                         tallies.add(split, columns, missing, more)
-                        key = f"{split}-{shard:05d}"
                         before, writer = writers.get(split, (None, None))
+                        if self.division.shards is None and before:  # a piece that cannot be cut may make many shards
+                            full = writer.num_bytes >= self.options.shard_mb * _MB
+                            shard = int(before.rpartition("-")[2]) + full
+                        key = f"{split}-{shard:05d}"
                         if key != before:
                             if writer:
                                 written[before] = dataclasses.asdict(writer.close())
@@ -183,15 +186,20 @@ class Work:
 
     def _shards(self, written: Sequence[Written]) -> dict[str, list[list[tuple[str, parts.Part]]]]:
         """By split the shards that are not empty, each with the names and facts of its parts."""
-        found: dict[str, dict[int, list]] = {split: collections.defaultdict(list) for split in SPLITS}
+        found: dict[str, list] = {split: [] for split in SPLITS}
         for i, each in enumerate(written):
-            for key, part in each.parts.items():
+            for key, part in sorted(each.parts.items()):
                 split, _, shard = key.partition("-")
-                found[split][int(shard)].append((f"{i:05d}-{key}", parts.Part(**part)))
+                found[split].append((int(shard), (f"{i:05d}-{key}", parts.Part(**part))))
         if self.division.shards is None:
-            size = self.options.shard_mb * _MB
-            return {split: _by_size(shards[0], size) if shards else [] for split, shards in found.items()}
-        return {split: [shards[i] for i in sorted(shards)] for split, shards in found.items()}
+            return {
+                split: _by_size([part for _, part in each], self.options.shard_mb * _MB)
+                for split, each in found.items()
+            }
+        return {
+            split: [[part for _, part in shard] for _, shard in itertools.groupby(sorted(each), lambda part: part[0])]
+            for split, each in found.items()
+        }
 
     def _manifest(self, described: Mapping[str, Split], shards: Mapping[str, Sequence[Shard]]) -> Manifest:
         source, layout, training = self.source, self.source.layout(), described["train"].summaries

@@ -67,7 +67,13 @@ def listed(place: str) -> list[File]:
 
 def deleted(paths: Iterable[str]) -> None:
     """Deletes files; what is gone already is no mistake."""
-    parallel(_delete, paths)
+    local, remote = [], []
+    for path in paths:
+        (remote if is_remote(path) else local).append(path)
+    for path in local:
+        pathlib.Path(path).unlink(missing_ok=True)
+    if remote:
+        parallel(_delete, remote)
 
 
 def of_blob(blob: Any) -> File:
@@ -93,8 +99,6 @@ def _still_there(path: str) -> File | None:
 
 
 def _delete(path: str) -> None:
-    if not is_remote(path):
-        return pathlib.Path(path).unlink(missing_ok=True)
     from google.api_core.exceptions import NotFound
 
     with asked(path) as (bucket, name), contextlib.suppress(NotFound):

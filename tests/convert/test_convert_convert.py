@@ -6,6 +6,7 @@ from divided import whole
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.sources import idx
 from components.convert.sources.registry import find_reader
 from components.convert.writing.splits import carve
 from trainer.base.errors import UserError
@@ -81,3 +82,14 @@ def test_other_splits_get_shards_in_proportion_and_empty_ones_none(tmp_path, mak
     assert [len(split.shards) for split in manifest.splits.values()] == [1, 0, 1]
     with pytest.raises(UserError, match="--shards 101: there are only 100 training examples"):
         convert(Options(**source, output=str(tmp_path / "c"), shards=101))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_without_a_number_of_shards_their_size_decides(tmp_path, monkeypatch, make_idx, held, packed):
+    monkeypatch.setattr(idx, "_BLOCK_BYTES", 50_000)
+    make_idx(tmp_path / "source", size=(28, 28), packed=packed, train=4000, test=300)
+    options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"), shard_mb=0.5)
+    manifest = convert(options)
+    _assert_holds(tmp_path / "out", manifest, options, held)
+    sizes = [shard.bytes for shard in manifest.splits["train"].shards]
+    assert 5 <= len(sizes) <= 9 and max(sizes) < 700_000 and len(manifest.splits["test"].shards) == 1

@@ -46,10 +46,10 @@ class Part:
 
 
 class Writer:
-    """Writes a part to files of a name and suffixes of ours; without a name what would be written is only looked at."""
+    """Writes a part, of `num_bytes` so far, to files of a name and suffixes of ours; without a name it is only looked at."""
 
     def __init__(self, name: str | None, layout: Layout):
-        self._layout, self._examples, self._num_bytes = layout, 0, 0
+        self._layout, self._examples, self.num_bytes = layout, 0, 0
         suffixes = (RECORDS, HASHES) if layout.record_bytes else (RECORDS, HASHES, INDEX)
         # A shard is on the disk when its parts are joined: thousands of them need not be, one by one.
         self._files = {suffix: created(f"{name}{suffix}", durable=False) if name else _Nothing() for suffix in suffixes}
@@ -62,17 +62,17 @@ class Writer:
             hashes = content_hashes(len(rows), hashed(values, self._layout, encoded))
             self._files[HASHES].write(hashes.astype("<u8"))
             if INDEX in self._files:
-                self._files[INDEX].write((self._num_bytes + ends).astype("<i8", copy=False))
+                self._files[INDEX].write((self.num_bytes + ends).astype("<i8", copy=False))
             self._files[RECORDS].write(encoded)
             self._examples += len(rows)
-            self._num_bytes += encoded.nbytes
+            self.num_bytes += encoded.nbytes
 
     def close(self) -> Part:
         """Ends the part: its files are there then, whole."""
         made = {suffix: file.close() for suffix, file in self._files.items()}
         return Part(
             examples=self._examples,
-            num_bytes=self._num_bytes,
+            num_bytes=self.num_bytes,
             crc32c=made[RECORDS].crc32c,
             hashes_crc32c=made[HASHES].crc32c,
         )

@@ -236,7 +236,7 @@ NUMBER = {"x": tfds.features.Scalar(np.float32), "label": CLASS}
             {"a": [1, 2], "label": 0},
             "neither an image nor only numbers and texts (a: Sequence",
         ),
-        (NUMBER, {"x": float("nan"), "label": 0}, "record at byte 0: x: nan is a missing value, and the schema has no"),
+        (NUMBER, {"x": float("nan"), "label": 0}, "record at byte 0: x: is missing, and the schema has no"),
         (NUMBER, {"x": 0.5, "label": -1}, "record at byte 0: label: '-1' is no class (known: 0 to 1)"),
         (
             {"image": tfds.features.Image(shape=(2, 2, 1), dtype=np.uint16), "label": CLASS},
