@@ -1,12 +1,18 @@
 """A source that is cut, put together again."""
 
+import pathlib
 import types
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from components.convert.sources.base import Paths, Reader
+from components.convert.writing import parts
 from components.convert.writing.byte_strings import Strings
+from components.convert.writing.draws import Draws
+from components.convert.writing.tfrecord import Layout
+from trainer.base.manifest import Shard
 
 
 def whole(reader: Reader, source: Paths = None, *, pieces: int = 3, piece_bytes: int = 1 << 20) -> Any:
@@ -38,3 +44,20 @@ def _joined(columns: list[Any]) -> Any:
     if isinstance(columns[0], Strings):
         return Strings.of([value for column in columns for value in column.tolist()])
     return np.concatenate(columns)
+
+
+def drawn(count: int, *, validation_fraction: float = 0.1, test_fraction: float = 0.2, seed: int = 0) -> dict:
+    """By split, the positions of so many training examples that go there."""
+    draws = Draws({"train"}, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
+    chosen = dict(draws.begin("train", 0).of(np.arange(count)))
+    return {split: np.flatnonzero(chosen[split]) for split in ("train", "validation", "test")}
+
+
+def write(path: pathlib.Path, layout: Layout, columns: Mapping[str, Any], *, rows: Iterable[np.ndarray]) -> Shard:
+    """Writes rows of the columns as one TFRecord file, with others of the same name beside it."""
+    writer = parts.Writer(f"{path}.part", layout)
+    for some in rows:
+        writer.append({name: column[some] for name, column in columns.items()})
+    shard = parts.join([(f"{path}.part", writer.close())], str(path), indexed=layout.record_bytes is None)
+    path.with_suffix(".tfrecord").rename(path)
+    return shard

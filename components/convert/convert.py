@@ -84,10 +84,6 @@ def _converted(options: Options, place: str | None) -> tuple[Manifest, Tallies] 
         return None
     manifest, tallies = merged.manifest, merged.tallies
     _tell_rows(options, merged, place)
-    for encoding in (*manifest.deep, *manifest.wide):
-        name = encoding.columns[0]
-        if encoding.kind == "numeric" and manifest.splits["train"].summaries[name].mean is None:
-            raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
     drift.require(manifest.splits, options.max_drift)
     return manifest, tallies
 

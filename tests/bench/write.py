@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from components.convert.writing import tfrecord, workers
+from components.convert.writing import parts, tfrecord, workers
 from tests.bench.serve import serve
 from trainer.base.machine import usable_cores
 
@@ -23,9 +23,9 @@ def _ours(images: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callabl
     layout = tfrecord.Layout([image, tfrecord.Field(name="label", kind="int64", num_bytes=1)])
 
     def write(rows: np.ndarray, advance: workers.Advance) -> int:
-        path = root / f"{rows[0]}.tfrecord"
-        path.unlink(missing_ok=True)
-        return tfrecord.write(path, layout, columns, rows=[rows]).examples
+        writer = parts.Writer(str(root / f"{rows[0]}"), layout)
+        writer.append({name: column[rows] for name, column in columns.items()})
+        return writer.close().examples
 
     def lap() -> float:
         shards, processes = np.array_split(np.arange(len(labels)), 8), usable_cores()

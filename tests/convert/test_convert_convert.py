@@ -2,13 +2,12 @@ import pathlib
 
 import numpy as np
 import pytest
-from divided import whole
+from divided import drawn, whole
 
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources import idx
 from components.convert.sources.registry import find_reader
-from components.convert.writing.splits import carve
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -24,15 +23,14 @@ def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options,
     }
     assert all((directory / shard.file).stat().st_size == shard.bytes for shard in shards)
     source = whole(find_reader(options.dataset), options.source)
-    parts = carve(
-        {split: len(columns["label"]) for split, columns in source.splits.items()},
-        validation_fraction=options.validation_fraction,
-        test_fraction=options.test_fraction,
-        seed=options.split_seed,
-    )
+    fractions = {"validation_fraction": options.validation_fraction, "test_fraction": options.test_fraction}
+    if "test" in source.splits:
+        fractions["test_fraction"] = 0
+    parts = drawn(len(source.splits["train"]["label"]), **fractions, seed=options.split_seed)
     for name, split in manifest.splits.items():
-        native, rows = parts[name]
-        images, labels = (source.splits[native][feature][rows[:]] for feature in ("image", "label"))
+        native = name if name in source.splits else "train"
+        rows = parts[name] if native == "train" else np.arange(len(source.splits[native]["label"]))
+        images, labels = (source.splits[native][feature][rows] for feature in ("image", "label"))
         expected = [{"image": i.tobytes(), "label": k} for i, k in zip(images, labels.tolist(), strict=True)]
         assert held(directory, name) == expected
         assert split.examples == len(rows) == sum(shard.examples for shard in split.shards)

@@ -1,7 +1,7 @@
-"""TFRecord files of `tf.train.Example` records with the same fields, assembled by NumPy without TensorFlow.
+"""Records of TFRecord files, `tf.train.Example` with the same fields, assembled by NumPy without TensorFlow.
 
     layout = Layout([Field(name="image", kind="bytes", num_bytes=784), Field(name="label", kind="int64", num_bytes=1)])
-    file = write("train.tfrecord", layout, {"image": images, "label": labels}, rows=[np.arange(100)])
+    records, ends = layout.encode({"image": images, "label": labels})
 
 When every value has a fixed width, a template is copied and values and checksums are filled in, many records at a time.
 Integers and lengths keep their width as varints with leading zero groups, which every protobuf parser accepts.
@@ -13,20 +13,15 @@ at the same offset in every record, and where each record starts is written to a
 
 import dataclasses
 import math
-import os
-import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, Literal, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
-import google_crc32c
 import numpy as np
 
 from components.convert.writing.byte_strings import Strings
-from components.convert.writing.content_hashes import content_hashes
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.wire_format import nested, varint_bytes, varints
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
-from trainer.base.manifest import HEAD_BYTES, Shard
 
 
 class Column(Protocol):
@@ -182,52 +177,6 @@ class _StringEntry:
         return end
 
 
-def write(
-    path: pathlib.Path,
-    layout: Layout,
-    columns: Mapping[str, Column],
-    *,
-    rows: Iterable[np.ndarray],
-    advance: Callable[[int], object] = lambda examples: None,
-) -> Shard:
-    """Writes rows of the columns, which are positions in arrays of any length, as one file.
-
-    Beside it another with the suffix `.hashes` gets the content hash of each record, little-endian uint64 [examples].
-    Where records differ in length, one with `.index` says where they start: little-endian int64 [examples + 1].
-    `advance` is told how many were written, now and then.
-    """
-    examples, head, hashes_path = 0, google_crc32c.Checksum(), path.with_suffix(".hashes")
-    index = path.with_suffix(".index") if layout.record_bytes is None else None
-    with (
-        open(path, "wb") as file,
-        open(hashes_path, "wb") as hashes_file,
-        open(index or os.devnull, "wb") as index_file,
-    ):
-        records, hashes, starts = Summed(file), Summed(hashes_file), Summed(index_file)
-        starts.write(np.zeros(1, "<i8"))
-        for chunk in (chunk for piece in rows for chunk in layout.chunks(columns, piece)):
-            values = {name: taken(column, chunk) for name, column in columns.items()}
-            encoded, ends = layout.encode(values)
-            hashes.write(content_hashes(len(chunk), hashed(values, layout, encoded)).astype("<u8"))
-            if index:
-                starts.write((records.bytes + ends).astype("<i8", copy=False))
-            head.update(encoded[: max(0, HEAD_BYTES - records.bytes)])
-            records.write(encoded)
-            examples += len(chunk)
-            advance(len(chunk))
-    return Shard(
-        file=path.name,
-        examples=examples,
-        bytes=records.bytes,
-        crc32c=records.crc32c.hexdigest().decode(),
-        head_crc32c=head.hexdigest().decode(),
-        hashes=hashes_path.name,
-        hashes_crc32c=hashes.crc32c.hexdigest().decode(),
-        index=index and index.name,
-        index_crc32c=starts.crc32c.hexdigest().decode() if index else None,
-    )
-
-
 def taken(column: Column, rows: np.ndarray) -> np.ndarray | Strings:
     """The values of a column at some rows, ascending; of an array without a copy if they follow each other."""
     if isinstance(column, np.ndarray) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
@@ -244,19 +193,6 @@ def hashed(values: Mapping[str, Any], layout: Layout, encoded: np.ndarray) -> di
             if told[name].dtype == np.uint8:
                 told[name] = rows[:, layout.offsets[name] : layout.offsets[name] + layout.widths[name]]
     return told
-
-
-class Summed:
-    """Counts and hashes what is written to a file."""
-
-    def __init__(self, file: IO[bytes]):
-        self.file, self.bytes, self.crc32c = file, 0, google_crc32c.Checksum()
-
-    def write(self, data: np.ndarray) -> None:
-        """Appends contiguous bytes."""
-        self.file.write(data)
-        self.crc32c.update(data)
-        self.bytes += data.nbytes
 
 
 def _headers(payloads: np.ndarray) -> np.ndarray:

@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import trips
+from divided import drawn
 from PIL import Image
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.writing.splits import carve
 from trainer.base.feature_summary import Summary
 from trainer.base.manifest import Manifest
 
@@ -15,10 +15,10 @@ def test_the_manifest_says_what_every_split_of_a_table_holds(tmp_path):
     rows = trips.rows(600)
     manifest = convert(Options(**trips.write(tmp_path, rows), output=str(tmp_path / "out")))
     assert Manifest.load(tmp_path / "out") == manifest
-    parts = carve({"train": len(rows)}, validation_fraction=0.1, test_fraction=0.2, seed=0)
+    parts = drawn(len(rows))
     edges = {name: summary.edges for name, summary in manifest.splits["train"].summaries.items()}
     for split, part in manifest.splits.items():
-        chosen = [rows[i] for i in parts[split][1][:]]
+        chosen = [rows[i] for i in parts[split]]
         assert sorted(part.summaries) == sorted(trips.SCHEMA["columns"])
         for name, kind in (("miles", np.float32), ("when", np.int64)):
             values = np.array([row[name] for row in chosen if row[name] != ""], kind)

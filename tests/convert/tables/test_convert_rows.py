@@ -8,11 +8,11 @@ import pathlib
 import numpy as np
 import pytest
 import trips
+from divided import drawn
 
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import find_reader
-from components.convert.writing.splits import carve
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -68,9 +68,9 @@ def test_manifest_and_records_of_a_table(tmp_path, held):
     assert Manifest.load(tmp_path / "out") == manifest and manifest.name == "trips"
     assert manifest.class_names == ("no", "yes") and manifest.record_bytes is None
     assert [feature.name for feature in manifest.inputs] == ["company", "fare", "seconds"]
-    parts = carve({"train": len(rows)}, validation_fraction=0.1, test_fraction=0.2, seed=0)
+    parts = drawn(len(rows))
     for split, part in manifest.splits.items():
-        chosen = [rows[i] for i in parts[split][1][:]]
+        chosen = [rows[i] for i in parts[split]]
         labels = [int(row["tips"] > 0.2 * row["fare"]) for row in chosen]
         expected = [{**stored(row), "label": label} for row, label in zip(chosen, labels, strict=True)]
         assert held(tmp_path / "out", split) == expected
@@ -82,7 +82,7 @@ def test_manifest_and_records_of_a_table(tmp_path, held):
 
 def test_what_is_told_of_columns_comes_from_the_training_split_alone(tmp_path):
     rows = made(400)
-    train = carve({"train": 400}, validation_fraction=0.1, test_fraction=0.2, seed=0)["train"][1][:]
+    train = drawn(400)["train"]
     others = sorted(set(range(400)) - set(train))
     manifest = quietly(**trips.write(tmp_path / "a", rows, SCHEMA), output=str(tmp_path / "a" / "out"))
     for i in others:  # what the other splits have does not matter

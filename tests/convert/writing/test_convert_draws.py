@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert.writing.draws import By, Draws
-from components.convert.writing.splits import carve
+from components.convert.writing.splits import splitmix64
 from trainer.base.errors import UserError
 
 SPLITS = ["train", "validation", "test"]
@@ -25,8 +25,11 @@ def drawn(draws: Draws, start: int, blocks: list[tuple[np.ndarray, By | None]]) 
 def test_positions_are_drawn_as_they_always_were(validation, test, seed):
     options = {"validation_fraction": validation, "test_fraction": test, "seed": seed}
     found = drawn(Draws({"train"}, **options), 0, [(np.arange(500), None)])
-    for split, (_, rows) in carve({"train": 500}, **options).items():
-        assert np.flatnonzero(found == SPLITS.index(split)).tolist() == rows[:].tolist()
+    keys, left = splitmix64(seed, np.arange(2)), np.ones(500, bool)
+    for split, key, fraction in (("test", keys[0], test), ("validation", keys[1], validation)):
+        taken = left & (splitmix64(key, np.arange(500)) < np.uint64(fraction * 2**64))
+        assert (taken == (found == SPLITS.index(split))).all()
+        left &= ~taken
     assert list(dict(Draws({"train", "test"}, **options).begin("test", 0).of(np.arange(9)))) == ["test"]
 
 

@@ -2,11 +2,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from divided import write
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert.writing.byte_strings import Strings
-from components.convert.writing.tfrecord import Field, Layout, write
+from components.convert.writing.tfrecord import Field, Layout
 from trainer.base.files import crc32c, crc32c_of
 from trainer.base.manifest import HEAD_BYTES
 
