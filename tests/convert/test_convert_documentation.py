@@ -105,7 +105,7 @@ def test_the_documented_source_is_a_file_and_an_entry(tmp_path, monkeypatch):
 
 def blocks(language: str) -> str:
     text = (ROOT / "docs" / "DATASETS.md").read_text().partition("## Adding a source")[0]
-    (block,) = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    (block,) = (b for b in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) if "beam.Pipeline" not in b)
     return block
 
 
