@@ -12,16 +12,14 @@ from typing import Any
 
 from components.convert.division import Division
 from components.convert.options import Options
-from components.convert.stages import Merged, Work, Written, cut, listing
+from components.convert.stages import Merged, Work, Written, cut, listing, processes
 from components.convert.writing import output, workers
 from components.convert.writing.notes import Notes
 from components.convert.writing.progress import track
 from trainer.base.errors import readable
 from trainer.base.files import is_remote
-from trainer.base.machine import usable_cores
 from trainer.base.manifest import Manifest
 
-_PROCESS_BYTES = 1 << 23  # to convert, that make up for the start of a process
 _LOOK_EVERY_S, _TELL_EVERY_S = 2.0, 30.0  # while others are waited for
 _TOLD = {"look": "looking", "piece": "converting"}
 
@@ -77,13 +75,12 @@ def _do(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], notes
     sizes, there = [piece.num_bytes for piece in work.division.cut.pieces], notes.names
     rest = [i for i in work.options.share.of(len(sizes)) if _name(stage, i) not in there]
     due, done, written = sum(sizes[i] for i in rest), 0, 0
-    processes = work.options.processes or min(usable_cores(), 1 + due // _PROCESS_BYTES)
     with track(_TOLD[stage], max(1, due), "bytes") as advance:
 
         def one(i: int, advance: workers.Advance) -> Any:
             return notes.put(_name(stage, i), do(i, advance))
 
-        for k, result in workers.run(one, rest, processes=processes, advance=advance):
+        for k, result in workers.run(one, rest, processes=processes(work.options, due), advance=advance):
             notes.keep(_name(stage, rest[k]), result)
             done += sizes[rest[k]]
             if stage == "piece" and notes.place and not is_remote(notes.place):

@@ -21,17 +21,20 @@ from components.convert.division import SPLITS, Division
 from components.convert.options import Options
 from components.convert.report.tallies import Tallies
 from components.convert.sources import registry
-from components.convert.writing import parts
+from components.convert.writing import parts, workers
 from components.convert.writing.label_feature import LABEL
+from components.convert.writing.progress import track
 from components.convert.writing.tfrecord import taken
 from trainer.base.errors import UserError, readable
 from trainer.base.feature_summary import Summary
+from trainer.base.machine import usable_cores
 from trainer.base.manifest import Manifest, Shard, Split
 
+_PROCESS_BYTES = 1 << 23  # to convert, that make up for the start of a process
 _MB = 1_000_000
 _PARTS = 2  # that a shard of a given size is made of at least, so that it comes near that size
 # Of the source: what is small is shared out to all processes, what is large is not noted in too many pieces.
-_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES, _PIECES = 4 * _MB, 64 * _MB, 256
+_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES, _PIECES = 4 * _MB, 64 * _MB, 32
 
 
 def cut(options: Options) -> Division:
@@ -47,6 +50,11 @@ def listing(options: Options) -> list[tuple[str, int, str]]:
     """The source's files: of each its path, its bytes, and what tells whether it changes."""
     reader, source = registry.located(options.dataset, options.source, **options.reading)
     return [(file.path, file.num_bytes, file.version) for file in reader.listed(source)]
+
+
+def processes(options: Options, num_bytes: int) -> int:
+    """How many work on so many bytes at once, unless the options say so."""
+    return options.processes or min(usable_cores(), 1 + num_bytes // _PROCESS_BYTES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,20 +172,27 @@ class Work:
             raise UserError(
                 f"--shards {self.options.shards or 1}: there are only {training} training examples to put into them"
             )
-        layout, made = self.source.layout(), collections.defaultdict(list)
-        output = self.options.directory
-        for split, each in shards.items():
-            for number, named in enumerate(each):
-                target = f"{output}/{split}-{number:05d}-of-{len(each):05d}"
-                indexed = layout.record_bytes is None
-                if place is None:
-                    made[split].append(parts.shard_of([part for _, part in named], target, indexed=indexed))
-                else:
-                    made[split].append(
-                        parts.join([(f"{place}/{n}", part) for n, part in named], target, indexed=indexed)
-                    )
+        indexed, output = self.source.layout().record_bytes is None, self.options.directory
+        jobs = [
+            (split, f"{output}/{split}-{number:05d}-of-{len(each):05d}", named)
+            for split, each in shards.items()
+            for number, named in enumerate(each)
+        ]
+
+        def join(job: tuple[str, str, list[tuple[str, parts.Part]]], advance: workers.Advance) -> Shard:
+            _, target, named = job
+            advance(sum(part.num_bytes for _, part in named))
+            if place is None:
+                return parts.shard_of([part for _, part in named], target, indexed=indexed)
+            return parts.join([(f"{place}/{name}", part) for name, part in named], target, indexed=indexed)
+
+        due = sum(part.num_bytes for _, _, named in jobs for _, part in named)
+        made: dict[int, Shard] = {}
+        with track("joining", max(1, due), "bytes") as advance:
+            made.update(workers.run(join, jobs, processes=processes(self.options, due), advance=advance))
+        joined = {split: [made[i] for i, job in enumerate(jobs) if job[0] == split] for split in shards}
         return Merged(
-            manifest=self._manifest(described, made),
+            manifest=self._manifest(described, joined),
             tallies=tallies,
             left_out=left_out,
             rounded=sum(each.rounded for each in written),

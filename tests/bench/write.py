@@ -23,7 +23,9 @@ def _ours(images: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callabl
     layout = tfrecord.Layout([image, tfrecord.Field(name="label", kind="int64", num_bytes=1)])
 
     def write(rows: np.ndarray, advance: workers.Advance) -> int:
-        writer = parts.Writer(str(root / f"{rows[0]}"), layout)
+        name = root / f"{rows[0]}"
+        name.with_suffix(parts.RECORDS).unlink(missing_ok=True)
+        writer = parts.Writer(str(name), layout)
         writer.append({name: column[rows] for name, column in columns.items()})
         return writer.close().examples
 

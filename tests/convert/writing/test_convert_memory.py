@@ -55,7 +55,7 @@ def test_images_larger_than_memory_make_the_same_bytes(tmp_path, images):
     # 100 MB are for the interpreter and its libraries; the last one has all memory of the machine.
     for limit_mb, kind, processes in ((200, "raw", 1), (200, "packed", 2), (300, "packed", 1), (16_000, "raw", 2)):
         out = tmp_path / f"{limit_mb} {kind} {processes}"
-        flags = ("--dataset", "idx", "--source", images / kind, "--processes", processes)
+        flags = ("--dataset", "idx", "--source", images / kind, "--processes", processes, "--shards", 3)
         run(limit_mb, *flags, "--output", out)
         manifest = Manifest.load(out)
         output.verify(str(out), manifest)
