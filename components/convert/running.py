@@ -16,6 +16,7 @@ from components.convert.stages import Merged, Work, Written, cut, listing, proce
 from components.convert.writing import output, workers
 from components.convert.writing.notes import Notes
 from components.convert.writing.progress import track
+from components.files.store import parallel
 from trainer.base.errors import readable
 from trainer.base.files import is_remote
 from trainer.base.manifest import Manifest
@@ -100,7 +101,7 @@ def _all(stage: str, work: Work, notes: Notes) -> list[Any]:
     if share.count > 1 and (absent := missing()):
         tasks = ", ".join(map(str, sorted({i % share.count for i in absent})))
         _awaited(lambda: not missing(), f"waiting for pieces of task {tasks}")
-    return [notes.get(name) for name in names]
+    return parallel(notes.get, names) if notes.place and is_remote(notes.place) else [*map(notes.get, names)]
 
 
 def _name(stage: str, i: int) -> str:

@@ -27,6 +27,7 @@ from components.convert.writing.progress import track
 from components.convert.writing.tfrecord import taken
 from trainer.base.errors import UserError, readable
 from trainer.base.feature_summary import Summary
+from trainer.base.files import digest_of
 from trainer.base.machine import usable_cores
 from trainer.base.manifest import Manifest, Shard, Split
 
@@ -47,9 +48,11 @@ def cut(options: Options) -> Division:
 
 
 def listing(options: Options) -> list[tuple[str, int, str]]:
-    """The source's files: of each its path, its bytes, and what tells whether it changes."""
+    """The source's files: of each its path, its bytes, and what tells whether it changes; and the content of the schema."""
     reader, source = registry.located(options.dataset, options.source, **options.reading)
-    return [(file.path, file.num_bytes, file.version) for file in reader.listed(source)]
+    found = [(file.path, file.num_bytes, file.version) for file in reader.listed(source)]
+    schema = getattr(reader, "schema", None)
+    return [*found, *([("schema", 0, digest_of(schema))] if schema else [])]
 
 
 def processes(options: Options, num_bytes: int) -> int:
