@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import re
+import shlex
 
 import pyarrow.csv
 import pyarrow.parquet
@@ -11,6 +12,7 @@ import trips
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from trainer.base.manifest import Manifest
 
 pytestmark = pytest.mark.cloud
 
@@ -39,3 +41,34 @@ def test_from_a_bucket_into_a_bucket_that_fails_it_is_the_same_dataset(cloud, tm
     files = {path.name: path.read_bytes() for path in (cloud.files / "data" / "trips").iterdir()}
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert convert(remote) == here and "already there" in capfd.readouterr().out
+
+
+def test_four_replicas_of_a_custom_job_make_the_dataset_that_one_process_makes(cloud, tmp_path):
+    known = trips.write(tmp_path, trips.rows(5_000))
+    source = pathlib.Path(known["source"])
+    here = convert(
+        Options(dataset="csv", schema=known["schema"], source=str(source), output=str(tmp_path / "out"), shards=8)
+    )
+    (cloud.files / source.name).write_bytes(source.read_bytes())
+    place, cluster = f"gs://{cloud.bucket}", tmp_path / "cluster.yaml"
+    machine = "{machine: n1-standard-4}"
+    cluster.write_text(
+        f"{{strategy: multi_worker_mirrored, chief: {machine}, worker: {{machine: n1-standard-4, replicas: 3}}}}"
+    )
+    words = [
+        "--dataset=csv",
+        f"--schema={known['schema']}",
+        f"--source={place}/{source.name}",
+        "--shards=8",
+        "--task=auto",
+    ]
+    command = shlex.join(["python", "-m", "components.convert", *words, f"--output={place}/trips"])
+    where = ["--project", "demo-project", "--location", "us-central1", "--image", cloud.image]
+    job = ["--cluster", cluster, "--job-dir", f"{place}/jobs/convert", "--command", command]
+    process = cloud.run("-m", "components.train", "--backend", "vertex", *where, *job)
+    printed, _ = process.communicate()
+    assert not process.returncode, printed
+    assert Manifest.load(cloud.files / "trips") == here
+    assert {p.name: p.read_bytes() for p in (cloud.files / "trips").iterdir()} == {
+        p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()
+    }
