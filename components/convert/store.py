@@ -13,7 +13,7 @@ import shutil
 from components.convert.writing import output
 from trainer.base.errors import UserError
 from trainer.base.locks import locked
-from trainer.base.manifest import Manifest
+from trainer.base.manifest import FILE, Manifest
 
 
 def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
@@ -24,7 +24,7 @@ def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
 
 
 def ready(directory: pathlib.Path, *, thoroughly: bool = False) -> Manifest | None:
-    """The dataset if it is whole, and notes that it was used. Anything else is deleted.
+    """The dataset if it is whole, and notes that it was used. Anything else is deleted, but work that can be gone on with.
 
     Names and sizes tell; `thoroughly` the checksums too.
     """
@@ -36,5 +36,6 @@ def ready(directory: pathlib.Path, *, thoroughly: bool = False) -> Manifest | No
         if (directory / output.PAGE).exists() and all((directory / f).stat().st_size == n for f, n in sizes.items()):
             os.utime(directory)
             return manifest
-    shutil.rmtree(directory, ignore_errors=True)
+    if (directory / FILE).exists() or not pathlib.Path(output.work(str(directory))).is_dir():
+        shutil.rmtree(directory, ignore_errors=True)
     return None

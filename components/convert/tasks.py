@@ -94,9 +94,10 @@ def make(options: Options, directory: str, page: str) -> tuple[str, dict[str, st
             # What others have written is kept if this fails; what is lost of it is done again.
             cut = Notes(output.work(options.directory)).get("plan")
             for stage in ("look", "write", "merge") if cut else (None,):
-                manifest = convert(dataclasses.replace(options, stage=stage))
-            if directory:
-                os.rename(options.output, place)
+                target = options.output if cut or not directory else directory
+                manifest = convert(dataclasses.replace(options, stage=stage, output=target))
+            if cut and directory:
+                shutil.move(options.output, place)  # in a container they are mounts of their own
         made = directory or options.output
         with opened(f"{made}/{output.PAGE}") as text, open(page, "wb") as copy:
             shutil.copyfileobj(text, copy)
