@@ -92,6 +92,7 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")
     store, decision = open_registry(registry), evaluation["decision"]
+    store.finish(name)  # this step may have been killed after its decision was kept and before its files said so
     if store.alias(name, CHAMPION) == version:
         return f"version {version} is the champion already"
     if decision["verdict"] != "promote":

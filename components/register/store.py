@@ -89,6 +89,11 @@ class Store(abc.ABC):
         """Around a decision and what is done by it: nobody else changes the model meanwhile, where that can be had."""
         yield
 
+    def finish(self, name: str) -> None:
+        """Finishes what a writer had begun who was killed: what the history says is done then, for other programs too."""
+        with self._changing(name):
+            pass
+
     def alias(self, name: str, alias: str) -> str | None:
         """The version that an alias points at, or None."""
         return self.aliases(name).get(alias)

@@ -86,6 +86,24 @@ def test_the_champion_moves_only_to_a_model_that_is_better_by_the_metric_of_the_
         assert told.startswith("not promoted: ") and "does not beat the champion, 0." in told
 
 
+def test_a_promotion_that_was_killed_before_its_aliases_were_written_is_finished_by_the_same_step_again(
+    registered, place, monkeypatch
+):
+    version, evaluation = registered()
+    said = {"evaluation": evaluation, "registry": place, "name": "m", "version": version}
+
+    def killed(path, text):
+        raise KeyboardInterrupt(path)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt, match="aliases"):
+        patched.setattr("components.register.registry.write_text", killed)
+        promote(**said)
+    aliases = pathlib.Path(place, "m", "aliases.json")
+    assert current(place) == version and not aliases.exists()
+    assert promote(**said) == "version 1 is the champion already"
+    assert json.loads(aliases.read_text()) == {"champion": "1"}
+
+
 @pytest.mark.parametrize("compared", [True, False])
 def test_an_evaluation_that_knows_another_champion_or_none_is_stale(champion, registered, place, compared):
     second, evaluation = registered("second", 0.95, champion=champion)
