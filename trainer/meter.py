@@ -54,7 +54,9 @@ class Meter:
         self._journal.event("step", step, **told, replica_examples_per_s=replica_speed)
         self._journal.status("training", step, examples_per_s=speed, **means, train_steps=self._extent.last_step)
         if self._chief:
-            self._scalars(step, {**means, **rate, "examples_per_s": speed})
+            with self._summary.as_default(step=step):
+                for name, value in {**means, **rate, "examples_per_s": speed}.items():
+                    tf.summary.scalar(name, value)
         if time.monotonic() - self._line_at >= _LINE_S or step >= self._extent.last_step or window.stop:
             self._tell(step, speed)
 
@@ -62,11 +64,6 @@ class Meter:
         steps = sum(w.steps for w in windows)
         sums = map(sum, zip(*(w.sums for w in windows), strict=True))
         return {name: value / steps for name, value in zip(self._line, sums, strict=True)}
-
-    def _scalars(self, step: int, values: dict[str, float]) -> None:
-        with self._summary.as_default(step=step):
-            for name, value in values.items():
-                tf.summary.scalar(name, value)
 
     def _tell(self, step: int, speed: float) -> None:
         self._line = self._means(self._since)

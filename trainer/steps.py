@@ -128,7 +128,8 @@ class SyncSteps:
     def run(self, step: int, until: int, stop: bool, settle: bool = False) -> Window:
         """Advances by some steps, not beyond `until`. `stop` is this process's wish; it is settled after every call."""
         steps = min(self._steps_a_call, until - step)
-        wish = tf.constant([float(stop), self._proposal()], tf.float32)
+        proposal = min(4.0 * self._steps_a_call, _CALL_S / (self._step_s or _CALL_S)) if self._chief else 0.0
+        wish = tf.constant([float(stop), proposal], tf.float32)
         if self._reader.ahead and step != self._next_step:
             self._next_step = step
             self._source = self._batches()
@@ -152,9 +153,6 @@ class SyncSteps:
     def agree(self, wish: bool) -> bool:
         """Whether any process wishes it. All must ask at the same step."""
         return float(self._agreement(tf.constant(float(wish)))) > 0
-
-    def _proposal(self) -> float:
-        return min(4.0 * self._steps_a_call, _CALL_S / (self._step_s or _CALL_S)) if self._chief else 0.0
 
     def _batches(self) -> tf.distribute.DistributedIterator:
         """Those of this process's replicas from the next step on, made in threads ahead of their steps."""

@@ -133,7 +133,11 @@ class _Trial:
         if replicas > 1:
             self._refuse_unshared(before, lambda: take(tf.constant(self._examples - count)))
         if opts.jit_compile:
-            self._compile(dataclasses.replace(step, jit_compile=True))
+            compiled = tf.function(dataclasses.replace(step, jit_compile=True), autograph=False)
+            try:
+                compiled(self._batch, tf.constant(0, tf.int64), 0, self._examples)
+            except tf.errors.OpError as error:
+                raise self._refusal(f"XLA cannot compile it ({first_line(error)}); leave out --jit-compile") from None
         notes = []
         if without:
             notes.append(f"not trained, because the loss does not depend on them: {weights.listed(without)}")
@@ -143,12 +147,6 @@ class _Trial:
                 raise self._refusal(f"{why}, or leave out --deterministic")
             notes.append(why)
         return notes
-
-    def _compile(self, step: TrainStep) -> None:
-        try:
-            tf.function(step, autograph=False)(self._batch, tf.constant(0, tf.int64), 0, self._examples)
-        except tf.errors.OpError as error:
-            raise self._refusal(f"XLA cannot compile it ({first_line(error)}); leave out --jit-compile") from None
 
     def _refuse_state(self, graph: tf.Graph, known: list[keras.Variable]) -> None:
         """Refuses what is used in training and is neither of the model's weights nor of the optimizer."""

@@ -30,18 +30,11 @@ def flag(
     several: bool = False,
     **marks: Any,
 ) -> Any:
-    """A field that is a flag by the same name.
+    """A field that is a flag by the same name, and by the `aliases`, which have their dashes; `marks` are its metadata.
 
-    Args:
-      kind: Of its value: a type for argparse, `bool` of one that is given without a value, or what to choose from.
-      help: What it means, for people.
-      aliases: Other names, with their dashes.
-      default: Without it.
-      required: Whether it has to be given.
-      group: Its heading in the help.
-      metavar: Stands for a value in the help; without it what its kind says.
-      several: Whether one or more values are given, also in several places.
-      marks: Metadata of the field, for whom they concern.
+    Its `kind` is a type for argparse, `bool` of a flag without a value, or what to choose from; `group` its heading in the
+    help, and `metavar` stands for a value there, in place of what the kind says. Of `several` values one or more are
+    given, also in several places.
     """
     takes: dict[str, Any] = {"help": help, "required": True} if required else {"help": help, "default": default}
     if kind is bool:

@@ -9,10 +9,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def locked(
-    path: str | os.PathLike[str],
-    waiting: Callable[[], object] = lambda: None,
-    *,
-    every_s: float = 0.05,
+    path: str | os.PathLike[str], waiting: Callable[[], object] = lambda: None, *, every_s: float = 0.05
 ) -> Iterator[int]:
     """Holds a lock on a directory, or on a file, which is made where there is none; yields its descriptor.
 

@@ -16,19 +16,8 @@ import psutil
 _ANSWER_S = 20.0
 # Instructions that decide how fast it computes: of matrices, and of vectors.
 _MATRIX = ["amx_tile", "amx_bf16", "amx_fp16", "amx_int8", "sme"]
-_VECTOR = [
-    "avx2",
-    "fma",
-    "avx_vnni",
-    "avx512f",
-    "avx512_bf16",
-    "avx512_fp16",
-    "avx512_vnni",
-    "asimd",
-    "sve",
-    "sve2",
-    "bf16",
-]
+_VECTOR = ["avx2", "fma", "avx_vnni", "avx512f", "avx512_bf16", "avx512_fp16", "avx512_vnni"]
+_VECTOR += ["asimd", "sve", "sve2", "bf16"]  # of ARM
 # Of both versions of control groups: files of the limit, of what is used, and what of that the system gives back when asked.
 _MEMORY = (
     ("memory.max", "memory.current", "inactive_file"),

@@ -117,13 +117,7 @@ def open_reader(
         storage = Chunked(_chunks(place, manifest, order), columns, manifest.record_bytes)
     ahead = not place.asynchronous and (place.mode != "resident" or bool(files))
     return Reader(
-        storage=storage,
-        order=order,
-        global_batch=global_batch,
-        files=files,
-        prepare=late,
-        augment=augment,
-        ahead=ahead,
+        storage=storage, order=order, global_batch=global_batch, files=files, prepare=late, augment=augment, ahead=ahead
     )
 
 

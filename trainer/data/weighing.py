@@ -23,15 +23,10 @@ BALANCED = "balanced"
 
 
 def class_weights(given: Sequence[str], manifest: Manifest) -> tuple[float, ...]:
-    """The weight of each class, in their order.
+    """The weight of each class, in their order; refused if there is none by a name, or no example would count.
 
-    Args:
-      given: `balanced`, as scikit-learn's `compute_class_weight` defines it: examples / (classes * examples of the class),
-        of the training split; or some of `CLASS=WEIGHT`, where the others weigh 1.
-      manifest: Of the dataset.
-
-    Raises:
-      UserError: If there are no classes or none by such a name, or no example would count.
+    Given is `balanced`, as scikit-learn's `compute_class_weight` defines it: examples / (classes * examples of the class),
+    of the training split; or some of `CLASS=WEIGHT`, where the others weigh 1.
     """
     if not manifest.class_names:
         raise UserError(
@@ -52,11 +47,7 @@ def class_weights(given: Sequence[str], manifest: Manifest) -> tuple[float, ...]
 
 
 def check_column(name: str, manifest: Manifest) -> None:
-    """Refuses a column that cannot weigh examples.
-
-    Raises:
-      UserError: If there is no such column of numbers, a model takes it, or one of its numbers is negative or none is not 0.
-    """
+    """Refuses a column that is not of numbers, that a model takes, or of which a number is negative or all are 0."""
     numbers = {
         f.name: f for f in manifest.features if f.name != manifest.label and f.statistics and f.dtype != "string"
     }

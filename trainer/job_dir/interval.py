@@ -12,9 +12,7 @@ FIRST_S = 10.0  # until the first checkpoint has shown what one costs
 def advised_s(cost_s: float, mtbf_s: float) -> float:
     """Seconds of training from one checkpoint to the next after which least time is lost to both, at random failures.
 
-    Args:
-      cost_s: That training loses by a checkpoint.
-      mtbf_s: Mean time between failures that send the job back to its last checkpoint.
+    A checkpoint costs training `cost_s`; every `mtbf_s`, on average, a failure sends the job back to the last one.
     """
     if cost_s >= 2 * mtbf_s:
         return mtbf_s
@@ -22,9 +20,9 @@ def advised_s(cost_s: float, mtbf_s: float) -> float:
     return math.sqrt(2 * cost_s * mtbf_s) * (1 + math.sqrt(part) / 3 + part / 9) - cost_s
 
 
-def overhead(every_s: float, cost_s: float, mtbf_s: float, restart_s: float = 0.0) -> float:
+def overhead(every_s: float, cost_s: float, mtbf_s: float) -> float:
     """Time that is expected to pass beyond training itself, as a share of that, with checkpoints so often."""
-    return mtbf_s * math.exp(restart_s / mtbf_s) * math.expm1((every_s + cost_s) / mtbf_s) / every_s - 1
+    return mtbf_s * math.expm1((every_s + cost_s) / mtbf_s) / every_s - 1
 
 
 def vital(replicas: Mapping[str, int], *, asynchronous: bool) -> int:

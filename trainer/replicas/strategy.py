@@ -26,10 +26,7 @@ def _cluster(member: Member) -> tf.train.ClusterSpec:
 
 def _resolver(member: Member) -> tf.distribute.cluster_resolver.ClusterResolver:
     return tf.distribute.cluster_resolver.SimpleClusterResolver(
-        _cluster(member),
-        task_type=member.role,
-        task_id=member.index,
-        rpc_layer="grpc",
+        _cluster(member), task_type=member.role, task_id=member.index, rpc_layer="grpc"
     )
 
 

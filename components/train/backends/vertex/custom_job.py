@@ -83,12 +83,7 @@ def plan_submission(args: argparse.Namespace, cluster: Cluster, region: str) -> 
 
 
 def request(
-    cluster: Cluster,
-    settings: JobSettings,
-    specs: Sequence[Mapping[str, Any]],
-    *,
-    name: str,
-    job_dir: str,
+    cluster: Cluster, settings: JobSettings, specs: Sequence[Mapping[str, Any]], *, name: str, job_dir: str
 ) -> dict[str, Any]:
     """The body of `customJobs.create`, without what is empty; its `jobSpec` is what gcloud takes as --config."""
     given = settings.parameters(cluster, name)
