@@ -12,9 +12,13 @@ import datetime
 import re
 from collections.abc import Iterator, Mapping
 
-from components.cleanup.project_state import Job, Leftover, ProjectState
+from google.cloud import aiplatform_v1 as v1
+
+from components.cleanup.project_state import Leftover, ProjectState
+from components.register.vertex import folder_of
 from components.train.backends.vertex.job_settings import MANAGED_BY
 
+_ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
 _ABANDONED = datetime.timedelta(days=1)  # nobody takes that long to make an endpoint or a version
 _TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
 _VERSION_FOLDER = re.compile(r"models/[^/]+/[^/]+/")
@@ -25,13 +29,13 @@ _DATASET = re.compile(r"/manifest\.json$|\.tfrecord$")
 def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str = "") -> list[Leftover]:
     """All that can go, of one run if that is named; versions only beyond the newest `keep_versions` of their model."""
     pipelines = [job for job in state.pipelines if _is_ours(job.labels)]
-    jobs = [job for job in state.custom_jobs if job.live and _is_ours(job.labels)]
-    running = {run_of(job) for job in pipelines if job.live}
+    jobs = [job for job in state.custom_jobs if _is_live(job) and _is_ours(job.labels)]
+    running = {run_of(job) for job in pipelines if _is_live(job)}
     ended = {run_of(job) for job in pipelines} - running
     busy = running | {run_of(job) for job in jobs}
-    owners = {_id(job): run_of(job) for job in pipelines if run_of(job) not in busy}
+    owners = {_id(job.name): run_of(job) for job in pipelines if run_of(job) not in busy}
     found = [
-        *(_job(job) for job in jobs if run_of(job) in ended),
+        *(_job(state, job) for job in jobs if run_of(job) in ended),
         *_endpoints(state, busy),
         *(_versions(state, keep_versions, busy) if keep_versions is not None else ()),
         *_files(state, owners),
@@ -41,46 +45,56 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
     return [each for each in found if run in ("", each.run)]
 
 
-def run_of(job: Job) -> str:
+def run_of(job: v1.PipelineJob | v1.CustomJob) -> str:
     """The run that a job is of; in a run that a schedule began only the name says it."""
-    return job.labels.get("run") or (_id(job) if "/pipelineJobs/" in job.name else job.display_name)
+    return job.labels.get("run") or (_id(job.name) if "/pipelineJobs/" in job.name else job.display_name)
 
 
-def _id(job: Job) -> str:
-    return job.name.rpartition("/")[2]
+def _id(resource_name: str) -> str:
+    """The last part of `projects/.../ID`, of a model's without the version: the project may be called by its number."""
+    return resource_name.rpartition("/")[2].partition("@")[0]
 
 
 def _is_ours(labels: Mapping[str, str]) -> bool:
     return labels.get(MANAGED_BY[0]) == MANAGED_BY[1]
 
 
-def _job(job: Job) -> Leftover:
-    cost = f"{job.machines} machines, {job.machines * job.hours:.1f} machine-hours at most by now"
+def _is_live(job: v1.PipelineJob | v1.CustomJob) -> bool:
+    return not _ENDED.search(job.state.name)
+
+
+def _job(state: ProjectState, job: v1.CustomJob) -> Leftover:
+    machines = sum(max(1, pool.replica_count) for pool in job.job_spec.worker_pool_specs)
+    hours = machines * (state.now - job.create_time).total_seconds() / 3600
+    cost = f"{machines} machines, {hours:.1f} machine-hours at most by now"
     return Leftover(kind="job", name=job.name, why="its run has ended", cost=cost, run=run_of(job))
 
 
 def _endpoints(state: ProjectState, busy: set[str]) -> Iterator[Leftover]:
+    aliased = {(_id(version.name), version.version_id) for version in state.versions if version.version_aliases}
     for each in state.endpoints:
-        needed = each.traffic or each.holds_alias or each.labels.get("run") in busy
-        if _is_ours(each.labels) and not needed and state.now - each.created > _ABANDONED:
-            cost = f"{each.machines} machines by the hour" if each.machines else "nothing"
-            run = each.labels.get("run", "")
+        held = {(_id(model.model), model.model_version_id) for model in each.deployed_models}
+        run = each.labels.get("run", "")
+        needed = any(each.traffic_split.values()) or held & aliased or run in busy
+        if _is_ours(each.labels) and not needed and state.now - each.create_time > _ABANDONED:
+            machines = sum(max(1, model.dedicated_resources.min_replica_count) for model in each.deployed_models)
+            cost = f"{machines} machines by the hour" if machines else "nothing"
             yield Leftover(kind="endpoint", name=each.name, why="it gets no traffic", cost=cost, run=run)
 
 
 def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftover]:
     models = collections.defaultdict(list)
     for version in state.versions:
-        models[version.model].append(version)
-    for versions in models.values():
-        newest_first = sorted(versions, key=lambda version: int(version.number), reverse=True)
+        models[version.labels["name"]].append(version)
+    for name, versions in models.items():
+        newest_first = sorted(versions, key=lambda version: int(version.version_id), reverse=True)
         for version in newest_first[keep:]:
-            needed = version.aliases or version.deployed or version.labels.get("run") in busy
-            inside = version.folder.startswith(f"{state.bucket}/models/")
-            if inside and _is_ours(version.labels) and not needed:
-                files = _below(state, f"{version.folder.removeprefix(f'{state.bucket}/')}/")
-                why, run = f"it is older than the newest {keep}, and has no alias", version.labels.get("run", "")
-                yield _of_files(state, files, why, "version", f"{version.model} {version.number}", run)
+            run, folder = version.labels.get("run", ""), str(folder_of(version))
+            needed = version.version_aliases or version.deployed_models or run in busy
+            if folder.startswith(f"{state.bucket}/models/") and _is_ours(version.labels) and not needed:
+                files = _below(state, f"{folder.removeprefix(f'{state.bucket}/')}/")
+                why = f"it is older than the newest {keep}, and has no alias"
+                yield _of_files(state, files, why, "version", f"{name} {version.version_id}", run)
 
 
 def _files(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftover]:
@@ -115,7 +129,7 @@ def _datasets(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftov
 
 
 def _folders_without_version(state: ProjectState) -> Iterator[Leftover]:
-    known = {version.folder for version in state.versions}
+    known = {str(folder_of(version)) for version in state.versions}
     folders = {match[0] for name in state.files if (match := _VERSION_FOLDER.match(name))}
     for folder in sorted(folders):
         files, record = _below(state, folder), f"{folder}version.json"

@@ -1,44 +1,10 @@
-"""What there is in a project and a bucket, as far as cleanup cares: plain values, whoever made them."""
+"""What there is in a project and a bucket, as far as cleanup cares."""
 
 import dataclasses
 import datetime
 from collections.abc import Mapping
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Job:
-    """A pipeline job or a custom job."""
-
-    name: str  # projects/.../ID
-    display_name: str
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    live: bool  # it has not ended
-    machines: int = 0
-    hours: float = 0.0  # since it was made
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Version:
-    """A version of a model."""
-
-    model: str  # its name in the registry
-    number: str
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    aliases: tuple[str, ...] = ()
-    deployed: bool = False
-    folder: str = ""  # gs://BUCKET/models/..., of its files
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Endpoint:
-    """An endpoint with the versions that it holds, by resource name and number."""
-
-    name: str
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    created: datetime.datetime
-    traffic: bool  # some version gets a share of it
-    machines: int = 0
-    holds_alias: bool = False  # one of its versions carries an alias
+from google.cloud import aiplatform_v1 as v1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,23 +17,21 @@ class File:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProjectState:
-    """All of it at a moment."""
+    """All of it at a moment, as Vertex AI and Cloud Storage tell it."""
 
     registry: str  # vertex://PROJECT/LOCATION
     bucket: str  # gs://BUCKET
     now: datetime.datetime
-    pipelines: tuple[Job, ...] = ()
-    custom_jobs: tuple[Job, ...] = ()
-    versions: tuple[Version, ...] = ()
-    endpoints: tuple[Endpoint, ...] = ()
-    files: Mapping[str, File] = dataclasses.field(
-        default_factory=dict
-    )  # by name in the bucket, below `runs/` and `models/`
+    pipelines: tuple[v1.PipelineJob, ...] = ()
+    custom_jobs: tuple[v1.CustomJob, ...] = ()
+    versions: tuple[v1.Model, ...] = ()
+    endpoints: tuple[v1.Endpoint, ...] = ()
+    # By name in the bucket, below `runs/` and `models/`.
+    files: Mapping[str, File] = dataclasses.field(default_factory=dict)
     # By name of a `manifest.json`, `job.json` or `version.json` the fingerprint of the dataset that it is, or was made, of.
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    registries: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # by name of a `version.json`, the registry that the version is in
+    # By name of a `version.json` the registry that the version is in.
+    registries: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

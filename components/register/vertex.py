@@ -85,11 +85,7 @@ class VertexRegistry(Store):
 
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies, `gs://...`."""
-        return f"{self.folder(name, version)}/{serving.VERSION}"
-
-    def folder(self, name: str, version: str) -> str:
-        """The folder that is the version's own, `gs://...`."""
-        return str(_folder(self._find(name, version)))
+        return f"{folder_of(self._find(name, version))}/{serving.VERSION}"
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """What happened to the versions that are there, oldest first."""
@@ -118,11 +114,11 @@ class VertexRegistry(Store):
         )
         # First, and it stays: of an upload that fails nobody knows whether there is a version now.
         copy_folder(model_dir, f"{folder}/{serving.VERSION}")
-        write_text(_folder(model) / _RECORD, _text({**facts, "registry": self._place}, []))
+        write_text(folder_of(model) / _RECORD, _text({**facts, "registry": self._place}, []))
         with refusals(self._place):
             version = self._upload(name, model)
         if card:
-            write_text(_folder(model) / "MODEL_CARD.md", card({"version": version, **facts}))
+            write_text(folder_of(model) / "MODEL_CARD.md", card({"version": version, **facts}))
         if not image:
             print(f"{name}: version {version} {_BARE}; add the model again with --serving-image for one that can")
         return version
@@ -144,7 +140,7 @@ class VertexRegistry(Store):
         with refusals(self._place):
             if event["event"] == DELETE:
                 self._client.delete_model_version(name=version).result()
-                if f"/{FOLDER}/{name}/" in (folder := str(_folder(model))):
+                if f"/{FOLDER}/{name}/" in (folder := str(folder_of(model))):
                     delete_folder(folder)
                 return
             # Vertex takes an alias from the version that had it: at no moment is there no champion.
@@ -152,7 +148,7 @@ class VertexRegistry(Store):
                 self._client.merge_version_aliases(name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS])
             self._client.merge_version_aliases(name=version, version_aliases=[CHAMPION, "default"])
         if kept := self._kept(model):
-            write_text(_folder(model) / _RECORD, _text(kept["facts"], [*kept["moves"], event]))
+            write_text(folder_of(model) / _RECORD, _text(kept["facts"], [*kept["moves"], event]))
 
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:
@@ -187,7 +183,7 @@ class VertexRegistry(Store):
 
     def _kept(self, model: v1.Model) -> dict[str, Any] | None:
         """`facts` and `moves` of a version; None if the file is gone."""
-        with stated(_folder(model) / _RECORD) as kept:
+        with stated(folder_of(model) / _RECORD) as kept:
             return kept
 
     @functools.cached_property
@@ -196,7 +192,8 @@ class VertexRegistry(Store):
         return config.create_client(client_class=ModelClientWithOverride, location_override=self._location)
 
 
-def _folder(model: v1.Model) -> epath.Path:
+def folder_of(model: v1.Model) -> epath.Path:
+    """The folder that is a version's own."""
     return epath.Path(model.artifact_uri.removesuffix(f"/{serving.VERSION}"))
 
 

@@ -2,9 +2,10 @@
 
 import datetime
 
+from google.cloud import aiplatform_v1 as v1
 from hypothesis import strategies as st
 
-from components.cleanup.project_state import Endpoint, File, Job, ProjectState, Version
+from components.cleanup.project_state import File, ProjectState
 
 PARENT, BUCKET, REGISTRY = (
     "projects/demo-project/locations/us-central1",
@@ -59,18 +60,18 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
         told, ours = {} if run["scheduled"] else {"run": name}, run["labels"] == OURS
         for attempt, live in enumerate(run["live"]):
             id = f"{name}-{attempt + 1}" if attempt else name
-            pipelines.append(_job(f"pipelineJobs/{id}", id, run["labels"] | told, live))
+            pipelines.append(job(f"pipelineJobs/{id}", id, run["labels"] | told, live))
         for live, labels in run["jobs"]:
-            jobs.append(_job(f"customJobs/{len(jobs)}", name, labels | told, live))
+            jobs.append(job(f"customJobs/{len(jobs)}", name, labels | told, live))
             if live and labels == OURS and ours and name not in running:
                 goes["job", jobs[-1].name] = name
-        job, steps, quiet = f"runs/{name}/job/", f"runs/77/{name}/", ours and name not in busy
-        files |= dict.fromkeys([f"{job}model/saved_model.pb", f"{job}checkpoints/ckpt-1", f"{steps}report"], _file())
+        own, steps, quiet = f"runs/{name}/job/", f"runs/77/{name}/", ours and name not in busy
+        files |= dict.fromkeys([f"{own}model/saved_model.pb", f"{own}checkpoints/ckpt-1", f"{steps}report"], _file())
         if run["trained_on"]:
-            files[f"{job}job.json"], data_of[f"{job}job.json"] = _file(), run["trained_on"]
+            files[f"{own}job.json"], data_of[f"{own}job.json"] = _file(), run["trained_on"]
         for has, whose, paths in (
-            ("temporary", job, [f"{job}a.1.tmp", f"{job}model.partial/a", f"{job}checkpoints/ckpt-2_temp/a"]),
-            ("done", f"{job}checkpoints/", [f"{job}DONE.json"]),
+            ("temporary", own, [f"{own}a.1.tmp", f"{own}model.partial/a", f"{own}checkpoints/ckpt-2_temp/a"]),
+            ("done", f"{own}checkpoints/", [f"{own}DONE.json"]),
             ("staged", steps, [f"{steps}a/executor_output.json", f"{steps}b/executor_output.json"]),
         ):
             if run[has]:
@@ -90,8 +91,7 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
             left, folder, of = left - aliases, f"models/m{i}/{n:016x}", f"training-{run}"
             files |= dict.fromkeys([f"{folder}/1/saved_model.pb", f"{folder}/version.json"], _file(OLD))
             data_of |= {f"{folder}/version.json": data} if data else {}
-            about = {"model": f"m{i}", "labels": labels | {"name": f"m{i}", "run": of}, "folder": f"{BUCKET}/{folder}"}
-            versions.append(Version(**about, number=str(n + 1), aliases=tuple(sorted(aliases)), deployed=deployed))
+            versions.append(version(f"m{i}", n + 1, labels | {"run": of}, f"{BUCKET}/{folder}", aliases, deployed))
             registries[f"{folder}/version.json"] = REGISTRY if labels == OURS else "vertex://other/us-central1"
             if labels == OURS and n < len(kinds) - keep and not aliases and not deployed and of not in busy:
                 goes["version", f"m{i} {n + 1}"] = of
@@ -103,11 +103,14 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
             data_of |= {f"{folder}version.json": data} if data else {}
         if old and registry in (REGISTRY, ""):
             goes["files", f"{BUCKET}/{folder}"] = ""
-    aliased = any(version.aliases and version.labels.items() >= OURS.items() for version in versions)
+    aliased = [each for each in versions if each.version_aliases and dict(each.labels).items() >= OURS.items()]
     for i, (labels, old, traffic, alias, run) in enumerate(draw(st.lists(_endpoint, max_size=3))):
         name, of, alias = f"{PARENT}/endpoints/{i}", f"training-{run}", alias and aliased
-        about = {"name": name, "labels": labels | {"run": of}, "created": OLD if old else NEW}
-        endpoints.append(Endpoint(**about, traffic=traffic, holds_alias=alias, machines=int(traffic or alias or run)))
+        model, number = (aliased[0].name, aliased[0].version_id) if alias else (f"{PARENT}/models/m-gone", "1")
+        model = model.replace("demo-project", "77")  # as Vertex AI calls it there
+        has = [v1.DeployedModel(id="7", model=model, model_version_id=number)] * bool(traffic or alias or run)
+        about = {"name": name, "labels": labels | {"run": of}, "create_time": OLD if old else NEW}
+        endpoints.append(v1.Endpoint(**about, deployed_models=has, traffic_split={"7": 100 * traffic} if has else {}))
         if labels == OURS and old and not traffic and not alias and of not in busy:
             goes["endpoint", name] = of
     lists = {"pipelines": pipelines, "custom_jobs": jobs, "versions": versions, "endpoints": endpoints}
@@ -116,8 +119,26 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
     return ProjectState(**about, **told, **{name: tuple(each) for name, each in lists.items()}), keep, goes
 
 
-def _job(name: str, display_name: str, labels: dict[str, str], live: bool) -> Job:
-    return Job(name=f"{PARENT}/{name}", display_name=display_name, labels=labels, live=live, machines=2, hours=3.0)
+def job(name: str, run: str, labels: dict[str, str], live: bool) -> v1.PipelineJob | v1.CustomJob:
+    """A pipeline job, or a custom job of two machines, by its name below the project's."""
+    about = {"name": f"{PARENT}/{name}", "display_name": run, "labels": labels, "create_time": NOW}
+    if name.startswith("pipelineJobs/"):
+        return v1.PipelineJob(state=f"PIPELINE_STATE_{'RUNNING' if live else 'FAILED'}", **about)
+    spec = {"worker_pool_specs": [{"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 2}]}
+    return v1.CustomJob(state=f"JOB_STATE_{'PENDING' if live else 'SUCCEEDED'}", job_spec=spec, **about)
+
+
+def version(model: str, number: int, labels: dict[str, str], folder: str, aliases=(), deployed=False) -> v1.Model:
+    """A version of a model, with its files in a folder of its own."""
+    return v1.Model(
+        name=f"{PARENT}/models/m-{model}",
+        version_id=str(number),
+        labels=labels | {"name": model},
+        artifact_uri=folder,
+        version_aliases=sorted(aliases),
+        deployed_models=[v1.DeployedModelRef(endpoint="e", deployed_model_id="1")] * deployed,
+        create_time=NOW,
+    )
 
 
 def _file(updated: datetime.datetime = NEW) -> File:

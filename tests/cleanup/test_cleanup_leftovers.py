@@ -1,10 +1,11 @@
 import dataclasses
+import datetime
 
 from hypothesis import given, settings
-from project_states import NOW, OLD, OURS, PARENT, projects
+from project_states import NOW, OURS, job, projects
 
 from components.cleanup.leftovers import leftovers
-from components.cleanup.project_state import Job, ProjectState
+from components.cleanup.project_state import ProjectState
 
 
 @settings(max_examples=300)
@@ -19,7 +20,7 @@ def test_all_of_ours_that_nobody_needs_goes_and_nothing_else(project):
     assert all(name.startswith(("runs/", "models/")) for name in gone)
     # Models of jobs and of versions that stay, pages, and what another pipeline keeps there.
     going = {each.name for each in found if each.kind == "version"}
-    stay = [v.folder.removeprefix("gs://demo/") for v in state.versions if f"{v.model} {v.number}" not in going]
+    stay = [v.artifact_uri[10:] for v in state.versions if f"{v.labels['name']} {v.version_id}" not in going]
     assert not [name for name in gone if name.startswith(tuple(f"{folder}/" for folder in stay))]
     assert not [name for name in gone if "/job/model/" in name or name.endswith("report") or "/other/" in name]
     for run in {"training-0", "training-1"}:
@@ -30,10 +31,9 @@ def test_all_of_ours_that_nobody_needs_goes_and_nothing_else(project):
 
 
 def test_what_it_costs_is_told():
-    job = Job(name=f"{PARENT}/customJobs/1", display_name="r", labels=OURS, live=True, machines=3, hours=2.5)
-    pipeline = Job(name=f"{PARENT}/pipelineJobs/r", display_name="r", labels=OURS, live=False)
-    state = ProjectState(registry="", bucket="gs://b", now=NOW, pipelines=(pipeline,), custom_jobs=(job,))
+    left, pipeline = job("customJobs/1", "r", OURS, True), job("pipelineJobs/r", "r", OURS, False)
+    left.create_time = NOW - datetime.timedelta(hours=2.5)
+    state = ProjectState(registry="", bucket="gs://b", now=NOW, pipelines=(pipeline,), custom_jobs=(left,))
     [found] = leftovers(state)
-    assert found.cost == "3 machines, 7.5 machine-hours at most by now"
+    assert found.cost == "2 machines, 5.0 machine-hours at most by now"
     assert not leftovers(dataclasses.replace(state, pipelines=()))  # a job by itself, of no pipeline
-    assert OLD < NOW

@@ -1,7 +1,6 @@
 """What cleanup does in a project: Google's clients over states of an in-process Vertex AI and store."""
 
 import contextlib
-import dataclasses
 import io
 import itertools
 import json
@@ -11,10 +10,10 @@ import sys
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from project_states import BUCKET, NOW, OLD, OURS, PARENT, REGISTRY, projects
+from project_states import BUCKET, NOW, OLD, OURS, PARENT, REGISTRY, job, projects, version
 
 from components.cleanup.__main__ import main
-from components.cleanup.project_state import File, Job, ProjectState, Version
+from components.cleanup.project_state import File, ProjectState
 
 FLAGS = ["--project", "demo-project", "--location", "us-central1", "--bucket", BUCKET]
 
@@ -23,8 +22,6 @@ _seconds = itertools.count()
 
 def build(state, vertex, bucket):
     """Makes of the cloud what a state says."""
-    from google.cloud import aiplatform_v1 as v1
-
     shutil.rmtree(bucket, ignore_errors=True)
     for name, file in state.files.items():
         of, registry = state.fingerprints.get(name, ""), state.registries.get(name)
@@ -33,36 +30,12 @@ def build(state, vertex, bucket):
         (bucket / name).parent.mkdir(parents=True, exist_ok=True)
         (bucket / name).write_text(json.dumps(content) if name.endswith(".json") else "0123456789")
         os.utime(bucket / name, (file.updated.timestamp() - next(_seconds),) * 2)  # another generation in every state
-    pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 2}
-    vertex.pipeline_jobs.items, vertex.custom_jobs.items, vertex.endpoints.items = {}, {}, {}
+    kinds = {"pipelines": vertex.pipeline_jobs, "custom_jobs": vertex.custom_jobs, "endpoints": vertex.endpoints}
+    for kind, collection in kinds.items():
+        collection.items = {each.name: type(each)(each) for each in getattr(state, kind)}
     vertex.models.versions, vertex.lineage.made = {}, {}
-    for job in state.pipelines:
-        states = v1.PipelineState
-        at = states.PIPELINE_STATE_RUNNING if job.live else states.PIPELINE_STATE_FAILED
-        made = v1.PipelineJob(
-            name=job.name, display_name=job.display_name, labels=job.labels, state=at, create_time=state.now
-        )
-        vertex.pipeline_jobs.items[job.name] = made
-    for job in state.custom_jobs:
-        at = v1.JobState.JOB_STATE_PENDING if job.live else v1.JobState.JOB_STATE_SUCCEEDED
-        about = {"name": job.name, "display_name": job.display_name, "labels": job.labels, "create_time": state.now}
-        vertex.custom_jobs.items[job.name] = v1.CustomJob(state=at, job_spec={"worker_pool_specs": [pool]}, **about)
-    for version in state.versions:
-        name = f"{PARENT}/models/m-{version.model}"
-        model = v1.Model(name=name, version_id=version.number, labels=version.labels, artifact_uri=version.folder)
-        model.version_aliases, model.create_time = version.aliases, state.now
-        model.deployed_models = [v1.DeployedModelRef(endpoint="e", deployed_model_id="1")] * version.deployed
-        vertex.models.versions.setdefault(name, []).append(model)
-    ours = [v for v in state.versions if v.aliases and v.labels.get("managed_by") == "tfrecord-training"]
-    aliased = [(f"projects/77/locations/us-central1/models/m-{v.model}", v.number) for v in ours]
-    for endpoint in state.endpoints:
-        model, number = aliased[0] if endpoint.holds_alias else ("projects/77/locations/us-central1/models/m-gone", "1")
-        held = v1.DeployedModel(id="7", model=model, model_version_id=number)
-        about = {"name": endpoint.name, "labels": endpoint.labels, "create_time": endpoint.created}
-        split = {"7": 100 if endpoint.traffic else 0} if endpoint.machines else {}
-        vertex.endpoints.items[endpoint.name] = v1.Endpoint(
-            deployed_models=[held] * bool(endpoint.machines), traffic_split=split, **about
-        )
+    for each in state.versions:
+        vertex.models.versions.setdefault(each.name, []).append(type(each)(each))
     for name in state.files:
         if name.endswith("/manifest.json"):
             vertex.lineage.made[f"{BUCKET}/{name.removesuffix('/manifest.json')}"] = name.split("/")[2]
@@ -83,19 +56,16 @@ def there(vertex, bucket):
 @pytest.fixture
 def project(vertex, bucket):
     """One run that has ended: a job that still runs, a dataset that nothing was trained on, two versions."""
-    job, pipeline = (f"{PARENT}/{kind}/training-1" for kind in ("customJobs", "pipelineJobs"))
-    about = {"display_name": "training-1", "labels": OURS | {"run": "training-1"}}
-    folder, at = f"{BUCKET}/models/m/{0:016x}", File(bytes=10, updated=OLD)
-    old = Version(model="m", number="1", labels=OURS | {"name": "m"}, folder=folder)
-    new = dataclasses.replace(old, number="2", aliases=("default",), folder=folder.replace("00", "11"))
+    labels, folder, at = OURS | {"run": "training-1"}, f"{BUCKET}/models/m/{0:016x}", File(bytes=10, updated=OLD)
+    newer = version("m", 2, OURS, folder.replace("00", "11"), aliases=("default",))
     data = "runs/77/training-1/convert/output/manifest.json"
     state = ProjectState(
         registry=REGISTRY,
         bucket=BUCKET,
         now=NOW,
-        pipelines=(Job(name=pipeline, live=False, **about),),
-        custom_jobs=(Job(name=job, live=True, **about),),
-        versions=(old, new),
+        pipelines=(job("pipelineJobs/training-1", "training-1", labels, False),),
+        custom_jobs=(job("customJobs/training-1", "training-1", labels, True),),
+        versions=(version("m", 1, OURS, folder), newer),
         files={data: at, f"{folder.removeprefix(BUCKET + '/')}/1/saved_model.pb": at},
         fingerprints={data: "d"},
     )
