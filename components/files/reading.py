@@ -2,11 +2,16 @@
 
 with opened(file, start=1 << 30, stop=2 << 30) as data:      # a file as it was listed, or a path
     data.read(4096), data.seek(0), data.tell()
-pyarrow.parquet.ParquetFile(opened(file))                    # jumps: small ranges, larger ones if they follow on each other
+with jumping(file) as data:                                  # for who goes here and there: no byte but those asked for
+    data.expect([range(4, 1 << 20)])                         # at once
+    data.seek(4), data.read(4096)
 """
 
+import collections
 import io
+import itertools
 import os
+from collections.abc import Iterable
 from concurrent import futures
 from typing import Any
 
@@ -17,6 +22,7 @@ from trainer.base.files import is_remote
 
 _BUFFER_BYTES = 64 << 10
 _LEAST_BYTES, _MOST_BYTES = 256 << 10, 8 << 20  # that are fetched at once
+_AT_ONCE = 4  # ranges that are expected
 
 
 def opened(place: File | str, start: int = 0, stop: int = 0) -> io.BufferedReader:
@@ -31,6 +37,11 @@ def opened(place: File | str, start: int = 0, stop: int = 0) -> io.BufferedReade
     if file is None:
         raise UserError(f"{path}: no such file")
     return io.BufferedReader(_Ranges(file, start, stop), _BUFFER_BYTES)
+
+
+def jumping(file: File) -> "_Jumping":
+    """Opens a file that was listed for who goes here and there in it."""
+    return _Jumping(file)
 
 
 class _Ranges(io.RawIOBase):
@@ -74,21 +85,60 @@ class _Ranges(io.RawIOBase):
             self._range, self._held = self._ahead[0], self._ahead[1].result()
         else:
             self._range = self._after(self._at, max(wanted, self._step))
-            self._held = self._fetch(self._range)
+            self._held = _fetched(self._file, self._range)
         ahead = self._after(self._range.stop, self._step)
         self._ahead = None
         if follows and ahead and ahead.start != self._stop:
-            self._ahead = ahead, self._thread.submit(self._fetch, ahead)
+            self._ahead = ahead, self._thread.submit(_fetched, self._file, ahead)
 
     def _after(self, start: int, num_bytes: int) -> range:
         return range(start, min(start + num_bytes, self._stop if start < self._stop else self._file.num_bytes))
 
-    def _fetch(self, span: range) -> bytes:
-        content = (_of_bucket if is_remote(self._file.path) else _of_disk)(self._file, span)
-        count(bytes_read=len(content))
-        if len(content) != len(span):
-            raise self._file.changed()
-        return content
+
+class _Jumping(io.RawIOBase):
+    """A file that was listed, of which what is asked for is read, and no byte more; but what is expected, all at once and before."""
+
+    def __init__(self, file: File) -> None:
+        self._file, self._at, self._threads = file, 0, futures.ThreadPoolExecutor(_AT_ONCE)
+        self._expected: collections.deque[list[tuple[range, futures.Future[bytes]]]] = collections.deque(maxlen=2)
+
+    def expect(self, spans: Iterable[range]) -> None:
+        """Fetches ranges in which parts will be asked for, and holds them until two others of these calls."""
+        self._expected.append([(span, self._threads.submit(_fetched, self._file, span)) for span in spans])
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._file.num_bytes)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes | memoryview:
+        stop = self._file.num_bytes if size < 0 else min(self._at + size, self._file.num_bytes)
+        start, self._at = self._at, max(self._at, stop)
+        for span, content in itertools.chain.from_iterable(self._expected):
+            if span.start <= start < stop <= span.stop:
+                return memoryview(content.result())[start - span.start : stop - span.start]
+        return _fetched(self._file, range(start, stop))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        super().close()
+
+
+def _fetched(file: File, span: range) -> bytes:
+    """The bytes of a range, which is no longer than the file."""
+    content = (_of_bucket if is_remote(file.path) else _of_disk)(file, span) if span else b""
+    count(bytes_read=len(content))
+    if len(content) != len(span):
+        raise file.changed()
+    return content
 
 
 def _of_disk(file: File, span: range) -> bytes:

@@ -5,13 +5,11 @@ import time
 
 import hypothesis
 import hypothesis.strategies as st
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from components.files import reading
 from components.files.listing import found
-from components.files.reading import opened
+from components.files.reading import jumping, opened
 from components.files.store import counted
 from trainer.base.errors import UserError
 
@@ -74,13 +72,21 @@ def test_what_is_not_there_is_told(place):
         opened(f"{place}/none")
 
 
-def test_a_row_group_of_parquet_is_read_without_the_others(disk, place):
-    pq.write_table(
-        pa.table({"a": [os.urandom(1000) for _ in range(16000)]}),
-        disk / "a",
-        row_group_size=1000,
-    )
+def test_who_jumps_gets_what_is_asked_for_and_no_byte_more_is_read_but_what_is_expected_once(disk, place):
+    (disk / "a").write_bytes(content := os.urandom(5000))
     before = counted()["bytes_read"]
-    with opened(f"{place}/a") as file:
-        assert pq.ParquetFile(file).read_row_group(7).num_rows == 1000
-    assert 1_000_000 < counted()["bytes_read"] - before < 3_000_000
+    with jumping(found(f"{place}/a")) as data:
+        data.expect([range(1000, 1500), range(2000, 2500)])
+        data.expect([range(3000, 3500)])
+        for start, num_bytes in ((2100, 400), (1000, 500), (3000, 500), (2000, 500), (4990, 20), (5000, 1), (1400, 0)):
+            assert data.seek(start) == start
+            assert bytes(data.read(num_bytes)) == content[start : start + num_bytes]
+            assert data.tell() == min(max(start, 5000), start + num_bytes)
+        assert counted()["bytes_read"] - before == 1510
+        data.seek(2400)
+        assert bytes(data.read(200)) == content[2400:2600] and data.seek(-7, os.SEEK_END) == 4993
+        assert bytes(data.read()) == content[-7:]
+        data.expect([])
+        data.seek(1000)
+        assert bytes(data.read(9)) == content[1000:1009]  # which is not held any more
+    assert counted()["bytes_read"] - before == 1510 + 200 + 7 + 9

@@ -1,9 +1,11 @@
-"""The rows of Parquet files: footers alone are read to cut them, and a row group's pages are unpacked by one reader only."""
+"""The rows of Parquet files: footers alone are read to cut them, and of the row groups of a piece the wanted columns."""
 
 import contextlib
 import dataclasses
+import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,28 +17,33 @@ from components.convert.tables.schema import Schema
 from components.convert.tables.table_block import ARROW, TableBlock
 from components.convert.tables.table_source import TableSource
 from components.files.listing import File
-from components.files.reading import opened
+from components.files.reading import jumping
 from components.files.store import parallel
 from trainer.base.errors import UserError, about
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _BATCH_ROWS, _BATCH_BYTES = 1 << 15, 4 << 20
-_HELD_BYTES = 64 << 20  # of row groups whose columns are read whole; of larger ones some pages at a time
-_BUFFER_BYTES = 1 << 20
+# Of the wanted columns: small row groups that are fetched together; and how much is held of one that is larger than that.
+_RUN_BYTES, _HELD_BYTES = 8 << 20, 32 << 20
+_GAP_BYTES = 16 << 10  # between columns, which cost less than another request
+_MAGIC_BYTES = 8  # behind the footer: its size, and what says that this is Parquet
 
 
 def cut(found: Sequence[tuple[File, Mapping[str, str]]], schema: Schema, *, pieces: int, piece_bytes: int) -> Cut:
     """Puts neighbouring row groups of files together; of each file there are the columns that its folders' names say."""
-    groups = parallel(lambda file: _row_groups(*file, schema), found)
-    rows = [sum(group.num_rows for group in of_file) for of_file in groups]
+    footers = parallel(lambda file: _checked(*file, schema), found)
+    rows = [footer.num_rows for footer in footers]
     if not any(rows):
         raise UserError(f"{found[0][0].path}{f' and {len(found) - 1} more' * (len(found) > 1)}: no rows")
-    most = min(piece_bytes, sum(group.total_byte_size for of_file in groups for group in of_file) // pieces)
+    total = sum(footer.row_group(i).total_byte_size for footer in footers for i in range(footer.num_row_groups))
     starts = list(itertools.accumulate(rows, initial=0))
-    cuts = (_pieces(groups[i], most, file=i, position=starts[i]) for i in range(len(found)))
+    cuts = (
+        _pieces(footer, min(piece_bytes, total // pieces), file=i, position=starts[i])
+        for i, footer in enumerate(footers)
+    )
     facts = [
-        {"file": dataclasses.asdict(f), "texts": texts, "start": s}
-        for (f, texts), s in zip(found, starts, strict=False)
+        {"file": dataclasses.asdict(file), "footer_bytes": footer.serialized_size, "texts": texts, "start": start}
+        for (file, texts), footer, start in zip(found, footers, starts, strict=False)
     ]
     return Cut(pieces=tuple(itertools.chain.from_iterable(cuts)), facts={"files": facts})
 
@@ -50,60 +57,84 @@ class ParquetTable(TableSource):
     def headers(self) -> dict[str, tuple[str, ...]]:
         """Those of the first file."""
         first = self.cut.facts["files"][0]
-        with _parquet(File(**first["file"])) as data:
+        with _opened(File(**first["file"])) as (data, _):
             texts = dict.fromkeys(first["texts"], arrow_columns.LIKELIEST)
             return {**arrow_columns.headers(data.schema_arrow), **texts}
 
     def batches(self, piece: Piece) -> Iterator[TableBlock]:
         """Reads the wanted columns of a piece's row groups, a few megabytes at a time."""
-        file, texts, start = (self.cut.facts["files"][piece.file][fact] for fact in ("file", "texts", "start"))
+        fact = self.cut.facts["files"][piece.file]
+        file, texts, row = File(**fact["file"]), fact["texts"], piece.position - fact["start"]
         headers = [column.header for column in self.schema.columns.values()]
-        row = piece.position - start
-        with _parquet(File(**file), piece) as data:
-            groups = [data.metadata.row_group(i) for i in range(data.num_row_groups)]
-            taken = [i for i, group in enumerate(groups) if piece.start <= _range(group).start < piece.stop]
-            for batch in data.iter_batches(
-                max(1, min(_BATCH_ROWS, _BATCH_BYTES * piece.extent // max(1, piece.num_bytes))),
-                row_groups=taken,
-                columns=[*headers, *(header.split("[")[0] for header in headers)],
-                use_threads=False,
-            ):
-                yield TableBlock(
-                    columns=_columns_of(batch, file["path"], texts, self.schema, row),
-                    path=file["path"],
-                    positions=np.arange(row + start, row + start + batch.num_rows),
-                    locate=lambda position: f"row {position - start + 1:,}",
-                )
-                row += batch.num_rows
+        wanted = list(dict.fromkeys([*headers, *(header.split("[")[0] for header in headers)]))
+        with _opened(file, fact["footer_bytes"], buffer_bytes=max(1, _HELD_BYTES // len(wanted))) as (data, content):
+            runs = list(_runs(data.metadata, range(piece.start, piece.stop), wanted))
+            content.expect(runs[0][1])
+            for (groups, _), (_, next_spans) in itertools.pairwise([*runs, ([], [])]):
+                content.expect(next_spans)
+                for batch in data.iter_batches(
+                    max(1, min(_BATCH_ROWS, _BATCH_BYTES * piece.extent // max(1, piece.num_bytes))),
+                    row_groups=groups,
+                    columns=wanted,
+                    use_threads=False,
+                ):
+                    yield TableBlock(
+                        columns=_columns_of(batch, file.path, texts, self.schema, row),
+                        path=file.path,
+                        positions=np.arange(batch.num_rows) + (row + fact["start"]),
+                        locate=lambda position: f"row {position - fact['start'] + 1:,}",
+                    )
+                    row += batch.num_rows
 
 
-def _row_groups(file: File, texts: Mapping[str, str], schema: Schema) -> list[pq.RowGroupMetaData]:
-    """What the footer says of each; that the file's columns can be the schema's is seen on the way."""
-    with _parquet(file) as data:
+def _checked(file: File, texts: Mapping[str, str], schema: Schema) -> pq.FileMetaData:
+    """What the footer says; that the file's columns can be the schema's is seen on the way."""
+    with _opened(file) as (data, _):
         nothing = [pa.nulls(0, field.type) for field in data.schema_arrow]
         _columns_of(pa.record_batch(nothing, schema=data.schema_arrow), file.path, texts, schema)
-        return [data.metadata.row_group(i) for i in range(data.num_row_groups)]
+        return data.metadata
 
 
-def _pieces(groups: list[pq.RowGroupMetaData], most: int, *, file: int, position: int) -> Iterator[Piece]:
-    """Neighbours of a file, of so many bytes together at most unless one alone has more."""
-    held, num_bytes = [], 0
-    for group in [*(group for group in groups if group.num_rows), None]:
-        if held and (group is None or num_bytes + group.total_byte_size > most):
-            place = {"file": file, "start": _range(held[0]).start, "stop": _range(held[-1]).stop}
-            extent = sum(one.num_rows for one in held)
-            yield Piece(split="train", **place, position=position, extent=extent, num_bytes=num_bytes)
-            position, held, num_bytes = position + extent, [], 0
-        if group:
-            held.append(group)
-            num_bytes += group.total_byte_size
+def _pieces(footer: pq.FileMetaData, most: int, *, file: int, position: int) -> Iterator[Piece]:
+    """Neighbouring row groups of a file, of so many bytes together at most unless one alone has more."""
+    start = extent = num_bytes = 0
+    for i in range(footer.num_row_groups + 1):
+        group = footer.row_group(i) if i < footer.num_row_groups else None
+        if extent and (group is None or (group.num_rows and num_bytes + group.total_byte_size > most)):
+            place = {"file": file, "start": start, "stop": i, "position": position}
+            yield Piece(split="train", **place, extent=extent, num_bytes=num_bytes)
+            start, position, extent, num_bytes = i, position + extent, 0, 0
+        if group and group.num_rows:
+            extent, num_bytes = extent + group.num_rows, num_bytes + group.total_byte_size
 
 
-def _range(group: pq.RowGroupMetaData) -> range:
-    """The bytes of a row group in its file."""
-    columns = [group.column(i) for i in range(group.num_columns)]
-    starts = [column.dictionary_page_offset or column.data_page_offset for column in columns]
-    return range(min(starts), max(start + c.total_compressed_size for start, c in zip(starts, columns, strict=True)))
+def _runs(footer: pq.FileMetaData, numbers: range, wanted: Collection[str]) -> Iterator[tuple[list[int], list[range]]]:
+    """Neighbouring row groups that are read together, with the bytes of the wanted columns; none if these are too many to be held."""
+    groups, chunks = [], []
+    for i in numbers:
+        groups.append(i)
+        columns = (footer.row_group(i).column(k) for k in range(footer.num_columns))
+        chunks += [_bytes(c) for c in columns if any(f"{c.path_in_schema}.".startswith(f"{name}.") for name in wanted)]
+        if (held := sum(map(len, chunks))) >= _RUN_BYTES or i == numbers[-1]:
+            yield groups, _joined(chunks) if held <= _HELD_BYTES else []
+            groups, chunks = [], []
+
+
+def _bytes(column: pq.ColumnChunkMetaData) -> range:
+    """Where a column of a row group lies in its file."""
+    start = column.dictionary_page_offset or column.data_page_offset
+    return range(start, start + column.total_compressed_size)
+
+
+def _joined(spans: list[range]) -> list[range]:
+    """The same, neighbours as one."""
+    found = []
+    for span in sorted(spans, key=lambda span: span.start):
+        if found and span.start - found[-1].stop <= _GAP_BYTES and span.stop - found[-1].start <= _RUN_BYTES:
+            found[-1] = range(found[-1].start, span.stop)
+        else:
+            found.append(span)
+    return found
 
 
 def _columns_of(
@@ -122,19 +153,28 @@ def _columns_of(
         return arrow_columns.columns(batch, schema, lambda row, what: UserError(f"row {first_row + row + 1:,}: {what}"))
 
 
+@functools.lru_cache(4)  # of the files that a process has pieces of
+def _footer(file: File, num_bytes: int) -> pq.FileMetaData:
+    """The footer of a file, which has so many bytes."""
+    with jumping(file) as content:
+        content.seek(file.num_bytes - num_bytes - _MAGIC_BYTES)
+        return pq.read_metadata(pa.BufferReader(content.read()))
+
+
 @contextlib.contextmanager
-def _parquet(file: File, piece: Piece | None = None) -> Iterator[pq.ParquetFile]:
-    """The file, of which a piece is to be read, or the footer; whatever is wrong with it is told in a line."""
-    large = piece is not None and piece.num_bytes > _HELD_BYTES
+def _opened(file: File, footer_bytes: int | None = None, buffer_bytes: int = 0) -> Iterator[tuple[pq.ParquetFile, Any]]:
+    """The file, and what of it is read; whatever is wrong with it is told in a line."""
     try:
-        with opened(file, stop=piece.stop if piece else 0) as data:
-            yield pq.ParquetFile(
-                data,
-                buffer_size=_BUFFER_BYTES if large else 0,
-                pre_buffer=not large,  # the wanted columns' bytes, and no others
+        with jumping(file) as content:
+            data = pq.ParquetFile(
+                content,
+                metadata=footer_bytes and _footer(file, footer_bytes),
+                buffer_size=buffer_bytes,
+                pre_buffer=False,
                 page_checksum_verification=True,
                 coerce_int96_timestamp_unit="us",
             )
+            yield data, content
     except pa.ArrowMemoryError:
         raise  # which is no fault of the file
     except (pa.ArrowException, OSError) as error:

@@ -84,27 +84,38 @@ def test_pieces_are_row_groups_in_order_and_every_row_is_in_one(tmp_path_factory
         assert len(cut.pieces) == sum(any(groups) for groups in sizes)
 
 
-def test_a_piece_reads_its_row_groups_and_the_wanted_columns_alone_and_each_byte_once(tmp_path, reader, monkeypatch):
-    noise = np.random.default_rng(0).bytes(4_000_000).hex()
-    wide = table(800, text=[noise[10_000 * i : 10_000 * (i + 1)] for i in range(800)])
-    path = tmp_path / "t.parquet"
+@pytest.mark.parametrize("place", ["here", "bucket"])
+def test_tasks_together_read_each_byte_of_the_wanted_columns_once(tmp_path, reader, monkeypatch, request, place):
+    folder, noise = tmp_path, np.random.default_rng(0).bytes(5_000_000).hex()
+    if place == "bucket":
+        folder = request.getfixturevalue("bucket")
+    numbers = {f"x{i}": np.random.default_rng(i).random(1000) for i in range(9)}
+    wide = table(1000, **numbers, text=[noise[10_000 * i : 10_000 * (i + 1)] for i in range(1000)])
+    path = folder / "t.parquet"
     pq.write_table(wide, path, row_group_size=100, compression="none")
+    num_bytes, source = path.stat().st_size, "gs://demo/t.parquet" if place == "bucket" else str(path)
 
-    def read(reader: ParquetReader, pieces: slice) -> tuple[str, int]:
-        cut = reader.cut(str(path), pieces=8, piece_bytes=1 << 30)
-        before, texts = counted()["bytes_read"], []
-        for piece in cut.pieces[pieces]:
-            for block in reader.open(None, cut).batches(piece):
-                texts += block.columns["text"].to_pylist() if "text" in block.columns.schema.names else []
-                assert block.columns.nbytes < 5e6
-        return "".join(texts), counted()["bytes_read"] - before
+    def read(reader: ParquetReader, tasks: int) -> tuple[str, float]:
+        cut, texts = reader.cut(source, pieces=16, piece_bytes=1 << 20), {}
+        before = counted()["bytes_read"]
+        for task in range(tasks):
+            parquet_table._footer.cache_clear()  # each is a process of its own
+            for piece in cut.pieces[task::tasks]:
+                for block in reader.open(None, cut).batches(piece):
+                    found = block.columns.to_pydict()
+                    texts |= zip(block.positions.tolist(), found.get("text", found["kind"]), strict=True)
+                    assert block.columns.nbytes < 5e6
+        return "".join(text for _, text in sorted(texts.items())), (counted()["bytes_read"] - before) / num_bytes
 
-    footers, everything = 8 * (64 << 10), reader(columns={**SCHEMA["columns"], "text": {"type": "string"}})
-    for held in (1 << 30, 1000):  # of row groups that are too large to be held, some pages are in memory at a time
+    floats = {name: {"type": "float"} for name in numbers}
+    few = {"columns": {**SCHEMA["columns"], **floats}, "other_columns": "ignore"}
+    everything = {"columns": {**few["columns"], "text": {"type": "string"}}}
+    for held in (32 << 20, 1 << 20):  # of row groups that are too large to be held, some pages are in memory at a time
         monkeypatch.setattr(parquet_table, "_HELD_BYTES", held)
-        texts, num_bytes = read(everything, slice(8))
-        assert texts == noise and num_bytes < path.stat().st_size + footers
-    assert read(reader(other_columns="ignore"), slice(2))[1] < 1e6 < 2e6  # the latter of texts
+        for tasks in (1, 4, 10):
+            texts, share = read(reader(**everything), tasks)
+            assert texts == noise and 0.99 < share < 1.05
+            assert read(reader(**few), tasks)[1] < 0.1
 
 
 def test_folders_say_columns_and_hidden_files_are_none(tmp_path, reader):
@@ -318,7 +329,7 @@ def test_a_disk_or_a_store_that_fails_is_no_damage_of_the_file(tmp_path, reader,
             raise error
 
     pq.write_table(table(5), tmp_path / "t.parquet")
-    monkeypatch.setattr(parquet_table, "opened", lambda file, stop: Broken((tmp_path / "t.parquet").read_bytes()))
+    monkeypatch.setattr(parquet_table, "jumping", lambda file: Broken((tmp_path / "t.parquet").read_bytes()))
     with pytest.raises(OSError, match=str(error.args[-1])) as told:
         rows(reader(), tmp_path / "t.parquet")
     assert type(told.value) is type(error)
