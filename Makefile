@@ -7,6 +7,8 @@ RUN_AS ?= 1000:1000
 BUILD = docker build --quiet --build-arg RUN_AS=$(RUN_AS) --build-arg CODE_VERSION=$${CODE_VERSION:-$$(git describe --always --dirty=+ --abbrev=12)} \
 	--build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ARGS ?=
+# The tests start hundreds of Pythons, each of which would compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help

@@ -67,7 +67,7 @@ class Machine:
         state = {"project": "demo-project", "policies": {}}
         state["things"] = {group: {name: {} for name in names} for group, names in things.items()}
         (directory / "state.json").write_text(json.dumps(state))
-        self.install("gcloud", f'#!/bin/sh\nexec "{sys.executable}" -S "{ROOT}/tests/deploy/gcloud.py" "$@"\n')
+        self.install("gcloud", f'#!/bin/sh\nexec "{sys.executable}" -IS "{ROOT}/tests/deploy/gcloud.py" "$@"\n')
         self.install("docker", _DOCKER)
         self.install("sleep", "#!/bin/sh\nexec /bin/sleep 0.1\n")
         (directory / ".curlrc").write_text("http1.1\n")  # the cloud takes HTTP/2 for gRPC

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -44,10 +45,9 @@ class Project:
         return [f"{call['group']} {call['verb']}" for call in calls if call["verb"] not in READING]
 
 
-@pytest.fixture
-def project(tmp_path):
-    gcloud = tmp_path / "gcloud"
-    gcloud.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{ROOT}/tests/deploy/gcloud.py" "$@"\n')
+def empty(home: pathlib.Path) -> Project:
+    gcloud = home / "gcloud"
+    gcloud.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{ROOT}/tests/deploy/gcloud.py" "$@"\n')
     gcloud.chmod(0o755)
     things = {
         "projects": {"our-project": {}, "our-production": {}},
@@ -55,30 +55,42 @@ def project(tmp_path):
         "iam service-accounts": {"training-pipeline@our-production.iam.gserviceaccount.com": {}},
     }
     state = {"project": "our-project", "objects": [], "things": things, "policies": {}}
-    (tmp_path / "state.json").write_text(json.dumps(state))
-    return Project(home=tmp_path)
+    (home / "state.json").write_text(json.dumps(state))
+    return Project(home=home)
 
 
-def test_a_second_run_changes_nothing(project):
-    first = project.setup(*ALL)
-    made = project.state()
-    assert len(changes := project.changes()) == int(re.search(r"(\d+) changes", first)[1]) > 30
-    assert {"services enable", "storage buckets update", "billing budgets create", "builds triggers import"} <= set(
-        changes
-    )
-    assert "our-project: 0 changes" in project.setup(*ALL)
-    assert (project.changes(), project.state()) == ([], made)
+@pytest.fixture
+def project(tmp_path):
+    return empty(tmp_path)
 
 
-def test_what_is_missing_is_made_and_nothing_else(project):
-    project.setup(*ALL)
-    project.changes()
-    state = project.state()
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A project after its first run, and what that printed and changed."""
+    project = empty(tmp_path_factory.mktemp("first"))
+    return project, project.setup(*ALL), project.changes()
+
+
+@pytest.fixture
+def made(first, tmp_path):
+    """A copy of it."""
+    return Project(home=pathlib.Path(shutil.copytree(first[0].home, tmp_path / "made")))
+
+
+def test_the_first_run_makes_all_and_the_second_what_is_missing_since_and_nothing_else(first, made):
+    _, told, changes = first
+    assert len(changes) == int(re.search(r"(\d+) changes", told)[1]) > 30
+    wanted = {"services enable", "storage buckets update", "billing budgets create", "builds triggers import"}
+    assert wanted <= set(changes)
+    before, state = made.state(), made.state()
     del state["things"]["artifacts repositories"]["pipelines"]
-    state["policies"]["projects"]["our-project"].pop()
-    (project.home / "state.json").write_text(json.dumps(state))
-    project.setup(*ALL)
-    assert project.changes() == ["artifacts repositories create", "projects add-iam-policy-binding"]
+    lost = state["policies"]["projects"]["our-project"].pop(0)
+    (made.home / "state.json").write_text(json.dumps(state))
+    assert "our-project: 2 changes" in made.setup(*ALL)
+    assert made.changes() == ["artifacts repositories create", "projects add-iam-policy-binding"]
+    before["policies"]["projects"]["our-project"].remove(lost)
+    before["policies"]["projects"]["our-project"].append(lost)
+    assert made.state() == before
 
 
 @pytest.mark.parametrize(
@@ -109,19 +121,16 @@ def test_what_costs_or_mails_is_made_on_request_only(project):
     assert not any("production" in member for bound in bindings(project) for member in bound)
 
 
-def test_a_dry_run_and_an_undoing_without_the_right_answer_only_list(project):
+def test_a_dry_run_and_an_undoing_without_the_right_answer_only_list(project, made):
     assert "+ gcloud storage buckets create gs://our-project-training" in project.setup("--dry-run")
     assert not project.changes()
-    project.setup(*ALL)
-    project.changes()
-    told = project.setup("--undo", answer="yes\n", code=2)
+    told = made.setup("--undo", answer="yes\n", code=2)
     assert "+ gcloud artifacts repositories delete training" in told and "nothing was deleted" in told
-    assert not project.changes()
+    assert not made.changes()
 
 
-def test_the_undoing_leaves_nothing_but_a_bucket_that_is_not_empty(project):
-    before = project.state()
-    project.setup(*ALL)
+def test_the_undoing_leaves_nothing_but_a_bucket_that_is_not_empty(project, made):
+    before, project = project.state(), made
     full = project.state()
     (project.home / "state.json").write_text(json.dumps(full | {"objects": ["gs://our-project-training/runs/"]}))
     told = project.setup("--undo", "--billing-account", "0-1-2", answer="our-project\n")

@@ -25,16 +25,15 @@ def test_the_advice_is_the_interval_at_which_least_time_is_expected_to_be_lost(c
 
 def simulated_s(every_s: float, cost_s: float, mtbf_s: float, restart_s: float, work_s: float, rng) -> float:
     """Seconds until so much work is done, when machines fail at random and each time the last checkpoint is gone back to."""
-    clock = done = 0.0
-    fails_at = rng.exponential(mtbf_s)
-    while done < work_s:
-        part = min(every_s, work_s - done)
-        if clock + part + cost_s <= fails_at:
-            clock, done = clock + part + cost_s, done + part
-        else:
-            clock = fails_at + restart_s
-            fails_at = clock + rng.exponential(mtbf_s)
-    return clock
+    clock, left_s = 0.0, work_s
+    while True:
+        up_s = rng.exponential(mtbf_s)
+        whole, rest_s = divmod(left_s, every_s)
+        needed_s = left_s + cost_s * (whole + (rest_s > 0))
+        if needed_s <= up_s:
+            return clock + needed_s
+        left_s -= every_s * min(whole, up_s // (every_s + cost_s))
+        clock += up_s + restart_s
 
 
 @pytest.mark.parametrize(("cost_s", "mtbf_s"), [(0.05, 600.0), (2.0, 3600.0), (30.0, 14_400.0)])
