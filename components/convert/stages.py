@@ -50,7 +50,7 @@ def cut(options: Options) -> Division:
 def listing(options: Options) -> list[tuple[str, int, str]]:
     """The source's files: of each its path, its bytes, and what tells whether it changes; and the content of the schema."""
     reader, source = registry.located(options.dataset, options.source, **options.reading)
-    found = [(file.path, file.num_bytes, file.version) for file in reader.listed(source)]
+    found = [(file.path, file.num_bytes, file.version) for file in reader.files(source)]
     schema = getattr(reader, "schema", None)
     return [*found, *([("schema", 0, digest_of(schema))] if schema else [])]
 

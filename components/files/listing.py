@@ -51,7 +51,10 @@ def found(path: str) -> File | None:
 
 
 def listed(place: str) -> list[File]:
-    """The file of this path, or those below a folder of this path, in the order of their paths."""
+    """The file of this path, or those below a folder of this path, in the order of their paths.
+
+    A link to nowhere is a file without a version, which nobody can open.
+    """
     if file := found(place):
         return [file]
     if is_remote(place):
@@ -63,6 +66,30 @@ def listed(place: str) -> list[File]:
         paths = (os.path.join(folder, name) for folder, _, names in walk for name in names)
         files = [file for file in map(_still_there, paths) if file]
     return sorted(files, key=lambda file: file.path)
+
+
+def is_folder(place: str) -> bool:
+    """Whether there is a directory of this path, or anything in a bucket below it."""
+    if not is_remote(place):
+        return os.path.isdir(place)
+    with asked(place.rstrip("/")) as (bucket, name):
+        return any(bucket.list_blobs(prefix=f"{name}/" if name else "", max_results=1, retry=retried))
+
+
+def inside(folder: str) -> tuple[list[str], list[File]]:
+    """The folders and the files that are right in a folder, in the order of their paths."""
+    if is_remote(folder):
+        with asked(folder.rstrip("/")) as (bucket, name):
+            prefix, fields = f"{name}/" if name else "", f"prefixes,{_FIELDS}"
+            blobs = bucket.list_blobs(prefix=prefix, delimiter="/", fields=fields, retry=retried)
+            files = [of_blob(blob) for blob in blobs if not blob.name.endswith("/")]
+            folders = [f"gs://{bucket.name}/{prefix.removesuffix('/')}" for prefix in blobs.prefixes]
+    else:
+        with os.scandir(folder) as entries:  # of a link that leads to itself an entry does not say what it is
+            inner = {e.path: os.path.isdir(e.path) if e.is_symlink() else e.is_dir() for e in entries}
+        folders = [path for path, is_inner_folder in inner.items() if is_inner_folder]
+        files = [file for path in inner.keys() - folders if (file := _still_there(path))]
+    return sorted(folders), sorted(files, key=lambda file: file.path)
 
 
 def deleted(paths: Iterable[str]) -> None:
@@ -92,10 +119,12 @@ def _still_there(path: str) -> File | None:
     """A file that was there a moment ago; None if another process has deleted it, or given it its name, since."""
     try:
         return of_path(path)
-    except FileNotFoundError:
+    except OSError as error:
         if os.path.islink(path):
-            raise  # it leads nowhere
-        return None
+            return File(path=path, num_bytes=0)
+        if isinstance(error, FileNotFoundError):
+            return None
+        raise
 
 
 def _delete(path: str) -> None:

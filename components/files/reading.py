@@ -11,18 +11,19 @@ import collections
 import io
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent import futures
 from typing import Any
 
 from components.files.listing import File, found, of_path
-from components.files.store import asked, count, retried
+from components.files.store import THREADS, asked, count, retried
 from trainer.base.errors import UserError
 from trainer.base.files import is_remote
 
 _BUFFER_BYTES = 64 << 10
 _LEAST_BYTES, _MOST_BYTES = 256 << 10, 8 << 20  # that are fetched at once
 _AT_ONCE = 4  # ranges that are expected
+_AHEAD_BYTES = 32 << 20  # of files that are opened in turn
 
 
 def opened(place: File | str, start: int = 0, stop: int = 0) -> io.BufferedReader:
@@ -37,6 +38,36 @@ def opened(place: File | str, start: int = 0, stop: int = 0) -> io.BufferedReade
     if file is None:
         raise UserError(f"{path}: no such file")
     return io.BufferedReader(_Ranges(file, start, stop), _BUFFER_BYTES)
+
+
+def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[io.BufferedReader]:
+    """Opens files at their beginnings, one after another; where every request takes its time, the next ones are fetched meanwhile.
+
+    Args:
+      files: As they were listed.
+      most: How many bytes of each are likely to be read; None for all of it.
+    """
+
+    def begun(file: File) -> io.BufferedReader:
+        data = opened(file, stop=min(file.num_bytes, file.num_bytes if most is None else most))
+        data.peek()
+        return data
+
+    ahead: collections.deque[tuple[int, futures.Future]] = collections.deque()
+    with futures.ThreadPoolExecutor(THREADS) as pool:
+        try:
+            for file in files:
+                if not is_remote(file.path):
+                    yield opened(file, stop=most or file.num_bytes)
+                    continue
+                num_bytes = min(file.num_bytes, most or _MOST_BYTES)
+                while len(ahead) == THREADS or (ahead and sum(n for n, _ in ahead) + num_bytes > _AHEAD_BYTES):
+                    yield ahead.popleft()[1].result()
+                ahead.append((num_bytes, pool.submit(begun, file)))
+            while ahead:
+                yield ahead.popleft()[1].result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def jumping(file: File) -> "_Jumping":

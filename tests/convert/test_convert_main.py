@@ -63,8 +63,8 @@ def test_help_gives_the_defaults(capsys):
         (("--dataset", "csv", "--source", "README.md", "--schema", "no.yaml"), "no.yaml: cannot be read (No such file"),
         (("--dataset", "taxi", "--source", "components/convert"), "components/convert: holds no *.csv or *.tsv files"),
         (
-            ("--dataset", "idx", "--source", "gs://bucket/mnist"),
-            "gs://bucket/mnist: dataset 'idx' is read from this machine; copy it, or mount the bucket",
+            ("--dataset", "tfds:mnist", "--source", "gs://bucket/mnist"),
+            "gs://bucket/mnist: dataset 'tfds:mnist' is read from this machine; copy it, or mount the bucket",
         ),
         (("--shards", "0"), "--shards: '0' is not a whole number of at least 1"),
         (("--shards", "1308"), "--shards 1308: there are only 1307 training examples"),

@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 
 from components.convert import pieces
-from components.files.listing import File, of_path
+from components.files.listing import File, found, is_folder
 from trainer.base.errors import UserError
 from trainer.base.files import digest_of as digest_of_file
 from trainer.base.files import is_remote
@@ -52,64 +52,70 @@ class Reader(abc.ABC):
         """The source that was cut so; done by each process that reads pieces of it, so nothing is read."""
 
     @abc.abstractmethod
-    def files(self, source: Paths) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[File]:
         """The files that are read, in order, without the schema."""
-
-    def listed(self, source: Paths) -> list[File]:
-        """The same with what tells whether they change."""
-        return [of_path(str(path)) for path in self.files(source)]
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the schema, the contents of the files, and their paths from the folder of all of them."""
-        files, schema = self.listed(source), getattr(self, "schema", None)
+        files, schema = self.files(source), getattr(self, "schema", None)
         root = os.path.commonpath([os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"])
         # A store knows checksums, which cost nothing.
         named = [(os.path.relpath(file.path, root), file.crc32c or digest_of_file(file.path)) for file in files]
         return digest_of([*([("", digest_of_file(schema))] if schema else []), *named])
 
-    def paths(self, source: Paths, wanted: str) -> list[pathlib.Path]:
-        """What `--source` gives, at least one path; `wanted` says what it has to be, in words.
+    def places(self, source: Paths, wanted: str) -> list[tuple[str, File | None]]:
+        """What `--source` gives, at least one path or address, each with the file that it is, None of a folder.
+
+        Args:
+          source: As given.
+          wanted: What it has to be, in words.
 
         Raises:
           UserError: If it gives nothing, or what is not there.
         """
         if not source:
             raise UserError(f"dataset {self.name!r} needs --source {wanted}")
-        given = [source] if isinstance(source, str) else source
-        if remote := [path for path in given if is_remote(path)]:
-            raise UserError(
-                f"{remote[0]}: dataset {self.name!r} is read from this machine; copy it, or mount the bucket"
-            )
-        paths = [pathlib.Path(path) for path in given]
-        if absent := [path for path in paths if not path.exists()]:
-            raise UserError(f"{absent[0]}: no such file or directory; dataset {self.name!r} needs --source {wanted}")
-        return paths
+        places = []
+        for given in [source] if isinstance(source, str) else source:
+            place = given.rstrip("/") if is_remote(given) else str(pathlib.Path(given))
+            file = found(place)
+            if not file and not is_folder(place):
+                raise UserError(f"{place}: no such file or directory; dataset {self.name!r} needs --source {wanted}")
+            places.append((place, file))
+        return places
 
-    def inside(
-        self, source: Paths, wanted: str, found_in: Callable[[pathlib.Path], list[pathlib.Path]]
-    ) -> list[pathlib.Path]:
-        """The same for a reader of files, a directory standing for those that are found in it."""
-        files = []
-        for path in self.paths(source, wanted):
-            files += found_in(path) if path.is_dir() else [path]
-        for path, times in collections.Counter(map(os.path.abspath, files)).items():
-            if times > 1:
-                raise UserError(f"{path}: is given more than once")
-            if not os.path.isfile(path):
-                raise UserError(f"{path}: no such file")
-        return files
+    def found(self, source: Paths, wanted: str, within: Callable[[str], list[File]]) -> list[File]:
+        """The same for a reader of files, a folder standing for those that are found within it."""
+        return once([f for place, file in self.places(source, wanted) for f in ([file] if file else within(place))])
 
-    def path(self, source: Paths, wanted: str) -> pathlib.Path:
+    def place(self, source: Paths, wanted: str) -> tuple[str, File | None]:
         """The same for a reader that takes one path; more are an error too."""
         if source and not isinstance(source, str):
             raise UserError(f"--source {' '.join(source)}: dataset {self.name!r} takes one path, not {len(source)}")
-        return self.paths(source, wanted)[0]
+        return self.places(source, wanted)[0]
 
-    def directory(self, source: Paths, wanted: str) -> pathlib.Path:
-        """The same for a reader that takes one directory; anything else is an error too."""
-        if not (path := self.path(source, wanted)).is_dir():
-            raise UserError(f"{path}: no such directory; dataset {self.name!r} needs --source {wanted}")
-        return path
+    def directory(self, source: Paths, wanted: str) -> str:
+        """The same for a reader that takes one directory; a file is an error too."""
+        place, file = self.place(source, wanted)
+        if file:
+            raise UserError(f"{place}: no such directory; dataset {self.name!r} needs --source {wanted}")
+        return place
+
+
+def once(files: list[File]) -> list[File]:
+    """Those files, if none is given twice or a link to nowhere."""
+    paths = [file.path if is_remote(file.path) else os.path.abspath(file.path) for file in files]
+    for path, times in collections.Counter(paths).items():
+        if times > 1:
+            raise UserError(f"{path}: is given more than once")
+    return there(files)
+
+
+def there(files: list[File]) -> list[File]:
+    """Those files, if none is a link to nowhere."""
+    if absent := [file.path for file in files if not file.version]:
+        raise UserError(f"{absent[0]}: no such file")
+    return files
 
 
 def fill(array: np.ndarray, stream: IO[bytes]) -> int:
@@ -118,16 +124,6 @@ def fill(array: np.ndarray, stream: IO[bytes]) -> int:
     while due and (got := stream.readinto(due[:_READ_BYTES])):  # a decompressor holds what is asked for once more
         due = due[got:]
     return len(due)
-
-
-def files_below(directory: pathlib.Path) -> list[pathlib.Path]:
-    """What lies in a directory and its folders and is none itself, in order; links to nowhere too, for who reads them."""
-
-    def refuse(error: OSError) -> None:
-        raise error  # where a folder cannot be read, files would be missed by nobody
-
-    walk = os.walk(directory, onerror=refuse)
-    return sorted(pathlib.Path(folder, name) for folder, _, names in walk for name in names)
 
 
 def downloads_dir(given: str | None) -> pathlib.Path:

@@ -23,6 +23,8 @@ from components.convert.pieces import Block, Cut, Piece, Source, evenly
 from components.convert.sources.base import Paths, Reader, fill
 from components.convert.sources.downloads import archive
 from components.convert.writing.label_feature import LABEL
+from components.files.listing import File, inside
+from components.files.reading import opened
 from trainer.base.errors import UserError, readable
 
 _SHAPE = (3, 32, 32)
@@ -58,44 +60,48 @@ class CifarReader(Reader):
     def _originals(self) -> dict[str, int]:
         return {file: records for files in self.files_of.values() for file, records in files.items()}
 
-    def files(self, source: Paths) -> list[pathlib.Path]:
-        """The files that `read` reads."""
-        path = self._path(source)
-        return list(self._find(path).values()) if path.is_dir() else [path]
+    def files(self, source: Paths) -> list[File]:
+        """The files that `cut` and `open` read."""
+        place, archive = self._place(source)
+        return [archive] if archive else list(self._find(place).values())
 
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
         """Cuts a directory's files, which have any number of whole records; of an archive, the original only, a split is a piece."""
-        path = self._path(source)
-        found = self._find(path) if path.is_dir() else None
-        records = {file: self._records(path) for file, path in found.items()} if found else self._originals
+        place, archive = self._place(source)
+        found = {} if archive else self._find(place)
+        records = self._originals if archive else {name: self._records(file) for name, file in found.items()}
         cut = []
         for split, files in self.files_of.items():
             total = sum(records[file] for file in files)
-            count = max(pieces, total * self._record_bytes // piece_bytes) if found else 1
+            count = 1 if archive else max(pieces, total * self._record_bytes // piece_bytes)
             cut += evenly(split, total, count=count, each_bytes=self._record_bytes)
-        return Cut(pieces=tuple(cut), facts={"records": records})
+        files = {name: dataclasses.asdict(file) for name, file in (found or {"": archive}).items()}
+        return Cut(pieces=tuple(cut), facts={"files": files})
 
     def open(self, source: Paths, cut: Cut) -> "CifarSource":
-        """The records in the directory or archive."""
+        """The records that were cut so."""
         return CifarSource(
             name=self.name,
             origin=f"{self.name.upper().replace('CIFAR', 'CIFAR-')}, original binary version",
             inputs=(image_feature((*_SHAPE[1:], _SHAPE[0])),),
             class_names=tuple(self.class_names),
             reader=self,
-            path=self._path(source),
-            records=cut.facts["records"],
+            files={name: File(**file) for name, file in cut.facts["files"].items()},
         )
 
-    def _path(self, source: Paths) -> pathlib.Path:
-        return self.path(source, "PATH, its binary version: a directory or an archive")
+    def _place(self, source: Paths) -> tuple[str, File | None]:
+        return self.place(source, "PATH, its binary version: a directory or an archive")
 
-    def _find(self, directory: pathlib.Path) -> dict[str, pathlib.Path]:
-        inner = directory / self.folder
-        present = {path.name: path for path in (inner if inner.is_dir() else directory).iterdir()}
+    def _find(self, directory: str) -> dict[str, File]:
+        folders, files = inside(directory)
+        if (inner := f"{directory}/{self.folder}") in folders:
+            folders, files = inside(inner)
+        present = {file.path.rpartition("/")[2]: file for file in files}
         archives = sorted(name for name in present if ".tar" in name or name.endswith(".tgz"))
         hint = f"; {archives[0]} is there: give it as --source if it is the binary version" if archives else ""
-        self._refuse_incomplete(directory, present, hint)
+        self._refuse_incomplete(
+            directory, [*present, *({folder.rpartition("/")[2] for folder in folders} & {*self.pickled})], hint
+        )
         return {file: present[file] for file in self._originals}
 
     def _refuse_incomplete(self, place: object, present: Collection[str], hint: str = "") -> None:
@@ -110,39 +116,37 @@ class CifarReader(Reader):
                 f"get the binary version of {self.name} (*-binary.tar.gz)"
             )
 
-    def _records(self, path: pathlib.Path) -> int:
+    def _records(self, file: File) -> int:
         """Records in a file of a directory, by its size."""
-        records, rest = divmod(path.stat().st_size, self._record_bytes)
+        records, rest = divmod(file.num_bytes, self._record_bytes)
         if rest or not records:
             raise UserError(
-                f"{path}: {path.stat().st_size} bytes, which is no positive number of whole records of "
+                f"{file.path}: {file.num_bytes} bytes, which is no positive number of whole records of "
                 f"{self._record_bytes} bytes"
             )
         return records
 
-    def stored(
-        self, directory: pathlib.Path, split: str, piece: Piece, records: Mapping[str, int]
-    ) -> Iterator[np.ndarray]:
+    def stored(self, files: Mapping[str, File], piece: Piece) -> Iterator[np.ndarray]:
         """The records [N, record_bytes] of a piece of files in a directory, some at a time."""
         step, at = _BLOCK_BYTES // self._record_bytes, 0
-        paths = self._find(directory)
-        for file in self.files_of[split]:
-            first, last = max(piece.start - at, 0), min(piece.stop - at, records[file])
-            at += records[file]
+        for file in (files[name] for name in self.files_of[piece.split]):
+            records = self._records(file)
+            first, last = max(piece.start - at, 0), min(piece.stop - at, records)
+            at += records
             if first >= last:
                 continue
-            with readable(paths[file]), open(paths[file], "rb") as stream:
-                stream.seek(first * self._record_bytes)
+            with readable(file.path), opened(file, first * self._record_bytes, last * self._record_bytes) as stream:
                 for start in range(first, last, step):
-                    yield self._filled(min(step, last - start), str(paths[file]), stream, start)
+                    yield self._filled(min(step, last - start), file.path, stream, start)
 
-    def archived(self, path: pathlib.Path, split: str) -> Iterator[np.ndarray]:
+    def archived(self, file: File, split: str) -> Iterator[np.ndarray]:
         """All records of a split in an archive, which has its members in whatever order."""
+        path = file.path
         seen: dict[str, np.ndarray | None] = {}
         most = sum(self._originals.values()) * self._record_bytes + _OVERHEAD_BYTES
         try:
             with readable(path):
-                for name, size, stream in archive.members(path, most=most):
+                for name, size, stream in archive.members(file, most=most):
                     self._refuse_pickles(path, {name})
                     if name not in self._originals:
                         continue
@@ -177,15 +181,14 @@ class CifarSource(Source):
     """The records of a directory or an archive."""
 
     reader: CifarReader
-    path: pathlib.Path
-    records: Mapping[str, int]
+    files: Mapping[str, File]
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Reads the records of a piece."""
-        if self.path.is_dir():
-            found = self.reader.stored(self.path, piece.split, piece, self.records)
+        if archive := self.files.get(""):
+            found = self.reader.archived(archive, piece.split)
         else:
-            found = self.reader.archived(self.path, piece.split)
+            found = self.reader.stored(self.files, piece)
         labels, position = len(self.reader.labels), piece.position
         for records in found:
             # A view: the writer puts the bytes into their order while it copies them, a few records at a time.

@@ -12,21 +12,20 @@ import dataclasses
 import hashlib
 import math
 import os
-import pathlib
 from collections.abc import Iterator
 
 from components.convert.images.encodings import ImageSource, Picture
 from components.convert.pieces import Cut, Piece, evenly
-from components.convert.sources.base import Paths, Reader
-from components.files.listing import File
-from components.files.reading import opened
-from trainer.base.errors import UserError, readable
+from components.convert.sources.base import Paths, Reader, there
+from components.files.listing import File, inside
+from components.files.reading import opened_in_turn
+from components.files.store import parallel
+from trainer.base.errors import UserError
 
 _SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _SUFFIXES = (".png", ".jpg", ".jpeg")
 _PIECE_IMAGES = 512
-_HEAD_BYTES = 1 << 10  # that are read of an image at once while only its head is looked at
-_Entry = tuple[str, int, str]  # a file's path from the root, its bytes, and another text whenever it is written
+_HEAD_BYTES = 1 << 12  # that are read of an image while only its head is looked at, unless that is longer
 _LAYOUT = "DIR/class/name.png, or DIR/{train,validation,test}/class/name.png"
 
 
@@ -39,10 +38,9 @@ class FolderReader(Reader):
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
 
-    def files(self, source: Paths) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[File]:
         """The images."""
-        root, found, _ = self._find(source)
-        return [root / name for images in found.values() for name, *_ in images]
+        return [file for images in self._find(source)[1].values() for file in images]
 
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
         """Lists the images; a piece has some hundreds."""
@@ -50,7 +48,7 @@ class FolderReader(Reader):
         if strays:
             others = f" and {len(strays) - 1:,} more" if len(strays) > 1 else ""
             print(f"left out: {strays[0]}{others} (only PNG and JPEG files in the classes' folders are read)")
-        classes = {split: {_class(name) for name, *_ in images} for split, images in found.items()}
+        classes = {split: {_class(file.path) for file in images} for split, images in found.items()}
         class_names = sorted(set().union(*classes.values()))
         for name in class_names:
             if any("\ud800" <= character <= "\udfff" for character in name):
@@ -61,12 +59,18 @@ class FolderReader(Reader):
             raise UserError(f"{root}: has one class, {class_names[0]!r}; needed are {_LAYOUT}")
         cut = []
         for split, images in found.items():
-            num_bytes, least = sum(size for _, size, _ in images), pieces if split == "train" else 1
+            num_bytes, least = sum(file.num_bytes for file in images), pieces if split == "train" else 1
             count = least * math.ceil(max(num_bytes / piece_bytes, len(images) / _PIECE_IMAGES) / least)
             first = sum(piece.extent for piece in cut)
             cut += evenly(split, len(images), count=count, each_bytes=num_bytes // len(images), file=first)
-        names, sizes, versions = zip(*(image for images in found.values() for image in images), strict=True)
-        facts = {"class_names": class_names, "names": names, "num_bytes": sizes, "versions": versions}
+        files = [file for images in found.values() for file in images]
+        facts = {
+            "class_names": class_names,
+            "root": root,
+            "names": [file.path[len(root) + 1 :] for file in files],
+            "num_bytes": [file.num_bytes for file in files],
+            "versions": [file.version for file in files],
+        }
         return Cut(pieces=tuple(cut), facts=facts)
 
     def open(self, source: Paths, cut: Cut) -> "FolderSource":
@@ -77,78 +81,78 @@ class FolderReader(Reader):
             class_names=tuple(cut.facts["class_names"]),
             size=self.image_size,
             encoding=self.encoding,
-            root=str(source),
             cut=cut,
         )
 
-    def _find(self, source: Paths) -> tuple[pathlib.Path, dict[str, list[_Entry]], list[str]]:
+    def _find(self, source: Paths) -> tuple[str, dict[str, list[File]], list[str]]:
         """The folder, by split the images in their order, and what was left out."""
         root = self.directory(source, f"DIR, with {_LAYOUT}")
-        folders, files = _entries(root)
-        strays, parts = (
-            [name for name, *_ in files],
-            {folder: _SPLITS[folder] for folder in folders if folder in _SPLITS},
-        )
-        if "train" in parts and _entries(root, "train")[0]:
+        folders, others = _entries(root)
+        parts = {folder: _SPLITS[name] for folder in folders if (name := folder[len(root) + 1 :]) in _SPLITS}
+        strays = [file.path for file in others]
+        if f"{root}/train" in parts and _entries(f"{root}/train")[0]:
             strays += [f"{folder}/" for folder in folders if folder not in parts]
-            if {"val", "validation"} <= set(parts):
+            if {"val", "validation"} <= {os.path.basename(part) for part in parts}:
                 raise UserError(f"{root}: has both val and validation; keep one")
         else:
-            parts = {"": "train"}  # a class may be called so, too
+            parts = {root: "train"}  # a class may be called so, too
         found = {}
-        for folder, split in parts.items():
-            classes, others = _entries(root, folder)
-            images, others = [], others * bool(folder)
-            for inner, files in (_entries(root, name) for name in classes):
-                strays += [f"{name}/" for name in inner]
+        for part, split in parts.items():
+            classes, others = _entries(part)
+            images, others = [], others * (part != root)
+            for inner, files in parallel(_entries, classes):
+                strays += [f"{folder}/" for folder in inner]
                 for file in files:
-                    (images if file[0].lower().endswith(_SUFFIXES) else others).append(file)
+                    (images if file.path.lower().endswith(_SUFFIXES) else others).append(file)
             if not images:
-                raise UserError(f"{root / folder}: no PNG or JPEG files in folders of it; needed are {_LAYOUT}")
+                raise UserError(f"{part}: no PNG or JPEG files in folders of it; needed are {_LAYOUT}")
             found[split] = sorted(images, key=_order)
-            strays += [name for name, *_ in others]
-        return root, found, sorted(strays)
+            strays += [file.path for file in others]
+        return root, found, sorted(stray[len(root) + 1 :] for stray in strays)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FolderSource(ImageSource):
     """The images of a folder, of whose files a piece has those from `start` to `stop` behind the first of its split."""
 
-    root: str
     cut: Cut
 
     def pictures(self, piece: Piece, *, heads: bool) -> Iterator[Picture]:
         """The images of a piece."""
         labels = {name: (label,) for label, name in enumerate(self.class_names)}
-        first = piece.file + piece.start
-        for i in range(first, piece.file + piece.stop):
-            name, num_bytes, version = (self.cut.facts[fact][i] for fact in ("names", "num_bytes", "versions"))
-            place = os.path.join(self.root, name)
-            file = File(path=place, num_bytes=num_bytes, version=version)
-            with (
-                readable(place),
-                open(place, "rb", _HEAD_BYTES) if heads else opened(file, stop=num_bytes) as content,
-            ):
-                position, label = piece.position + i - first, labels[_class(name)]
-                yield Picture(position=position, place=place, num_bytes=num_bytes, content=content, label=label)
+        facts, first = self.cut.facts, piece.file + piece.start
+        numbers = range(first, piece.file + piece.stop)
+        files = [
+            File(
+                path=f"{facts['root']}/{facts['names'][i]}",
+                num_bytes=facts["num_bytes"][i],
+                version=facts["versions"][i],
+            )
+            for i in numbers
+        ]
+        for i, content in enumerate(opened_in_turn(files, _HEAD_BYTES if heads else None)):
+            with content:
+                yield Picture(
+                    position=piece.position + i,
+                    place=files[i].path,
+                    num_bytes=files[i].num_bytes,
+                    content=content,
+                    label=labels[_class(files[i].path)],
+                )
 
 
-def _entries(root: pathlib.Path, folder: str = "") -> tuple[list[str], list[_Entry]]:
+def _entries(folder: str) -> tuple[list[str], list[File]]:
     """Folders and files in a folder, in order; hidden ones are passed over."""
-    folders, files = [], []
-    with os.scandir(root / folder) as entries:
-        for entry in sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda e: e.name):
-            name, status = os.path.join(folder, entry.name), entry.stat()  # fails where a link leads nowhere
-            if entry.is_dir():
-                folders.append(name)
-            else:
-                files.append((name, status.st_size, str(status.st_mtime_ns)))
-    return folders, files
+    folders, files = inside(folder)
+    return (
+        [inner for inner in folders if not os.path.basename(inner).startswith(".")],
+        there([file for file in files if not os.path.basename(file.path).startswith(".")]),
+    )
 
 
-def _order(image: _Entry) -> bytes:
-    return hashlib.sha256(os.fsencode("/".join(image[0].split(os.sep)[-2:]))).digest()
+def _order(image: File) -> bytes:
+    return hashlib.sha256(os.fsencode("/".join(image.path.split("/")[-2:]))).digest()
 
 
-def _class(name: str) -> str:
-    return name.split(os.sep)[-2]
+def _class(path: str) -> str:
+    return path.split("/")[-2]

@@ -1,14 +1,12 @@
 """Tables in Parquet files: one, several, or a folder, whose own folders may be named `year=2024`."""
 
-import collections
 import dataclasses
-import os
 import pathlib
 import re
 import urllib.parse
 
 from components.convert.pieces import Cut, Source
-from components.convert.sources.base import Paths, Reader
+from components.convert.sources.base import Paths, Reader, once
 from components.convert.tables.schema import Schema
 from components.files.listing import File, listed
 from trainer.base.errors import UserError
@@ -28,12 +26,8 @@ class ParquetReader(Reader):
     schema: str | pathlib.Path | Schema | None = None
     takes: frozenset[str] = frozenset({"schema"})
 
-    def files(self, source: Paths) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[File]:
         """The files of the table, in order."""
-        return [pathlib.Path(file.path) for file, _ in self._found(source)]
-
-    def listed(self, source: Paths) -> list[File]:
-        """The same with what tells whether they change."""
         return [file for file, _ in self._found(source)]
 
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
@@ -62,23 +56,18 @@ class ParquetReader(Reader):
     def _found(self, source: Paths) -> list[tuple[File, dict[str, str]]]:
         """The files, each with what the names of its folders say: columns and their values, as texts."""
         found = []
-        for place in [source] if isinstance(source, str) or not source else source:
-            if not source or "://" not in place:
-                self.paths(place, "FILE..., its Parquet files or a directory of them")
-            files = listed(place)
-            if [file.path for file in files] == [place]:
-                found.append((files[0], {}))
+        for place, given in self.places(source, "FILE..., its Parquet files or a directory of them"):
+            if given:
+                found.append((given, {}))
                 continue
-            inside = [(file, file.path.removeprefix(place).strip("/").split("/")) for file in files]
+            inside = [(file, file.path.removeprefix(place).strip("/").split("/")) for file in listed(place)]
             taken = [
                 (f, p) for f, p in inside if _NAME.fullmatch(p[-1]) and not any(n.startswith((".", "_")) for n in p)
             ]
             if not taken:
                 raise UserError(f"{place}: holds no *.parquet files")
             found += [(file, _texts(folders)) for file, (*folders, _) in taken]
-        (path, times), *_ = collections.Counter(os.path.abspath(file.path) for file, _ in found).most_common(1)
-        if times > 1:
-            raise UserError(f"{path}: is given more than once")
+        once([file for file, _ in found])
         return found
 
 

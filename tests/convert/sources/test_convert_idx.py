@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from components.convert.sources import idx
 from components.convert.sources.idx import Array
 from components.convert.sources.registry import find_reader
+from components.files.listing import of_path
 from trainer.base.errors import UserError
 
 
@@ -22,7 +23,7 @@ def test_any_rows_are_read_as_they_were_written(tmp_path_factory, idx_bytes, dat
     path.write_bytes(gzip.compress(idx_bytes(array)) if packed else idx_bytes(array))
     stop = data.draw(st.integers(1, shape[0]))
     start = data.draw(st.integers(0, stop - 1))
-    found = Array.of(path, dimensions=len(shape))
+    found = Array.of(of_path(str(path)), dimensions=len(shape))
     with mock.patch.object(idx, "_BLOCK_BYTES", data.draw(st.integers(1, 999))):
         np.testing.assert_array_equal(np.concatenate(list(found.rows(start, stop))), array[start:stop])
 
@@ -78,7 +79,7 @@ def test_a_broken_file_is_named(tmp_path, data, message, packed):
     path = tmp_path / "images"
     path.write_bytes(gzip.compress(data) if packed else data)
     with pytest.raises(UserError, match=f"^{path}: .*{message}"):
-        _ = Array.of(path, dimensions=3).whole
+        _ = Array.of(of_path(str(path)), dimensions=3).whole
 
 
 @pytest.mark.parametrize("promised", [(4, 4, 4), (2**20, 2**10, 2**10)], ids=["little", "too much"])
@@ -88,7 +89,7 @@ def test_a_gzip_bomb_is_refused_without_unpacking_it(tmp_path, promised):
     tracemalloc.start()
     try:
         with pytest.raises(UserError, match=r"more data than|cut short"):
-            _ = Array.of(path, dimensions=3).whole
+            _ = Array.of(of_path(str(path)), dimensions=3).whole
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()

@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import pathlib
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ def test_embedded_digits_are_the_original_ones():
     assert (images.min(), images.max()) == (0, 16) == source.inputs[0].value_range
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     origin = READERS["digits"].embedded.joinpath("ORIGIN.md").read_text()
-    for path in READERS["digits"].files(None):
-        assert hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest() in origin
+    for file in READERS["digits"].files(None):
+        assert hashlib.sha256(gzip.decompress(pathlib.Path(file.path).read_bytes())).hexdigest() in origin
 
 
 def test_splits_that_do_not_fit_name_a_file(tmp_path, make_idx):

@@ -1,6 +1,6 @@
 """Files in a `.tar`, `.tar.gz` or `.tar.xz`, read as a stream.
 
-    for name, num_bytes, stream in members(path, most=200_000_000):
+    for name, num_bytes, stream in members(file, most=200_000_000):
         stream.readinto(buffer)
 
 Nothing is unpacked to disk, and of a member's path only the last part is kept. Links and devices are passed over.
@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
+from components.files.listing import File
+from components.files.reading import opened
 from trainer.base.errors import UserError
 
 # What reading a stream of members may raise; the caller, who reads, knows which member it was.
@@ -22,7 +24,7 @@ _CHUNK_BYTES = 1 << 20  # a larger read would hold all of itself a second time
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
 
 
-def members(path: pathlib.Path, *, most: int) -> Iterator[tuple[str, int, IO[bytes]]]:
+def members(file: File, *, most: int) -> Iterator[tuple[str, int, IO[bytes]]]:
     """Name, bytes and content of each regular file, to be read before the next one is asked for.
 
     Compression is known by content. The archive is read to its end, where the checksums are.
@@ -31,11 +33,10 @@ def members(path: pathlib.Path, *, most: int) -> Iterator[tuple[str, int, IO[byt
       UserError: If it unpacks to more than `most` bytes: neither a member nor a header can fill the memory.
       tarfile.TarError, OSError and others: One of `ERRORS`, if it is damaged or no archive.
     """
-    with open(path, "rb") as raw:
-        opener = _OPENERS.get(raw.read(2))
-        raw.seek(0)
-        with opener(raw) if opener else raw as file:
-            stream = _Bounded(path, file, most)
+    with opened(file, stop=file.num_bytes) as raw:
+        opener = _OPENERS.get(raw.peek(2)[:2])
+        with opener(raw) if opener else raw as unpacked:
+            stream = _Bounded(file.path, unpacked, most)
             with tarfile.open(fileobj=stream, mode="r|") as tar:
                 for member in tar:
                     if member.isfile():
@@ -47,7 +48,7 @@ def members(path: pathlib.Path, *, most: int) -> Iterator[tuple[str, int, IO[byt
 class _Bounded:
     """Reads a file up to a number of bytes."""
 
-    def __init__(self, path: pathlib.Path, file: IO[bytes], most: int):
+    def __init__(self, path: str, file: IO[bytes], most: int):
         self._path, self._file, self._most, self._left = path, file, most, most
 
     def read(self, size: int) -> bytes:

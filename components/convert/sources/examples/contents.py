@@ -1,6 +1,6 @@
 """What TFRecord files hold, as a source: images, or rows of a table, with what is to be predicted.
 
-    cut = cut(schema, {"train": ["train-00000-of-00002", "train-00001-of-00002"]}, pieces=8, piece_bytes=1 << 26)
+    cut = cut(schema, {"train": listed("downloads/flowers")}, pieces=8, piece_bytes=1 << 26)
     source = source(schema, cut)
 
 Records are taken in the order of the files.
@@ -20,25 +20,26 @@ from components.convert.images.pixels import image_feature
 from components.convert.sources.examples import record_files
 from components.convert.sources.examples.parser import Record, describe_value, place, records
 from components.convert.tables.schema import ImageSchema, Schema
+from components.files.listing import File
 from trainer.base.errors import UserError, unknown
 
 _FIRST_BYTES = 1 << 16  # that a record is likely to have at most
 
 
-def describe(path: str) -> str:
+def describe(file: File) -> str:
     """The features of the first record of a file, in words."""
-    features = _first(record_files.cut({"train": [path]}, pieces=1, piece_bytes=1 << 60), "train", [path]).features
+    features = _first(record_files.cut({"train": [file]}, pieces=1, piece_bytes=1 << 60), "train", [file]).features
     return ", ".join(f"{key} ({describe_value(feature)})" for key, feature in sorted(features.items()))
 
 
-def cut(schema: Schema | ImageSchema, splits: Mapping[str, Sequence[str]], **sizes: int) -> pieces.Cut:
+def cut(schema: Schema | ImageSchema, splits: Mapping[str, Sequence[File]], **sizes: int) -> pieces.Cut:
     """Cuts the files of `train`, and of others that are given, and tells what the first record has not, or has besides.
 
     Raises:
       UserError: If a file cannot be read, or a split has no records.
     """
     found = record_files.cut(splits, **sizes)
-    features = {split: _first(found, split, paths).features for split, paths in splits.items()}["train"]
+    features = {split: _first(found, split, files).features for split, files in splits.items()}["train"]
     if isinstance(schema, Schema):
         if schema.delimiter:
             raise UserError(f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema")
@@ -116,7 +117,7 @@ class RecordImages(ImageSource):
         return (np.frombuffer(data, np.uint8).reshape(shape),)
 
 
-def _first(cut: pieces.Cut, split: str, paths: Sequence[str]) -> Record:
+def _first(cut: pieces.Cut, split: str, files: Sequence[File]) -> Record:
     """The first record of a split, of which the files are given."""
     for piece in cut.pieces:
         part = dataclasses.replace(
@@ -124,4 +125,4 @@ def _first(cut: pieces.Cut, split: str, paths: Sequence[str]) -> Record:
         )  # no more is fetched at once
         if piece.split == split and (record := next(records(cut, part), None)):
             return record
-    raise UserError(f"{paths[0]}{f' and {len(paths) - 1} more' * (len(paths) > 1)}: no records")
+    raise UserError(f"{files[0].path}{f' and {len(files) - 1} more' * (len(files) > 1)}: no records")

@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping
 
 from components.convert.pieces import Cut, Source
-from components.convert.sources.base import Paths, Reader, files_below
+from components.convert.sources.base import Paths, Reader
 from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.splits import NAMES
+from components.files.listing import File, listed
 from trainer.base.errors import UserError
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
@@ -31,7 +32,7 @@ class TfrecordReader(Reader):
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
 
-    def files(self, source: Paths) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[File]:
         """The files; without a schema, an error says what the first record holds."""
         return list(self._find(source).values())
 
@@ -41,7 +42,7 @@ class TfrecordReader(Reader):
 
         files, splits = self._find(source), {}
         for name, split in _split(files).items():
-            splits.setdefault(split, []).append(str(files[name]))
+            splits.setdefault(split, []).append(files[name])
         return contents.cut(self._schema, splits, pieces=pieces, piece_bytes=piece_bytes)
 
     def open(self, source: Paths, cut: Cut) -> Source:
@@ -56,37 +57,35 @@ class TfrecordReader(Reader):
 
         return yaml_loader.load(pathlib.Path(self.schema))
 
-    def _find(self, source: Paths) -> dict[str, pathlib.Path]:
+    def _find(self, source: Paths) -> dict[str, File]:
         """The files, in order, by their paths from the folder that they all are in."""
-        paths = self.inside(source, "FILE..., its TFRecord files or a directory of them", _inside)
+        files = self.found(source, "FILE..., its TFRecord files or a directory of them", _inside)
         if self.schema is None:
             from components.convert.sources.examples import contents
 
             raise UserError(
                 f"dataset {self.name!r} needs --schema FILE, which says what the features are; the first record of "
-                f"{paths[0]} has {contents.describe(str(paths[0]))}"
+                f"{files[0].path} has {contents.describe(files[0])}"
             )
-        root = os.path.commonpath([path.absolute().parent for path in paths])
-        return {os.path.relpath(path, root): path for path in paths}
+        root = os.path.commonpath([os.path.dirname(os.path.abspath(file.path)) for file in files])
+        return {os.path.relpath(file.path, root): file for file in files}
 
 
-def _inside(directory: pathlib.Path) -> list[pathlib.Path]:
-    """Files in a directory and its folders; hidden ones and those that only mark success are passed over."""
-    found = [
-        path
-        for path in files_below(directory)
-        if not any(part.startswith((".", "_")) for part in path.relative_to(directory).parts)
-    ]
+def _inside(folder: str) -> list[File]:
+    """Files in a folder and its folders; hidden ones and those that only mark success are passed over."""
+    below = ((file.path[len(folder) :].strip("/").split("/"), file) for file in listed(folder))
+    found = [(names, file) for names, file in below if not any(name.startswith((".", "_")) for name in names)]
     if not found:
-        raise UserError(f"{directory}: holds no files")
-    marked = [path for path in found if _MARK in path.name]
-    if marked and (others := sorted(set(found) - set(marked))):
+        raise UserError(f"{folder}: holds no files")
+    found.sort(key=lambda named: named[0])
+    marked = [(names, file) for names, file in found if _MARK in names[-1]]
+    if marked and (others := [file.path for names, file in found if _MARK not in names[-1]]):
         more = f" and {len(others) - 1:,} more" * (len(others) > 1)
         print(f"left out: {others[0]}{more} (other names have {_MARK})", flush=True)
-    return marked or found
+    return [file for _, file in marked or found]
 
 
-def _split(files: Mapping[str, pathlib.Path]) -> dict[str, str]:
+def _split(files: Mapping[str, File]) -> dict[str, str]:
     """By name, the split: what the file's name says, else what its folders' do, or `train` if nobody's does."""
     said = {}
     for name in files:
@@ -97,11 +96,13 @@ def _split(files: Mapping[str, pathlib.Path]) -> dict[str, str]:
     one, split = next(iter(said.items()))
     if silent := [name for name in files if name not in said]:
         raise UserError(
-            f"{files[silent[0]]}: its name says no split, and that of {one} does ({split}); rename it, or give --source "
+            f"{files[silent[0]].path}: its name says no split, and that of {one} does ({split}); rename it, or give --source "
             "the files to take"
         )
     if "train" not in said.values():
-        raise UserError(f"{files[one]}: is for {split} by its name, and no file is for train; rename it, or add others")
+        raise UserError(
+            f"{files[one].path}: is for {split} by its name, and no file is for train; rename it, or add others"
+        )
     return said
 
 

@@ -132,7 +132,7 @@ def records(cut: Cut, piece: Piece) -> Iterator[Record]:
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 
-    path = cut.facts["files"][piece.file][0]
+    path = cut.facts["files"][piece.file]["path"]
     for start, position, payload in payloads(cut, piece):
         try:
             features = tf_example_pb2.Example.FromString(payload).features.feature

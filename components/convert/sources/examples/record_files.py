@@ -1,6 +1,6 @@
 """TFRecord files: where they can be cut, and the payloads of their records, which are compared with their checksums.
 
-    cut = cut({"train": ["train-00000-of-00002", "train-00001-of-00002.gz"]}, pieces=8, piece_bytes=1 << 26)
+    cut = cut({"train": listed("gs://bucket/flowers")}, pieces=8, piece_bytes=1 << 26)
     for start, position, payload in payloads(cut, cut.pieces[0]): ...
 
 Positions are places in the files, one after another, in parts of a byte: they are known without a look into the files, as
@@ -9,6 +9,7 @@ tells; the piece before finds out whether that is true, for its last record has 
 gzip or zlib is one piece. Bytes of it are counted as they are unpacked, positions by what of it has been read.
 """
 
+import dataclasses
 import functools
 import io
 import re
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
 from components.convert.pieces import Cut, Piece
-from components.files.listing import File, found
+from components.files.listing import File
 from components.files.reading import opened
 from components.files.store import parallel
 from trainer.base.errors import UserError, readable
@@ -32,34 +33,32 @@ _CHUNK_BYTES = 1 << 16  # of a file that are unpacked at once; positions in pack
 _SEARCH_BYTES = 1 << 14  # that are read at once where a file is cut
 
 
-def cut(splits: Mapping[str, Sequence[str]], *, pieces: int, piece_bytes: int) -> Cut:
+def cut(splits: Mapping[str, Sequence[File]], *, pieces: int, piece_bytes: int) -> Cut:
     """Cuts the files of each split; of plain ones a few bytes are read where they are cut.
 
     Raises:
       UserError: If one cannot be read.
     """
-    files, cut = [], []
-    for split, paths in splits.items():
-        with readable(paths[0]):
-            inside = parallel(found, paths)
-        if None in inside:
-            raise UserError(f"{paths[inside.index(None)]}: no such file")
-        total, before = sum(file.num_bytes for file in inside), 0
+    places = []  # of each file: its split, itself, the bytes of the split before it, and where it would be cut
+    for split, files in splits.items():
+        total, before = sum(file.num_bytes for file in files), 0
         least = pieces if split == "train" else 1
         count = least * max(1, -(-total // (least * piece_bytes)))
-        for file in inside:
+        for file in files:
             # The first byte of each piece, in the split, has the first position of a share.
             shares = range(before * count // max(1, total), (before + file.num_bytes) * count // max(1, total) + 1)
             wanted = (-(-(i * total * _DENSITY // count) // _DENSITY) - before for i in shares)
-            at = 0
-            for stop in (*_starts(file, [byte for byte in wanted if 0 < byte < file.num_bytes]), file.num_bytes):
-                if stop > at:
-                    place = {"position": _DENSITY * (before + at), "extent": _DENSITY * (stop - at)}
-                    cut.append(Piece(split=split, file=len(files), start=at, stop=stop, num_bytes=stop - at, **place))
-                at = max(at, stop)
-            files.append((file.path, file.num_bytes, file.version))
+            places.append((split, file, before, [byte for byte in wanted if 0 < byte < file.num_bytes]))
             before += file.num_bytes
-    return Cut(pieces=tuple(cut), facts={"files": files})
+    found, starts = [], _starts([(file, wanted) for _, file, _, wanted in places if wanted])
+    for number, (split, file, before, _) in enumerate(places):
+        at = 0
+        for stop in (*starts.get(file, ()), file.num_bytes):
+            if stop > at:
+                place = {"position": _DENSITY * (before + at), "extent": _DENSITY * (stop - at)}
+                found.append(Piece(split=split, file=number, start=at, stop=stop, num_bytes=stop - at, **place))
+            at = max(at, stop)
+    return Cut(pieces=tuple(found), facts={"files": [dataclasses.asdict(file) for _, file, _, _ in places]})
 
 
 def payloads(cut: Cut, piece: Piece) -> Iterator[tuple[int, int, bytes]]:
@@ -68,22 +67,22 @@ def payloads(cut: Cut, piece: Piece) -> Iterator[tuple[int, int, bytes]]:
     Raises:
       UserError: If the file is missing, damaged, or no TFRecord file.
     """
-    path, num_bytes, version = cut.facts["files"][piece.file]
-    listed = File(path=path, num_bytes=num_bytes, version=version)
-    with readable(path), opened(listed, piece.start, piece.stop) as raw:
+    file = File(**cut.facts["files"][piece.file])
+    path = file.path
+    with readable(path), opened(file, piece.start, piece.stop) as raw:
         packed = not piece.start and _packed(raw)
-        file = _Unpacked(raw, path) if packed else raw
+        data = _Unpacked(raw, path) if packed else raw
         raw.seek(start := piece.start)
         while packed or start < piece.stop:
-            position = piece.position + (file.place() if packed else _DENSITY * (start - piece.start))
-            if not (head := file.read(HEADER_BYTES)):
+            position = piece.position + (data.place() if packed else _DENSITY * (start - piece.start))
+            if not (head := data.read(HEADER_BYTES)):
                 break
             if not _is_header(head):
                 what = "damaged, or no TFRecord file (plain, or packed with gzip or zlib)"
                 raise UserError(f"{path}: {what}: wrong length of the record at byte {start:,}")
             length, _ = _HEADER.unpack(head)
-            payload = file.read(length)
-            if file.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
+            payload = data.read(length)
+            if data.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
                 raise UserError(f"{path}: damaged: wrong checksum of the record at byte {start:,}")
             yield start, position, payload
             start += HEADER_BYTES + length + FOOTER_BYTES
@@ -94,25 +93,31 @@ def payloads(cut: Cut, piece: Piece) -> Iterator[tuple[int, int, bytes]]:
             )
 
 
-def _starts(file: File, wanted: Sequence[int]) -> Iterator[int]:
-    """Of a file that is not packed, the first record that starts at a byte or after it, for each that is wanted."""
-    if not wanted:
-        return
-    with readable(file.path):
-        with opened(file, 0, HEADER_BYTES) as data:
-            if _packed(data):
-                return
-        for at in wanted:
-            with opened(file, at, at + _SEARCH_BYTES) as data:
-                data.seek(at)
-                window = b""
-                while more := data.read(_SEARCH_BYTES):
-                    window = window[1 - HEADER_BYTES :] + more
-                    starts = (match.start() for match in _SHORT.finditer(window))
-                    first = next((i for i in starts if _is_header(window[i : i + HEADER_BYTES])), None)
-                    if first is not None:
-                        yield data.tell() - len(window) + first
-                        break
+def _starts(places: Sequence[tuple[File, Sequence[int]]]) -> dict[File, list[int]]:
+    """Of files that are not packed, for each byte that is wanted the first record that starts there or later."""
+    packed = parallel(_is_packed, [file for file, _ in places])
+    jobs = [(file, byte) for (file, wanted), skip in zip(places, packed, strict=True) if not skip for byte in wanted]
+    starts: dict[File, list[int]] = {file: [] for file, _ in jobs}
+    for (file, _), start in zip(jobs, parallel(lambda job: _start(*job), jobs), strict=True):
+        starts[file].append(start)
+    return starts
+
+
+def _is_packed(file: File) -> bool:
+    with readable(file.path), opened(file, 0, HEADER_BYTES) as data:
+        return _packed(data)
+
+
+def _start(file: File, byte: int) -> int:
+    """Where the first record starts that does so at a byte or after it; the end of the file if none does."""
+    with readable(file.path), opened(file, byte, byte + _SEARCH_BYTES) as data:
+        window = b""
+        while more := data.read(_SEARCH_BYTES):
+            window = window[1 - HEADER_BYTES :] + more
+            for match in _SHORT.finditer(window):
+                if _is_header(window[match.start() : match.start() + HEADER_BYTES]):
+                    return data.tell() - len(window) + match.start()
+    return file.num_bytes
 
 
 def _packed(file: IO[bytes]) -> bool:

@@ -23,9 +23,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from components.convert.pieces import Cut, Source
-from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir, files_below
+from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir
+from components.files.listing import File, listed, of_path
 from trainer.base import quiet
 from trainer.base.errors import UserError, unknown
+from trainer.base.files import is_remote
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
@@ -57,12 +59,12 @@ class TfdsReader(Reader):
     def _tfds_name(self) -> str:
         return self.name.removeprefix(TFDS)
 
-    def files(self, source: Paths) -> list[pathlib.Path]:
+    def files(self, source: Paths) -> list[File]:
         """The files of the prepared dataset, or those that it would be prepared from; none if they are downloaded."""
         given = self._given(source)
         prepared = self._find(given)
-        directory = pathlib.Path(prepared.data_path) if prepared else given
-        return files_below(directory) if directory else []
+        directory = prepared.data_path if prepared else given
+        return listed(str(directory)) if directory else []
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the files of the source; of what is downloaded, over its name with the version."""
@@ -77,8 +79,8 @@ class TfdsReader(Reader):
 
         given = self._given(source)
         prepared = self._find(given) or self._prepare(given)
-        schema, splits = features.schema(prepared), features.splits(prepared)
-        cut = contents.cut(schema, splits, pieces=pieces, piece_bytes=piece_bytes)
+        splits = {split: [*map(of_path, paths)] for split, paths in features.splits(prepared).items()}
+        cut = contents.cut(features.schema(prepared), splits, pieces=pieces, piece_bytes=piece_bytes)
         return dataclasses.replace(cut, facts={**cut.facts, "prepared": str(prepared.data_path)})
 
     def open(self, source: Paths, cut: Cut) -> Source:
@@ -90,8 +92,10 @@ class TfdsReader(Reader):
         return contents.source(features.schema(prepared), cut, size=self.image_size, encoding=self.encoding)
 
     def _given(self, source: Paths) -> pathlib.Path | None:
+        if source is not None and is_remote(str(source)):
+            raise UserError(f"{source}: dataset {self.name!r} is read from this machine; copy it, or mount the bucket")
         wanted = "DIR, prepared datasets or the files that it is made from"
-        return None if source is None else self.directory(source, wanted)
+        return None if source is None else pathlib.Path(self.directory(source, wanted))
 
     def _data_dir(self, given: pathlib.Path | None) -> pathlib.Path:
         """Where we keep what was prepared from the network, or from the files in a directory."""

@@ -223,7 +223,7 @@ def offered(monkeypatch, server, tmp_path, make_idx) -> tuple[pathlib.Path, tupl
     """IDX files in a directory, and `fashion_mnist` offered by the server with just these files."""
     make_idx(tmp_path / "there", train=20, test=5)
     files = []
-    for path in find_reader("fashion_mnist").files(str(tmp_path / "there")):
+    for path in (pathlib.Path(file.path) for file in find_reader("fashion_mnist").files(str(tmp_path / "there"))):
         data = path.read_bytes()
         files.append(
             RemoteFile(

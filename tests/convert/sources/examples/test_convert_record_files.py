@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.convert.sources.examples import record_files
+from components.files.listing import of_path
 from trainer.base.errors import UserError
 
 RANDOM = np.random.default_rng(0)
@@ -21,7 +22,7 @@ def payloads(size: int) -> bytes:
 
 def read(paths: list[str], **sizes: int) -> tuple[list[tuple[int, int, bytes]], list]:
     """Where each record starts, its position and payload, and the pieces."""
-    cut = record_files.cut({"train": paths}, **{"pieces": 1, "piece_bytes": 1 << 40, **sizes})
+    cut = record_files.cut({"train": [*map(of_path, paths)]}, **{"pieces": 1, "piece_bytes": 1 << 40, **sizes})
     return [record for piece in cut.pieces for record in record_files.payloads(cut, piece)], list(cut.pieces)
 
 
