@@ -16,7 +16,7 @@ from components.convert.report.tallies import Tallies
 from components.convert.stages import Merged
 from components.convert.writing import output
 from components.files.listing import found
-from components.files.writing import created
+from components.files.writing import written
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -104,17 +104,14 @@ def _tell_rows(options: Options, merged: Merged, place: str | None) -> None:
             f"{len(merged.skipped):,} of {rows:,} rows are wrong and left out; {output.SKIPPED} lists them", flush=True
         )
         if place:
-            with created(f"{options.directory}/{output.SKIPPED}") as file:
-                file.write("".join(f"{line}\n" for line in merged.skipped).encode())
+            written(f"{options.directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in merged.skipped))
 
 
 def _write_page(manifest: Manifest, tallies: Tallies, options: Options) -> None:
     """Writes the page of the dataset into the output directory, whole or not at all."""
     from components.convert.report import page  # what it needs is slow to import
 
-    text = page.render(manifest, tallies, max_drift=options.max_drift)
-    with created(f"{options.directory}/{output.PAGE}") as file:
-        file.write(text.encode())
+    written(f"{options.directory}/{output.PAGE}", page.render(manifest, tallies, max_drift=options.max_drift))
 
 
 def _tell(directory: str, manifest: Manifest, seconds: float, outcome: str) -> None:

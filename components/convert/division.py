@@ -1,6 +1,6 @@
 """How a conversion is divided: which examples of which piece go to which shard, decided before any of them is read.
 
-    division = Division.of(reader.cut(source, ...), options)
+    division = Division.of(reader.cut(source, ...), shards=8, ...)
     drawing = division.draws.begin(piece.split, piece.position)
     for split, shards in division.places(piece.split, block.positions, drawing.of(block.positions, block.by)): ...
 
@@ -14,37 +14,43 @@ from typing import Any, Self
 
 import numpy as np
 
-from components.convert.options import Options
 from components.convert.pieces import Cut, Piece
 from components.convert.writing.draws import Draws
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Division:
-    """A source that is cut, and how many shards each split has at most; None if their size decides, when they are written.
+    """A source that is cut.
 
-    In the former case a shard has the examples of a range of positions, all of one length, of its native split; so it is known without those
-    before it. As drawing them is left to chance, shards of one split differ a little in length.
+    Attributes:
+      cut: Its pieces.
+      looks: Whether all pieces are looked at before any is written.
+      files: Those of the source, as an `Origin` has them.
+      arguments: That decide the content.
+      shards: How many each split has at most; None if their size decides, when they are written. In the former case a shard has the
+        examples of a range of positions, all of one length, of its native split; so it is known without those before it. As drawing
+        them is left to chance, shards of one split differ a little in length.
     """
 
     cut: Cut
-    files: Sequence[Sequence]  # of each its path, bytes, and when or how often it changed
+    looks: bool
+    files: Sequence[Sequence]
     arguments: Mapping[str, Any]
     shards: Mapping[str, int] | None = None
 
     @classmethod
-    def of(cls, cut: Cut, options: Options, files: Sequence[Sequence]) -> Self:
-        """Divides by what is asked for: so many training shards, and of other splits in proportion; or by size, later."""
-        made = cls(cut=cut, files=files, arguments=options.arguments)
-        if options.shards is None:
+    def of(cls, cut: Cut, *, shards: int | None, **facts: Any) -> Self:
+        """Divides into so many training shards, and of other splits in proportion; or by size, later."""
+        made = cls(cut=cut, **facts)
+        if shards is None:
             return made
         expected = {
             split: extent * share
             for native, extent in cut.extents.items()
             for split, share in made.draws.shares(native).items()
         }
-        shards = {split: max(1, round(options.shards * n / expected["train"])) for split, n in expected.items()}
-        return dataclasses.replace(made, shards=shards)
+        by_split = {split: max(1, round(shards * n / expected["train"])) for split, n in expected.items()}
+        return dataclasses.replace(made, shards=by_split)
 
     @functools.cached_property
     def draws(self) -> Draws:
@@ -67,10 +73,6 @@ class Division:
             where = np.searchsorted(starts, positions[rows], side="right") - 1
             yield split, [(int(shard), rows[where == shard]) for shard in np.unique(where)]
 
-    def fits(self, options: Options, files: Sequence[Sequence]) -> bool:
-        """Whether it is that of such options, and of files that have not changed since."""
-        return self.arguments == options.arguments and [*map(list, self.files)] == [*map(list, files)]
-
     def json(self) -> dict[str, Any]:
         """All of it, as JSON."""
         return dataclasses.asdict(self)
@@ -80,6 +82,3 @@ class Division:
         """The division that this says."""
         pieces = tuple(Piece(**piece) for piece in raw["cut"]["pieces"])
         return cls(**{**raw, "cut": Cut(pieces=pieces, facts=raw["cut"]["facts"])})
-
-
-SPLITS = ("train", "validation", "test")

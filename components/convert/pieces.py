@@ -56,9 +56,7 @@ class Piece:
     num_bytes: int = 0
 
 
-def evenly(
-    split: str, extent: int, *, count: int, each_bytes: int, file: int | None = None, position: int = 0
-) -> list[Piece]:
+def evenly(split: str, extent: int, *, count: int, each_bytes: int, file: int | None = None) -> list[Piece]:
     """About so many pieces of examples that follow each other, as equal as can be, none of them empty."""
     starts = sorted({i * extent // count for i in range(count)} | {extent})
     return [
@@ -67,7 +65,7 @@ def evenly(
             file=file,
             start=start,
             stop=stop,
-            position=position + start,
+            position=start,
             extent=stop - start,
             num_bytes=(stop - start) * each_bytes,
         )

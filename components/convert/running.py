@@ -12,7 +12,8 @@ from typing import Any
 
 from components.convert.division import Division
 from components.convert.options import Options
-from components.convert.stages import Merged, Work, Written, cut, listing, processes
+from components.convert.origin import Origin
+from components.convert.stages import Merged, Work, Written, processes
 from components.convert.writing import output, workers
 from components.convert.writing.notes import Notes
 from components.convert.writing.progress import track
@@ -33,42 +34,41 @@ def run(options: Options, place: str | None) -> Merged | None:
     """
     notes, stage = Notes(place), options.stage
     with readable(f"dataset {options.dataset!r}"):
-        division = _division(options, notes)
+        division = _division(origin := Origin.of(options), notes)
         if stage == "cut" or not isinstance(division, Division):
             return None
-        work = Work(options, division)
-        if work.looks and stage in (None, "look"):
+        work = Work(options=options, division=division, source=origin.opened(division))
+        if division.looks and stage in (None, "look"):
             _do("look", work, lambda i, advance: work.look(i), notes)
         if stage == "look":
             return None
-        if work.looks:
+        if division.looks:
             work = work.settled(_all("look", work, notes))
     if stage in (None, "write"):
-        _do("piece", work, lambda i, advance: work.write(i, place, advance).json(), notes)
+        _do("piece", work, lambda i, advance: vars(work.write(i, place, advance)), notes)
     if stage == "write" or (stage is None and options.share.index):
         return None
-    return work.merge([Written.of_json(each) for each in _all("piece", work, notes)], place)
+    return work.merge([Written(**each) for each in _all("piece", work, notes)], place)
 
 
-def _division(options: Options, notes: Notes) -> Division | Manifest:
+def _division(origin: Origin, notes: Notes) -> Division | Manifest:
     """That of work that was begun on the same source with the same arguments; else a new one, and the work begins anew.
 
     Whoever waits for others to cut the source, and has no share of it, may find that they have made the dataset.
     """
 
     def begun() -> Division | None:
-        noted = notes.get("plan")
-        division = Division.of_json(noted) if noted else None
-        return division if division and division.fits(options, files) else None
+        division = Division.of_json(noted) if (noted := notes.get("plan")) else None
+        return division if division and origin.fits(division) else None
 
-    files = listing(options)
+    options = origin.options
     if division := begun():
         return division
     if options.stage not in (None, "cut") or options.share.index:
         return _awaited(lambda: begun() or output.finished(options.directory), "the first task cuts the source")
     if notes.place:
         output.discard(options.directory)  # what was begun of another
-    return Division.of_json(notes.put("plan", cut(options).json()))
+    return Division.of_json(notes.put("plan", origin.cut().json()))
 
 
 def _do(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], notes: Notes) -> None:

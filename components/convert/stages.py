@@ -1,8 +1,9 @@
 """The stages of a conversion: cut, look, write, merge. Those in between are of single pieces, in any order, by anybody.
 
-    division = cut(options)
-    work, numbers = Work(options, division), range(len(division.cut.pieces))
-    work = work.settled([work.look(i) for i in numbers])              # if `work.looks`
+    division = origin.cut()
+    work = Work(options=options, division=division, source=origin.opened(division))
+    numbers = range(len(division.cut.pieces))
+    work = work.settled([work.look(i) for i in numbers])              # if `division.looks`
     written = [work.write(i, place) for i in numbers]
     merged = work.merge(written, place)
 
@@ -17,42 +18,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from components.convert import pieces
-from components.convert.division import SPLITS, Division
+from components.convert.division import Division
 from components.convert.options import Options
 from components.convert.report.tallies import Tallies
-from components.convert.sources import registry
 from components.convert.writing import parts, workers
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.progress import track
+from components.convert.writing.splits import SPLITS
 from components.convert.writing.tfrecord import taken
 from trainer.base.errors import UserError, readable
 from trainer.base.feature_summary import Summary
-from trainer.base.files import digest_of
 from trainer.base.machine import usable_cores
 from trainer.base.manifest import Manifest, Shard, Split
 
 _PROCESS_BYTES = 1 << 23  # to convert, that make up for the start of a process
 _MB = 1_000_000
-_PARTS = 2  # that a shard of a given size is made of at least, so that it comes near that size
-# Of the source: what is small is shared out to all processes, what is large is not noted in too many pieces.
-_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES, _PIECES = 4 * _MB, 64 * _MB, 32
-
-
-def cut(options: Options) -> Division:
-    """Cuts the source, which may not be there, or may not be what it should be."""
-    files, (reader, source) = listing(options), registry.located(options.dataset, options.source, **options.reading)
-    total = sum(num_bytes for _, num_bytes, _ in files)
-    most = _MOST_PIECE_BYTES if options.shards else int(options.shard_mb * _MB / _PARTS)
-    piece_bytes = min(max(_LEAST_PIECE_BYTES, total // _PIECES), most)
-    return Division.of(reader.cut(source, pieces=options.shards or 1, piece_bytes=piece_bytes), options, files)
-
-
-def listing(options: Options) -> list[tuple[str, int, str]]:
-    """The source's files: of each its path, its bytes, and what tells whether it changes; and the content of the schema."""
-    reader, source = registry.located(options.dataset, options.source, **options.reading)
-    found = [(file.path, file.num_bytes, file.version) for file in reader.files(source)]
-    schema = getattr(reader, "schema", None)
-    return [*found, *([("schema", 0, digest_of(schema))] if schema else [])]
 
 
 def processes(options: Options, num_bytes: int) -> int:
@@ -62,22 +42,13 @@ def processes(options: Options, num_bytes: int) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Written:
-    """What is known of a piece that is written: its parts by split and shard, and the state of its tallies."""
+    """What is known of a piece that is written, as JSON: its parts by split and shard, and the state of its tallies."""
 
     parts: Mapping[str, Mapping[str, Any]]
     tallies: Any
     left_out: int = 0
     rounded: int = 0
     skipped: Sequence[str] = ()
-
-    def json(self) -> dict[str, Any]:
-        """All of it, as JSON."""
-        return vars(self)
-
-    @classmethod
-    def of_json(cls, raw: Mapping[str, Any]) -> Self:
-        """What this says."""
-        return cls(**raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,19 +62,17 @@ class Merged:
     skipped: Sequence[str]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
     """The work on a conversion that is divided."""
 
-    def __init__(self, options: Options, division: Division, source: pieces.Source | None = None):
-        if source is None:
-            reader, place = registry.located(options.dataset, options.source, **options.reading)
-            source = reader.open(place, division.cut)
-        self.source, self.division, self.looks = source, division, source.looks
-        self.options = options
+    options: Options
+    division: Division
+    source: pieces.Source
 
     def settled(self, looks: Sequence[Any]) -> Self:
         """The work when all pieces have been looked at, given what was seen in each."""
-        return type(self)(self.options, self.division, self.source.settled(looks))
+        return dataclasses.replace(self, source=self.source.settled(looks))
 
     def look(self, i: int) -> Any:
         """Looks at a piece."""
@@ -166,7 +135,7 @@ class Work:
         """
         tallies = Tallies(self.source)
         for each in written:
-            tallies.merge(Tallies.of(self.source, each.tallies))
+            tallies.absorb(each.tallies)
         training, left_out = tallies.examples("train"), sum(each.left_out for each in written)
         if not training and left_out:
             raise UserError(f"dataset {self.source.name!r}: the schema's filter leaves no row")

@@ -20,9 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from components.convert import store
 from components.convert.convert import convert
-from components.convert.division import Division
 from components.convert.options import Options
-from components.convert.stages import Work
 from components.convert.writing import output
 from components.convert.writing.notes import Notes
 from components.files.reading import opened
@@ -57,7 +55,7 @@ def split(convert_args: Sequence[str], schema: str, directory: str, work: str, *
             return _NOTHING
         convert(dataclasses.replace(options, stage="cut"))
         plan = Notes(output.work(options.directory)).get("plan")
-        return to_write(work) if plan and Work(options, Division.of_json(plan)).looks else _NOTHING
+        return to_write(work) if plan and plan["looks"] else _NOTHING
 
 
 def to_write(work: str) -> list[str]:

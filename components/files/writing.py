@@ -2,6 +2,7 @@
 
 with created("gs://bucket/parts/00007") as part:     # there when the block ends without an error, and never before
     part.write(b"...")
+written("gs://bucket/notes/7.json", "{}")        # the same of a text
 joined([part.made, ...], "gs://bucket/train-00000-of-00008.tfrecord")    # the store does it: nothing is read or sent
 """
 
@@ -97,6 +98,12 @@ class created:
             except PreconditionFailed:
                 pass
         raise FileExistsError(f"{self._path}: it is there already, with another content")
+
+
+def written(path: str, text: str, *, new: bool = False) -> None:
+    """Makes a file of a text."""
+    with created(path, new=new) as file:
+        file.write(text.encode())
 
 
 def joined(parts: Sequence[File], target: str) -> File:

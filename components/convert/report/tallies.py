@@ -2,7 +2,7 @@
 
     tallies = Tallies(source)
     tallies.add("train", columns, missing, told)           # of a block, all of one split
-    tallies.merge(Tallies.of(source, state))               # of the piece that comes next, whoever has read it
+    tallies.absorb(other.state())                          # JSON; of the piece that comes next, whoever has read it
     found = tallies.describe()
     found["test"].summaries["fare"].mean
     found["test"].drift["fare"]
@@ -13,7 +13,7 @@ In whatever pieces the examples come, the result is the same.
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,10 @@ from components.convert.report.accumulators import Categories, Numbers, Pixels
 from components.convert.report.samples import Samples
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.label_feature import LABEL
+from components.convert.writing.splits import SPLITS
 from trainer.base.errors import UserError
 from trainer.base.manifest import MULTI_LABEL, Split
 
-_SPLITS = ("train", "validation", "test")
 _OF_FILES = ("height", "width", "bytes")  # that are told of images which are stored as whole files
 
 
@@ -39,15 +39,8 @@ class Tallies:
 
     def __init__(self, source: Source):
         self._source, self._quantities, self.samples = source, _quantities(source), Samples(source)
-        self._examples = dict.fromkeys(_SPLITS, 0)
-        self._splits = {split: {name: q[2]() for name, q in self._quantities.items()} for split in _SPLITS}
-
-    @classmethod
-    def of(cls, source: Source, state: Any) -> Self:
-        """Those with that state."""
-        found = cls(source)
-        found._absorb(state)
-        return found
+        self._examples = dict.fromkeys(SPLITS, 0)
+        self._splits = {split: {name: q[2]() for name, q in self._quantities.items()} for split in SPLITS}
 
     def state(self) -> Any:
         """All of it, as JSON."""
@@ -76,11 +69,8 @@ class Tallies:
         if split == "train":
             self.samples.add(columns, missing)
 
-    def merge(self, other: Self) -> None:
-        """Takes in those of examples of the same source that come later."""
-        self._absorb(other.state())
-
-    def _absorb(self, state: Any) -> None:
+    def absorb(self, state: Any) -> None:
+        """Takes in what others know, of examples of the same source that come later."""
         for split, tallies in state["tallies"].items():
             self._examples[split] += state["examples"][split]
             for name, tally in tallies.items():
@@ -101,7 +91,7 @@ class Tallies:
             name: tally.edges([tallies[name] for tallies in self._splits.values()])
             for name, tally in self._splits["train"].items()
         }
-        found = {split: self._described(split, edges) for split in _SPLITS}
+        found = {split: self._described(split, edges) for split in SPLITS}
         for encoding in (*self._source.deep, *self._source.wide):
             if encoding.kind == "numeric" and found["train"].summaries[(name := encoding.columns[0])].mean is None:
                 raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")

@@ -18,7 +18,7 @@ from typing import Any
 from components.bucket import MANAGED_BY, refusals
 from components.files.listing import found, listed
 from components.files.reading import opened
-from components.files.writing import created
+from components.files.writing import written
 from trainer.base.errors import UserError
 from trainer.base.files import crc32c
 
@@ -122,9 +122,8 @@ def export(asked: str, place: str) -> str:
             if job.error_result and ours:
                 raise UserError(f"BigQuery cannot export {plan.asked}: {job.error_result['message']}")
             if not job.error_result and (files := _files(folder)):
-                with created(f"{folder}/{_RECORD}", new=True) as file:
-                    content = dataclasses.asdict(plan) | {"job": job_id, "files": files}
-                    file.write(json.dumps(content, indent=1).encode())
+                content = dataclasses.asdict(plan) | {"job": job_id, "files": files}
+                written(f"{folder}/{_RECORD}", json.dumps(content, indent=1), new=True)
                 return folder
             if ours:
                 raise UserError(f"BigQuery has written nothing to {folder}")

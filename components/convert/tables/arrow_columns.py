@@ -16,7 +16,7 @@ import pyarrow.types as pt
 
 from components.convert.tables import booleans, times
 from components.convert.tables.schema import Column, Schema
-from components.convert.tables.table_block import ARROW
+from components.convert.tables.table_block import ARROW, STORED
 from trainer.base.errors import UserError, unknown
 from trainer.base.spellings import EITHER, marks
 
@@ -25,7 +25,6 @@ _Error = Callable[[int, str], UserError]
 
 _PATH = re.compile(r"([^.\[\]]+)((?:\.[^.\[\]]+|\[[0-9]+\])+)")
 STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
-_STORED = {"float": pa.float32(), "int": pa.int64(), "time": pa.int64()}
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _MOST_BYTES = 1 << 24
 _NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
@@ -160,8 +159,8 @@ def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _E
         array = array.cast(pa.float64(), safe=False)  # of large whole numbers the nearest one
         if (large := pc.greater(pc.abs(array), _FLOAT32_MAX).index(True).as_py()) >= 0:
             raise error(large, f"{array[large]} is no finite 32-bit number")
-    if column.type in _STORED:
-        array = _without(array, _STORED[column.type], marks(missing, column.dtype))
+    if column.type in STORED:
+        array = _without(array, STORED[column.type], marks(missing, column.dtype))
     return array.cast(ARROW[column.type])
 
 

@@ -22,11 +22,10 @@ import pyarrow.csv
 from components.convert.tables import booleans, times
 from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Column, Schema
-from components.convert.tables.table_block import ARROW
+from components.convert.tables.table_block import ARROW, STORED
 from trainer.base.errors import UserError, unknown
 from trainer.base.spellings import EITHER, marks
 
-_STORED = {"float": pa.float32(), "int": pa.int64(), "time": pa.int64()}
 _READ = {**ARROW, "time": pa.large_string()}
 _NUMBERS = {
     "int": int,
@@ -136,7 +135,7 @@ def _normal(columns: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
             place = columns.schema.get_field_index(name)
             columns = columns.set_column(place, name, booleans.respelled(columns[name]))
         elif column.type != "string" and (numbers := _marks(schema.missing, column.dtype)):
-            stored = columns[name].cast(_STORED[column.type], safe=False)
+            stored = columns[name].cast(STORED[column.type], safe=False)
             marked = functools.reduce(pc.or_, (pc.equal(stored, pa.scalar(mark, stored.type)) for mark in numbers))
             found = pc.if_else(marked, pa.scalar(None, columns[name].type), columns[name])
             columns = columns.set_column(columns.schema.get_field_index(name), name, found)

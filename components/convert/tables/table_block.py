@@ -15,6 +15,7 @@ ARROW = {
     **{"float": pa.float64(), "int": pa.int64(), "time": pa.int64()},
     **{"string": pa.large_string(), "bool": pa.large_string()},
 }
+STORED = {"float": pa.float32(), "int": pa.int64(), "time": pa.int64()}  # of numbers
 
 
 class RowError(UserError):

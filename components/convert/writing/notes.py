@@ -14,7 +14,7 @@ from typing import Any
 
 from components.files.listing import found, listed
 from components.files.reading import opened
-from components.files.writing import created
+from components.files.writing import written
 from trainer.base.files import is_remote
 
 
@@ -47,7 +47,6 @@ class Notes:
         """Notes something; returns it as it will be read."""
         text = json.dumps(content)
         if self.place:
-            with created(f"{self.place}/{name}.json") as file:
-                file.write(text.encode())
+            written(f"{self.place}/{name}.json", text)
         self.keep(name, json.loads(text))
         return self._known[name]

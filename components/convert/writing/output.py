@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from components.convert.writing.workers import EndedFromOutside
 from components.files.listing import deleted, listed
 from components.files.reading import opened
-from components.files.writing import created
+from components.files.writing import written
 from trainer.base.errors import UserError, readable
 from trainer.base.files import crc32c_of, is_remote
 from trainer.base.locks import locked
@@ -151,8 +151,7 @@ def work(output: str) -> str:
 
 def publish(output: str, manifest: Manifest) -> None:
     """Saves the manifest of a dataset whose files are there: after this it exists."""
-    with created(f"{output}/{FILE}") as file:
-        file.write(manifest.dump().encode())
+    written(f"{output}/{FILE}", manifest.dump())
     tidy(output)
 
 

@@ -1,7 +1,8 @@
-"""What others call splits, and the numbers by which examples are drawn for them."""
+"""The splits, what others call them, and the numbers by which examples are drawn for them."""
 
 import numpy as np
 
+SPLITS = ("train", "validation", "test")
 NAMES = {  # that others give to splits
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "val", "valid", "dev"), "validation"),

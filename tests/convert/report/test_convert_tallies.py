@@ -70,7 +70,7 @@ def test_whatever_the_pieces_and_blocks_and_whoever_merges_them_the_result_is_th
     pieces = [tallied(rows) for rows in np.split(np.arange(_N), cuts)]
     while len(pieces) > 1:
         i = data.draw(st.integers(0, len(pieces) - 2))
-        pieces[i].merge(Tallies.of(source, json.loads(json.dumps(pieces.pop(i + 1).state()))))
+        pieces[i].absorb(json.loads(json.dumps(pieces.pop(i + 1).state())))
     whole, shown = tallied(np.arange(_N)), source.class_names or source.targets
     assert pieces[0].describe() == whole.describe()
     assert {split: pieces[0].examples(split) for split in set(splits)} == {s: sum(splits == s) for s in set(splits)}
