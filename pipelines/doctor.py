@@ -8,7 +8,6 @@ docker run --rm IMAGE pipelines.doctor --image            # an image, from insid
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -30,18 +29,14 @@ def main() -> int:
     p.add_argument("--project", help="id of a project of Google Cloud to check too; with --bucket")
     p.add_argument("--bucket", help="gs://BUCKET for everything that runs write")
     p.add_argument("--location", default="us-central1", help="region of the runs")
-    p.add_argument("--json", action="store_true", help="print a list of {name, status, meaning, repair}")
     args = p.parse_args()
     if bool(args.project) != bool(args.bucket):
         raise UserError("--project and --bucket belong together; give both")
-    findings = []
+    code = 0
     for finding in _checks(args):
-        findings.append(finding)
-        if not args.json:
-            print(finding, flush=True)
-    if args.json:
-        print(json.dumps([finding._asdict() for finding in findings], indent=1))
-    return int(any(finding.status == FAILED for finding in findings))
+        print(finding, flush=True)
+        code |= finding.status == FAILED
+    return code
 
 
 def _checks(args: argparse.Namespace) -> Iterator[Finding]:

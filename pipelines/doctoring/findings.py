@@ -1,4 +1,4 @@
-"""What a check has found, as a line for people and data for programs.
+"""What a check has found, as a line for people.
 
 Nothing here or in the checks of the machine needs a package, or a Python newer than 3.8: a wrong Python is to be told too.
 """

@@ -1,9 +1,9 @@
 """What pipelines/doctor.py says of machines that lack something, as a user starts it."""
 
 import ast
-import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,14 +11,20 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+STATUS = {"✓": "ok", "!": "warning", "✗": "failed"}
+LINE = re.compile(r"^([✓!✗]) (\S+) +(.*)(?:\n +-> (.*))?$", re.MULTILINE)
 OLD = [3, 8]  # the oldest Python that is told more than a traceback
 
 
 def doctor(*flags: str, python: str = sys.executable, before: tuple[str, ...] = (), **env: str) -> dict[str, dict]:
     """Findings by name. The exit code says whether one of them has failed."""
-    line = [*before, python, "pipelines/doctor.py", "--json", *flags]
+    line = [*before, python, "pipelines/doctor.py", *flags]
     done = subprocess.run(line, cwd=ROOT, env=os.environ | env, capture_output=True, text=True, timeout=120)
-    found = {finding["name"]: finding for finding in json.loads(done.stdout or done.stderr)}
+    keys = ("name", "status", "meaning", "repair")
+    found = {
+        name: dict(zip(keys, (name, STATUS[mark], *told), strict=True))
+        for mark, name, *told in LINE.findall(done.stdout)
+    }
     assert done.returncode == any(finding["status"] == "failed" for finding in found.values())
     assert all(bool(finding["repair"]) == (finding["status"] != "ok") for finding in found.values())
     return found
