@@ -1,22 +1,24 @@
-"""Folders of Cloud Storage by Google's client, which copies and deletes there; TensorFlow's file system reads and writes files."""
+"""Folders of Cloud Storage by Google's client, which copies there; TensorFlow's file system reads and writes files."""
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainer.base.errors import UserError
 
 MANAGED_BY = ("managed_by", "tfrecord-training")  # the label of all that is ours
+OURS = 'labels.{}="{}"'.format(*MANAGED_BY)  # by which Vertex AI lists that
 LOGIN = "run: gcloud auth application-default login"
 
 
-def credentials() -> Any:
-    """Those that this machine has for Google Cloud, as of now.
+def is_ours(labels: Mapping[str, str]) -> bool:
+    """Whether something with these labels was made by this program."""
+    return labels.get(MANAGED_BY[0]) == MANAGED_BY[1]
 
-    Raises:
-      UserError: If it has none; it says how to log in.
-    """
+
+def credentials() -> Any:
+    """Those that this machine has for Google Cloud, as of now; a UserError says how to log in if it has none."""
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 
@@ -64,14 +66,3 @@ def copy_folder(source: str, target: str) -> None:
             while more:  # a large object takes several requests
                 token, *_ = copy.rewrite(blob, token=token, retry=DEFAULT_RETRY)
                 more = token is not None
-
-
-def delete_folder(place: str) -> None:
-    """Deletes the objects of a folder; what is gone already is no mistake."""
-    from google.api_core.exceptions import NotFound
-    from google.cloud.storage.retry import DEFAULT_RETRY
-
-    with opened(place) as (bucket, folder):
-        for blob in bucket.list_blobs(prefix=f"{folder.rstrip('/')}/"):
-            with contextlib.suppress(NotFound):
-                blob.delete(retry=DEFAULT_RETRY)

@@ -34,8 +34,7 @@ class Candidate:
 def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Candidate]:
     """All that can go: temporary files, checkpoints of the finished job, intermediate results; or the first alone.
 
-    Raises:
-      UserError: If more than temporary files is meant, and this is no run's directory, or the run is still going on.
+    More than temporary files is refused where this is no run's directory, or the run is still going on.
     """
     run = pathlib.Path(run_dir).resolve()
     if not temporary_only:
@@ -55,8 +54,7 @@ def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Candidate]:
 def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
     """Deletes them, noting each in the run's `cleanup.jsonl`. Returns the bytes freed.
 
-    Raises:
-      UserError: If one is not inside the run's directory; nothing outside is ever touched, nor through a link.
+    One that is not inside the run's directory is refused: nothing outside is ever touched, nor through a link.
     """
     run, freed = pathlib.Path(run_dir).resolve(), 0
     running(run)  # refuses what is no run

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 
 from google.cloud import aiplatform_v1 as v1
 
+from components.bucket import is_ours
 from components.cleanup.project_state import Leftover, ProjectState
 from components.register.vertex import folder_of
-from components.train.backends.vertex.job_settings import MANAGED_BY
 
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
 _ABANDONED = datetime.timedelta(days=1)  # nobody takes that long to make an endpoint or a version
@@ -28,8 +28,8 @@ _DATASET = re.compile(r"/manifest\.json$|\.tfrecord$")
 
 def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str = "") -> list[Leftover]:
     """All that can go, of one run if that is named; versions only beyond the newest `keep_versions` of their model."""
-    pipelines = [job for job in state.pipelines if _is_ours(job.labels)]
-    jobs = [job for job in state.custom_jobs if _is_live(job) and _is_ours(job.labels)]
+    pipelines = [job for job in state.pipelines if is_ours(job.labels)]
+    jobs = [job for job in state.custom_jobs if _is_live(job) and is_ours(job.labels)]
     running = {run_of(job) for job in pipelines if _is_live(job)}
     ended = {run_of(job) for job in pipelines} - running
     busy = running | {run_of(job) for job in jobs}
@@ -55,10 +55,6 @@ def _id(resource_name: str) -> str:
     return resource_name.rpartition("/")[2].partition("@")[0]
 
 
-def _is_ours(labels: Mapping[str, str]) -> bool:
-    return labels.get(MANAGED_BY[0]) == MANAGED_BY[1]
-
-
 def _is_live(job: v1.PipelineJob | v1.CustomJob) -> bool:
     return not _ENDED.search(job.state.name)
 
@@ -76,7 +72,7 @@ def _endpoints(state: ProjectState, busy: set[str]) -> Iterator[Leftover]:
         held = {(_id(model.model), model.model_version_id) for model in each.deployed_models}
         run = each.labels.get("run", "")
         needed = any(each.traffic_split.values()) or held & aliased or run in busy
-        if _is_ours(each.labels) and not needed and state.now - each.create_time > _ABANDONED:
+        if is_ours(each.labels) and not needed and state.now - each.create_time > _ABANDONED:
             machines = sum(max(1, model.dedicated_resources.min_replica_count) for model in each.deployed_models)
             cost = f"{machines} machines by the hour" if machines else "nothing"
             yield Leftover(kind="endpoint", name=each.name, why="it gets no traffic", cost=cost, run=run)
@@ -91,7 +87,7 @@ def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftov
         for version in newest_first[keep:]:
             run, folder = version.labels.get("run", ""), str(folder_of(version))
             needed = version.version_aliases or version.deployed_models or run in busy
-            if folder.startswith(f"{state.bucket}/models/") and _is_ours(version.labels) and not needed:
+            if folder.startswith(f"{state.bucket}/models/") and is_ours(version.labels) and not needed:
                 files = _below(state, f"{folder.removeprefix(f'{state.bucket}/')}/")
                 why = f"it is older than the newest {keep}, and has no alias"
                 yield _of_files(state, files, why, "version", f"{name} {version.version_id}", run)

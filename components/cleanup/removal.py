@@ -14,6 +14,7 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from components.bucket import opened, refusals
 from components.cleanup.project_state import Leftover, ProjectState
+from components.files.listing import deleted
 from components.register.register import open_registry
 from trainer.base.errors import UserError
 
@@ -52,9 +53,9 @@ def _remove(state: ProjectState, leftover: Leftover) -> None:
             open_registry(state.registry).delete(*leftover.name.split(" "), f"cleanup: {leftover.why}")
         case "dataset":
             _forget(leftover.name.rstrip("/"))
-            _delete(state, leftover.files)
+            deleted(f"{state.bucket}/{name}" for name in leftover.files)
         case "files":
-            _delete(state, leftover.files)
+            deleted(f"{state.bucket}/{name}" for name in leftover.files)
 
 
 def _forget(dataset: str) -> None:
@@ -68,13 +69,6 @@ def _forget(dataset: str) -> None:
             for event in graph.events:
                 if event.artifact == artifact.name and event.type_ == v1.Event.Type.OUTPUT:
                     client.delete_execution(name=event.execution).result()
-
-
-def _delete(state: ProjectState, names: Iterable[str]) -> None:
-    with opened(state.bucket) as (bucket, _):
-        for name in names:
-            with contextlib.suppress(NotFound):
-                bucket.blob(name).delete(retry=DEFAULT_RETRY)
 
 
 def _note(state: ProjectState, name: str, lines: Iterable[dict]) -> None:

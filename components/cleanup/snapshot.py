@@ -8,13 +8,11 @@ from typing import Any
 
 from google.cloud import aiplatform
 
-from components.bucket import opened, refusals
+from components.bucket import OURS, opened, refusals
 from components.cleanup.project_state import File, ProjectState
 from components.register.register import open_registry
-from components.train.backends.vertex.job_settings import MANAGED_BY
 from trainer.base.errors import reading
 
-_OURS = 'labels.{}="{}"'.format(*MANAGED_BY)
 _TOLD = re.compile(r"runs/\d+/.*/manifest\.json|runs/[^/]+/job/job\.json|models/[^/]+/[^/]+/version\.json")
 
 
@@ -28,7 +26,7 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
         told = {blob.name: _json(store.blob(blob.name)) for blob in blobs if _TOLD.fullmatch(blob.name)}
     with refusals(str(registry)):
         kinds = aiplatform.Endpoint, aiplatform.PipelineJob, aiplatform.CustomJob
-        endpoints, pipelines, jobs = (tuple(each.gca_resource for each in kind.list(filter=_OURS)) for kind in kinds)
+        endpoints, pipelines, jobs = (tuple(each.gca_resource for each in kind.list(filter=OURS)) for kind in kinds)
         versions = tuple(model for name in registry.names() for model in registry.resources(name).values())
     return ProjectState(
         registry=str(registry),

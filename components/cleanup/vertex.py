@@ -4,7 +4,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.cloud import aiplatform
 from google.cloud.aiplatform_v1 import JobState
 
-from components.train.backends.vertex.job_settings import MANAGED_BY
+from components.bucket import OURS
 
 _LIVE = [JobState[f"JOB_STATE_{name}"] for name in ("QUEUED", "PENDING", "RUNNING", "PAUSED", "UPDATING")]
 
@@ -12,11 +12,10 @@ _LIVE = [JobState[f"JOB_STATE_{name}"] for name in ("QUEUED", "PENDING", "RUNNIN
 def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
     """Cancels the jobs that are ours, have the run's name and have not ended. Returns their resource names.
 
-    Raises:
-      ExceptionGroup: With the reasons why some could not be cancelled, after all have been tried.
+    All are tried before an ExceptionGroup has the reasons why some could not be cancelled.
     """
-    ours = 'labels.{}="{}" AND display_name="{}"'.format(*MANAGED_BY, run_id)
-    jobs = aiplatform.CustomJob.list(filter=ours, project=project, location=location)
+    of_run = f'{OURS} AND display_name="{run_id}"'
+    jobs = aiplatform.CustomJob.list(filter=of_run, project=project, location=location)
     cancelled, failures = [], []
     for job in jobs:
         if job.state not in _LIVE:

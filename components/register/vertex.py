@@ -29,10 +29,10 @@ from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import ModelClientWithOverride
 
-from components.bucket import copy_folder, delete_folder, refusals
+from components.bucket import MANAGED_BY, OURS, copy_folder, is_ours, refusals
+from components.files.listing import deleted, listed
 from components.register import serving
 from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Store, added, check_name
-from components.train.backends.vertex.job_settings import MANAGED_BY
 from trainer.base.errors import UserError
 from trainer.base.files import stated, write_text
 
@@ -66,9 +66,7 @@ class VertexRegistry(Store):
     def names(self) -> list[str]:
         """Names of the models, in order."""
         with refusals(self._place):
-            found = self._client.list_models(
-                request=v1.ListModelsRequest(parent=self._parent, filter='labels.{}="{}"'.format(*MANAGED_BY))
-            )
+            found = self._client.list_models(request=v1.ListModelsRequest(parent=self._parent, filter=OURS))
             return sorted(model.labels["name"] for model in found)
 
     def versions(self, name: str) -> list[str]:
@@ -141,7 +139,7 @@ class VertexRegistry(Store):
             if event["event"] == DELETE:
                 self._client.delete_model_version(name=version).result()
                 if f"/{FOLDER}/{name}/" in (folder := str(folder_of(model))):
-                    delete_folder(folder)
+                    deleted(file.path for file in listed(folder))
                 return
             # Vertex takes an alias from the version that had it: at no moment is there no champion.
             if previous := event[PREVIOUS]:
@@ -173,7 +171,7 @@ class VertexRegistry(Store):
         resource_name, found = self.resource_name(name), []
         with refusals(self._place), contextlib.suppress(exceptions.NotFound):
             found = list(self._client.list_model_versions(name=resource_name))
-        if any(m.labels.get(MANAGED_BY[0]) != MANAGED_BY[1] or m.labels.get("name") != name for m in found):
+        if not all(is_ours(model.labels) and model.labels.get("name") == name for model in found):
             raise UserError(f"{resource_name} is not of model {name!r} of this program; choose another name")
         return {model.version_id: model for model in sorted(found, key=lambda model: int(model.version_id))}
 

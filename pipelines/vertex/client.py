@@ -6,11 +6,9 @@ from typing import Any
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
+from components.bucket import OURS, is_ours
 from components.train.backends.vertex.job_client import told
-from components.train.backends.vertex.job_settings import MANAGED_BY
 from pipelines.vertex.submission import Submission
-
-_OURS = 'labels.{}="{}"'.format(*MANAGED_BY)
 
 
 def send(submission: Submission, job_id: str) -> str:
@@ -24,24 +22,15 @@ def schedule(submission: Submission, cron: str) -> str:
     """Has Vertex AI begin a run whenever `cron` says, one at a time. Returns the schedule's resource name."""
     request = submission.request("scheduled")
     del request["pipelineJobId"]  # each run gets one
-    made = {
-        "displayName": submission.run,
-        "cron": cron,
-        "maxConcurrentRunCount": "1",
-        "createPipelineJobRequest": request,
-    }
+    made = {"displayName": submission.run, "cron": cron, "maxConcurrentRunCount": "1"}
     with told():
-        asked = v1.Schedule.from_json(json.dumps(made))
-        return (
-            _client(aiplatform.utils.ScheduleClientWithOverride)
-            .create_schedule(parent=request["parent"], schedule=asked)
-            .name
-        )
+        asked = v1.Schedule.from_json(json.dumps({**made, "createPipelineJobRequest": request}))
+        return _schedules().create_schedule(parent=request["parent"], schedule=asked).name
 
 
 def runs(**labels: str) -> list[v1.PipelineJob]:
     """Runs of ours with these labels, the newest first."""
-    terms = " AND ".join([_OURS, *(f'labels.{name}="{value}"' for name, value in labels.items())])
+    terms = " AND ".join([OURS, *(f'labels.{name}="{value}"' for name, value in labels.items())])
     with told():
         found = aiplatform.PipelineJob.list(filter=terms)
         return sorted((each.gca_resource for each in found), key=lambda job: job.create_time, reverse=True)
@@ -50,15 +39,16 @@ def runs(**labels: str) -> list[v1.PipelineJob]:
 def schedules() -> list[v1.Schedule]:
     """The schedules whose runs are ours."""
     with told():
-        found = _client(aiplatform.utils.ScheduleClientWithOverride).list_schedules(parent=_parent())
-        return [each for each in found if _labels(each).get(MANAGED_BY[0]) == MANAGED_BY[1]]
+        found = _schedules().list_schedules(parent=aiplatform.initializer.global_config.common_location_path())
+        runs = ((each, each.create_pipeline_job_request.pipeline_job) for each in found)
+        return [each for each, run in runs if is_ours(run.labels)]
 
 
 def cancel(name: str) -> None:
     """Ends a run, `projects/.../pipelineJobs/...`, or deletes a schedule; the runs that it has made go on."""
     with told():
         if "/schedules/" in name:
-            _client(aiplatform.utils.ScheduleClientWithOverride).delete_schedule(name=name).result()
+            _schedules().delete_schedule(name=name).result()
         else:
             aiplatform.PipelineJob.get(name).cancel()
 
@@ -76,13 +66,9 @@ def link(name: str) -> str:
     return f"https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run}?project={project}"
 
 
+def _schedules() -> Any:
+    return _client(aiplatform.utils.ScheduleClientWithOverride)
+
+
 def _client(kind: Any) -> Any:
     return aiplatform.initializer.global_config.create_client(client_class=kind)
-
-
-def _parent() -> str:
-    return aiplatform.initializer.global_config.common_location_path()
-
-
-def _labels(schedule: v1.Schedule) -> dict[str, str]:
-    return dict(schedule.create_pipeline_job_request.pipeline_job.labels)

@@ -6,7 +6,8 @@ from typing import Any
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from components.bucket import credentials, delete_folder
+from components.bucket import credentials
+from components.files.listing import deleted, listed
 from components.train.backends.vertex.attempt_record import begun, completed
 from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
@@ -44,7 +45,7 @@ def run(submission: Submission, bounds: Bounds, *, wait: bool, say: watch.Say) -
             if number:
                 store.write(record[:-1])
             else:
-                delete_folder(submission.directory)
+                deleted(file.path for file in listed(submission.directory))
             raise
         machines = ", ".join(f"{role}: {what}" for role, what in line["machines"].items())
         print(f"submitted {job_id}: {client.link(name)}", flush=True)
