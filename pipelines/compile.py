@@ -17,10 +17,7 @@ _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 def compile_specs(
     image: str, output_dir: str, backends: Iterable[str] = BACKENDS, **options: Any
 ) -> list[pathlib.Path]:
-    """Writes `training-<backend>.yaml` for each back end; the same arguments give the same bytes. Returns the paths.
-
-    `options` are those of `build`.
-    """
+    """Writes `training-<backend>.yaml` for each, with `options` of `build`: the same bytes every time. Returns the paths."""
     if not _IMAGE.fullmatch(image):
         raise UserError(f"--image {image!r} is no image reference; give registry/repository/name@sha256:digest")
     directory = pathlib.Path(output_dir)

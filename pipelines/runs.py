@@ -117,9 +117,8 @@ def _delete(args: argparse.Namespace) -> int:
             raise UserError(
                 f"{users[0]} begins with what {run.dir.name} has learnt; delete that first, or both at once"
             )
-    stores = places if args.datasets else ()
     evicted = args.older_than, args.keep_gb
-    datasets = [path for place in stores for path in history.unused(place, going, *evicted)]
+    datasets = [path for place in places if args.datasets for path in history.unused(place, going, *evicted)]
     for path in (*going, *datasets):
         print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
     if not going and not datasets:

@@ -20,10 +20,8 @@ def demands(
 ) -> Iterator[Comparison]:
     """Thresholds, slices and bounds, by what a model has answered, its metrics, and its `components.evaluate.details.footprint`.
 
-    A part of the records is judged by itself if it has enough of them, and defines the metric.
-
-    Raises:
-      UserError: If the gate names a metric or a column that there is not, or one with too many values.
+    A part of the records is judged by itself if it has enough of them, and defines the metric. That the gate names a metric
+    or a column that there is not, or one with too many values, is a UserError.
     """
     records = answered.records
     if missing := {name for asked in (gate.thresholds, *gate.slices.values()) for name in asked} - metrics.keys():

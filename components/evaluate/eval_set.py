@@ -68,11 +68,9 @@ class EvalSet:
     def unseen(self, model_dir: str) -> np.ndarray:
         """Which records a model was not trained on, bool [N]: all if it was trained on this very dataset.
 
-        Of a model that does not tell its records all are taken, and of one of another program, which tells nothing, too.
-
-        Raises:
-          UserError: If that cannot be known: the records have another form here, or the model tells only how its splits were
-            drawn, and that was otherwise.
+        Of a model that does not tell its records all are taken, and of one of another program, which tells nothing, too. A
+        UserError if that cannot be known: the records have another form here, or the model tells only how its splits were
+        drawn, and that was otherwise.
         """
         if (learnt := provenance.records_of(model_dir)) is None:
             if trained := provenance.trained_on(model_dir):

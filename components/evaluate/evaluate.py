@@ -32,14 +32,11 @@ REPORT = "report.html"
 
 
 def evaluate(options: Options) -> dict[str, Any]:
-    """Scores the model and writes `evaluation.json` and `report.html` to `options.output`.
+    """Scores the model and writes `evaluation.json`, whose content is returned, and `report.html` to `options.output`.
 
-    Returns:
-      The content of `evaluation.json`: every metric, and every figure of the decision, None where it is no number. The same
-      `fingerprint` and `split` are the same records, and what is registered must be what has the `model_digest`.
-
-    Raises:
-      UserError: If an input is missing or does not fit, or the output cannot be written.
+    It has every metric, and every figure of the decision, None where it is no number. The same `fingerprint` and `split` are
+    the same records, and what is registered must be what has the `model_digest`. An input that is missing or does not fit, and
+    an output that cannot be written, are a UserError.
     """
     model_dir, split, gate = options.model_dir, options.split, options.asked
     records = EvalSet.load(options.data_dir, split, provenance.task_of(model_dir))

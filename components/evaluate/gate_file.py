@@ -54,11 +54,7 @@ class Gate:
 
 
 def text(given: str) -> str:
-    """The text of a file, checked; a text itself, which has several lines, is returned as it is.
-
-    Raises:
-      UserError: If the file cannot be read, or says what cannot be.
-    """
+    """The text of a file, which a UserError refuses; a text itself, which has several lines, is returned as it is."""
     if "\n" in given:
         Gate.of(given)
         return given

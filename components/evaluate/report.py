@@ -25,7 +25,7 @@ _NAMES = {
 
 def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
     """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
-    known = {"rivals": _rivals(evaluation), "plots": judged(evaluation), "shade": _shade, "names": _NAMES, "told": TOLD}
+    known = {"rivals": _rivals(evaluation), "plots": judged(evaluation), "names": _NAMES, "told": TOLD}
     return markupsafe.Markup(TEMPLATES.get_template("evaluation.html").render(e=evaluation, **known))
 
 
@@ -63,8 +63,3 @@ def _rivals(e: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], Mapping[
         name = f"champion (version {champion['version']}){where}"
         found.append((name, champion["metrics"], e["intervals"].get("champion", {})))
     return [*found, (e["baseline"]["rule"], e["baseline"], e["intervals"].get("baseline", {}))]
-
-
-def _shade(count: int, row: list[int]) -> str:
-    """How dark a cell of the confusion matrix is, by its share of the true class; never so dark that it cannot be read."""
-    return f"{0.55 * count / max(sum(row), 1):.3f}"

@@ -17,19 +17,12 @@ from trainer.base.errors import UserError, unknown
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Answers:
-    """What a model has answered for records, in their order, and what is true of each.
-
-    Attributes:
-      records: What they are of.
-      positions: Which of these they are, [N].
-      answers: The first of the task's answers, [N, outputs].
-      labels: As the dataset has them, [N] or [N, targets].
-    """
+    """What a model has answered for records, in their order, and what is true of each."""
 
     records: EvalSet
-    positions: np.ndarray
-    answers: np.ndarray
-    labels: np.ndarray
+    positions: np.ndarray  # which of these they are of, [N]
+    answers: np.ndarray  # the first of the task's answers, [N, outputs]
+    labels: np.ndarray  # as the dataset has them, [N] or [N, targets]
 
     def of(self, chosen: np.ndarray) -> Self:
         """Those of some of the records: a mask [N], or places [M]."""
@@ -41,11 +34,7 @@ class Answers:
         return self.records.task.measure(self.answers, self.labels)
 
     def column(self, name: str) -> np.ndarray:
-        """The values of a table's column, [N], or of the label the names of classes.
-
-        Raises:
-          UserError: If there is no such column.
-        """
+        """The values of a table's column, [N], or of the label the names of classes; an unknown column is a UserError."""
         manifest = self.records.manifest
         known = {f.name for f in manifest.features if manifest.is_table} - {manifest.label}
         if manifest.class_names:
@@ -68,11 +57,7 @@ class Model:
 
 
 def predict(model: Model, records: EvalSet) -> Answers:
-    """Has a model answer for every record, once.
-
-    Raises:
-      UserError: If there is no such split, or the answers show that the model is made for other data.
-    """
+    """Has a model answer for every record, once; that it is made for other data, or there is no such split, is a UserError."""
     manifest, main, answers, labels = records.manifest, records.task.answers[0], [], []
     names = np.array([name.encode() for name in manifest.class_names], object)
     for columns in records.batches():
@@ -94,11 +79,7 @@ def predict(model: Model, records: EvalSet) -> Answers:
 
 
 def load(model_dir: str, records: EvalSet) -> Model:
-    """The SavedModel, whose signature takes the features and gives the answers of the task.
-
-    Raises:
-      UserError: If there is none, or it is made for other data.
-    """
+    """The SavedModel, whose signature takes the features and gives the answers of the task, or a UserError says why not."""
     manifest, task = records.manifest, records.task
     try:
         if not tf.saved_model.contains_saved_model(model_dir):

@@ -44,8 +44,7 @@ print(json.dumps(found))
 def check(model_dir: str, answered: Mapping[str, Any]) -> None:
     """Asks the SavedModel, local or `gs://`, for what `answered` of its evaluation.json has, in a process of its own.
 
-    Raises:
-      UserError: If it cannot be loaded or called there, or answers otherwise than it did when it was judged.
+    A UserError if it cannot be loaded or called there, or answers otherwise than it did when it was judged.
     """
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-I", "-c", _PROGRAM, model_dir]

@@ -30,11 +30,7 @@ def open_registry(place: str) -> Store:
 
 
 def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
-    """Reads `evaluation.json` and checks that it is of the model in `model_dir`.
-
-    Raises:
-      UserError: If it is missing, no evaluation, or of another model.
-    """
+    """What `evaluation.json` says; it is refused if it is missing, no evaluation, or of another model than that in `model_dir`."""
     with reading(path, "make it with components.evaluate"):
         evaluation = json.loads(epath.Path(path).read_text())
         digest, *_ = (evaluation[key] for key in ("model_digest", "metrics", "champion", "decision"))

@@ -128,10 +128,8 @@ class Store(abc.ABC):
     ) -> str:
         """Adds a SavedModel as a new version with these facts. Returns the version.
 
-        A run that adds again gets the version it has. A number is never given twice.
-
-        Raises:
-          UserError: Also if it takes or answers other than the newest version of this name, unless that is wanted.
+        A run that adds again gets the version it has. A number is never given twice. What takes or answers other than the
+        newest version of this name is refused, unless that is wanted.
         """
         check_name(name)
         if not _is_model(model_dir):

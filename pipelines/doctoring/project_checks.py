@@ -1,6 +1,6 @@
 """What a project of Google Cloud has to have for runs on Vertex AI: asked, and nothing changed."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 from pipelines.doctoring.findings import FAILED, OK, WARNING, Finding
 from pipelines.vertex.checks import Asker, bucket_problems, project_problems
@@ -17,19 +17,16 @@ def checks(project: str, bucket: str, location: str) -> Iterator[Finding]:
     except UserError as error:
         yield _told("credentials", str(error))
         return
-    for name, problems in {
-        "project": lambda: project_problems(ask, project, location),
-        "permissions": lambda: _permissions(ask, project),
-        "bucket": lambda: bucket_problems(ask, bucket.removeprefix("gs://"), location),
-    }.items():
-        yield _finding(name, problems, FAILED)
-    yield _finding("repositories", lambda: _repositories(ask, project, location), WARNING)
+    yield _finding("project", project_problems(ask, project, location))
+    yield _finding("permissions", _permissions(ask, project))
+    yield _finding("bucket", bucket_problems(ask, bucket.removeprefix("gs://"), location))
+    yield _finding("repositories", _repositories(ask, project, location), WARNING)
 
 
-def _finding(name: str, problems: Callable[[], Iterable[str]], status: str) -> Finding:
+def _finding(name: str, problems: Iterator[str], status: str = FAILED) -> Finding:
     """The first of what is wrong; what was not answered, or answered for nobody, is wrong too."""
     try:
-        found = next(iter(problems()), "")
+        found = next(problems, "")
     except (UserError, ConnectionError) as error:
         found, status = str(error), FAILED
     return _told(name, found, status) if found else Finding(name, OK, "as runs on Vertex AI need it")

@@ -13,19 +13,16 @@ _LATE_S = 3.0  # until the engine has made what the process had asked it for whe
 
 def user() -> str:
     """The user of a step's container, so that what it writes is this user's."""
-    client = docker.from_env()
-    options = client.info()["SecurityOptions"]
-    client.close()
-    return caller(rootless="name=rootless" in options)
+    with contextlib.closing(docker.from_env()) as client:
+        return caller(rootless="name=rootless" in client.info()["SecurityOptions"])
 
 
 def remove(run: str) -> None:
     """Removes all that there are, whether they run or not."""
-    client = docker.from_env()
-    for container in client.containers.list(all=True, filters={"label": f"{RunRecord.label}={run}"}):
-        with contextlib.suppress(docker.errors.APIError):  # it is being removed already
-            container.remove(force=True)
-    client.close()
+    with contextlib.closing(docker.from_env()) as client:
+        for container in client.containers.list(all=True, filters={"label": f"{RunRecord.label}={run}"}):
+            with contextlib.suppress(docker.errors.APIError):  # it is being removed already
+                container.remove(force=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ TEMPLATES = templates("pipelines")
 def write(
     run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, seconds: float, reason: str | None
 ) -> dict[str, Any]:
-    """Gathers what the run left and writes `summary.json` and `report.html`. Returns the summary.
+    """Writes `summary.json`, which is returned, and `report.html` from what the run left.
 
     `status` is `succeeded`, `failed` or `interrupted`; `reason`, why it failed, if that is the user's to mend.
     """

@@ -32,7 +32,10 @@ def write(directory: pathlib.Path, asks: str, lines: Sequence[Line], mtbf_hours:
         "runs": lines,
     }
     text = templates("pipelines").get_template("study.txt").render(known)
-    body = templates("pipelines").get_template("study.html").render(known, plots=_plots(lines))
+    fast = [line for line in lines if line["speed_up"]]
+    plotted = [_plot("Speed-up against the ideal", fast, "replicas", "speed_up", "replicas that train")] if fast else []
+    plotted.append(_plot(f"{lines[0]['metric']} against time", lines, "time_s", "score", "time, s"))
+    body = templates("pipelines").get_template("study.html").render(known, plots=plotted)
     written = io.StringIO()
     writer = csv.DictWriter(written, list(lines[0]), lineterminator="\n")
     writer.writeheader()
@@ -40,12 +43,6 @@ def write(directory: pathlib.Path, asks: str, lines: Sequence[Line], mtbf_hours:
     for name, content in (("study.md", text), (PAGE, render_page(asks, body)), ("study.csv", written.getvalue())):
         write_text(directory / name, content)
     return text
-
-
-def _plots(lines: Sequence[Line]) -> list[markupsafe.Markup]:
-    fast = [line for line in lines if line["speed_up"]]
-    found = [_plot("Speed-up against the ideal", fast, "replicas", "speed_up", "replicas that train")] if fast else []
-    return [*found, _plot(f"{lines[0]['metric']} against time", lines, "time_s", "score", "time, s")]
 
 
 def _plot(title: str, lines: Sequence[Line], x: str, y: str, label: str) -> markupsafe.Markup:

@@ -6,19 +6,21 @@ Each rule asks for one thing, all at once, and waits a few seconds at most. Sour
 Storage, IAM, Cloud Quotas, and of the registry API (OCI distribution specification).
 """
 
+import collections
 import concurrent.futures
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import requests
 
 from components.bucket import LOGIN, credentials
+from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.quotas import needs
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError
 
-_TIMEOUT_S = 4.0
+_TIMEOUT_S, _VERTEX = 4.0, "aiplatform.googleapis.com"
 ACCELERATOR = "org.tfrecord-training.accelerator"  # label of our images: cpu or gpu
 _MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
     "oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"
@@ -38,20 +40,12 @@ class Asker:
     def __call__(self, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """HTTP status and content of the answer; a body is sent with POST.
 
-        Raises:
-          ConnectionError: If there is none, or the server is broken.
-          UserError: If the credentials are no more good.
+        No answer, or a broken server, is a ConnectionError; credentials that are no more good are a UserError.
         """
         host = url.split("/")[2]
         try:
-            sent = self._session.request(
-                "GET" if body is None else "POST",
-                url,
-                json=body,
-                headers=headers,
-                timeout=_TIMEOUT_S,
-                max_allowed_time=_TIMEOUT_S,
-            )
+            limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}
+            sent = self._session.request("POST" if body else "GET", url, json=body, headers=headers, **limits)
         except self._failures as error:
             raise UserError(f"the credentials for Google Cloud are refused ({error}); {LOGIN}") from None
         except requests.RequestException as error:
@@ -65,12 +59,7 @@ class Asker:
 
 
 def look(submission: Submission) -> None:
-    """Applies all rules at once.
-
-    Raises:
-      UserError: With what is wrong by each of them.
-      ConnectionError: If nothing is found wrong, and some could not be asked.
-    """
+    """Applies all rules at once: a UserError has what is wrong by each; a ConnectionError, that some could not be asked."""
     ask = Asker()
     with concurrent.futures.ThreadPoolExecutor(len(RULES)) as pool:
         asked = [pool.submit(lambda rule=rule: list(rule(submission, ask))) for rule in RULES]
@@ -88,10 +77,6 @@ def look(submission: Submission) -> None:
         raise ConnectionError(unanswered[0])
 
 
-def _project(submission: Submission, ask: Asker) -> Iterator[str]:
-    yield from project_problems(ask, submission.job["project"], submission.job["location"])
-
-
 def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
     """Vertex AI can be asked in that project and region."""
     place = f"{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}"
@@ -101,10 +86,6 @@ def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
             f"project {project} in {location}: {_said(status, answer)}; enable Vertex AI "
             f"(gcloud services enable aiplatform.googleapis.com --project {project}) and ask for the role Vertex AI User"
         )
-
-
-def _bucket(submission: Submission, ask: Asker) -> Iterator[str]:
-    yield from bucket_problems(ask, submission.job["pipeline_root"].split("/")[2], submission.job["location"])
 
 
 def bucket_problems(ask: Asker, bucket: str, location: str) -> Iterator[str]:
@@ -158,12 +139,10 @@ def _accounts(submission: Submission, ask: Asker) -> Iterator[str]:
 def _quotas(submission: Submission, ask: Asker) -> Iterator[str]:
     """The project has enough of what the pools need; where that cannot be asked, nothing is known."""
     project, location = submission.job["project"], submission.job["location"]
-    cluster, token, limits = submission.cluster, "", {}
-    url = (
-        f"https://cloudquotas.googleapis.com/v1/projects/{project}/locations/global/services/aiplatform.googleapis.com"
-    )
+    token, limits = "", {}
+    url = f"https://cloudquotas.googleapis.com/v1/projects/{project}/locations/global/services/{_VERTEX}/quotaInfos"
     while True:
-        status, answer = ask(f"{url}/quotaInfos?pageSize=500&pageToken={token}")
+        status, answer = ask(f"{url}?pageSize=500&pageToken={token}")
         if status != 200:
             return
         for info in answer.get("quotaInfos", ()):
@@ -172,7 +151,7 @@ def _quotas(submission: Submission, ask: Asker) -> Iterator[str]:
                     limits[info["metric"].rpartition("/")[2]] = int(each["details"]["value"])
         if not (token := answer.get("nextPageToken", "")):
             break
-    for metric, need in _metrics(cluster).items():
+    for metric, need in _metrics(submission.cluster).items():
         if limits.get(metric, need) < need:
             yield (
                 f"quota {metric} of {project} in {location} is {limits[metric]}, and the cluster needs {need}; ask for more "
@@ -180,18 +159,15 @@ def _quotas(submission: Submission, ask: Asker) -> Iterator[str]:
             )
 
 
-def _metrics(cluster: Any) -> dict[str, int]:
+def _metrics(cluster: Cluster) -> Mapping[str, int]:
     """What the pools need, by the name of the quota's metric. As users' error messages have them; `a100` is a guess."""
-    spot, found = "" if cluster.scheduling.strategy == "STANDARD" else "preemptible_", {}
+    prefix = f"custom_model_training_{'' if cluster.scheduling.strategy == 'STANDARD' else 'preemptible_'}"
+    found: collections.Counter[str] = collections.Counter()
     for (what, _), need in needs(cluster).items():
-        name = what.lower().removeprefix("nvidia_").removeprefix("tesla_")
         if what.startswith("NVIDIA_"):
-            found[f"custom_model_training_{spot}nvidia_{name}_gpus"] = need
+            found[f"{prefix}{what.lower().replace('_tesla_', '_')}_gpus"] += need
         elif len(what) == 2:  # a family of machines
-            metric = "cpus" if what in ("n1", "e2") else f"{what}_cpus"
-            found[f"custom_model_training_{spot}{metric}"] = (
-                found.get(f"custom_model_training_{spot}{metric}", 0) + need
-            )
+            found[f"{prefix}cpus" if what in ("n1", "e2") else f"{prefix}{what}_cpus"] += need
     return found
 
 
@@ -199,10 +175,10 @@ def _sources(submission: Submission, ask: Asker) -> Iterator[str]:
     """There is an object, or a folder of objects, at each source, and it can be read."""
     for source in submission.sources:
         bucket, _, name = source.removeprefix("gs://").rstrip("/").partition("/")
-        url = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o"
-        status, answer = ask(f"{url}/{_quoted(name)}") if name else (404, {})
+        url, quoted = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o", requests.utils.quote(name, safe="")
+        status, answer = ask(f"{url}/{quoted}") if name else (404, {})
         if status == 404:
-            status, answer = ask(f"{url}?maxResults=1&prefix={_quoted(name and f'{name}/')}")
+            status, answer = ask(f"{url}?maxResults=1&prefix={quoted and f'{quoted}%2F'}")
             if status == 200 and not answer.get("items"):
                 yield f"--source {source}: there is nothing"
         if status != 200:
@@ -210,12 +186,10 @@ def _sources(submission: Submission, ask: Asker) -> Iterator[str]:
 
 
 RULES: tuple[Callable[[Submission, Asker], Iterator[str]], ...] = (
-    _project, _bucket, _image, _accounts, _quotas, _sources
-)  # fmt: skip
-
-
-def _quoted(name: str) -> str:
-    return requests.utils.quote(name, safe="")
+    lambda sent, ask: project_problems(ask, sent.job["project"], sent.job["location"]),
+    lambda sent, ask: bucket_problems(ask, sent.job["pipeline_root"].split("/")[2], sent.job["location"]),
+    *(_image, _accounts, _quotas, _sources),
+)
 
 
 def _said(status: int, answer: Any) -> str:

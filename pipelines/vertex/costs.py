@@ -51,17 +51,8 @@ class Prices:
         return total
 
 
-def limit_s(cluster: Cluster) -> int:
-    """How long a job may run."""
-    return cluster.scheduling.timeout_s or VERTEX_TIMEOUT_S
-
-
 def bounds(cluster: Cluster, prices: Prices | None, max_machine_hours: float | None, max_price: float | None) -> Bounds:
-    """What all attempts of a training may take together.
-
-    Raises:
-      UserError: If there is a limit on the price, and a choice of machines has no price.
-    """
+    """What all attempts of a training may take together; a limit on the price is refused where some machines have none."""
     hours = [prices.of_hour(choice) if prices else None for choice in cluster.choices]
     if max_price and None in hours:
         raise UserError("--max-price: the price of these machines is unknown; make prices, and give it with --prices")
@@ -69,7 +60,7 @@ def bounds(cluster: Cluster, prices: Prices | None, max_machine_hours: float | N
         choices=len(hours),
         replicas=cluster.replicas,
         max_restarts=cluster.scheduling.max_restarts,
-        timeout_s=limit_s(cluster),
+        timeout_s=cluster.scheduling.timeout_s or VERTEX_TIMEOUT_S,
         machine_hours=max_machine_hours,
         price=max_price,
         prices_per_h=tuple(hour for hour in hours if hour is not None),

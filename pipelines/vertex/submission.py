@@ -98,11 +98,7 @@ class Submission:
 
 
 def prepare(args: argparse.Namespace) -> Submission:
-    """Checks every flag by itself and against the others; asks nobody.
-
-    Raises:
-      UserError: What is wrong with a flag.
-    """
+    """Checks every flag by itself and against the others, and asks nobody; what is wrong with one is a UserError."""
     check_place(args)
     cluster = _scheduled_as(Cluster.load(args.cluster, args.trainer_flags), args)
     settings = JobSettings.of(args)

@@ -81,11 +81,9 @@ def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str,
             tasks.setdefault(_step(task.task_name), []).append(task.state.name.lower())
     for step, each in tasks.items():
         state = next((first for first in _FIRST if first in each), each[-1]).replace("skipped", "from the cache")
-        if states.get(step) == state:
-            continue
-        states[step] = state
-        if state not in ("pending", "state_unspecified"):
+        if state not in (states.get(step), "pending", "state_unspecified"):
             yield step, state
+        states[step] = state
 
 
 def _step(task: str) -> str:

@@ -66,11 +66,8 @@ def confusion(answers: np.ndarray, labels: np.ndarray) -> list[list[int]]:
 def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """Whether what is said with confidence p is right that often: the curve, and the expected calibration error `ece`.
 
-    The mean over records of |accuracy - confidence| of their bin (Guo et al. 2017, arXiv:1706.04599), 10 bins of one width.
-
-    Args:
-      confidence: Of what was said, [N], from 0 to 1.
-      right: Whether that was true, bool [N].
+    The mean over records of |accuracy - confidence| of their bin (Guo et al. 2017, arXiv:1706.04599), 10 bins of one width. The
+    confidence is of what was said, [N], from 0 to 1; `right`, bool [N], whether that was true.
     """
     at = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
     counts = np.bincount(at, minlength=_BINS)
@@ -84,14 +81,9 @@ def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
 
 
 def precision_recall(scores: np.ndarray, positive: np.ndarray) -> dict[str, Any]:
-    """Precision at each recall that a threshold gives, and their mean over recall, as scikit-learn's `average_precision`.
+    """The mean of precision over recall, scikit-learn's `average_precision`, and at most 100 `points` of recall, precision, threshold.
 
-    Args:
-      scores: [N], higher for the positive class.
-      positive: bool [N]; both classes are there.
-
-    Returns:
-      `average_precision`, and at most 100 `points` of recall, precision, threshold.
+    Scores, [N], are higher for the positive class; `positive` is bool [N], and both classes are there.
     """
     misses, recall, thresholds = (each[1:] for each in roc.curve(scores, positive, points=len(scores)))
     hits = recall * positive.sum()

@@ -36,15 +36,10 @@ def judged(e: Mapping[str, Any]) -> list[markupsafe.Markup]:
         found.append(_plot("by threshold", told, ("threshold", ""), lines, diagonal=False))
     for each in figures.get("residuals", ()):
         at = {float(quantile): value for quantile, value in each["quantiles"].items()}
-        told = (
-            f"Half of what is predicted of {each['name']} is off by {at[0.25]:.4g} to {at[0.75]:.4g}, in the median by "
-        )
-        told += f"{at[0.5]:.4g}."
-        labels = ("share of the records", "predicted minus true")
-        lines = {"": list(at.items())}
-        found.append(
-            _plot(f"residuals of {each['name']}", told, labels, lines, marker="o", diagonal=False, shares=False)
-        )
+        off = f"{at[0.25]:.4g} to {at[0.75]:.4g}, in the median by {at[0.5]:.4g}"
+        told = f"Half of what is predicted of {each['name']} is off by {off}."
+        title, labels = f"residuals of {each['name']}", ("share of the records", "predicted minus true")
+        found.append(_plot(title, told, labels, {"": list(at.items())}, marker="o", diagonal=False, shares=False))
     return found
 
 
