@@ -21,34 +21,22 @@ IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
 REGION = "projects/p/locations/us-central1"
 # Every flag that is about the run on Vertex AI, with a value, and where that has to arrive in the resource.
 _PARAMETER = "runtimeConfig.parameterValues"
+_ACCOUNT = "t@p.iam.gserviceaccount.com"
+_ATTACHMENT = "projects/p/regions/us-central1/networkAttachments/a"
+_KEY = f"{REGION}/keyRings/r/cryptoKeys/k"
+_RESERVATION = "projects/p/zones/us-central1-a/reservations/r"
 KNOBS: dict[str, tuple[str, str, Any]] = {
-    "service_account": ("run@p.iam.gserviceaccount.com", "serviceAccount", "run@p.iam.gserviceaccount.com"),
-    "training_service_account": (
-        "t@p.iam.gserviceaccount.com",
-        f"{_PARAMETER}.service_account",
-        "t@p.iam.gserviceaccount.com",
-    ),
+    "service_account": (_ACCOUNT, "serviceAccount", _ACCOUNT),
+    "training_service_account": (_ACCOUNT, f"{_PARAMETER}.service_account", _ACCOUNT),
     "network": ("projects/1/global/networks/n", "network", "projects/1/global/networks/n"),
     "reserved_ip_ranges": ("range", f"{_PARAMETER}.reserved_ip_ranges", ["range"]),
-    "network_attachment": (
-        "projects/p/regions/us-central1/networkAttachments/a",
-        "pscInterfaceConfig.networkAttachment",
-        "projects/p/regions/us-central1/networkAttachments/a",
-    ),
-    "encryption_key": (
-        f"{REGION}/keyRings/r/cryptoKeys/k",
-        "encryptionSpec.kmsKeyName",
-        f"{REGION}/keyRings/r/cryptoKeys/k",
-    ),
+    "network_attachment": (_ATTACHMENT, "pscInterfaceConfig.networkAttachment", _ATTACHMENT),
+    "encryption_key": (_KEY, "encryptionSpec.kmsKeyName", _KEY),
     "labels": ("team=blue", "labels.team", "blue"),
     "env": ("LEVEL=2", f"{_PARAMETER}.job_args", ["--env=LEVEL=2"]),
     "tensorboard": (f"{REGION}/tensorboards/1", f"{_PARAMETER}.tensorboard", f"{REGION}/tensorboards/1"),
     "persistent_resource": ("pool", f"{_PARAMETER}.persistent_resource_id", "pool"),
-    "reservation": (
-        "projects/p/zones/us-central1-a/reservations/r",
-        f"{_PARAMETER}.job_args",
-        ["--reservation=projects/p/zones/us-central1-a/reservations/r"],
-    ),
+    "reservation": (_RESERVATION, f"{_PARAMETER}.job_args", [f"--reservation={_RESERVATION}"]),
     "max_wait": ("2h", f"{_PARAMETER}.max_wait_duration", "7200s"),
     "web_access": (True, f"{_PARAMETER}.enable_web_access", True),
     "restart": ("one", f"{_PARAMETER}.restart_job_on_worker_restart", False),
@@ -60,7 +48,7 @@ KNOBS: dict[str, tuple[str, str, Any]] = {
 # What one alone may not be given without.
 _WITH = {
     "reserved_ip_ranges": ["--network", "projects/1/global/networks/n"],
-    "tensorboard": ["--training-service-account", "t@p.iam.gserviceaccount.com"],
+    "tensorboard": ["--training-service-account", _ACCOUNT],
     "max_wait": ["--scheduling", "FLEX_START", "--cluster", "{flex}"],
 }
 
@@ -94,34 +82,24 @@ def test_no_setting_of_a_training_job_lacks_a_flag_here():
 
 
 @pytest.mark.parametrize("knob", KNOBS)
-def test_every_knob_arrives_in_what_vertex_ai_receives_from_a_flag_and_from_a_file(vertex, tmp_path, flex, knob):
+def test_every_knob_arrives_in_what_vertex_ai_receives_from_a_flag_and_from_a_file(tmp_path, flex, monkeypatch, knob):
+    monkeypatch.setattr("pipelines.vertex.submission.new_name", lambda: "training-1")
     value, path, expected = KNOBS[knob]
     words = [f"--{knob.replace('_', '-')}", *([] if value is True else [value])]
     more = [flag.format(flex=flex) for flag in _WITH.get(knob, ())]
     (tmp_path / "run.yaml").write_text(yaml.safe_dump({knob: value}))
-    for given in (words, ["--config", str(tmp_path / "run.yaml")]):
-        submission = prepared("--image", IMAGE, *more, *given)
-        found: Any = submission.attempt(Again(choice=0, timeout_s=10_800)).request("run-1")["pipelineJob"]
-        for name in path.split("."):
-            found = found[name]
-        assert found == expected
-    # The loopback Vertex parses it as the API's own message, and has but one region.
-    if knob != "location":
-        name = client.send(submission, f"run-{knob.replace('_', '-')}")
-        assert v1.PipelineJob.to_dict(vertex.pipeline_jobs.items[name])["labels"]["run"] == submission.run
+    submission = prepared("--image", IMAGE, *more, *words)
+    assert prepared("--image", IMAGE, *more, "--config", str(tmp_path / "run.yaml")) == submission
+    found: Any = submission.attempt(Again(choice=0, timeout_s=10_800)).request("run-1")["pipelineJob"]
+    assert v1.PipelineJob.from_json(json.dumps(found)).labels["run"] == "training-1"  # the API knows every field
+    for name in path.split("."):
+        found = found[name]
+    assert found == expected
 
 
 def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
-    flags = [
-        "--project",
-        "demo-project",
-        "--bucket",
-        "gs://my-bucket",
-        "--image",
-        IMAGE,
-        "--network",
-        KNOBS["network"][0],
-    ]
+    flags = ["--project", "demo-project", "--bucket", "gs://my-bucket", "--image", IMAGE]
+    flags += ["--network", KNOBS["network"][0]]
     assert submit.main([*flags, "--cluster", "clusters/vertex-ps.yaml", "--dry-run"]) == 0
     shown = json.loads(capsys.readouterr().out)
     submission = prepared(*flags[4:], "--cluster", "clusters/vertex-ps.yaml")
