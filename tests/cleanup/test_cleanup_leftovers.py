@@ -8,7 +8,7 @@ from components.cleanup.leftovers import leftovers
 from components.cleanup.project_state import ProjectState
 
 
-@settings(max_examples=300)
+@settings(max_examples=settings.default.max_examples * 4)
 @given(projects())
 def test_all_of_ours_that_nobody_needs_goes_and_nothing_else(project):
     state, keep, goes = project

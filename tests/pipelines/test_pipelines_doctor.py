@@ -10,16 +10,19 @@ import sys
 
 import pytest
 
+from pipelines.doctoring import machine_checks, project_checks
+from pipelines.doctoring.findings import FAILED, WARNING
+
 ROOT = pathlib.Path(__file__).parents[2]
 STATUS = {"✓": "ok", "!": "warning", "✗": "failed"}
 LINE = re.compile(r"^([✓!✗]) (\S+) +(.*)(?:\n +-> (.*))?$", re.MULTILINE)
 OLD = [3, 8]  # the oldest Python that is told more than a traceback
 
 
-def doctor(*flags: str, python: str = sys.executable, before: tuple[str, ...] = (), **env: str) -> dict[str, dict]:
+def doctor(python: str = sys.executable) -> dict[str, dict]:
     """Findings by name. The exit code says whether one of them has failed."""
-    line = [*before, python, "pipelines/doctor.py", *flags]
-    done = subprocess.run(line, cwd=ROOT, env=os.environ | env, capture_output=True, text=True, timeout=120)
+    line = [python, "pipelines/doctor.py"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120)
     keys = ("name", "status", "meaning", "repair")
     found = {
         name: dict(zip(keys, (name, STATUS[mark], *told), strict=True))
@@ -52,13 +55,13 @@ def test_people_get_a_line_for_each_check_and_one_for_its_repair(tmp_path):
     ],
     ids=["ends with 1", "ends with 0"],
 )
-def test_an_engine_that_does_not_answer_is_a_warning(tmp_path, client, why):
+def test_an_engine_that_does_not_answer_is_a_warning(tmp_path, monkeypatch, client, why):
     docker = tmp_path / "docker"
     docker.write_text(f"#!/bin/sh\n{client}\n")
     docker.chmod(0o755)
-    found = doctor(PATH=str(tmp_path))
-    assert found["docker"]["status"] == "warning"
-    assert why in found["docker"]["meaning"] and "start the engine" in found["docker"]["repair"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = machine_checks.engine()
+    assert found.status == WARNING and why in found.meaning and "start the engine" in found.repair
 
 
 def old_pythons() -> list[str]:
@@ -89,11 +92,13 @@ def test_what_an_old_python_reads_of_the_doctor_is_in_its_language():
         ast.parse(path.read_text(), feature_version=tuple(OLD))
 
 
-def test_without_credentials_a_project_is_not_asked_for(tmp_path):
+def test_without_credentials_a_project_is_not_asked_for(tmp_path, monkeypatch):
     nobody = {"HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path), "GCE_METADATA_HOST": "127.0.0.1:1"}
-    found = doctor("--project", "my-project", "--bucket", "gs://my-bucket", GOOGLE_APPLICATION_CREDENTIALS="", **nobody)
-    assert (found["credentials"]["status"], list(found)[-1]) == ("failed", "credentials")
-    assert found["credentials"]["repair"].endswith("gcloud auth application-default login")
+    for name, value in {**nobody, "GOOGLE_APPLICATION_CREDENTIALS": ""}.items():
+        monkeypatch.setenv(name, value)
+    [found] = project_checks.checks("my-project", "gs://my-bucket", "us-central1")
+    assert (found.name, found.status) == ("credentials", FAILED)
+    assert found.repair.endswith("gcloud auth application-default login")
 
 
 def test_a_full_disk_is_named_with_its_repair(tmp_path):
@@ -103,6 +108,7 @@ def test_a_full_disk_is_named_with_its_repair(tmp_path):
     full.mkdir()
     if subprocess.run([*before, "true"], capture_output=True).returncode:
         pytest.skip("no mount namespaces here")
-    found = doctor(before=(*before, "sh", "-c", mount, str(full)), TMPDIR=str(full))
-    assert found["disk"]["status"] == "failed"
-    assert str(full) in found["disk"]["meaning"] and "free some" in found["disk"]["repair"]
+    look = "from pipelines.doctoring import machine_checks; print(*machine_checks.disk())"
+    line = [*before, "sh", "-c", mount, str(full), sys.executable, "-c", look]
+    told = subprocess.check_output(line, cwd=ROOT, env=os.environ | {"TMPDIR": str(full)}, text=True)
+    assert told.startswith(f"disk failed {full} cannot be written") and "free some" in told
