@@ -11,9 +11,8 @@ import tensorflow as tf
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.nn import layer_rates, schedules
-from trainer.nn.loss_scale import LossScale
 from trainer.nn.models.registry import default, options, own_optimizer
-from trainer.nn.optimizers import SGD, Adam, AdamW
+from trainer.nn.optimizers import SGD, Adam, AdamW, LossScale
 from trainer.options import Options
 
 _MOMENTUM, _DECAY_OF_ADAMW = 0.9, 0.004  # as Keras has the latter

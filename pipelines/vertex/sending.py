@@ -8,11 +8,10 @@ from google.cloud import aiplatform_v1 as v1
 
 from components.bucket import credentials
 from components.files.listing import deleted, listed
-from components.train.backends.vertex.attempt_record import begun, completed
 from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.job_client import Jobs
-from components.train.backends.vertex.job_store import JobStore
+from components.train.backends.vertex.job_store import JobStore, begun, completed
 from pipelines.vertex import client, watch
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError

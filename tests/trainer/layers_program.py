@@ -22,8 +22,7 @@ from components.train.backends.ports import reserved
 from trainer.data.reader.order import share
 from trainer.nn import embedding
 from trainer.nn.layers import BatchNormalization
-from trainer.nn.loss_scale import LossScale
-from trainer.nn.optimizers import SGD, Adam
+from trainer.nn.optimizers import SGD, Adam, LossScale
 from trainer.replicas import collectives
 from trainer.replicas.strategy import count_exactly
 

@@ -122,11 +122,7 @@ class Checkpoints:
         self._under_way = (step, time.perf_counter() - start, self._thread.submit(self._write, step))
 
     def wait(self) -> None:
-        """Waits for the save under way, if there is one.
-
-        Raises:
-          OSError: If it failed; the checkpoints before it are as they were.
-        """
+        """Waits for the save under way, if there is one. If it failed, the checkpoints before it are as they were."""
         if not self._under_way:
             return
         step, waited_s, future = self._under_way

@@ -14,10 +14,8 @@ import tensorflow as tf
 def apply(factors: Mapping[str, float], model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
     """Multiplies the learning rate of the layers of these names, and of all within them; the innermost layer decides.
 
-    It also holds for the weights' decay that an optimizer does by itself (AdamW), which goes by the learning rate.
-
-    Raises:
-      ValueError: If there is no layer of a name, or the optimizer decays weights in a way that cannot be changed so.
+    It also holds for the weights' decay that an optimizer does by itself (AdamW), which goes by the learning rate; a
+    `ValueError` says that it cannot be had there, or that there is no layer of a name.
     """
     by_weight = {id(weight): 1.0 for weight in model.trainable_variables}
     for layer in model._flatten_layers():

@@ -34,11 +34,7 @@ _ENGINE_S = 20.0
 
 
 def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program) -> Plan:
-    """Plans one container per replica, with the flags of the command line.
-
-    Raises:
-      UserError: If the engine, the image or a directory is missing; engine and image are not looked for with `--dry-run`.
-    """
+    """Plans one container per replica, with the flags of the command line; for `--dry-run` without engine or image."""
     log_dir = log_place(program, args.log_dir)
     image, mounts = args.image or DEFAULT_IMAGE, _mounts(args, program, log_dir)
     division = divide(cluster, cores=usable_cores(), gpus=usable_gpus())

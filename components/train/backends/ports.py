@@ -24,9 +24,6 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
 
     They lie below the range from which the system gives ports to outgoing connections: a replica binds its port
     seconds after it was chosen, and until then a connection of any program could take one from that range.
-
-    Raises:
-      UserError: If there are not so many, or the lock files cannot be written.
     """
     directory = _LOCKS / f"training-ports-{os.getuid()}"
     last = last_port()

@@ -48,9 +48,7 @@ def divide_all(cluster: Cluster, parts: Sequence[Part]) -> list[Division]:
 
     Parameter servers only add numbers up, so they are given no cores of their own. If no pool asks for GPUs, those that
     there are go evenly to the replicas that can train on them; all get as many, as those that train together must.
-
-    Raises:
-      UserError: If the pools ask for more GPUs than a machine has, and it has some; or if only some machines have any.
+    A machine that has some GPUs, but fewer than are asked for, is refused.
     """
     asks = any(pool.gpus for pool in cluster.pools.values())
     most = {role: most_gpus(cluster.strategy, role) for role in cluster.pools}

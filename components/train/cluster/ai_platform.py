@@ -115,11 +115,7 @@ def is_one(document: Any) -> bool:
 
 
 def translate(document: Mapping[str, Any], name: str, kind: str) -> Source:
-    """The cluster that a job file of AI Platform asks for; `name` and `kind` are the file's.
-
-    Raises:
-      UserError: If the file would have been refused there, or asks for what cannot be had.
-    """
+    """The cluster that a job file of AI Platform asks for, if it was right there; `name` and `kind` are the file's."""
     if _TOP not in document:
         stray = next(key for key in document if key in _MARKS)
         raise UserError(f"top level: {stray} belongs under {_TOP}; add the line '{_TOP}:' and indent")

@@ -55,11 +55,7 @@ def number(low: int, high: int) -> Any:
 
 
 def read(model: type[_M], document: Any, where: str = "") -> _M:
-    """The document as an instance of the model; `where` is its place in a file.
-
-    Raises:
-      UserError: If a key is unknown, missing, or has a value that cannot be.
-    """
+    """The document as an instance of the model, or a `UserError` that tells what is wrong; `where` is its place in a file."""
     try:
         return model.model_validate(document, context=_A_FILE)
     except ValidationError as error:

@@ -30,9 +30,6 @@ class Cluster(Keys):
         """Reads a cluster file, a job file of AI Platform, or the name of a scale tier.
 
         The trainer's flags may decide the strategy. What is not as the file says is told on standard error.
-
-        Raises:
-          UserError: If it is missing, not YAML, or says something that cannot be; names file, place, value and repair.
         """
         found = strategies.resolve(lookup.read(name), flags)
         cluster = cls.of(found)

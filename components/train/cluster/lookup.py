@@ -19,11 +19,7 @@ _NAMES = (*TIERS, CUSTOM, *LEGACY_MACHINES, LEGACY_TPU)
 
 
 def read(name: str | Path) -> Source:
-    """Reads a file, or expands the name of a tier or legacy machine.
-
-    Raises:
-      UserError: If there is no such file or tier, or it cannot be read or translated.
-    """
+    """Reads a file, or expands the name of a tier or legacy machine."""
     name = str(name)
     if not os.path.lexists(name) and (tier := _tier(name)):
         of_tier = tier in (*TIERS, CUSTOM)

@@ -26,10 +26,7 @@ def resolve(source: Source, flags: Sequence[str] = (), strategy: str | None = No
     `multi_worker_mirrored`, else `mirrored` with several GPUs and `one_device` without. TensorFlow 2 has no synchronous
     training with parameter servers: asked for it, the workers reduce gradients among themselves, which computes the
     same update, and the parameter servers go. Of the trainer's flags `--sync` and, where the file names no strategy,
-    `--strategy` count; `strategy` overrides all of them.
-
-    Raises:
-      UserError: If the flags contradict each other or the pools.
+    `--strategy` count; `strategy` overrides all of them. What contradicts the pools is refused.
     """
     values = source.values
     if not isinstance(values, Mapping):

@@ -26,11 +26,7 @@ FILE = "launcher.lock"
 def locked(directory: str) -> Iterator[int]:
     """Holds the lock, and yields the descriptor that other processes may hold it by.
 
-    The guard of a launcher that is gone is waited for: it finishes its work.
-
-    Raises:
-      UserError: If another launcher holds it.
-      OSError: If the directory cannot be written.
+    While another launcher lives, that is refused; the guard of one that is gone is waited for: it finishes its work.
     """
     os.makedirs(directory, exist_ok=True)
     give_up = time.monotonic() + LIMIT_S

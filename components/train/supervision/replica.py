@@ -36,11 +36,7 @@ class Child:
     """A start of a replica."""
 
     def __init__(self, replica: Replica, attempt: int, guard: Guard):
-        """Starts it, as number `attempt` from 0.
-
-        Raises:
-          UserError: If its log cannot be written or its command cannot be started.
-        """
+        """Starts it, as number `attempt` from 0."""
         self.replica, self.attempt = replica, attempt
         self.exit_code: int | None = None  # As a shell has it, 128+n after signal n; None while it runs.
         self.frozen = ""  # Why it was taken for frozen and killed, if it was.

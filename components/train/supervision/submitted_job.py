@@ -21,12 +21,11 @@ from google.api_core.exceptions import GoogleAPIError, NotFound
 from google.auth.exceptions import GoogleAuthError
 
 from components.bucket import LOGIN
-from components.train.backends.vertex.attempt_record import begun, completed
 from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.custom_job import Submission
 from components.train.backends.vertex.job_client import Jobs, expired, log_in_again
-from components.train.backends.vertex.job_store import RECORD, JobStore, Taken
+from components.train.backends.vertex.job_store import RECORD, JobStore, Taken, begun, completed
 from components.train.supervision.audience import Audience
 from trainer.base.errors import UserError, first_line
 

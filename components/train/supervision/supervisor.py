@@ -26,14 +26,10 @@ from trainer.base.errors import UserError
 
 
 def run(plan: Plan, audience: Audience, patience: Patience | None = None) -> int:
-    """Runs the job to its end; to be called from the main thread.
+    """Runs the job to its end; to be called from the main thread. After a `UserError` no replica runs.
 
-    Returns:
-      0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when it
-      cannot be started again; 128+n if signal n told this process to stop.
-
-    Raises:
-      UserError: If another launcher works on the job, a replica cannot be started, or a log not written. None runs then.
+    Returns 0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when
+    it cannot be started again; 128+n if signal n told this process to stop.
     """
     owner = lifeline.owner_pid(os.environ)
     with contextlib.ExitStack() as stack:

@@ -52,9 +52,7 @@ class TrainedOn:
         """Which records of a dataset that are not for training there, by their hashes [N], are none of these: bool [N].
 
         One in a hundred of those that are none is taken for one, but where the dataset is the same: then its splits say it.
-
-        Raises:
-          UserError: If records have another form there, so that their hashes tell nothing.
+        Records that have another form there are refused: their hashes tell nothing.
         """
         if self.form != _form(manifest):
             raise UserError(
@@ -72,11 +70,7 @@ class TrainedOn:
 
     @classmethod
     def load(cls, path: epath.PathLike) -> Self | None:
-        """What was saved; None if there is no such file.
-
-        Raises:
-          UserError: If it is damaged.
-        """
+        """What was saved; None if there is no such file."""
         with reading(path):
             if (content := read_bytes(path)) is None:
                 return None

@@ -73,11 +73,7 @@ def _host(words: Sequence[str], where: str) -> Host:
 def place(
     cluster: Cluster, hosts: Sequence[Host], *, evaluator_beside_chief: bool = False
 ) -> dict[tuple[str, int], Host]:
-    """The host of each replica; the chief's is the first, and the evaluator's too if it has to see the chief's disk.
-
-    Raises:
-      UserError: If there are too few slots, or the hosts cannot reach each other by their addresses.
-    """
+    """The host of each replica; the chief's is the first, and the evaluator's too if it has to see the chief's disk."""
     if (slots := sum(host.slots for host in hosts)) < cluster.replicas:
         raise UserError(
             f"the cluster has {cluster.replicas} replicas and the host file {slots} slots; add hosts, or "

@@ -35,10 +35,9 @@ class Facts:
 
 
 def ask(lines: Mapping[str, Sequence[str]], requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Facts]:
-    """Asks every host, by the line that runs `remote_python.on_host` there, what `probe` is to tell; waits for all.
+    """Asks every host, by the line that runs `remote_python.on_host` there, what `probe` is to tell.
 
-    Raises:
-      UserError: Naming each host that cannot be reached, and why.
+    All that cannot be reached are named in one error, and why.
     """
 
     def one(name: str) -> Facts | str:

@@ -44,11 +44,7 @@ _SHIP = (sys.executable, "-m", "components.train.backends.hosts.transfer")
 
 
 def plan_hosts(args: argparse.Namespace, cluster: Cluster, program: Program) -> Plan:
-    """Asks the hosts, and plans replicas on them, with the flags of the command line.
-
-    Raises:
-      UserError: If a host cannot be reached or cannot run the job; all such hosts are named.
-    """
+    """Asks the hosts, and plans replicas on them, with the flags of the command line."""
     if not args.hosts:
         raise UserError("--backend ssh needs hosts; add --hosts FILE with a host on each line")
     sync_dir = args.sync_dst_dir

@@ -12,11 +12,8 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-NO_CAPACITY, TIMED_OUT, SAVED = (
-    75,
-    124,
-    143,
-)  # exit codes: EX_TEMPFAIL of sysexits.h, that of timeout(1), and a trainer's
+# Exit codes: EX_TEMPFAIL of sysexits.h, that of timeout(1), and a trainer's.
+NO_CAPACITY, TIMED_OUT, SAVED = 75, 124, 143
 _LEAST_S = 10.0  # In less than this no machine trains anything.
 # The first is what Vertex AI's page on the training service says. A Spot machine that is taken "fails with a STOCKOUT
 # error", says the page on Spot VMs; that this word is in the error's text is a guess.

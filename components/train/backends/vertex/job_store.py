@@ -1,15 +1,20 @@
-"""A job directory in a bucket, as the machine that submits the job sees it.
+"""A job directory in a bucket, as the machine that submits the job sees it, and the record of its attempts there.
 
 store = JobStore("gs://bucket/job")
-store.step()       # of the newest checkpoint
-store.done()       # what DONE.json says
+line = begun("training-1", cluster.choices[0], Again(choice=0, timeout_s=3600), step=store.step())
+store.write([*store.attempts(), line])                   # a line is one of JSON
+attempt = completed(line, custom_job, step=store.step())     # when the job has ended
 """
 
+import dataclasses
+import datetime
 import json
 import re
 from typing import Any
 
 from components.bucket import opened
+from components.train.backends.vertex.attempts import Again, Attempt, ending, exit_code
+from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
 
 RECORD = "attempts.json"  # each job that was submitted for the directory, and how it ended
@@ -65,3 +70,27 @@ class JobStore:
             if not (found := bucket.get_blob(name)):
                 return None, 0
             return json.loads(bucket.blob(name, generation=found.generation).download_as_bytes()), found.generation
+
+
+def begun(display_name: str, machines: Cluster, order: Again, step: int) -> dict[str, Any]:
+    """Of a job that is about to be submitted, with the newest checkpoint's step (-1: none)."""
+    return {
+        "display_name": display_name,
+        "submitted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "choice": order.choice,
+        "machines": {role: f"{pool.replicas} x {pool.shape}" for role, pool in machines.pools.items()},
+        "replicas": machines.replicas,
+        "timeout_s": order.timeout_s,
+        "step_before": step,
+    }
+
+
+def completed(line: dict[str, Any], job: Any, step: int) -> Attempt:
+    """Adds to its line how a job (a `CustomJob` message) has ended, with the step of the newest checkpoint by then."""
+    ran = (job.end_time - job.start_time).total_seconds() if job.start_time and job.end_time else 0.0
+    error = " ".join(job.error.message.split())
+    line |= {"ending": ending(job.state.name, job.error.code, error), "error": error, "seconds": ran}
+    line |= {"exit_code": exit_code(error), "step_after": step}
+    made = Attempt(**{field.name: line[field.name] for field in dataclasses.fields(Attempt)})
+    line["machine_hours"] = made.machine_hours
+    return made
