@@ -44,7 +44,8 @@ def _main(argv: Sequence[str] | None, signal: stop.Stop) -> int:
         if me.role == "ps":
             print(f"{me.name}: --sync needs no parameter servers; this one ends", flush=True)
             return 0
-        me = _without_servers(me)
+        others = {role: hosts for role, hosts in me.addresses.items() if role != "ps"}
+        me = dataclasses.replace(me, addresses=others if sum(map(len, others.values())) > 1 else {})
         opts = dataclasses.replace(opts, strategy=None if opts.strategy == "parameter_server" else opts.strategy)
     opts = dataclasses.replace(opts, strategy=opts.strategy or me.default_strategy)
     without_advice = functools.partial(quiet.without_advice, peers=bool(me.addresses))  # buckets import TensorFlow
@@ -91,11 +92,6 @@ def _passed_through(error: Exception, module: str) -> bool:
     """Whether an error comes out of the package of a module."""
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     return module.split(".")[0] in (name.split(".")[0] for name in names)
-
-
-def _without_servers(me: member.Member) -> member.Member:
-    addresses = {role: hosts for role, hosts in me.addresses.items() if role != "ps"}
-    return dataclasses.replace(me, addresses=addresses if sum(map(len, addresses.values())) > 1 else {})
 
 
 if __name__ == "__main__":

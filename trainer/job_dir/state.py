@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from trainer.nn import optimizers, weights
 
+_value = keras.ops.convert_to_numpy
+
 
 class State:
     """Copies of the variables of the live model and optimizer, and the way between; `checkpoint` has the copies."""
@@ -53,7 +55,3 @@ class State:
         """
         where = self._averages if averaged else {}
         return {name.removeprefix("model/"): self._copies[where.get(name, name)].numpy() for name in self._weights}
-
-
-def _value(variable: keras.Variable) -> tf.Tensor:
-    return keras.ops.convert_to_numpy(variable)

@@ -123,7 +123,8 @@ def _after(attempts: Sequence[Attempt], bounds: Bounds) -> tuple[int, Over | Non
     if last.ending is Ending.CANCELLED:
         return last.choice, Over(why="cancelled", exit_code=SAVED)
     if last.ending is Ending.STOCKOUT and not last.came_further:
-        dry = len(list(itertools.takewhile(_found_nothing, reversed(attempts))))
+        nothing = (each.ending is Ending.STOCKOUT and not each.came_further for each in reversed(attempts))
+        dry = len(list(itertools.takewhile(bool, nothing)))
         none = Over(why=f"no capacity for any of its {bounds.choices} choices of machines", exit_code=NO_CAPACITY)
         return (last.choice + 1) % bounds.choices, none if dry >= bounds.choices else None
     if not last.came_further:
@@ -136,17 +137,11 @@ def _after(attempts: Sequence[Attempt], bounds: Bounds) -> tuple[int, Over | Non
     return choice, enough if restarts > bounds.max_restarts else None
 
 
-def _found_nothing(attempt: Attempt) -> bool:
-    return attempt.ending is Ending.STOCKOUT and not attempt.came_further
-
-
 def _left(attempts: Sequence[Attempt], bounds: Bounds, choice: int) -> Iterator[tuple[float, str]]:
     """For each limit the seconds that it leaves the next attempt, and what is told when they are used up."""
     if bounds.timeout_s is not None:
-        yield (
-            bounds.timeout_s - sum(each.seconds for each in attempts),
-            "the time limit (scheduling.timeout) is reached",
-        )
+        used_s = sum(each.seconds for each in attempts)
+        yield bounds.timeout_s - used_s, "the time limit (scheduling.timeout) is reached"
     if bounds.machine_hours is not None:
         hours = bounds.machine_hours - sum(each.machine_hours for each in attempts)
         yield hours * 3600 / bounds.replicas, f"the {bounds.machine_hours:g} machine-hours that it may take are used up"
