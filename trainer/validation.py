@@ -5,6 +5,7 @@ steps of those since the best, none of them better; `best/ckpt-<step>` holds the
 never on the test split.
 """
 
+import functools
 import json
 import os
 import time
@@ -13,7 +14,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer import tuning
 from trainer.base.errors import reading
 from trainer.base.files import stated, store_errors, write_text
 from trainer.base.manifest import Manifest
@@ -28,6 +28,8 @@ from trainer.options import Options
 
 SPLIT = "validation"
 FILE = "validation.json"
+# By which Vertex AI (`HyperparameterTuningJob`), and AI Platform before it, have a trial of a study write its metrics.
+_STUDY = "CLOUD_ML_HP_METRIC_FILE"
 
 
 class Validator:
@@ -78,7 +80,9 @@ class Validator:
                 tf.summary.scalar(name, value)
         self._writer.flush()
         best = self.scores.add(step, score, state)
-        tuning.report(score, step)
+        if _STUDY in os.environ:
+            for name, value in score.items():
+                _study().report_hyperparameter_tuning_metric(name, value, step)
         self._journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
         values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
         print(f"step {step}  validation {values}", flush=True)
@@ -137,3 +141,10 @@ class Scores:
 
     def _best(self, step: int) -> str:
         return os.path.join(self.job_dir, "best", f"ckpt-{step}")
+
+
+@functools.cache
+def _study() -> Any:
+    import hypertune  # Google's, which knows the form of the file
+
+    return hypertune.HyperTune()

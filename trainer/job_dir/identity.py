@@ -1,5 +1,6 @@
 """`job.json`: what a job directory is for. Resuming it for something else is refused. Imports no TensorFlow."""
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -32,7 +33,10 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
 def claim(job_dir: str, identity: Mapping[str, Any]) -> None:
     """Writes `job.json` at the first start, with the versions that ran; they are not compared."""
     path = os.path.join(job_dir, FILE)
-    versions = {"python": platform.python_version(), **{p: v for p in _PACKAGES if (v := _version(p))}}
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
     content = json.dumps({"identity": dict(identity), "versions": versions}, indent=1, sort_keys=True)
     with reading(f"--job-dir {job_dir}", "use another"):
         make_directory(job_dir)
@@ -62,10 +66,3 @@ def trained_on(job_dir: str) -> tuple[str, Mapping[str, Any]] | None:
     """Name of the dataset of a job, and arguments of its conversion; None if this is no job's directory."""
     with stated(os.path.join(job_dir, FILE)) as content:
         return None if content is None else (content["identity"]["dataset"], dict(content.get("arguments", {})))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -20,8 +20,9 @@ _NAMES = (*TIERS, CUSTOM, *LEGACY_MACHINES, LEGACY_TPU)
 
 def read(name: str | Path) -> Source:
     """Reads a file, or expands the name of a tier or legacy machine."""
-    name = str(name)
-    if not os.path.lexists(name) and (tier := _tier(name)):
+    name, written = str(name), str(name).replace("-", "_")  # gcloud wrote `basic-gpu` for `BASIC_GPU`
+    tier = next((each for each in (written.upper(), written.lower()) if each in _NAMES), None)
+    if tier and not os.path.lexists(name):
         of_tier = tier in (*TIERS, CUSTOM)
         values = {"scaleTier": tier} if of_tier else {"scaleTier": CUSTOM, "masterType": tier}
         kind, document = f"AI Platform's {'scale tier' if of_tier else 'machine'} {tier}", {"trainingInput": values}
@@ -46,9 +47,3 @@ def _parsed(name: str) -> Any:
         raise UserError(f"cluster file {name}: {getattr(error, 'strerror', None) or error}") from None
     with about(name):
         return parse(data)
-
-
-def _tier(name: str) -> str | None:
-    """The known name that `name` means: gcloud wrote `basic-gpu` for `BASIC_GPU`."""
-    written = name.replace("-", "_")
-    return next((each for each in (written.upper(), written.lower()) if each in _NAMES), None)

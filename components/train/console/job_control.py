@@ -33,7 +33,10 @@ def status(job_dir: str) -> dict[str, Any]:
         raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
     start, last = events[0], events[-1]
     ended = last["event"] == "end"
-    state = _outcome(last) if ended else "running" if holder else "killed"
+    state = "running" if holder else "killed"
+    if ended:
+        failed = "replica" in last or last["exit_code"] == 2
+        state = "done" if last["exit_code"] == 0 else "failed" if failed else "stopped"
     if holder and holder.since > start["time"]:
         state = "starting"  # Another that has not written anything yet.
     # Of the job's own budget; an evaluator has another.
@@ -95,12 +98,6 @@ def stop(job_dir: str) -> int:
     at = f" at step {max(steps)}" if steps else ""
     print(f"{found['state']}{at}, exit code {found['exit_code']}")
     return 0
-
-
-def _outcome(end: Event) -> str:
-    if end["exit_code"] == 0:
-        return "done"
-    return "failed" if "replica" in end or end["exit_code"] == 2 else "stopped"
 
 
 def _row(replica: dict[str, Any], events: list[Event], *, running: bool, known: bool) -> Row:

@@ -69,7 +69,10 @@ def plan_hosts(args: argparse.Namespace, cluster: Cluster, program: Program) -> 
     elif program.reports:
         ours = str(Path(trainer.__file__).parents[1])
         send.append({"what": "code", "from": ours, "to": code_dir, "names": ["trainer"]})
-    there = {flag: path and f"{root}/{_label(path)}" for flag, path in here.items()} if sync_dir else here
+    there = dict(here)
+    for flag, path in here.items():
+        if sync_dir and path:  # the same place at every start
+            there[flag] = f"{root}/{os.path.basename(path)}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
     job = None
     if sync_dir and here["--data-dir"]:
         send.append({"what": "dataset", "from": here["--data-dir"], "to": there["--data-dir"], "names": ["."]})
@@ -175,8 +178,3 @@ def _divide(
         who = ", ".join(f"{role}/{index}" for role, index in part.replicas)
         notes.append("; ".join([f"{part.name}: {who}", *division.notes]))
     return dict(zip(facts, divisions, strict=True))
-
-
-def _label(path: str) -> str:
-    """A name for a copy of `path`, the same at every start."""
-    return f"{os.path.basename(path)}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
