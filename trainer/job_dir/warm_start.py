@@ -146,7 +146,6 @@ class _Places(saving_lib.H5IOStore):
         return True
 
     def make(self, path: str, metadata: Mapping[str, str] | None = None) -> "_Places":
-        """The next layer."""
         self._layer = f"{path}/vars".lstrip("/"), weights.unnumbered((metadata or {}).get("name", ""))
         return self
 

@@ -67,7 +67,6 @@ class Live(Plain):
     """On a terminal: the lines scroll by above a table with a row for each replica."""
 
     def __init__(self, output: int):
-        """Begins to draw."""
         from rich import console, live
 
         super().__init__(output)

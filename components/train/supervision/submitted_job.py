@@ -45,7 +45,6 @@ class SubmittedJob:
     """One training: its jobs, one after another."""
 
     def __init__(self, submission: Submission, audience: Audience, signals: socket.socket) -> None:
-        """Asks nothing yet."""
         self._plan, self._audience, self._signals = submission, audience, signals
         self._jobs, self._store = Jobs(submission.project, submission.region), JobStore(submission.job_dir)
         self._waits = False  # Whether a job is there, for whose sake one waits while nothing can be asked.

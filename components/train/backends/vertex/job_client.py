@@ -16,7 +16,6 @@ class Jobs:
     """Custom jobs of a project in a location."""
 
     def __init__(self, project: str, location: str) -> None:
-        """Asks nothing yet."""
         self._location = location
         self._parent = f"projects/{project}/locations/{location}"
 

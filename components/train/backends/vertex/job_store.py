@@ -28,7 +28,6 @@ class JobStore:
     """Reads a job's checkpoints and results, and keeps the record of its attempts."""
 
     def __init__(self, job_dir: str) -> None:
-        """Asks nothing yet."""
         self.job_dir, self._version = job_dir, 0
 
     def step(self) -> int:
