@@ -16,28 +16,28 @@ from concurrent import futures
 from typing import Any
 
 from components.files.listing import File, found, of_path
-from components.files.store import THREADS, asked, count, retried
+from components.files.store import COUNTS, THREADS, asked, retried
 from trainer.base.errors import UserError
 from trainer.base.files import is_remote
 
 _BUFFER_BYTES = 64 << 10
-_LEAST_BYTES, _MOST_BYTES = 256 << 10, 8 << 20  # that are fetched at once
+_LEAST_BYTES, _MOST_BYTES = 256 << 10, 8 << 20  # that are fetched at once, the former behind where reading was to end
 _AT_ONCE = 4  # ranges that are expected
 _AHEAD_BYTES = 32 << 20  # of files that are opened in turn
 
 
-def opened(place: File | str, start: int = 0, stop: int = 0) -> io.BufferedReader:
+def opened(place: File | str, start: int = 0, stop: int | None = None) -> io.BufferedReader:
     """Opens a file at a position.
 
     Args:
       place: The file as it was listed: if it is not the same any more, reading it is a `UserError`. Or a path.
       start: Where reading begins.
-      stop: Where it is likely to end, if that is known: up to there it is fetched ahead. What comes after can be read too.
+      stop: Where it is likely to end, if not with the file: up to there it is fetched ahead. What comes after can be read too.
     """
     file = place if isinstance(place, File) and place.version else found(path := getattr(place, "path", place))
     if file is None:
         raise UserError(f"{path}: no such file")
-    return io.BufferedReader(_Ranges(file, start, stop), _BUFFER_BYTES)
+    return io.BufferedReader(_Ranges(file, start, file.num_bytes if stop is None else stop), _BUFFER_BYTES)
 
 
 def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[io.BufferedReader]:
@@ -49,7 +49,7 @@ def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[i
     """
 
     def begun(file: File) -> io.BufferedReader:
-        data = opened(file, stop=min(file.num_bytes, file.num_bytes if most is None else most))
+        data = opened(file, stop=most)
         data.peek()
         return data
 
@@ -58,7 +58,7 @@ def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[i
         try:
             for file in files:
                 if not is_remote(file.path):
-                    yield opened(file, stop=most or file.num_bytes)
+                    yield opened(file, stop=most)
                     continue
                 num_bytes = min(file.num_bytes, most or _MOST_BYTES)
                 while len(ahead) == THREADS or (ahead and sum(n for n, _ in ahead) + num_bytes > _AHEAD_BYTES):
@@ -70,84 +70,34 @@ def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[i
             pool.shutdown(cancel_futures=True)
 
 
-def jumping(file: File) -> "_Jumping":
+def jumping(file: File) -> "_Ranges":
     """Opens a file that was listed for who goes here and there in it."""
-    return _Jumping(file)
+    return _Ranges(file)
 
 
 class _Ranges(io.RawIOBase):
-    """A file of which the range that was fetched last is held, and one that follows on it is on its way."""
+    """A file of which those ranges are held, or on their way, that were expected last.
 
-    def __init__(self, file: File, start: int, stop: int) -> None:
+    Who reads it on and on has the range that follows fetched meanwhile. `read` gets what is asked for, and no byte more.
+    """
+
+    def __init__(self, file: File, start: int = 0, stop: int = 0) -> None:
         self._file, self._at, self._stop = file, start, min(stop, file.num_bytes)
-        self._range, self._held = range(start, start), b""
-        self._step = _MOST_BYTES if stop else _LEAST_BYTES // 2
-        self._ahead: tuple[range, futures.Future[bytes]] | None = None
-        self._thread = futures.ThreadPoolExecutor(1)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._file.num_bytes)[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), self._file.num_bytes - self._at)
-        if wanted > 0 and self._at not in self._range:
-            self._fill(wanted)
-        first = self._at - self._range.start
-        given = self._held[first : first + max(wanted, 0)]
-        buffer[: len(given)] = given
-        self._at += len(given)
-        return len(given)
-
-    def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        super().close()
-
-    def _fill(self, wanted: int) -> None:
-        follows = self._at == self._range.stop != self._stop
-        self._step = min(2 * self._step, _MOST_BYTES) if follows else _LEAST_BYTES
-        if self._ahead and self._at in self._ahead[0]:
-            self._range, self._held = self._ahead[0], self._ahead[1].result()
-        else:
-            self._range = self._after(self._at, max(wanted, self._step))
-            self._held = _fetched(self._file, self._range)
-        ahead = self._after(self._range.stop, self._step)
-        self._ahead = None
-        if follows and ahead and ahead.start != self._stop:
-            self._ahead = ahead, self._thread.submit(_fetched, self._file, ahead)
-
-    def _after(self, start: int, num_bytes: int) -> range:
-        return range(start, min(start + num_bytes, self._stop if start < self._stop else self._file.num_bytes))
-
-
-class _Jumping(io.RawIOBase):
-    """A file that was listed, of which what is asked for is read, and no byte more; but what is expected, all at once and before."""
-
-    def __init__(self, file: File) -> None:
-        self._file, self._at, self._threads = file, 0, futures.ThreadPoolExecutor(_AT_ONCE)
         self._expected: collections.deque[list[tuple[range, futures.Future[bytes]]]] = collections.deque(maxlen=2)
+        self._threads = futures.ThreadPoolExecutor(_AT_ONCE)
 
     def expect(self, spans: Iterable[range]) -> None:
         """Fetches ranges in which parts will be asked for, and holds them until two others of these calls."""
         self._expected.append([(span, self._threads.submit(_fetched, self._file, span)) for span in spans])
 
-    def seekable(self) -> bool:
+    def readable(self) -> bool:
         return True
 
-    def readable(self) -> bool:
+    def seekable(self) -> bool:
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._at = offset + (0, self._at, self._file.num_bytes)[whence]
-        return self._at
-
-    def tell(self) -> int:
         return self._at
 
     def read(self, size: int = -1) -> bytes | memoryview:
@@ -158,15 +108,39 @@ class _Jumping(io.RawIOBase):
                 return memoryview(content.result())[start - span.start : stop - span.start]
         return _fetched(self._file, range(start, stop))
 
+    def readall(self) -> bytes:
+        return b"".join(iter(lambda: self._read_on(_MOST_BYTES), b""))
+
+    def readinto(self, buffer: Any) -> int:
+        given = self._read_on(len(buffer))
+        buffer[: len(given)] = given
+        return len(given)
+
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         super().close()
+
+    def _read_on(self, most: int) -> bytes | memoryview:
+        """Some of the bytes that follow, so many at most; none at the end."""
+        spans = [span for span, _ in itertools.chain.from_iterable(self._expected)]
+        if (here := next((span for span in spans if self._at in span), None)) is None:
+            here, content = self._following(self._at), futures.Future()
+            content.set_result(_fetched(self._file, here))
+            self._expected.append([(here, content)])
+        if here.stop != self._stop and not any(here.stop in span for span in spans):
+            self.expect(filter(None, [self._following(here.stop)]))
+        return self.read(min(most, here.stop - self._at)) if here else b""
+
+    def _following(self, start: int) -> range:
+        """What is fetched at once from a byte on."""
+        stop, most = (self._stop, _MOST_BYTES) if start < self._stop else (self._file.num_bytes, _LEAST_BYTES)
+        return range(start, min(start + most, stop))
 
 
 def _fetched(file: File, span: range) -> bytes:
     """The bytes of a range, which is no longer than the file."""
     content = (_of_bucket if is_remote(file.path) else _of_disk)(file, span) if span else b""
-    count(bytes_read=len(content))
+    COUNTS.add(bytes_read=len(content))
     if len(content) != len(span):
         raise file.changed()
     return content

@@ -4,39 +4,26 @@ pyarrow's file system for Google Cloud was tried in the loopback cloud and left:
 reads what is there now in place of the version that was listed, and neither its requests nor its retries can be counted.
 """
 
-import collections
 import contextlib
 import functools
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from typing import Any
 
 from components.bucket import refusals
+from trainer.base.files import Counts
 
 THREADS = 16
-_counts: collections.Counter[str] = collections.Counter(requests=0, retries=0, bytes_read=0, bytes_written=0)
-_counting = threading.Lock()
-
-
-def count(**more: int) -> None:
-    """Adds to what `counted` tells."""
-    with _counting:
-        _counts.update(more)
-
-
-def counted() -> dict[str, int]:
-    """What this process has done: `requests` to stores, `retries` of them, `bytes_read` and `bytes_written` anywhere."""
-    with _counting:
-        return dict(_counts)
+# What this process has done: `requests` to stores, `retries` of them, `bytes_read` and `bytes_written` anywhere.
+COUNTS = Counts("requests", "retries", "bytes_read", "bytes_written")
 
 
 def retried(call: Callable[..., Any]) -> Callable[..., Any]:
     """Stands where Google's client takes a policy of trying again: its own, two minutes at most, but counted."""
     from google.cloud.storage.retry import DEFAULT_RETRY
 
-    return DEFAULT_RETRY(call, on_error=lambda _: count(retries=1))
+    return DEFAULT_RETRY(call, on_error=lambda _: COUNTS.add(retries=1))
 
 
 @contextlib.contextmanager
@@ -54,7 +41,7 @@ def _client(_emulator: str | None) -> Any:
 
     class Counting(HTTPAdapter):
         def send(self, *args: Any, **more: Any) -> Any:
-            count(requests=1)
+            COUNTS.add(requests=1)
             return super().send(*args, **more)
 
     client = storage.Client(project=None)
@@ -72,9 +59,6 @@ def parallel(call: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
             pool.shutdown(cancel_futures=True)
 
 
-def _forked() -> None:
-    _client.cache_clear()  # two processes on one connection would read each other's answers
-    _counting.release()
-
-
-os.register_at_fork(before=_counting.acquire, after_in_parent=_counting.release, after_in_child=_forked)
+os.register_at_fork(
+    after_in_child=_client.cache_clear
+)  # two processes on one connection would read each other's answers

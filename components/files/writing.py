@@ -20,7 +20,7 @@ from typing import Any, Self
 import google_crc32c
 
 from components.files.listing import File, deleted, found, of_blob, of_path
-from components.files.store import asked, count, parallel, retried
+from components.files.store import COUNTS, asked, parallel, retried
 from trainer.base.files import crc32c_of, is_remote
 
 _HELD_BYTES = 8 << 20  # of an upload; what is larger lies in an unnamed file until it is sent
@@ -62,7 +62,7 @@ class created:
                 raise
         finally:
             self.abandon()
-        count(bytes_written=self._num_bytes)
+        COUNTS.add(bytes_written=self._num_bytes)
         self.made = File(path=self._path, num_bytes=self._num_bytes, crc32c=crc32c)
         return self.made
 

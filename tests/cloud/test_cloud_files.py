@@ -7,14 +7,14 @@ import pytest
 
 from components.files.listing import deleted, listed
 from components.files.reading import opened
-from components.files.store import counted, parallel
+from components.files.store import COUNTS, parallel
 from components.files.writing import created, joined
 
 pytestmark = [pytest.mark.cloud, pytest.mark.cloud_ci]
 
 
 def test_files_come_through_a_store_that_fails_one_request_in_twenty(cloud):
-    place, before = f"gs://{cloud.bucket}/data", counted()
+    place, before = f"gs://{cloud.bucket}/data", COUNTS.told()
     contents = [os.urandom(1 << 18) for _ in range(70)] + [os.urandom(20 << 20)]
     cloud.fail(
         {"match": rf"/b/{cloud.bucket}/o", "status": 503, "share": 0.04},
@@ -43,6 +43,6 @@ def test_files_come_through_a_store_that_fails_one_request_in_twenty(cloud):
     assert [file.path for file in listed(place)] == [made.path]
     log = [line for line in (cloud.work / "requests.log").read_text().splitlines() if f"/b/{cloud.bucket}/o" in line]
     failed = sum(bool(re.search(" (503|429)$", line)) for line in log)
-    after = counted()
+    after = COUNTS.told()
     assert failed and after["retries"] - before["retries"] == failed + 4, (failed, after)
     assert after["bytes_written"] - before["bytes_written"] == len(whole)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from components.files.listing import deleted, found, listed
-from components.files.store import counted
+from components.files.store import COUNTS
 from trainer.base.files import crc32c
 
 
@@ -39,9 +39,9 @@ def test_more_objects_than_one_answer_takes_are_listed_once_each(bucket, folders
     for name in names:
         (bucket / "many" / name).parent.mkdir(exist_ok=True)
         (bucket / "many" / name).touch()
-    before = counted()["requests"]
+    before = COUNTS.told()["requests"]
     assert [file.path for file in listed("gs://demo/many")] == sorted(f"gs://demo/many/{name}" for name in names)
-    assert (counted()["requests"] - before >= 16) == (folders == 40), (
+    assert (COUNTS.told()["requests"] - before >= 16) == (folders == 40), (
         "many folders are shared out among as many requests"
     )
 

@@ -10,7 +10,7 @@ import pytest
 from components.files import reading
 from components.files.listing import found
 from components.files.reading import jumping, opened
-from components.files.store import counted
+from components.files.store import COUNTS
 from trainer.base.errors import UserError
 
 _CONTENT = os.urandom(5000)
@@ -40,11 +40,11 @@ def test_whatever_is_read_in_whatever_order_is_what_the_file_has_there(disk, pla
 
 def test_a_range_is_read_once_in_large_requests_and_ahead_of_who_reads(disk, place):
     (disk / "a").write_bytes(content := os.urandom(30 << 20))
-    before = counted()
+    before = COUNTS.told()
     with opened(found(f"{place}/a"), 1 << 20, 29 << 20) as data:
         assert data.read(10) == content[1 << 20 :][:10]
         deadline = time.monotonic() + 10
-        while counted()["bytes_read"] - before["bytes_read"] < 16 << 20 and place.startswith("gs:"):
+        while COUNTS.told()["bytes_read"] - before["bytes_read"] < 16 << 20 and place.startswith("gs:"):
             assert time.monotonic() < deadline, "nothing is fetched ahead"
             time.sleep(0.01)
         data.seek(1 << 20)
@@ -52,7 +52,7 @@ def test_a_range_is_read_once_in_large_requests_and_ahead_of_who_reads(disk, pla
             b"".join(iter(lambda: data.read(min(1 << 20, (29 << 20) - data.tell())), b""))
             == content[1 << 20 : 29 << 20]
         )
-    after = counted()
+    after = COUNTS.told()
     assert 28 << 20 <= after["bytes_read"] - before["bytes_read"] <= (28 << 20) + (128 << 10)
     # Google's client may ask for the bucket too, once.
     assert after["requests"] - before["requests"] in ((5, 6) if place.startswith("gs:") else (0,))
@@ -74,7 +74,7 @@ def test_what_is_not_there_is_told(place):
 
 def test_who_jumps_gets_what_is_asked_for_and_no_byte_more_is_read_but_what_is_expected_once(disk, place):
     (disk / "a").write_bytes(content := os.urandom(5000))
-    before = counted()["bytes_read"]
+    before = COUNTS.told()["bytes_read"]
     with jumping(found(f"{place}/a")) as data:
         data.expect([range(1000, 1500), range(2000, 2500)])
         data.expect([range(3000, 3500)])
@@ -82,11 +82,11 @@ def test_who_jumps_gets_what_is_asked_for_and_no_byte_more_is_read_but_what_is_e
             assert data.seek(start) == start
             assert bytes(data.read(num_bytes)) == content[start : start + num_bytes]
             assert data.tell() == min(max(start, 5000), start + num_bytes)
-        assert counted()["bytes_read"] - before == 1510
+        assert COUNTS.told()["bytes_read"] - before == 1510
         data.seek(2400)
         assert bytes(data.read(200)) == content[2400:2600] and data.seek(-7, os.SEEK_END) == 4993
         assert bytes(data.read()) == content[-7:]
         data.expect([])
         data.seek(1000)
         assert bytes(data.read(9)) == content[1000:1009]  # which is not held any more
-    assert counted()["bytes_read"] - before == 1510 + 200 + 7 + 9
+    assert COUNTS.told()["bytes_read"] - before == 1510 + 200 + 7 + 9

@@ -6,6 +6,7 @@ with errors of TensorFlow's own, which `store_errors` makes the usual ones.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import hashlib
@@ -25,7 +26,29 @@ if TYPE_CHECKING:  # the library would start threads, and replicas first have to
     import numpy as np
 
 _PIECE_BYTES = 1 << 20
-_count, _counting = 0, threading.Lock()
+
+
+class Counts:
+    """What all threads of this process have done so far, by name."""
+
+    def __init__(self, *names: str):
+        self._counts, self._counting = collections.Counter(dict.fromkeys(names, 0)), threading.Lock()
+        let_go = self._counting.release  # nobody is to be forked in the middle
+        os.register_at_fork(before=self._counting.acquire, after_in_parent=let_go, after_in_child=let_go)
+
+    def add(self, **more: int) -> None:
+        """Adds to some of them."""
+        with self._counting:
+            self._counts.update(more)
+
+    def told(self) -> dict[str, int]:
+        """All of them."""
+        with self._counting:
+            return dict(self._counts)
+
+
+# Of this module. What TensorFlow asks of a store by itself, to save and to restore checkpoints, is not in it.
+OPERATIONS = Counts("store_operations")
 
 
 def is_remote(path: epath.PathLike) -> bool:
@@ -102,9 +125,7 @@ def store_errors() -> Iterator[None]:
       ConnectionError: If the store still fails after the library has tried again, ten times over some minutes.
       OSError: If the store refuses.
     """
-    global _count
-    with _counting:
-        _count += 1
+    OPERATIONS.add(store_operations=1)
     try:
         yield
     except Exception as error:
@@ -119,14 +140,6 @@ def store_errors() -> Iterator[None]:
         if isinstance(error, (library.errors.UnavailableError, library.errors.AbortedError)):
             raise ConnectionError(message) from None
         raise OSError(errno.EIO, message) from None
-
-
-def operations() -> int:
-    """How often this process has used `store_errors` so far: for reading a file (one request), writing one (two), a tree.
-
-    What TensorFlow asks of a store by itself, to save and to restore checkpoints, is not in it.
-    """
-    return _count
 
 
 def digest_of(path: os.PathLike[str]) -> str:

@@ -31,7 +31,7 @@ from trainer.data.reader.batches import Reader
 from trainer.data.reader.chunks import Chunks
 from trainer.data.reader.modes import Choice
 from trainer.data.reader.order import CHUNK_BYTES, Order
-from trainer.data.reader.ranges import count, opened
+from trainer.data.reader.ranges import COUNTS, opened
 from trainer.data.reader.shards import Mapping, Shards, damaged, in_bucket, readable, take
 from trainer.data.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
 from trainer.replicas.member import Member
@@ -53,9 +53,8 @@ def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[
         return choice
     if choice.mode == "resident" and choice.asynchronous and member.role == "worker":
         verify(manifest, choice.data_dir, "train")
-        count(
-            data_bytes_read=sum(shard.bytes for shard in manifest.split("train").shards)
-        )  # which TensorFlow reads itself
+        # TensorFlow reads them itself.
+        COUNTS.add(data_bytes_read=sum(shard.bytes for shard in manifest.split("train").shards))
     if choice.mode != "mapped":
         return choice
     if not choice.cache_dir:

@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from components.convert.sources.registry import source_digest
-from components.files.store import counted
+from components.files.store import COUNTS
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_the_digest_of_what_lies_in_a_bucket_follows_its_contents_and_reads_none
     flags, path = made("csv", "b.csv")
     for name in ("one", "two"):
         shutil.copytree(flags["source"], bucket / name)
-    read = counted()["bytes_read"]
+    read = COUNTS.told()["bytes_read"]
     found = {name: source_digest("csv", f"gs://demo/{name}", flags["schema"]) for name in ("one", "two")}
     (bucket / "one" / "b.csv").write_bytes(path.read_bytes() + b"\n")
     assert found["one"] == found["two"] != source_digest("csv", "gs://demo/one", flags["schema"])
-    assert counted()["bytes_read"] == read
+    assert COUNTS.told()["bytes_read"] == read

@@ -12,7 +12,7 @@ from PIL import Image
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.image_folder import FolderReader
-from components.files.store import counted
+from components.files.store import COUNTS
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -185,12 +185,12 @@ def test_only_the_heads_are_looked_at_and_every_file_is_read_once(folder, bucket
     cut = reader.cut(place, pieces=3, piece_bytes=1 << 26)
     source = reader.open(place, cut)
     for step in ("look", "blocks"):
-        before = counted()["bytes_read"]
+        before = COUNTS.told()["bytes_read"]
         if step == "look":
             source = source.settled([source.look(piece, None) for piece in cut.pieces])
         else:
             list(itertools.chain.from_iterable(map(source.blocks, cut.pieces)))
-        read.append(counted()["bytes_read"] - before)
+        read.append(COUNTS.told()["bytes_read"] - before)
     size = sum(path.stat().st_size for path in root.glob("*/*"))
     assert read[0] < 0.06 * size and read[1] == size
 

@@ -21,7 +21,7 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources import parquet_table
 from components.convert.sources.parquet import ParquetReader
-from components.files.store import counted
+from components.files.store import COUNTS
 from trainer.base.errors import UserError
 
 SCHEMA = {
@@ -97,7 +97,7 @@ def test_tasks_together_read_each_byte_of_the_wanted_columns_once(tmp_path, read
 
     def read(reader: ParquetReader, tasks: int) -> tuple[str, float]:
         cut, texts = reader.cut(source, pieces=16, piece_bytes=1 << 20), {}
-        before = counted()["bytes_read"]
+        before = COUNTS.told()["bytes_read"]
         for task in range(tasks):
             parquet_table._footer.cache_clear()  # each is a process of its own
             for piece in cut.pieces[task::tasks]:
@@ -105,7 +105,7 @@ def test_tasks_together_read_each_byte_of_the_wanted_columns_once(tmp_path, read
                     found = block.columns.to_pydict()
                     texts |= zip(block.positions.tolist(), found.get("text", found["kind"]), strict=True)
                     assert block.columns.nbytes < 5e6
-        return "".join(text for _, text in sorted(texts.items())), (counted()["bytes_read"] - before) / num_bytes
+        return "".join(text for _, text in sorted(texts.items())), (COUNTS.told()["bytes_read"] - before) / num_bytes
 
     floats = {name: {"type": "float"} for name in numbers}
     few = {"columns": {**SCHEMA["columns"], **floats}, "other_columns": "ignore"}

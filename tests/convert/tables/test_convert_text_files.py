@@ -14,7 +14,7 @@ from components.convert.pieces import Cut, Piece
 from components.convert.tables import expressions, quoting, text_files
 from components.convert.tables.schema import Column, Label, Schema
 from components.files.listing import of_path
-from components.files.store import counted
+from components.files.store import COUNTS
 from trainer.base.errors import UserError
 
 COLUMNS = {
@@ -118,9 +118,9 @@ def test_pieces_are_about_equal_and_each_reads_its_own_bytes_only(tmp_path):
     assert max(piece.stop - piece.start for piece in finer.pieces) < 100_050
     source = table(found)
     for piece, size in zip(found.pieces, sizes, strict=True):
-        before = counted()["bytes_read"]
+        before = COUNTS.told()["bytes_read"]
         assert sum(len(block.positions) for block in source.batches(piece)) == piece.extent
-        assert counted()["bytes_read"] - before == size
+        assert COUNTS.told()["bytes_read"] - before == size
 
 
 def pack(content: bytes, codec: str) -> bytes:

@@ -18,7 +18,7 @@ from etils import epath
 from trainer.base.errors import UserError
 from trainer.base.locks import locked
 from trainer.base.manifest import Manifest
-from trainer.data.reader.ranges import count
+from trainer.data.reader.ranges import COUNTS
 from trainer.data.reader.shards import damaged, readable
 
 # Where copies go without being told: where the system keeps temporary files.
@@ -78,7 +78,7 @@ def _copy(source: epath.Path, target: pathlib.Path, crc32c: str) -> Iterator[int
             for piece in _pieces(source):
                 digest.update(piece)
                 copy.write(piece)
-                count(data_bytes_read=len(piece))
+                COUNTS.add(data_bytes_read=len(piece))
                 yield len(piece)
         if digest.hexdigest().decode() != crc32c:
             raise damaged(source)

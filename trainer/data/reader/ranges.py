@@ -1,43 +1,30 @@
 """Ranges of a dataset's files, wherever these are: no byte more than what is asked for, and each counted.
 
     content = read_range("gs://bucket/data/train-00000-of-00008.tfrecord", 1_000_000, 3_000_000)
-    counted()     # {"data_bytes_read": 2000000, "data_requests": 1, "data_retries": 0}
+    COUNTS.told()     # {"data_bytes_read": 2000000, "data_requests": 1, "data_retries": 0}
 
 Of a bucket's file TensorFlow fetches 64 MiB, however little is asked for, over a new connection each time. So ranges of
 `gs://` are asked for here, by Cloud Storage's JSON API. Imports no TensorFlow.
 """
 
-import collections
 import contextlib
 import errno
 import functools
 import io
 import os
 import sys
-import threading
 import urllib.parse
 from typing import Any, BinaryIO
 
 import tenacity
 from etils import epath
 
-from trainer.base.files import store_errors
+from trainer.base.files import Counts, store_errors
 
 _PIECE_BYTES = 16 << 20  # of a file that is read on and on: an object store answers each request after a while only
 _CONNECTIONS, _TIMEOUT_S = 32, 60.0
-_counts, _counting = collections.Counter(data_bytes_read=0, data_requests=0, data_retries=0), threading.Lock()
-
-
-def count(**more: int) -> None:
-    """Adds to what `counted` tells."""
-    with _counting:
-        _counts.update(more)
-
-
-def counted() -> dict[str, int]:
-    """Bytes of the dataset that this process has read so far, requests to a bucket for them, and those made again."""
-    with _counting:
-        return dict(_counts)
+# Bytes of the dataset that this process has read so far, requests to a bucket for them, and those made again.
+COUNTS = Counts("data_bytes_read", "data_requests", "data_retries")
 
 
 @tenacity.retry(
@@ -46,7 +33,7 @@ def counted() -> dict[str, int]:
     ),
     stop=tenacity.stop_after_attempt(8),  # a minute
     wait=tenacity.wait_exponential(0.5, max=30),
-    before_sleep=lambda _: count(data_retries=1),
+    before_sleep=lambda _: COUNTS.add(data_retries=1),
     reraise=True,
 )
 def read_range(path: epath.PathLike, start: int, stop: int | None = None) -> bytes:
@@ -64,7 +51,7 @@ def read_range(path: epath.PathLike, start: int, stop: int | None = None) -> byt
             with epath.Path(path).open("rb") as file:
                 file.seek(start)
                 content = file.read(-1 if stop is None else stop - start)
-    count(data_bytes_read=len(content))
+    COUNTS.add(data_bytes_read=len(content))
     return content
 
 
@@ -99,7 +86,7 @@ def _fetched(path: str, start: int, stop: int | None) -> bytes:
     span = {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"}
     try:
         session, host = _session(os.environ.get("STORAGE_EMULATOR_HOST"))
-        count(data_requests=1)
+        COUNTS.add(data_requests=1)
         with session.get(host + url, headers=span, stream=True, timeout=_TIMEOUT_S) as answer:
             if (status := answer.status_code) == 416:
                 return b""  # it ends before

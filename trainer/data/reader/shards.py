@@ -26,7 +26,7 @@ from trainer.base.errors import UserError
 from trainer.base.files import crc32c, is_remote, store_errors
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from trainer.base.manifest import HEAD_BYTES, Manifest, Shard
-from trainer.data.reader.ranges import count, opened, read_range
+from trainer.data.reader.ranges import COUNTS, opened, read_range
 
 # From the number of a file, the first byte and the end byte of a range to the range, uint8.
 Fetch = Callable[[int, int, int], np.ndarray]
@@ -236,7 +236,7 @@ class Mapping:
 
     def __call__(self, shard: int, start: int, end: int) -> np.ndarray:
         """A range of a file, which the system is asked to read ahead."""
-        count(data_bytes_read=end - start)
+        COUNTS.add(data_bytes_read=end - start)
         page = start - start % mmap.PAGESIZE
         with contextlib.suppress(AttributeError, OSError):  # advice is not everywhere
             self._maps[shard].madvise(mmap.MADV_WILLNEED, page, end - page)
