@@ -7,19 +7,16 @@ def digest(convert_args: list[str], schema: str) -> str:
     """What a source is now, so that a conversion of it is taken from the cache only as long as that stays so.
 
     Args:
-      convert_args: Flags of `components.convert`; sources lie in a bucket, below `/gcs`, or in BigQuery.
+      convert_args: Flags of `components.convert`; sources lie in a bucket or in BigQuery.
       schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any other.
 
     Returns:
       SHA-256 (hexadecimal) over names and checksums of the source's files, or over when its tables were changed; nothing is read for that.
     """
-    from components.convert.sources.in_bucket import digest_of_objects
     from components.convert.sources.registry import source_digest
     from components.convert.tasks import asked
 
     with asked(convert_args, schema, "-") as options:
-        if options.source and options.dataset != "bigquery":
-            return digest_of_objects([options.source] if isinstance(options.source, str) else options.source)
         return source_digest(options.dataset, options.source, options.schema)
 
 

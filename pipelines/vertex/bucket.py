@@ -13,11 +13,11 @@ _TAIL_BYTES = 65_536
 _LOOKED_AT = 20
 
 
-def mounted(source: str) -> str:
-    """Where a step on Vertex AI finds `gs://BUCKET/DIR`, or a file: below `/gcs`."""
+def reached(source: str) -> str:
+    """The same `gs://BUCKET/DIR`, or a file; a `UserError` if it is none, which no step on Vertex AI could read."""
     if not re.match("gs://[^/]", source):
         raise UserError(f"--source {source}: steps on Vertex AI read buckets; upload it and give gs://BUCKET/DIR")
-    return f"/gcs/{source.removeprefix('gs://').rstrip('/')}"
+    return source.rstrip("/")
 
 
 def read_json(place: str) -> dict[str, Any]:

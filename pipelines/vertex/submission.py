@@ -16,7 +16,7 @@ from components.train.cluster.checks import read
 from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import pipeline_arguments, sources_seen
 from pipelines.compile import compile_specs
-from pipelines.vertex.bucket import RECORD, mounted, read_json, write_json
+from pipelines.vertex.bucket import RECORD, reached, read_json, write_json
 from trainer.base.errors import UserError, unknown
 
 # What people may give CPUs and memory: all steps of ours that run on a machine of their own.
@@ -112,7 +112,7 @@ def prepare(args: argparse.Namespace) -> Submission:
         serving.check(args.serving_image, exported_by=None)
     if args.dataset == "bigquery":
         args.export_dir = args.export_dir or f"{args.bucket}/exports"
-    arguments = pipeline_arguments(args, cluster, sources_seen(args, mounted))
+    arguments = pipeline_arguments(args, cluster, sources_seen(args, reached))
     run = new_name()
     root, scheduled = f"{args.bucket}/runs", bool(args.cron)
     parameters = settings.parameters(cluster, "" if scheduled else run)

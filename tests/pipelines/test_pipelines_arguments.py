@@ -122,8 +122,8 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--gate", "TYPO"], "unknown key 'chef' (known: confidence, "),
         (["--image-size", "8x8"], "--image-size 8x8 means nothing to dataset 'digits'"),
         (
-            ["--dataset", "mnist", "--source", "gs://bucket/mnist"],
-            "gs://bucket/mnist: dataset 'mnist' is read from this machine",
+            ["--dataset", "tfds:mnist", "--source", "gs://bucket/mnist"],
+            "gs://bucket/mnist: dataset 'tfds:mnist' is read from this machine",
         ),
         (["--output", "x"], "unrecognized arguments: --output"),
         (["--model", "cnm"], "unknown --model 'cnm'; did you mean 'cnn'?"),

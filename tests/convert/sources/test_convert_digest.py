@@ -43,12 +43,26 @@ def test_the_digest_follows_contents_names_folders_and_schema_but_not_the_place(
     assert len({*found}) == len(found)
 
 
-def test_the_digest_of_what_lies_in_a_bucket_follows_its_contents_and_reads_none_of_them(bucket, tmp_path, made):
-    flags, path = made("csv", "b.csv")
+@pytest.mark.parametrize(
+    ("dataset", "place"),
+    [
+        ("mnist", "train-labels-idx1-ubyte"),
+        ("cifar10", "test_batch.bin"),
+        ("images", "lily/3.png"),
+        ("csv", "b.csv"),
+        ("parquet", "b.parquet"),
+        ("tfrecord", "more/b.tfrecord"),
+    ],
+)
+def test_the_digest_of_what_lies_in_a_bucket_follows_its_contents_and_reads_none_of_them(bucket, made, dataset, place):
+    flags, path = made(dataset, place)
     for name in ("one", "two"):
         shutil.copytree(flags["source"], bucket / name)
-    read = COUNTS.told()["bytes_read"]
-    found = {name: source_digest("csv", f"gs://demo/{name}", flags["schema"]) for name in ("one", "two")}
-    (bucket / "one" / "b.csv").write_bytes(path.read_bytes() + b"\n")
-    assert found["one"] == found["two"] != source_digest("csv", "gs://demo/one", flags["schema"])
-    assert COUNTS.told()["bytes_read"] == read
+
+    def digest(name: str) -> str:
+        return source_digest(dataset, f"gs://demo/{name}", flags.get("schema"))
+
+    read, before = COUNTS.told()["bytes_read"], digest("one")
+    assert digest("two") == before
+    (bucket / "one" / place).write_bytes(path.read_bytes()[:-1] + b"?")
+    assert digest("two") == before != digest("one") and COUNTS.told()["bytes_read"] == read

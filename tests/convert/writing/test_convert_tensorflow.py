@@ -1,8 +1,10 @@
 """What TensorFlow and TensorFlow Datasets make of the same files; together, for importing them takes seconds."""
 
+import dataclasses
 import io
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +19,8 @@ from components.convert.convert import convert
 from components.convert.images import headers
 from components.convert.options import Options
 from components.convert.sources.registry import source_digest
+from components.convert.sources.tfds import builder
+from components.files.store import COUNTS
 
 pytestmark = pytest.mark.cluster
 
@@ -252,7 +256,9 @@ def test_what_is_not_supported_is_refused_with_the_features(prepared, fails, fea
     assert message in line and not (data_dir.parent / "out").exists()
 
 
-def test_a_damaged_file_and_a_wrong_name_are_told_and_the_digest_is_of_the_files(prepared, fails, tmp_path):
+def test_a_damaged_file_and_a_wrong_name_are_told_and_the_digest_is_of_the_files(
+    prepared, fails, tmp_path, bucket, monkeypatch
+):
     data_dir = prepared(NUMBER, {"train": [{"x": float(i), "label": i % 2} for i in range(9)]})
     (directory,) = (data_dir / "tiny").iterdir()
     arguments = ("--output", tmp_path / "out", "--source", directory, "--dataset")
@@ -260,6 +266,14 @@ def test_a_damaged_file_and_a_wrong_name_are_told_and_the_digest_is_of_the_files
     (path,) = directory.glob("*.tfrecord*")
     whole, digest = path.read_bytes(), source_digest("tfds:tiny", str(data_dir))
     assert digest == source_digest("tfds:tiny", str(directory))
+    shutil.copytree(data_dir, bucket / "tfds")
+    monkeypatch.setattr(builder, "_MOUNT", bucket.parent)  # as steps on Vertex AI see it
+    mounted = convert(dataclasses.replace(options(data_dir), source="gs://demo/tfds", output=str(tmp_path / "there")))
+    assert mounted == convert(dataclasses.replace(options(data_dir), output=str(tmp_path / "here")))
+    (bucket / "tfds" / "more").write_text("more")
+    read, before = COUNTS.told()["bytes_read"], source_digest("tfds:tiny", "gs://demo/tfds")
+    (bucket / "tfds" / "more").write_text("other")
+    assert before != source_digest("tfds:tiny", "gs://demo/tfds") and COUNTS.told()["bytes_read"] == read
     for damaged in (whole[:-1], whole[:5], whole[:20] + b"x" + whole[21:], b"x" + whole[1:]):
         path.write_bytes(damaged)
         assert source_digest("tfds:tiny", str(data_dir)) != digest

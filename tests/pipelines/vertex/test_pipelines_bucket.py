@@ -1,12 +1,10 @@
-"""Sources in a bucket, listed by Google's own client from an object store on this machine."""
+"""What is in a bucket, read and written by Google's own client in an object store on this machine."""
 
-import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from components.convert.sources.in_bucket import digest_of_objects
-from pipelines.vertex.bucket import like, mounted, newest_step, read_json, write_json
+from pipelines.vertex.bucket import like, newest_step, reached, read_json, write_json
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage
@@ -59,46 +57,8 @@ def test_progress_is_the_newest_whole_line_of_the_newest_journal(put):
     assert newest_step("gs://bucket/job")["step"] == 7
 
 
-@pytest.mark.parametrize(
-    "source", ["gs://bucket", "gs://bucket/", "gs://bucket/data", "gs://bucket/data/", "gs://bucket/data/a.csv"]
-)
-def test_a_folder_a_file_and_a_whole_bucket_are_sources(put, source):
-    put({"data/a.csv": b"1", "data-old/a.csv": b"2", "data/a.csv.bak": b"3"})
-    before = digest_of_objects([source])
-    assert digest_of_objects([source]) == before
-    put({"data/a.csv": b"changed"})
-    assert digest_of_objects([source]) != before
-    name = source.removeprefix("gs://bucket").strip("/")
-    changed = digest_of_objects([source])
-    for other, content in (("data-old/a.csv", b"9"), ("data/a.csv.bak", b"9")):
-        put({other: content})
-        inside = pathlib.PurePath(other).is_relative_to(name)
-        assert (digest_of_objects([source]) != changed) == inside, other
-        changed = digest_of_objects([source])
-    assert mounted(source).rstrip("/") == f"/gcs/bucket/{name}".rstrip("/")
-
-
-def test_several_sources_are_one_digest_of_all_in_their_order(put):
-    put({"a.csv": b"1", "b.csv": b"2"})
-    one, other = "gs://bucket/a.csv", "gs://bucket/b.csv"
-    digests = {digest_of_objects(sources) for sources in ([one], [other], [one, other], [other, one])}
-    assert len(digests) == 4
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("gs://bucket/nothing", "there is nothing"),
-        ("gs://bucket/dat", "there is nothing"),
-    ],
-)
-def test_what_is_not_there_is_told(put, source, message):
-    put({"data/a.csv": b"1"})
-    with pytest.raises(UserError, match=f"--source {source}: .*{message}"):
-        digest_of_objects(["gs://bucket/data", source])
-
-
 def test_a_place_that_is_in_no_bucket_is_refused():
     for place in ("data", "gs:///data", "s3://bucket/data"):
         with pytest.raises(UserError, match=f"--source {place}: .*give gs://BUCKET/DIR"):
-            mounted(place)
+            reached(place)
+    assert reached("gs://bucket/data/") == "gs://bucket/data"

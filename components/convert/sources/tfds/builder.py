@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
 
 TFDS = "tfds:"
+_MOUNT = pathlib.Path("/gcs")  # where steps on Vertex AI see all buckets
 _NAME = re.compile(r"(?P<dataset>[A-Za-z_]\w*)(/[^/:]+)?(:\d+\.\d+\.\d+)?")
 
 
@@ -60,8 +61,13 @@ class TfdsReader(Reader):
         return self.name.removeprefix(TFDS)
 
     def files(self, source: Paths) -> list[File]:
-        """The files of the prepared dataset, or those that it would be prepared from; none if they are downloaded."""
+        """The files of the prepared dataset, or those that it would be prepared from; none if they are downloaded.
+
+        Of a bucket all that lies there: the store knows checksums, and to find out more would be to read.
+        """
         given = self._given(source)
+        if given and is_remote(str(source)):
+            return listed(str(source))
         prepared = self._find(given)
         directory = prepared.data_path if prepared else given
         return listed(str(directory)) if directory else []
@@ -92,10 +98,15 @@ class TfdsReader(Reader):
         return contents.source(features.schema(prepared), cut, size=self.image_size, encoding=self.encoding)
 
     def _given(self, source: Paths) -> pathlib.Path | None:
-        if source is not None and is_remote(str(source)):
-            raise UserError(f"{source}: dataset {self.name!r} is read from this machine; copy it, or mount the bucket")
-        wanted = "DIR, prepared datasets or the files that it is made from"
-        return None if source is None else pathlib.Path(self.directory(source, wanted))
+        if source is None:
+            return None
+        if is_remote(str(source)):
+            if not (mounted := _MOUNT / str(source).removeprefix("gs://")).is_dir():
+                raise UserError(
+                    f"{source}: dataset {self.name!r} is read from this machine; copy it, or mount the bucket"
+                )
+            source = str(mounted)
+        return pathlib.Path(self.directory(source, "DIR, prepared datasets or the files that it is made from"))
 
     def _data_dir(self, given: pathlib.Path | None) -> pathlib.Path:
         """Where we keep what was prepared from the network, or from the files in a directory."""
