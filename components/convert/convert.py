@@ -15,6 +15,7 @@ from components.convert.report import drift
 from components.convert.report.tallies import Tallies
 from components.convert.stages import Merged
 from components.convert.writing import output
+from components.convert.writing.workers import EndedFromOutside
 from components.files.listing import found
 from components.files.writing import written
 from trainer.base.errors import UserError
@@ -33,21 +34,13 @@ def convert(options: Options) -> Manifest | None:
     """
     started, directory = time.perf_counter(), options.directory
     with contextlib.nullcontext() if options.shared else output.claim(directory):
-        existing = output.finished(directory)
-        if existing:
+        if existing := output.finished(directory):
             output.refuse_other(directory, existing.arguments, options.arguments)
-            if options.shared:
-                manifest, outcome = existing, "is already there"
-            else:
-                manifest, outcome = _compared(options, existing)
-        elif options.shared:
-            with output.writable(directory):
-                if (manifest := _build(options, output.work(directory))) is None:
-                    return None
-                output.publish(directory, manifest)
-                outcome = "is ready"
+            manifest, outcome = (existing, "is already there") if options.shared else _compared(options, existing)
+        elif manifest := _made(options):
+            outcome = "is ready"
         else:
-            manifest, outcome = output.build(directory, lambda place: _build(options, place)), "is ready"
+            return None
     _tell(directory, manifest, time.perf_counter() - started, outcome)
     return manifest
 
@@ -66,15 +59,25 @@ def _compared(options: Options, existing: Manifest) -> tuple[Manifest, str]:
     return manifest, f"was already there, without {output.PAGE}, which is made again"
 
 
-def _build(options: Options, place: str) -> Manifest | None:
-    """Makes all of a dataset but its manifest, from what lies at the place or anew; None if others do."""
-    if (made := _converted(options, place)) is None:
-        return None
-    manifest, tallies = made
-    for name, split in manifest.splits.items():
-        count = len(split.shards)
-        print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
-    _write_page(manifest, tallies, options)
+def _made(options: Options) -> Manifest | None:
+    """Makes a dataset, from unfinished work that lies there or anew; None if others do."""
+    directory = options.directory
+    try:
+        with output.writable(directory):
+            if (made := _converted(options, output.work(directory))) is None:
+                return None
+            manifest, tallies = made
+            for name, split in manifest.splits.items():
+                count = len(split.shards)
+                print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
+            _write_page(manifest, tallies, options)
+            output.publish(directory, manifest)
+    except EndedFromOutside:
+        raise  # what is done is gone on with
+    except (UserError, OSError):
+        if not options.shared:
+            output.discard(directory)
+        raise
     return manifest
 
 

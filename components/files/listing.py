@@ -77,13 +77,15 @@ def is_folder(place: str) -> bool:
 
 
 def inside(folder: str) -> tuple[list[str], list[File]]:
-    """The folders and the files that are right in a folder, in the order of their paths."""
+    """The folders and the files that are right in a folder, in the order of their paths; none if there is no such folder."""
     if is_remote(folder):
         with asked(folder.rstrip("/")) as (bucket, name):
             prefix, fields = f"{name}/" if name else "", f"prefixes,{_FIELDS}"
             blobs = bucket.list_blobs(prefix=prefix, delimiter="/", fields=fields, retry=retried)
             files = [of_blob(blob) for blob in blobs if not blob.name.endswith("/")]
             folders = [f"gs://{bucket.name}/{prefix.removesuffix('/')}" for prefix in blobs.prefixes]
+    elif not os.path.isdir(folder):
+        return [], []
     else:
         with os.scandir(folder) as entries:  # of a link that leads to itself an entry does not say what it is
             inner = {e.path: os.path.isdir(e.path) if e.is_symlink() else e.is_dir() for e in entries}

@@ -12,10 +12,9 @@ import os
 from collections.abc import Set
 from typing import Any
 
-from components.files.listing import found, listed
+from components.files.listing import found, inside
 from components.files.reading import opened
 from components.files.writing import written
-from trainer.base.files import is_remote
 
 
 class Notes:
@@ -27,11 +26,7 @@ class Notes:
     @property
     def names(self) -> Set[str]:
         """Of those that there are."""
-        there = []
-        if self.place and is_remote(self.place):
-            there = [file.path.rpartition("/")[2] for file in listed(self.place)]
-        elif self.place and os.path.exists(self.place):
-            there = os.listdir(self.place)
+        there = (os.path.basename(file.path) for file in inside(self.place)[1]) if self.place else ()
         return {name.removesuffix(".json") for name in there if name.endswith(".json")} | self._known.keys()
 
     def get(self, name: str) -> Any | None:

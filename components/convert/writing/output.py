@@ -2,7 +2,8 @@
 
     with claim(output):
         if finished(output) is None:
-            build(output, write_shards)
+            ...                                  # makes the files, and in `work(output)` what is not finished
+            publish(output, manifest)
 
 Unfinished files lie in `.converting`, which doubles as the mark of our own leftovers: without it nothing is deleted.
 """
@@ -15,8 +16,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from components.convert.writing.workers import EndedFromOutside
-from components.files.listing import deleted, listed
+from components.files.listing import deleted, inside, listed
 from components.files.reading import opened
 from components.files.writing import written
 from trainer.base.errors import UserError, readable
@@ -86,7 +86,8 @@ def finished(output: str) -> Manifest | None:
 
     Anything else is refused.
     """
-    names = _names(output)
+    folders, files = inside(output)
+    names = {os.path.basename(path) for path in (*folders, *(file.path for file in files))}
     if FILE in names:
         with opened(f"{output}/{FILE}") as file:
             return Manifest.of_text(file.read(), f"{output}/{FILE}")
@@ -95,13 +96,6 @@ def finished(output: str) -> Manifest | None:
             f"--output {output} holds {foreign[0]!r}, which is not ours; choose an empty or a new directory"
         )
     return None
-
-
-def _names(output: str) -> set[str]:
-    """What lies in it."""
-    if is_remote(output):
-        return {file.path.removeprefix(output).strip("/").partition("/")[0] for file in listed(output)}
-    return set(os.listdir(output)) if os.path.exists(output) else set()
 
 
 def refuse_other(output: str, held: Mapping[str, object], wanted: Mapping[str, object]) -> None:
@@ -117,7 +111,7 @@ def refuse_other(output: str, held: Mapping[str, object], wanted: Mapping[str, o
 
 def verify(output: str, manifest: Manifest) -> None:
     """Refuses a dataset of which a file is missing, or is not what its checksum in the manifest says."""
-    there = {file.path.rpartition("/")[2]: file for file in listed(output)}
+    there = {os.path.basename(file.path): file for file in inside(output)[1]}
     for name, crc32c in (item for split in manifest.splits.values() for item in split.checksums.items()):
         path = f"{output}/{name}"
         with readable(path):
@@ -125,23 +119,6 @@ def verify(output: str, manifest: Manifest) -> None:
             intact = name in there and (there[name].crc32c or crc32c_of(path)) == crc32c
         if not intact:
             raise UserError(f"{path} is missing or damaged; delete the directory and convert again")
-
-
-def build(output: str, write: Callable[[str], Manifest]) -> Manifest:
-    """Has `write` make the files of a dataset, given a place for unfinished work, and then saves its manifest.
-
-    What the user has to mend leaves nothing; what stops the work otherwise leaves what is done for the next time. Needs
-    `finished(output) is None`.
-    """
-    try:
-        manifest = write(work(output))
-        publish(output, manifest)
-    except EndedFromOutside:
-        raise
-    except (UserError, OSError):
-        discard(output)
-        raise
-    return manifest
 
 
 def work(output: str) -> str:
@@ -168,10 +145,10 @@ def discard(output: str) -> None:
 
 def _delete(output: str, ours: Callable[[str], bool]) -> None:
     """Deletes the files of such names, and folders with all that is in them."""
-    if not is_remote(output):
-        for name in filter(ours, _names(output)):
-            path = pathlib.Path(output, name)
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        return
-    parts = ((file.path, file.path.removeprefix(output).strip("/").partition("/")[0]) for file in listed(output))
-    deleted([path for path, name in parts if ours(name)])
+    folders, files = inside(output)
+    deleted(file.path for file in files if ours(os.path.basename(file.path)))
+    for folder in folders:
+        if ours(os.path.basename(folder)) and is_remote(folder):
+            deleted(file.path for file in listed(folder))
+        elif ours(os.path.basename(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
