@@ -111,7 +111,7 @@ def _parser() -> Parser:
 def _submit(
     args: argparse.Namespace, submission: Submission, prices: costs.Prices | None, bounds: Bounds, first: Again
 ) -> int:
-    from pipelines.vertex import checks, client, sending, watch  # 2 s
+    from pipelines.vertex import checks, client, sending  # 2 s
 
     sending.connect(submission.job["project"], submission.job["location"])
     checks.look(submission)
@@ -130,7 +130,7 @@ def _submit(
     if args.cron:
         print(f"scheduled: {client.schedule(submission.attempt(first), args.cron)}")
         return 0
-    code = sending.run(submission, bounds, wait=args.wait, say=watch.stamped)
+    code = sending.run(submission, bounds, wait=args.wait)
     return _ended(args, submission) if args.wait and not code else code
 
 

@@ -24,6 +24,8 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
     with opened(bucket) as (store, _):
         blobs = [blob for folder in ("runs/", "models/") for blob in store.list_blobs(prefix=folder)]
         told = {blob.name: _json(store.blob(blob.name)) for blob in blobs if _TOLD.fullmatch(blob.name)}
+    # As a job's identity, a version's facts and a manifest have it.
+    made_of = {name: content.get("identity") or content.get("facts") or content for name, content in told.items()}
     with refusals(str(registry)):
         kinds = aiplatform.Endpoint, aiplatform.PipelineJob, aiplatform.CustomJob
         endpoints, pipelines, jobs = (tuple(each.gca_resource for each in kind.list(filter=OURS)) for kind in kinds)
@@ -37,7 +39,7 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
         versions=versions,
         endpoints=endpoints,
         files={blob.name: File(bytes=blob.size, updated=blob.updated) for blob in blobs},
-        fingerprints={name: of for name, content in told.items() if (of := _fingerprint(content))},
+        fingerprints={name: of["fingerprint"] for name, of in made_of.items() if of.get("fingerprint")},
         registries={name: content["facts"].get("registry", "") for name, content in told.items() if "facts" in content},
     )
 
@@ -48,8 +50,3 @@ def _json(blob: Any) -> dict[str, Any]:
     with contextlib.suppress(ValueError, TypeError) if blob.name.endswith("/manifest.json") else reading(blob.name):
         return dict(json.loads(content))
     return {}
-
-
-def _fingerprint(content: dict[str, Any]) -> str:
-    """Of the dataset, as a manifest, a job's identity and a version's facts have it."""
-    return (content.get("identity") or content.get("facts") or content).get("fingerprint", "")

@@ -32,7 +32,6 @@ class Registry(Store):
     """Safe for several writers on one file system, and for their deaths."""
 
     def __init__(self, root: str) -> None:
-        """The registry at `root`; it need not exist yet."""
         if is_remote(root):
             raise UserError(f"--registry {root}: a registry is a local directory")
         self._root = pathlib.Path(root)

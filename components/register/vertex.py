@@ -46,7 +46,6 @@ class VertexRegistry(Store):
     """Models of a project in a location."""
 
     def __init__(self, place: str) -> None:
-        """The registry at `vertex://PROJECT/LOCATION`; nothing is asked yet."""
         if not (match := _PLACE.fullmatch(place)):
             raise UserError(
                 f"registry {place!r}: write vertex://PROJECT/LOCATION, for example vertex://my-project/us-central1"

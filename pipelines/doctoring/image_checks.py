@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 
 from pipelines.doctoring.findings import FAILED, OK, WARNING, Finding
-from pipelines.doctoring.python_checks import python
+from pipelines.doctoring.machine_checks import python
 from trainer import code_version
 from trainer.base.quiet import without_advice
 

@@ -1,16 +1,20 @@
-"""What this machine has to have; no account is needed for any of it."""
+"""What this machine and its Python have to have; no account is needed for any of it."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import pathlib
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 
 from pipelines.doctoring.findings import FAILED, OK, WARNING, Finding
-from pipelines.doctoring.python_checks import ROOT, packages, python
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 _ANSWER_S = 20
 _LEAST_GB, _ENOUGH_GB = 1, 5  # of the disk: a run of the digits takes 20 MB, the environment 2 GB
 _ENOUGH_MEMORY_GB = 4  # two or three replicas of TensorFlow beside the pipeline
@@ -25,6 +29,29 @@ def checks() -> Iterator[Finding]:
         yield memory()
     yield disk()
     yield engine()
+
+
+def python() -> Finding:
+    """Whether the project supports this version."""
+    declared = re.search(r'requires-python = ">=3\.(\d+),<3\.(\d+)"', (ROOT / "pyproject.toml").read_text())
+    first, beyond = (int(minor) for minor in declared.groups())
+    found = "{}.{}.{}, {}".format(*sys.version_info[:3], sys.executable)
+    if (3, first) <= sys.version_info < (3, beyond):
+        return Finding("python", OK, found)
+    meaning = f"{found}; TensorFlow and the project are for 3.{first} to 3.{beyond - 1}"
+    return Finding("python", FAILED, meaning, f"install one of these, then: make setup PYTHON=python3.{beyond - 1}")
+
+
+def packages() -> Finding:
+    """Whether this Python has the packages that the project declares, in versions that all of them allow."""
+    if not all(map(importlib.util.find_spec, ("tensorflow", "kfp"))):
+        meaning = f"the project's packages are not installed in {sys.executable}"
+        return Finding("packages", FAILED, meaning, "make setup, then run this with .venv/bin/python")
+    check = subprocess.run([sys.executable, "-m", "pip", "check"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if check.returncode:
+        told = "; ".join(check.stdout.decode().splitlines()[:3])
+        return Finding("packages", FAILED, told, "rm -rf .venv; make setup")
+    return Finding("packages", OK, "all that are declared, and they agree with each other")
 
 
 def memory() -> Finding:

@@ -30,7 +30,6 @@ class Progress:
         self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
-        """Starts to show."""
         if self._console.is_terminal:
             self._live.start()
         else:
@@ -38,7 +37,6 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leaves the last state on the screen."""
         self._ended.set()
         if self._console.is_terminal:
             self._live.stop()

@@ -24,7 +24,7 @@ def connect(project: str, location: str) -> None:
     aiplatform.init(project=project, location=location, credentials=credentials())
 
 
-def run(submission: Submission, bounds: Bounds, *, wait: bool, say: watch.Say) -> int:
+def run(submission: Submission, bounds: Bounds, *, wait: bool) -> int:
     """Sends the run; where it waits, training that was given up goes on in another. Returns 0 if the last has ended well."""
     before = client.runs(run=submission.run)
     if live := [job.name.rpartition("/")[2] for job in before if watch.is_live(job)]:
@@ -49,10 +49,10 @@ def run(submission: Submission, bounds: Bounds, *, wait: bool, say: watch.Say) -
         machines = ", ".join(f"{role}: {what}" for role, what in line["machines"].items())
         print(f"submitted {job_id}: {client.link(name)}", flush=True)
         if order.choice or made:
-            say(f"{machines}, from step {max(0, line['step_before']):,}")
+            watch.say(f"{machines}, from step {max(0, line['step_before']):,}")
         if not wait:
             return 0
-        job = watch.follow(name, store.job_dir, say)
+        job = watch.follow(name, store.job_dir)
         trained = [each for each in client.custom_jobs(submission.run) if each.name not in known]
         if trained:
             made.append(completed(line, trained[-1], store.step()))
@@ -67,7 +67,7 @@ def run(submission: Submission, bounds: Bounds, *, wait: bool, say: watch.Say) -
         _explain(job, trained, submission)
         if not trained or made[-1].ending is Ending.SUCCEEDED:
             return 1  # it was another step that failed
-        say(f"training: {made[-1].ending}, at step {max(0, made[-1].step_after):,}")
+        watch.say(f"training: {made[-1].ending}, at step {max(0, made[-1].step_after):,}")
     print(f"training is given up: {order.why}", file=sys.stderr)
     return 1
 

@@ -1,11 +1,11 @@
 """Follows a run on Vertex AI: what its steps do, how far the training is, and what it came to.
 
-job = follow(name, job_dir, say=print)    # the `PipelineJob` message, once the run has ended
+job = follow(name, job_dir)    # the `PipelineJob` message, once the run has ended
 """
 
 import datetime
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from google.api_core import exceptions
@@ -24,10 +24,9 @@ _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
 _GROUPS = ("exit-handler-", "condition-", "for-loop-")
 # What is told of a step of which there are several tasks: what one of them is first.
 _FIRST = ("failed", "running", "pending", "succeeded")
-Say = Callable[[str], None]
 
 
-def follow(name: str, job_dir: str, say: Say) -> v1.PipelineJob:
+def follow(name: str, job_dir: str) -> v1.PipelineJob:
     """Tells what changes in a run, `projects/.../pipelineJobs/...`, until it has ended; returns it as it is then.
 
     That the network or Google Cloud fails meanwhile, or that the credentials expire, ends no run: it is told, and waited for.
@@ -98,6 +97,6 @@ def _progress(line: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def stamped(text: str) -> None:
+def say(text: str) -> None:
     """Prints a line with the time of day."""
     print(f"{datetime.datetime.now():%H:%M:%S} {text}", flush=True)

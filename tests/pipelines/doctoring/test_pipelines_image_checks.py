@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pipelines.doctoring import image_checks, machine_checks, python_checks
+from pipelines.doctoring import image_checks, machine_checks
 from pipelines.doctoring.findings import FAILED, OK, WARNING
 
 
@@ -15,7 +15,7 @@ from pipelines.doctoring.findings import FAILED, OK, WARNING
 )
 def test_only_the_pythons_of_pyproject_are_right(monkeypatch, version, status):
     monkeypatch.setattr(sys, "version_info", version)
-    found = python_checks.python()
+    found = machine_checks.python()
     assert found.status == status
     assert ".".join(map(str, version)) in found.meaning
 
