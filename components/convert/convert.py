@@ -13,7 +13,6 @@ from components.convert import running
 from components.convert.options import Options
 from components.convert.report import drift
 from components.convert.report.tallies import Tallies
-from components.convert.stages import Merged
 from components.convert.writing import output
 from components.convert.writing.workers import EndedFromOutside
 from components.files.listing import found
@@ -83,31 +82,26 @@ def _made(options: Options) -> Manifest | None:
 
 def _converted(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
     """Converts into a directory for unfinished work, or into nothing; shards that are done lie in the output directory."""
-    if (merged := running.run(options, place)) is None:
-        return None
-    manifest, tallies = merged.manifest, merged.tallies
-    _tell_rows(options, merged, place)
-    drift.require(manifest.splits, options.max_drift)
-    return manifest, tallies
+    if made := running.run(options, place):
+        _tell_rows(options, *made, place)
+        drift.require(made[0].splits, options.max_drift)
+    return made
 
 
-def _tell_rows(options: Options, merged: Merged, place: str | None) -> None:
+def _tell_rows(options: Options, manifest: Manifest, tallies: Tallies, place: str | None) -> None:
     """Prints what became of rows that are not as they were in the source, and lists those that were wrong."""
-    rows = merged.left_out + len(merged.skipped) + sum(split.examples for split in merged.manifest.splits.values())
-    if merged.left_out:
-        print(f"{merged.left_out:,} of {rows:,} rows are left out by the schema's filter", flush=True)
-    if merged.rounded:
-        print(f"{merged.rounded:,} targets of {rows:,} rows are larger than 16,777,216 and rounded to 32-bit numbers")
-    if len(merged.skipped) > (options.skip_bad or 0):
-        raise UserError(
-            f"--skip-bad {options.skip_bad}: {len(merged.skipped):,} rows are wrong, first {merged.skipped[0]}"
-        )
-    if merged.skipped:
-        print(
-            f"{len(merged.skipped):,} of {rows:,} rows are wrong and left out; {output.SKIPPED} lists them", flush=True
-        )
+    skipped = tallies.skipped
+    rows = tallies.left_out + len(skipped) + sum(split.examples for split in manifest.splits.values())
+    if tallies.left_out:
+        print(f"{tallies.left_out:,} of {rows:,} rows are left out by the schema's filter", flush=True)
+    if tallies.rounded:
+        print(f"{tallies.rounded:,} targets of {rows:,} rows are larger than 16,777,216 and rounded to 32-bit numbers")
+    if len(skipped) > (options.skip_bad or 0):
+        raise UserError(f"--skip-bad {options.skip_bad}: {len(skipped):,} rows are wrong, first {skipped[0]}")
+    if skipped:
+        print(f"{len(skipped):,} of {rows:,} rows are wrong and left out; {output.SKIPPED} lists them", flush=True)
         if place:
-            written(f"{options.directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in merged.skipped))
+            written(f"{options.directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in skipped))
 
 
 def _write_page(manifest: Manifest, tallies: Tallies, options: Options) -> None:

@@ -123,12 +123,7 @@ class _Seen:
 
 
 def write(options: Options, proposal: Proposal) -> None:
-    """Writes the schema file.
-
-    Raises:
-      UserError: If it is there already, the source is no table or cannot be read, there is no such column as is to be
-        predicted, or no other is of any use.
-    """
+    """Writes the schema file; refuses one that is there, a source that is no table, and a label that it does not have."""
     others = [flag for flag in options.as_flags(but=("dataset", "source")) if flag != "--output=-"]
     if others or options.dataset not in _DATASETS:
         what = others[0] if others else f"--dataset {options.dataset}"

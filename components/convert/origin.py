@@ -40,11 +40,7 @@ class Origin:
 
     @classmethod
     def of(cls, options: Options) -> Self:
-        """That of the dataset which the options name.
-
-        Raises:
-          UserError: If there is none, or its source is missing.
-        """
+        """That of the dataset which the options name, if there is such a source."""
         reader, source = registry.located(options.dataset, options.source, **options.reading)
         files = [[file.path, file.num_bytes, file.version] for file in reader.files(source)]
         if schema := getattr(reader, "schema", None):
@@ -52,11 +48,7 @@ class Origin:
         return cls(options=options, reader=reader, source=source, files=files)
 
     def cut(self) -> Division:
-        """Cuts the source.
-
-        Raises:
-          UserError: If it is not what it should be.
-        """
+        """Cuts the source, which may turn out to be none."""
         shards, total = self.options.shards, sum(num_bytes for _, num_bytes, _ in self.files)
         most = _MOST_PIECE_BYTES if shards else int(self.options.shard_mb * _MB / _PARTS)
         piece_bytes = min(max(_LEAST_PIECE_BYTES, total // _PIECES), most)

@@ -169,11 +169,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Reads a piece, each byte of it once.
-
-        Raises:
-          UserError: If it is not what it should be; it names the file and the place in it.
-        """
+        """Reads a piece, each byte of it once; an error names the file and the place in it."""
 
     def look(self, piece: Piece, training: Training) -> Any:
         """What the piece says, as JSON: vocabularies of the training examples, the longest string, sizes of images."""

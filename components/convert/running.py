@@ -1,6 +1,6 @@
 """Runs the stages of a conversion: all pieces in processes of this machine, or the share of one of several tasks.
 
-    merged = run(options, "data/mnist/.converting")
+    manifest, tallies = run(options, "data/mnist/.converting")
 
 Tasks that work on one conversion, on whatever machines, see one output directory or bucket; what each has done it leaves
 there, piece by piece, and so they wait for each other, and a task that is started again goes on where it was.
@@ -13,7 +13,8 @@ from typing import Any
 from components.convert.division import Division
 from components.convert.options import Options
 from components.convert.origin import Origin
-from components.convert.stages import Merged, Work, Written, processes
+from components.convert.report.tallies import Tallies
+from components.convert.stages import Work, processes
 from components.convert.writing import output, workers
 from components.convert.writing.notes import Notes
 from components.convert.writing.progress import track
@@ -26,11 +27,11 @@ _LOOK_EVERY_S, _TELL_EVERY_S = 2.0, 30.0  # while others are waited for
 _TOLD = {"look": "looking", "piece": "converting"}
 
 
-def run(options: Options, place: str | None) -> Merged | None:
+def run(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
     """Converts into a directory for unfinished work, or into nothing; shards that are done lie in the output directory.
 
     Returns:
-      What has been made; None if this task or stage does not make it.
+      What has been made, with a manifest that is not written yet; None if this task or stage does not make it.
     """
     notes, stage = Notes(place), options.stage
     with readable(f"dataset {options.dataset!r}"):
@@ -45,10 +46,10 @@ def run(options: Options, place: str | None) -> Merged | None:
         if division.looks:
             work = work.settled(_all("look", work, notes))
     if stage in (None, "write"):
-        _do("piece", work, lambda i, advance: vars(work.write(i, place, advance)), notes)
+        _do("piece", work, lambda i, advance: work.write(i, place, advance), notes)
     if stage == "write" or (stage is None and options.share.index):
         return None
-    return work.merge([Written(**each) for each in _all("piece", work, notes)], place)
+    return work.merge(_all("piece", work, notes), place)
 
 
 def _division(origin: Origin, notes: Notes) -> Division | Manifest:

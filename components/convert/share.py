@@ -19,11 +19,7 @@ class Share:
 
 
 def share_of(task: str | None) -> Share:
-    """The share that `I/N` says, or that `auto` gives the replica which the environment describes; None is all of it.
-
-    Raises:
-      ValueError: If a text says none.
-    """
+    """The share that `I/N` says, or that `auto` gives the replica of the environment; None is all of it, and others are a ValueError."""
     if task is None:
         return Share(0, 1)
     if task == "auto":

@@ -5,7 +5,7 @@
     numbers = range(len(division.cut.pieces))
     work = work.settled([work.look(i) for i in numbers])              # if `division.looks`
     written = [work.write(i, place) for i in numbers]
-    merged = work.merge(written, place)
+    manifest, tallies = work.merge(written, place)
 
 What one stage hands to another is JSON.
 """
@@ -41,28 +41,6 @@ def processes(options: Options, num_bytes: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Written:
-    """What is known of a piece that is written, as JSON: its parts by split and shard, and the state of its tallies."""
-
-    parts: Mapping[str, Mapping[str, Any]]
-    tallies: Any
-    left_out: int = 0
-    rounded: int = 0
-    skipped: Sequence[str] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Merged:
-    """A conversion that is done, but for its manifest and page, which are not written yet."""
-
-    manifest: Manifest
-    tallies: Tallies
-    left_out: int
-    rounded: int
-    skipped: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
     """The work on a conversion that is divided."""
 
@@ -79,19 +57,18 @@ class Work:
         piece = self.division.cut.pieces[i]
         return self.source.look(piece, self.division.draws.begin(piece.split, piece.position).training)
 
-    def write(self, i: int, place: str | None, advance: Callable[[int], object] = lambda num_bytes: None) -> Written:
-        """Writes the parts of a piece into a directory; without one they are only counted and hashed.
+    def write(self, i: int, place: str | None, advance: Callable[[int], object] = lambda num_bytes: None) -> Any:
+        """Writes the parts of a piece into a directory; without one they are only counted and hashed. Tells what is in them, as JSON.
 
         `advance` is told how many bytes of the source are done, about, now and then.
         """
         piece, layout, tallies = self.division.cut.pieces[i], self.source.layout(), Tallies(self.source)
         writers: dict[str, tuple[str, parts.Writer]] = {}  # by split: positions ascend, so one shard at a time
         drawing = self.division.draws.begin(piece.split, piece.position)
-        left_out, rounded, skipped, told, written = 0, 0, [], 0, {}
+        told, written = 0, {}
         try:
             for block in self._blocks(piece):
-                left_out, rounded = left_out + block.left_out, rounded + block.rounded
-                skipped += block.skipped
+                tallies.add_others(block)
                 if not len(block.positions):
                     continue
                 drawn = drawing.of(block.positions, block.by)
@@ -121,23 +98,22 @@ class Work:
             for _, writer in writers.values():
                 writer.abandon()
         advance(piece.num_bytes - told)
-        return Written(parts=written, tallies=tallies.state(), left_out=left_out, rounded=rounded, skipped=skipped)
+        return {"parts": written, "tallies": tallies.state()}
 
     def _blocks(self, piece: pieces.Piece) -> Iterator[pieces.Block]:
         with readable(f"dataset {self.options.dataset!r}"):
             yield from self.source.blocks(piece)
 
-    def merge(self, written: Sequence[Written], place: str | None) -> Merged:
-        """Makes the shards, in the output directory, and the manifest; without a place looks at the shards that are there.
+    def merge(self, written: Sequence[Mapping[str, Any]], place: str | None) -> tuple[Manifest, Tallies]:
+        """Makes the shards, in the output directory, and a manifest; without a place looks at the shards that are there.
 
-        Raises:
-          UserError: If there are fewer training examples than shards; if a split is further from training than it may be.
+        There have to be as many training examples as shards. Neither manifest nor page are written yet.
         """
         tallies = Tallies(self.source)
         for each in written:
-            tallies.absorb(each.tallies)
-        training, left_out = tallies.examples("train"), sum(each.left_out for each in written)
-        if not training and left_out:
+            tallies.absorb(each["tallies"])
+        training = tallies.examples("train")
+        if not training and tallies.left_out:
             raise UserError(f"dataset {self.source.name!r}: the schema's filter leaves no row")
         described, shards = tallies.describe(), self._shards(written)
         if training < (self.options.shards or 1):
@@ -163,19 +139,13 @@ class Work:
         with track("joining", max(1, due), "bytes") as advance:
             made.update(workers.run(join, jobs, processes=processes(self.options, due), advance=advance))
         joined = {split: [made[i] for i, job in enumerate(jobs) if job[0] == split] for split in shards}
-        return Merged(
-            manifest=self._manifest(described, joined),
-            tallies=tallies,
-            left_out=left_out,
-            rounded=sum(each.rounded for each in written),
-            skipped=[*itertools.chain.from_iterable(each.skipped for each in written)],
-        )
+        return self._manifest(described, joined), tallies
 
-    def _shards(self, written: Sequence[Written]) -> dict[str, list[list[tuple[str, parts.Part]]]]:
+    def _shards(self, written: Sequence[Mapping[str, Any]]) -> dict[str, list[list[tuple[str, parts.Part]]]]:
         """By split the shards that are not empty, each with the names and facts of its parts."""
         found: dict[str, list] = {split: [] for split in SPLITS}
         for i, each in enumerate(written):
-            for key, part in sorted(each.parts.items()):
+            for key, part in sorted(each["parts"].items()):
                 split, _, shard = key.partition("-")
                 found[split].append((int(shard), (f"{i:05d}-{key}", parts.Part(**part))))
         if self.division.shards is None:

@@ -107,11 +107,7 @@ def written(path: str, text: str, *, new: bool = False) -> None:
 
 
 def joined(parts: Sequence[File], target: str) -> File:
-    """Makes a file of others, which stay; all are on this machine, or in one bucket. What is there is replaced.
-
-    Raises:
-      UserError: If a part is not there any more, or not of its size.
-    """
+    """Makes a file of others, which stay and may not have changed; all are on this machine, or in one bucket."""
     made = (_composed if parts and is_remote(target) else _concatenated)(parts, target)
     if made.num_bytes != sum(part.num_bytes for part in parts):
         deleted([target])

@@ -55,11 +55,7 @@ def _surprise(a: float, b: float) -> float:
 
 
 def require(splits: Mapping[str, Split], threshold: float) -> None:
-    """Checks the distances, and tells of what is `NOTABLE` in splits that are not small.
-
-    Raises:
-      UserError: If anything is further away than the threshold.
-    """
+    """Refuses what is further away than the threshold, and tells of what is `NOTABLE` in splits that are not small."""
     if far := _further(splits, threshold):
         raise UserError(f"--max-drift {threshold:g}: {far}; see what changed in the source, or allow more")
     if far := _further({name: split for name, split in splits.items() if split.examples >= _MANY}, NOTABLE):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from components.convert.pieces import Source
+from components.convert.pieces import Block, Source
 from components.convert.report import drift
 from components.convert.report.accumulators import Categories, Numbers, Pixels
 from components.convert.report.samples import Samples
@@ -35,11 +35,14 @@ class Tallies:
 
     Attributes:
       samples: The first training examples.
+      left_out: How many rows the schema's filter leaves out.
+      rounded: How many targets are whole numbers that 32 bits do not hold.
+      skipped: The rows that are wrong and left out, each with its place and what is wrong.
     """
 
     def __init__(self, source: Source):
         self._source, self._quantities, self.samples = source, _quantities(source), Samples(source)
-        self._examples = dict.fromkeys(SPLITS, 0)
+        self._examples, self.left_out, self.rounded, self.skipped = dict.fromkeys(SPLITS, 0), 0, 0, []
         self._splits = {split: {name: q[2]() for name, q in self._quantities.items()} for split in SPLITS}
 
     def state(self) -> Any:
@@ -49,7 +52,8 @@ class Tallies:
             for split, examples in self._examples.items()
             if examples
         }
-        return {"examples": self._examples, "tallies": tallies, "samples": self.samples.state()}
+        others = {"left_out": self.left_out, "rounded": self.rounded, "skipped": self.skipped}
+        return {"examples": self._examples, "tallies": tallies, "samples": self.samples.state(), **others}
 
     def add(
         self,
@@ -69,6 +73,12 @@ class Tallies:
         if split == "train":
             self.samples.add(columns, missing)
 
+    def add_others(self, block: Block) -> None:
+        """Takes in what became of rows of a block that are no examples."""
+        self.left_out += block.left_out
+        self.rounded += block.rounded
+        self.skipped += block.skipped
+
     def absorb(self, state: Any) -> None:
         """Takes in what others know, of examples of the same source that come later."""
         for split, tallies in state["tallies"].items():
@@ -76,17 +86,16 @@ class Tallies:
             for name, tally in tallies.items():
                 self._splits[split][name].absorb(tally)
         self.samples.absorb(state["samples"])
+        self.left_out += state["left_out"]
+        self.rounded += state["rounded"]
+        self.skipped += state["skipped"]
 
     def examples(self, split: str) -> int:
         """How many a split has."""
         return self._examples[split]
 
     def describe(self) -> dict[str, Split]:
-        """The manifest's splits as far as they are known: without shards.
-
-        Raises:
-          UserError: If a column that is to be normalised has no values in the training split.
-        """
+        """The manifest's splits, without shards; a column that is to be normalised needs values in the training split."""
         edges = {
             name: tally.edges([tallies[name] for tallies in self._splits.values()])
             for name, tally in self._splits["train"].items()

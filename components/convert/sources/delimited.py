@@ -51,14 +51,7 @@ class TextReader(Reader):
     def _columns(self) -> Schema:
         from components.convert.tables import yaml_loader
 
-        schema = self.schema if isinstance(self.schema, Schema) else yaml_loader.load(pathlib.Path(self.schema))
-        if not isinstance(schema, Schema):
-            raise UserError(
-                f"{self.schema}: is of images in TFRecord files; dataset {self.name!r} needs one with columns"
-            )
-        if self.json and schema.delimiter:
-            raise UserError(f"{self.schema}: has a delimiter, and JSON has none; leave it out")
-        return schema
+        return yaml_loader.of_table(self.schema, self.name, delimited=not self.json)
 
     def _taken(self, folder: str) -> list[File]:
         """The files in a folder that have the names of tables."""

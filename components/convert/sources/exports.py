@@ -65,11 +65,7 @@ class Plan:
 
 
 def planned(asked: str) -> Plan:
-    """Looks up what an export would read: BigQuery checks the query, and runs nothing.
-
-    Raises:
-      UserError: If it is neither a table nor a query, or BigQuery refuses it.
-    """
+    """Looks up what an export would read: BigQuery checks the query, and runs nothing."""
     from google.cloud import bigquery
 
     asked = asked.strip().rstrip(";")
@@ -101,9 +97,6 @@ def export(asked: str, place: str) -> str:
 
     Returns:
       The folder of the files.
-
-    Raises:
-      UserError: If BigQuery refuses it, or the job fails.
     """
     plan = planned(asked)
     with _client(plan.asked) as client:

@@ -43,15 +43,9 @@ class ParquetReader(Reader):
         return ParquetTable.of(self._columns(), cut=cut)
 
     def _columns(self) -> Schema:
-        if self.schema is None:
-            raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
         from components.convert.tables import yaml_loader
 
-        schema = self.schema if isinstance(self.schema, Schema) else yaml_loader.load(pathlib.Path(self.schema))
-        if not isinstance(schema, Schema) or schema.delimiter:
-            what = "has a delimiter" if isinstance(schema, Schema) else "is of images in TFRecord files"
-            raise UserError(f"{self.schema}: {what}; dataset {self.name!r} needs one with columns, without delimiter")
-        return schema
+        return yaml_loader.of_table(self.schema, self.name, delimited=False)
 
     def _found(self, source: Paths) -> list[tuple[File, dict[str, str]]]:
         """The files, each with what the names of its folders say: columns and their values, as texts."""

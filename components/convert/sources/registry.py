@@ -54,11 +54,7 @@ READERS: Mapping[str, Reader] = {
 
 
 def find_reader(dataset: str, **options: object) -> Reader:
-    """The reader of that name, with options that a reader may take, each None if it is not given.
-
-    Raises:
-      UserError: If there is none, naming the nearest; if an option means nothing to it.
-    """
+    """The reader of that name, with options that it has to take, each None if it is not given."""
     reader = TfdsReader(name=dataset) if dataset.startswith(TFDS) else READERS.get(dataset)
     if reader is None:
         raise UserError(f"{unknown('dataset', dataset, READERS)}, or {TFDS}NAME of TensorFlow Datasets")
@@ -91,9 +87,6 @@ def source_digest(dataset: str, source: Paths, schema: str | None = None) -> str
     """SHA-256 (hexadecimal) over the names and contents of a source's files: it changes when the source does.
 
     Of files that are to be downloaded it is known beforehand.
-
-    Raises:
-      UserError: If the dataset is unknown, or its files are missing or cannot be read.
     """
     if source is None and dataset in OFFERED:
         return digest_of((file.name, file.sha256) for file in OFFERED[dataset])

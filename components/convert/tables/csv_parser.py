@@ -47,11 +47,7 @@ class CsvParser:
     names: Sequence[str]
 
     def columns(self, chunk: Chunk) -> pa.RecordBatch:
-        """The wanted columns of all records.
-
-        Raises:
-          pyarrow.ArrowInvalid: If one of them is not what the schema says.
-        """
+        """The wanted columns of all records; `pyarrow.ArrowInvalid` says that one is not what the schema says."""
         columns = self.schema.columns
         whole = [name for name, column in columns.items() if column.type == "int"]
         if whole and _hexadecimal(chunk.text):  # which Arrow takes for the start of a number
@@ -120,11 +116,7 @@ def header(cells: Sequence[str], schema: Schema, delimiter: str) -> list[str]:
 
 
 def _normal(columns: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Null also where a number equals one that stands for a missing value, -999.0 where that is -999; booleans respelled.
-
-    Raises:
-      pyarrow.ArrowInvalid: If a time is none.
-    """
+    """Null also where a number equals one that stands for a missing value, -999.0 where that is -999; booleans respelled."""
     for name, column in schema.columns.items():
         if column.type == "time":
             found = times.seconds(columns[name])

@@ -29,12 +29,7 @@ class JsonParser:
     schema: Schema
 
     def columns(self, chunk: Chunk) -> pa.RecordBatch:
-        """The wanted columns of all lines.
-
-        Raises:
-          pyarrow.ArrowInvalid: If one of them is not what the schema says.
-          UserError: Likewise.
-        """
+        """The wanted columns of all lines; a `UserError` or `pyarrow.ArrowInvalid` says that one is not what the schema says."""
         lines = [line for line in chunk.text.splitlines() if line]
         for line in lines:
             # Arrow takes null for an object, and the process may die of it; of other things it looks across lines.

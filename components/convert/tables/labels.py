@@ -18,9 +18,7 @@ _EXACT = 1 << 24  # up to which a float32 holds every whole number
 def labels(block: TableBlock, schema: Schema) -> tuple[np.ndarray, int]:
     """The labels of some rows, and how many of their targets are whole numbers that 32 bits do not hold.
 
-    Raises:
-      UserError: If a target is missing, or a label is none of the classes, neither 0 nor 1, or no finite number; it
-        names the row.
+    An error names the row that has none, or one that is not allowed.
     """
     if schema.label.task == CLASSIFICATION:
         return _classes(block, schema), 0

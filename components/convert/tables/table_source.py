@@ -66,11 +66,7 @@ class TableSource(pieces.Source):
 
     @abc.abstractmethod
     def batches(self, piece: pieces.Piece) -> Iterator[TableBlock]:
-        """Reads all rows of a piece, in order, some megabytes of them at a time.
-
-        Raises:
-          UserError: If they are not what the schema says; it names file and place.
-        """
+        """Reads all rows of a piece, in order, some megabytes of them at a time; an error names file and place."""
 
     def headers(self) -> Mapping[str, Sequence[str]]:
         """All headers that a schema could name, each with the types that may fit, the likeliest first."""
@@ -109,11 +105,7 @@ class TableSource(pieces.Source):
         return {"bounds": bounds, "counted": [frequencies.state for frequencies in counted]}
 
     def settled(self, looks: Sequence[Any]) -> Self:
-        """With the vocabularies, and room for the longest values.
-
-        Raises:
-          UserError: If no training example has a word of a column with `words`.
-        """
+        """With the vocabularies, none of which may be without words, and room for the longest values."""
         most, negative = {}, set()
         counted = [vocabulary.Frequencies() for _ in self.counted]
         for look in looks:

@@ -89,11 +89,7 @@ class TextTable(TableSource):
 
 
 def cut(files: Sequence[File], schema: Schema, *, json: bool, pieces: int, piece_bytes: int) -> Cut:
-    """Scans files for where records end, and cuts them there into parts as equal as can be.
-
-    Raises:
-      UserError: If a file has no header or no rows, or something is wrong that could hide where a record ends.
-    """
+    """Scans files for where records end, and for what could hide that, and cuts them there into parts as equal as can be."""
     total, started, more = sum(f.num_bytes for f in files), time.monotonic(), f" and {len(files) - 1} more"
     more, count = more * (len(files) > 1), max(pieces, -(-total // piece_bytes))
     found, lines, facts, position, before = [], [], [], 0, 0

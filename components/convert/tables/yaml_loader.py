@@ -40,17 +40,25 @@ _TAKES = {
 
 
 def load(path: pathlib.Path) -> Schema | ImageSchema:
-    """Reads a schema file.
-
-    Raises:
-      UserError: If it is missing or does not make sense; it names the file and the place in it.
-    """
+    """Reads a schema file; an error names the file and the place in it."""
     with readable(path):
         content = path.read_bytes()
     with about(path):
         data = parse(content)
         of_images = isinstance(data, Mapping) and "columns" not in data and _OF_IMAGES & set(data)
         return _image_schema(data) if of_images else _schema(data)
+
+
+def of_table(schema: str | pathlib.Path | Schema | None, dataset: str, *, delimited: bool) -> Schema:
+    """The schema of a dataset that is a table, or that of its file."""
+    if schema is None:
+        raise UserError(f"dataset {dataset!r} needs --schema FILE, which says what the columns are")
+    found = schema if isinstance(schema, Schema) else load(pathlib.Path(schema))
+    if not isinstance(found, Schema):
+        raise UserError(f"{schema}: is of images in TFRecord files; dataset {dataset!r} needs one with columns")
+    if found.delimiter and not delimited:
+        raise UserError(f"{schema}: has a delimiter, and dataset {dataset!r} has none; leave it out")
+    return found
 
 
 def _schema(data: Any) -> Schema:

@@ -69,11 +69,7 @@ class Drawing:
         self._ranks: collections.Counter[tuple[str, int]] = collections.Counter()  # the next ones by split and stratum
 
     def of(self, positions: np.ndarray, by: By | None = None) -> Iterator[tuple[str, np.ndarray]]:
-        """Each split, with which of the next examples, at some positions, go there, bool [N].
-
-        Raises:
-          UserError: If a schema says how to split a source that has splits of its own.
-        """
+        """Each split, with which of the next examples go there, bool [N]; a schema says how only where the source has no splits."""
         if by and set(self._draws.native) != {"train"}:
             own = ", ".join(sorted({*self._draws.native} - {"train"}))
             raise UserError(

@@ -265,7 +265,7 @@ MALFORMED = [  # what is written, what is done to the schema, and what is told
         "delimiter",
         lambda p: pq.write_table(table(9), p),
         {"delimiter": ";"},
-        "schema.yaml: has a delimiter; dataset 'p",
+        "schema.yaml: has a delimiter, and dataset 'parquet' has none",
     ),
     (
         "of images",

@@ -273,7 +273,7 @@ def test_json_lines_of_a_directory_have_the_bytes_of_the_same_csv_file(tmp_path,
     assert shards[0] == shards[1] and shards[0]
     delimited = pathlib.Path(as_csv["schema"])
     delimited.write_text(delimited.read_text() + 'delimiter: ","\n')
-    assert "schema.yaml: has a delimiter, and JSON has none; leave it out" in fails(*flags, "--output", "no")
+    assert "schema.yaml: has a delimiter, and dataset 'jsonl' has none; leave it out" in fails(*flags, "--output", "no")
 
 
 def test_rows_that_are_left_out_are_in_no_vocabulary(tmp_path):
