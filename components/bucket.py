@@ -1,4 +1,4 @@
-"""Folders of Cloud Storage by Google's client, which copies there; TensorFlow's file system reads and writes files."""
+"""What is ours in Google Cloud, and what it says where something is refused."""
 
 import contextlib
 import os
@@ -43,26 +43,3 @@ def refusals(told: str) -> Iterator[None]:
         raise UserError(f"{told}: no credentials for Google Cloud ({error}); {LOGIN}") from None
     except (GoogleAPICallError, RetryError, OSError) as error:
         raise UserError(f"{told}: {' '.join(str(error).split())}") from None
-
-
-@contextlib.contextmanager
-def opened(place: str) -> Iterator[tuple[Any, str]]:
-    """The bucket that `gs://BUCKET/NAME` lies in, and the name; what cannot be done there is a `UserError`."""
-    from google.cloud import storage  # 1 s
-
-    bucket, _, name = place.removeprefix("gs://").partition("/")
-    with refusals(f"{place} cannot be read"):
-        # A project is nothing that reading takes, and whoever logs in need not have one by default.
-        yield storage.Client(project=None).bucket(bucket), name
-
-
-def copy_folder(source: str, target: str) -> None:
-    """Copies the objects of a folder to another one, whose objects nobody else writes; their bytes stay in the store."""
-    from google.cloud.storage.retry import DEFAULT_RETRY
-
-    with opened(source) as (bucket, folder), opened(target) as (there, new):
-        for blob in bucket.list_blobs(prefix=f"{folder}/"):
-            copy, token, more = there.blob(f"{new}/{blob.name.removeprefix(f'{folder}/')}"), None, True
-            while more:  # a large object takes several requests
-                token, *_ = copy.rewrite(blob, token=token, retry=DEFAULT_RETRY)
-                more = token is not None

@@ -12,9 +12,10 @@ from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import MetadataClientWithOverride
 from google.cloud.storage.retry import DEFAULT_RETRY
 
-from components.bucket import opened, refusals
+from components.bucket import refusals
 from components.cleanup.project_state import Leftover, ProjectState
 from components.files.listing import deleted
+from components.files.store import asked
 from components.register.register import open_registry
 from trainer.base.errors import UserError
 
@@ -72,6 +73,6 @@ def _forget(dataset: str) -> None:
 
 
 def _note(state: ProjectState, name: str, lines: Iterable[dict]) -> None:
-    with opened(state.bucket) as (bucket, _):
+    with asked(state.bucket) as (bucket, _):
         text = "".join(json.dumps(line) + "\n" for line in lines)
         bucket.blob(name).upload_from_string(text, retry=DEFAULT_RETRY)

@@ -8,8 +8,9 @@ from typing import Any
 
 from google.cloud import aiplatform
 
-from components.bucket import OURS, opened, refusals
+from components.bucket import OURS, refusals
 from components.cleanup.project_state import File, ProjectState
+from components.files.store import asked
 from components.register.register import open_registry
 from trainer.base.errors import reading
 
@@ -21,7 +22,7 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
     aiplatform.init(project=project, location=location)
     registry = open_registry(f"vertex://{project}/{location}")
     now = datetime.datetime.now(datetime.UTC)
-    with opened(bucket) as (store, _):
+    with asked(bucket) as (store, _):
         blobs = [blob for folder in ("runs/", "models/") for blob in store.list_blobs(prefix=folder)]
         told = {blob.name: _json(store.blob(blob.name)) for blob in blobs if _TOLD.fullmatch(blob.name)}
     # As a job's identity, a version's facts and a manifest have it.

@@ -106,6 +106,16 @@ def written(path: str, text: str, *, new: bool = False) -> None:
         file.write(text.encode())
 
 
+def copy_folder(source: str, target: str) -> None:
+    """Copies the objects of a folder to another one, whose objects nobody else writes; their bytes stay in the store."""
+    with asked(source) as (bucket, folder), asked(target) as (there, new):
+        for blob in bucket.list_blobs(prefix=f"{folder}/", retry=retried):
+            copy, token, more = there.blob(f"{new}/{blob.name.removeprefix(f'{folder}/')}"), None, True
+            while more:  # a large object takes several requests
+                token, *_ = copy.rewrite(blob, token=token, retry=retried)
+                more = token is not None
+
+
 def joined(parts: Sequence[File], target: str) -> File:
     """Makes a file of others, which stay and may not have changed; all are on this machine, or in one bucket."""
     made = (_composed if parts and is_remote(target) else _concatenated)(parts, target)

@@ -29,8 +29,9 @@ from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import ModelClientWithOverride
 
-from components.bucket import MANAGED_BY, OURS, copy_folder, is_ours, refusals
+from components.bucket import MANAGED_BY, OURS, is_ours, refusals
 from components.files.listing import deleted, listed
+from components.files.writing import copy_folder
 from components.register import serving
 from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Store, added, check_name
 from trainer.base.errors import UserError

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from components.bucket import opened
+from components.files.store import asked
 from trainer.base.errors import UserError
 
 RECORD = "run.json"  # in a run's directory: what was submitted
@@ -22,19 +22,19 @@ def reached(source: str) -> str:
 
 def read_json(place: str) -> dict[str, Any]:
     """The content of an object, `gs://BUCKET/NAME`."""
-    with opened(place) as (bucket, name):
+    with asked(place) as (bucket, name):
         return json.loads(bucket.blob(name).download_as_bytes())
 
 
 def write_json(place: str, content: dict[str, Any]) -> None:
     """Makes or replaces an object."""
-    with opened(place) as (bucket, name):
+    with asked(place) as (bucket, name):
         bucket.blob(name).upload_from_string(json.dumps(content, indent=1) + "\n", content_type="application/json")
 
 
 def newest_step(job_dir: str) -> dict[str, Any]:
     """The newest line `step` or `evaluation` that the chief's journals of a job in a bucket have; empty if there is none."""
-    with opened(job_dir) as (bucket, folder):
+    with asked(job_dir) as (bucket, folder):
         journals = sorted(bucket.list_blobs(prefix=f"{folder}/journal-chief-0-"), key=lambda blob: blob.updated)
         for blob in reversed(journals):
             tail = bucket.blob(blob.name).download_as_bytes(start=max(0, blob.size - _TAIL_BYTES))
@@ -47,7 +47,7 @@ def newest_step(job_dir: str) -> dict[str, Any]:
 
 def like(bucket: str, values: Mapping[str, Any]) -> tuple[str, float] | None:
     """The newest run of a bucket that has trained the same on the same cluster, and its seconds; None if none of the last has."""
-    with opened(f"{bucket}/runs/") as (store, folder):
+    with asked(f"{bucket}/runs/") as (store, folder):
         listing = store.list_blobs(prefix=folder, delimiter="/")
         list(listing)
         for run in sorted(listing.prefixes, reverse=True)[:_LOOKED_AT]:

@@ -143,7 +143,7 @@ def refuse(request, parent, id):
         (["--delete"], "give --run DIRECTORY"),
         ([*FLAGS[:-1], "demo"], "--bucket demo: give gs://BUCKET"),
         ([*FLAGS[:-1], "gs://demo/runs"], "--bucket gs://demo/runs: give gs://BUCKET"),
-        ([*FLAGS[:-1], "gs://nobodys"], "gs://nobodys cannot be read: 404"),
+        ([*FLAGS[:-1], "gs://nobodys"], "gs://nobodys cannot be used: 404"),
         (["--project", "other", *FLAGS[2:]], "vertex://other/us-central1: 403"),
         ([*FLAGS, "--keep-versions", "0"], "a whole number of at least 1"),
     ],

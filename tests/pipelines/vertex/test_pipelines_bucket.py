@@ -32,7 +32,7 @@ def put(tmp_path, monkeypatch) -> Iterator[Callable[..., None]]:
 def test_what_is_kept_of_a_run_is_read_again(put):
     write_json("gs://bucket/run/run.json", {"a": [1, "é"]})
     assert read_json("gs://bucket/run/run.json") == {"a": [1, "é"]}
-    with pytest.raises(UserError, match=r"gs://bucket/other cannot be read: 404 "):
+    with pytest.raises(UserError, match=r"gs://bucket/other cannot be used: 404 "):
         read_json("gs://bucket/other")
 
 

@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any
 
-from components.bucket import opened
+from components.files.store import asked
 from components.train.backends.vertex.attempts import Again, Attempt, ending, exit_code
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
@@ -32,7 +32,7 @@ class JobStore:
 
     def step(self) -> int:
         """Step of the newest checkpoint; -1 if there is none."""
-        with opened(f"{self.job_dir}/checkpoints/") as (bucket, folder):
+        with asked(f"{self.job_dir}/checkpoints/") as (bucket, folder):
             names = [blob.name.removeprefix(folder) for blob in bucket.list_blobs(prefix=folder)]
         found = filter(None, map(re.compile(r"ckpt-(\d+)\.index").fullmatch, names))
         return max((int(match[1]) for match in found), default=-1)
@@ -54,7 +54,7 @@ class JobStore:
         """
         from google.api_core.exceptions import PreconditionFailed
 
-        with opened(f"{self.job_dir}/{RECORD}") as (bucket, name):
+        with asked(f"{self.job_dir}/{RECORD}") as (bucket, name):
             blob = bucket.blob(name)
             try:
                 text = json.dumps(attempts, indent=1) + "\n"
@@ -65,7 +65,7 @@ class JobStore:
 
     def _read(self, file: str) -> tuple[Any, int]:
         """The content of a file and its generation; None and 0 if there is none."""
-        with opened(f"{self.job_dir}/{file}") as (bucket, name):
+        with asked(f"{self.job_dir}/{file}") as (bucket, name):
             if not (found := bucket.get_blob(name)):
                 return None, 0
             return json.loads(bucket.blob(name, generation=found.generation).download_as_bytes()), found.generation
