@@ -39,8 +39,6 @@ _TAKES = {
     "bool": ((pt.is_boolean, pt.is_integer, *_TEXTS), "booleans, 0 and 1, and texts that say so"),
     "time": ((pt.is_timestamp, pt.is_date, *_TEXTS), "timestamps, dates, and texts as in ISO 8601"),
 }
-
-
 LIKELIEST = ("int", "float", "time", "bool", "string")
 
 
@@ -58,7 +56,9 @@ def columns(batch: pa.RecordBatch, schema: Schema, error: _Error) -> pa.RecordBa
     found = {}
     for name, column in schema.columns.items():
         array = _reached(batch, column.header)
-        _require(array.type, column)
+        accepted, takes = _TAKES[column.type]
+        if not pt.is_null(array.type) and not any(is_such(array.type) for is_such in accepted):
+            raise UserError(f"column {column.header!r} is {array.type}, and type {column.type} takes {takes}")
 
         def refused(row: int, what: str, name: str = name) -> UserError:
             return error(row, f"{name}: {what}")
@@ -121,12 +121,6 @@ def _element(lists: pa.Array, index: int) -> pa.Array:
     places = pc.add(lists.offsets.slice(0, len(lists)), pa.scalar(index, lists.offsets.type))
     long_enough = pc.greater(pc.list_value_length(lists), index)  # null of a list that is missing
     return lists.values.take(pc.if_else(long_enough, places, pa.scalar(None, places.type)))
-
-
-def _require(given: pa.DataType, column: Column) -> None:
-    accepted, takes = _TAKES[column.type]
-    if not pt.is_null(given) and not any(is_such(given) for is_such in accepted):
-        raise UserError(f"column {column.header!r} is {given}, and type {column.type} takes {takes}")
 
 
 def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _Error) -> pa.Array:

@@ -87,7 +87,7 @@ class TableSource(pieces.Source):
     def look(self, piece: pieces.Piece, training: pieces.Training) -> dict[str, Any]:
         """The least and largest integers and lengths of strings, and how often values occur in training rows."""
         bounds: dict[str, tuple[int, int]] = {}
-        counted = [vocabulary.Frequencies() for _ in self.counted]
+        counted = self._frequencies()
         for table, classes, _ in self._looked_at._labelled(piece):
             if not len(table.positions):
                 continue
@@ -100,47 +100,31 @@ class TableSource(pieces.Source):
             if piece.split == "train":
                 by = self._by(table, classes)
                 rows = training(table.positions) if by is None else training(table.positions, by)
-                for frequencies, (name, of) in zip(counted, self.counted, strict=True):
+                for (name, of), frequencies in counted.items():
                     frequencies.add(of(columns[name][rows]))
-        return {"bounds": bounds, "counted": [frequencies.state for frequencies in counted]}
+        return {"bounds": bounds, "counted": [frequencies.state for frequencies in counted.values()]}
 
     def settled(self, looks: Sequence[Any]) -> Self:
         """With the vocabularies, none of which may be without words, and room for the longest values."""
-        most, negative = {}, set()
-        counted = [vocabulary.Frequencies() for _ in self.counted]
+        most, negative, counted = {}, set(), self._frequencies()
         for look in looks:
             for name, (low, high) in look["bounds"].items():
                 most[name] = max(high, most.get(name, 0))
                 negative |= {name} if low < 0 and self.schema.columns[name].dtype != "string" else set()
-            for frequencies, state in zip(counted, look["counted"], strict=True):
+            for frequencies, state in zip(counted.values(), look["counted"], strict=True):
                 frequencies.add(*state)
         most = {name: value for name, value in most.items() if name not in negative}
-        return dataclasses.replace(self, looks=False, most=most, **self.encodings(counted))
+        deep, wide = (tuple(_found(e, counted) for e in part) for part in (self.schema.deep, self.schema.wide))
+        return dataclasses.replace(self, looks=False, most=most, deep=deep, wide=wide)
 
     def too_many(self, last: str) -> UserError:
         """An error that tells of the last row that was wrong."""
         return UserError(f"{last}; more than --skip-bad {self.skip_bad} rows are wrong" if self.skip_bad else last)
 
-    @property
-    def counted(self) -> list[tuple[str, Callable]]:
-        """The columns with vocabularies, with what is counted in the values of each: themselves, or words."""
-        inputs = [entry for entry in self.schema.deep + self.schema.wide if entry.vocabulary_size is not None]
-        return list(dict.fromkeys(map(_counted, inputs)))
-
-    def encodings(self, counted: Sequence[vocabulary.Frequencies]) -> dict[str, tuple[Encoding, ...]]:
-        """The manifest's, given what was counted in the training examples."""
-        by_key = dict(zip(self.counted, counted, strict=True))
-
-        def found(entry: Input) -> Encoding:
-            if entry.vocabulary_size is None:
-                return entry.encoding
-            name, of = _counted(entry)
-            values = by_key[name, of].best(entry.vocabulary_size, name)
-            if of is vocabulary.words and not values:
-                raise UserError(f"column {name!r} has no words in the training split")
-            return dataclasses.replace(entry.encoding, vocabulary=tuple(values))
-
-        return {"deep": tuple(map(found, self.schema.deep)), "wide": tuple(map(found, self.schema.wide))}
+    def _frequencies(self) -> dict[tuple[str, Callable], vocabulary.Frequencies]:
+        """For each column with a vocabulary, and what is counted in its values: themselves, or words."""
+        inputs = (entry for entry in self.schema.deep + self.schema.wide if entry.vocabulary_size is not None)
+        return {_counted(entry): vocabulary.Frequencies() for entry in inputs}
 
     @property
     def _looked_at(self) -> Self:
@@ -187,6 +171,17 @@ class TableSource(pieces.Source):
 
 def _counted(entry: Input) -> tuple[str, Callable]:
     return entry.encoding.columns[0], vocabulary.words if entry.encoding.kind == "words" else counts
+
+
+def _found(entry: Input, counted: Mapping[tuple[str, Callable], vocabulary.Frequencies]) -> Encoding:
+    """The manifest's, given what was counted in the training examples."""
+    if entry.vocabulary_size is None:
+        return entry.encoding
+    name, of = _counted(entry)
+    values = counted[name, of].best(entry.vocabulary_size, name)
+    if of is vocabulary.words and not values:
+        raise UserError(f"column {name!r} has no words in the training split")
+    return dataclasses.replace(entry.encoding, vocabulary=tuple(values))
 
 
 def _stored(table: TableBlock, column: Column) -> np.ndarray | Strings:
