@@ -110,11 +110,12 @@ def _pieces(footer: pq.FileMetaData, most: int, *, file: int, position: int) -> 
 
 def _runs(footer: pq.FileMetaData, numbers: range, wanted: Collection[str]) -> Iterator[tuple[list[int], list[range]]]:
     """Neighbouring row groups that are read together, with the bytes of the wanted columns; none if these are too many to be held."""
+    wanted, paths = set(wanted), [footer.schema.column(k).path.split(".") for k in range(footer.num_columns)]
+    taken = [k for k, path in enumerate(paths) if wanted.intersection(itertools.accumulate(path, "{}.{}".format))]
     groups, chunks = [], []
     for i in numbers:
         groups.append(i)
-        columns = (footer.row_group(i).column(k) for k in range(footer.num_columns))
-        chunks += [_bytes(c) for c in columns if any(f"{c.path_in_schema}.".startswith(f"{name}.") for name in wanted)]
+        chunks += [_bytes(footer.row_group(i).column(k)) for k in taken]
         if (held := sum(map(len, chunks))) >= _RUN_BYTES or i == numbers[-1]:
             yield groups, _joined(chunks) if held <= _HELD_BYTES else []
             groups, chunks = [], []
