@@ -18,9 +18,9 @@ from trainer.base.manifest import Shard
 def whole(reader: Reader, source: Paths = None, *, pieces: int = 3, piece_bytes: int = 1 << 20) -> Any:
     """What the reader's source says, with `splits`: by split all columns, each piece being read by itself."""
     cut = reader.cut(source, pieces=pieces, piece_bytes=piece_bytes)
-    found = reader.open(source, cut)
+    found = reader.open(cut)
     if found.looks:
-        found = found.settled([reader.open(source, cut).look(p, lambda at: np.ones(len(at), bool)) for p in cut.pieces])
+        found = found.settled([reader.open(cut).look(p, lambda at: np.ones(len(at), bool)) for p in cut.pieces])
     blocks: dict[str, list] = {piece.split: [] for piece in cut.pieces}
     last: dict[str, int] = {}
     for piece in cut.pieces:

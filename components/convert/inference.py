@@ -133,7 +133,7 @@ def write(options: Options, proposal: Proposal) -> None:
     reader = dataclasses.replace(READERS[options.dataset], schema=_NOTHING)
     cut = reader.cut(options.source, pieces=_PLACES, piece_bytes=_PIECE_BYTES)
     source = options.source if isinstance(options.source, str) else options.source[0]
-    text = _proposed(reader.open(options.source, cut), cut.pieces, source, proposal.label)
+    text = _proposed(reader.open(cut), cut.pieces, source, proposal.label)
     write_text(path, text)
     print(f"{path}: look through it, then convert with --schema {path}", flush=True)
 

@@ -2,14 +2,13 @@
 
 origin = Origin.of(options)
 division = origin.cut()
-source = origin.opened(division)
+source = origin.reader.open(division.cut)
 """
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Self
 
-from components.convert import pieces
 from components.convert.division import Division
 from components.convert.options import Options
 from components.convert.sources import registry
@@ -53,13 +52,9 @@ class Origin:
         most = _MOST_PIECE_BYTES if shards else int(self.options.shard_mb * _MB / _PARTS)
         piece_bytes = min(max(_LEAST_PIECE_BYTES, total // _PIECES), most)
         cut = self.reader.cut(self.source, pieces=shards or 1, piece_bytes=piece_bytes)
-        looks = self.reader.open(self.source, cut).looks
+        looks = self.reader.open(cut).looks
         return Division.of(cut, looks=looks, files=self.files, arguments=self.options.arguments, shards=shards)
 
     def fits(self, division: Division) -> bool:
         """Whether a division is that of such options, and of files that have not changed since."""
         return division.arguments == self.options.arguments and division.files == self.files
-
-    def opened(self, division: Division) -> pieces.Source:
-        """The source as it was cut."""
-        return self.reader.open(self.source, division.cut)

@@ -38,7 +38,7 @@ def run(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
         division = _division(origin := Origin.of(options), notes)
         if stage == "cut" or not isinstance(division, Division):
             return None
-        work = Work(options=options, division=division, source=origin.opened(division))
+        work = Work(options=options, division=division, source=origin.reader.open(division.cut))
         if division.looks and stage in (None, "look"):
             _do("look", work, lambda i, advance: work.look(i), notes)
         if stage == "look":

@@ -1,7 +1,7 @@
 """The stages of a conversion: cut, look, write, merge. Those in between are of single pieces, in any order, by anybody.
 
     division = origin.cut()
-    work = Work(options=options, division=division, source=origin.opened(division))
+    work = Work(options=options, division=division, source=origin.reader.open(division.cut))
     numbers = range(len(division.cut.pieces))
     work = work.settled([work.look(i) for i in numbers])              # if `division.looks`
     written = [work.write(i, place) for i in numbers]

@@ -48,7 +48,7 @@ class Reader(abc.ABC):
         """
 
     @abc.abstractmethod
-    def open(self, source: Paths, cut: pieces.Cut) -> pieces.Source:
+    def open(self, cut: pieces.Cut) -> pieces.Source:
         """The source that was cut so; done by each process that reads pieces of it, so nothing is read."""
 
     @abc.abstractmethod

@@ -1,7 +1,7 @@
 """The original binary files of CIFAR-10 and CIFAR-100, in a directory or still in their archive.
 
     cut = CIFAR10.cut("downloads/cifar-10-binary.tar.gz", pieces=8, piece_bytes=1 << 26)
-    block = next(CIFAR10.open("downloads/cifar-10-binary.tar.gz", cut).blocks(cut.pieces[0]))
+    block = next(CIFAR10.open(cut).blocks(cut.pieces[0]))
     block.columns["image"].shape      # (N, 32, 32, 3)
 
 A record is the label (CIFAR-100: the coarse label, then the fine one, which is ours), then 1,024 red, 1,024 green and
@@ -78,7 +78,7 @@ class CifarReader(Reader):
         files = {name: dataclasses.asdict(file) for name, file in (found or {"": archive}).items()}
         return Cut(pieces=tuple(cut), facts={"files": files})
 
-    def open(self, source: Paths, cut: Cut) -> "CifarSource":
+    def open(self, cut: Cut) -> "CifarSource":
         """The records that were cut so."""
         return CifarSource(
             name=self.name,

@@ -42,7 +42,7 @@ class TextReader(Reader):
 
         return text_files.cut(files, self._columns(), json=self.json, pieces=pieces, piece_bytes=piece_bytes)
 
-    def open(self, source: Paths, cut: Cut) -> Source:
+    def open(self, cut: Cut) -> Source:
         """The table that was cut so."""
         from components.convert.tables import text_files
 

@@ -2,7 +2,7 @@
 
     reader = IdxReader(name="mnist", origin="MNIST, original IDX files")
     cut = reader.cut("downloads/mnist", pieces=8, piece_bytes=1 << 26)
-    block = next(reader.open("downloads/mnist", cut).blocks(cut.pieces[0]))
+    block = next(reader.open(cut).blocks(cut.pieces[0]))
     block.columns["image"].shape     # (N, 28, 28, 1)
 
 Format: two zero bytes, an element type, the number of dimensions, each dimension as a big-endian 32-bit number, then
@@ -168,7 +168,7 @@ class IdxReader(Reader):
             arrays[split] = [dataclasses.asdict(pixels), dataclasses.asdict(classes)]
         return Cut(pieces=tuple(cut), facts={"arrays": arrays, "classes": largest + 1})
 
-    def open(self, source: Paths, cut: Cut) -> "IdxSource":
+    def open(self, cut: Cut) -> "IdxSource":
         """The images that were cut so."""
         arrays = {split: tuple(map(Array.of_json, pair)) for split, pair in cut.facts["arrays"].items()}
         return IdxSource(

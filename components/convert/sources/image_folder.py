@@ -2,7 +2,7 @@
 
     reader = FolderReader()
     cut = reader.cut("flowers", pieces=8, piece_bytes=1 << 26)      # flowers/rose/1.jpg, or flowers/{train,test}/rose/1.jpg
-    source = reader.open("flowers", cut)
+    source = reader.open(cut)
 
 Classes are the folders' names in their order. Images are taken in the order of a hash of class and file name: then
 every part of the result has all classes, and an image stays where it is when others come and go.
@@ -73,7 +73,7 @@ class FolderReader(Reader):
         }
         return Cut(pieces=tuple(cut), facts=facts)
 
-    def open(self, source: Paths, cut: Cut) -> "FolderSource":
+    def open(self, cut: Cut) -> "FolderSource":
         """The images, which are read when they are asked for."""
         return FolderSource(
             name=self.name,

@@ -36,7 +36,7 @@ class ParquetReader(Reader):
 
         return parquet_table.cut(self._found(source), self._columns(), pieces=pieces, piece_bytes=piece_bytes)
 
-    def open(self, source: Paths, cut: Cut) -> Source:
+    def open(self, cut: Cut) -> Source:
         """The table that was cut so."""
         from components.convert.sources.parquet_table import ParquetTable
 

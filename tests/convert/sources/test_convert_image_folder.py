@@ -164,7 +164,7 @@ def test_an_image_that_is_gone_or_has_changed_when_it_is_read_is_told(folder):
     root = folder(many("ab"))
     reader = FolderReader(encoding="source")
     cut = reader.cut(str(root), pieces=2, piece_bytes=1 << 26)
-    source = reader.open(str(root), cut)
+    source = reader.open(cut)
     source = source.settled([source.look(piece, None) for piece in cut.pieces])
     path = root / cut.facts["names"][15]
     path.write_bytes(b"longer" + path.read_bytes())
@@ -183,7 +183,7 @@ def test_only_the_heads_are_looked_at_and_every_file_is_read_once(folder, bucket
     place = str(root) if where == "here" else shutil.copytree(root, bucket / "images") and "gs://demo/images"
     reader, read = FolderReader(), []
     cut = reader.cut(place, pieces=3, piece_bytes=1 << 26)
-    source = reader.open(place, cut)
+    source = reader.open(cut)
     for step in ("look", "blocks"):
         before = COUNTS.told()["bytes_read"]
         if step == "look":

@@ -57,7 +57,7 @@ def rows(reader: ParquetReader, source: pathlib.Path | list[str], count: int = 1
     cut = reader.cut(source, pieces=count, piece_bytes=num_bytes)
     told = json.loads(json.dumps(dataclasses.asdict(cut)))
     cut = pieces.Cut(pieces=tuple(pieces.Piece(**piece) for piece in told["pieces"]), facts=told["facts"])
-    read = reader.open(source, cut)
+    read = reader.open(cut)
     found = [block for piece in reversed(cut.pieces) for block in reversed(list(read.batches(piece)))][::-1]
     assert np.array_equal(np.concatenate([b.positions for b in found]), np.arange(cut.extents["train"]))
     return [row for block in found for row in block.columns.to_pylist()], cut
@@ -101,7 +101,7 @@ def test_tasks_together_read_each_byte_of_the_wanted_columns_once(tmp_path, read
         for task in range(tasks):
             parquet_table._footer.cache_clear()  # each is a process of its own
             for piece in cut.pieces[task::tasks]:
-                for block in reader.open(None, cut).batches(piece):
+                for block in reader.open(cut).batches(piece):
                     found = block.columns.to_pydict()
                     texts |= zip(block.positions.tolist(), found.get("text", found["kind"]), strict=True)
                     assert block.columns.nbytes < 5e6
@@ -188,7 +188,7 @@ def test_labels_of_every_task_and_texts_kept_as_they_are(tmp_path, reader, label
         deep=[{"column": "g", "numeric": "z_score"}, {"column": "text", "words": 9}],
     )
     cut = made.cut(str(tmp_path / "t.parquet"), pieces=1, piece_bytes=1 << 30)
-    read = made.open(None, cut)
+    read = made.open(cut)
     settled = read.settled([read.look(piece, lambda rows: rows >= 0) for piece in cut.pieces])
     (block,) = settled.blocks(cut.pieces[0])
     assert block.columns["label"].tolist() == expected
@@ -319,7 +319,7 @@ def test_a_file_that_changes_after_it_was_cut_is_refused(tmp_path, reader):
     cut = reader().cut(str(tmp_path / "t.parquet"), pieces=1, piece_bytes=1)
     pq.write_table(table(6), tmp_path / "t.parquet")
     with pytest.raises(UserError, match=r"t\.parquet: it has changed or gone"):
-        list(reader().open(None, cut).batches(cut.pieces[0]))
+        list(reader().open(cut).batches(cut.pieces[0]))
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), ConnectionError("the store is gone")])

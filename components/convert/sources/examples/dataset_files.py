@@ -2,7 +2,7 @@
 
 reader = TfrecordReader(schema=pathlib.Path("flowers.yaml"))
 cut = reader.cut("downloads/flowers", pieces=8, piece_bytes=1 << 26)
-source = reader.open("downloads/flowers", cut)
+source = reader.open(cut)
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class TfrecordReader(Reader):
             splits.setdefault(split, []).append(files[name])
         return contents.cut(self._schema, splits, pieces=pieces, piece_bytes=piece_bytes)
 
-    def open(self, source: Paths, cut: Cut) -> Source:
+    def open(self, cut: Cut) -> Source:
         """What the records hold."""
         from components.convert.sources.examples import contents
 

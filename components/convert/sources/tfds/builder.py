@@ -2,7 +2,7 @@
 
     reader = TfdsReader(name="tfds:mnist")
     cut = reader.cut("~/tensorflow_datasets", pieces=8, piece_bytes=1 << 26)
-    source = reader.open("~/tensorflow_datasets", cut)
+    source = reader.open(cut)
 
 `--source` is a directory of prepared datasets, or one prepared dataset, or a directory of the files that one is
 prepared from, under their original names; without it the dataset is downloaded. Prepared files are read here without
@@ -89,7 +89,7 @@ class TfdsReader(Reader):
         cut = contents.cut(features.schema(prepared), splits, pieces=pieces, piece_bytes=piece_bytes)
         return dataclasses.replace(cut, facts={**cut.facts, "prepared": str(prepared.data_path)})
 
-    def open(self, source: Paths, cut: Cut) -> Source:
+    def open(self, cut: Cut) -> Source:
         """What the records of the prepared dataset hold."""
         from components.convert.sources.examples import contents
         from components.convert.sources.tfds import features
