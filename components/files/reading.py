@@ -47,27 +47,14 @@ def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[i
       files: As they were listed.
       most: How many bytes of each are likely to be read; None for all of it.
     """
-
-    def begun(file: File) -> io.BufferedReader:
-        data = opened(file, stop=most)
-        data.peek()
-        return data
-
-    ahead: collections.deque[tuple[int, futures.Future]] = collections.deque()
-    with futures.ThreadPoolExecutor(THREADS) as pool:
-        try:
-            for file in files:
-                if not is_remote(file.path):
-                    yield opened(file, stop=most)
-                    continue
-                num_bytes = min(file.num_bytes, most or _MOST_BYTES)
-                while len(ahead) == THREADS or (ahead and sum(n for n, _ in ahead) + num_bytes > _AHEAD_BYTES):
-                    yield ahead.popleft()[1].result()
-                ahead.append((num_bytes, pool.submit(begun, file)))
-            while ahead:
-                yield ahead.popleft()[1].result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    ahead: collections.deque[tuple[int, io.BufferedReader]] = collections.deque()
+    for file in files:
+        ahead.append((min(file.num_bytes, most or _MOST_BYTES), data := opened(file, stop=most)))
+        if remote := is_remote(file.path):
+            data.raw.begin()
+        while ahead and (not remote or len(ahead) > THREADS or sum(n for n, _ in ahead) > _AHEAD_BYTES):
+            yield ahead.popleft()[1]
+    yield from (data for _, data in ahead)
 
 
 def jumping(file: File) -> "_Ranges":
@@ -89,6 +76,10 @@ class _Ranges(io.RawIOBase):
     def expect(self, spans: Iterable[range]) -> None:
         """Fetches ranges in which parts will be asked for, and holds them until two others of these calls."""
         self._expected.append([(span, self._threads.submit(_fetched, self._file, span)) for span in spans])
+
+    def begin(self) -> None:
+        """Fetches what is read first."""
+        self.expect([self._following(self._at)])
 
     def readable(self) -> bool:
         return True
