@@ -12,18 +12,19 @@ import errno
 import hashlib
 import json
 import os
+import pathlib
 import sys
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import google_crc32c
-from etils import epath
 
 from trainer.base.errors import reading
 
-if TYPE_CHECKING:  # the library would start threads, and replicas first have to block signals
-    import numpy as np
+if TYPE_CHECKING:
+    import numpy as np  # it would start threads, and replicas first have to block signals
+    from etils import epath
 
 _PIECE_BYTES = 1 << 20
 
@@ -63,7 +64,7 @@ def read_bytes(path: epath.PathLike) -> bytes | None:
     of one that is replaced in between it gives a piece. So it is asked for pieces; it fetches up to 64 MiB at once.
     """
     try:
-        with store_errors(), epath.Path(path).open("rb") as file:
+        with store_errors(), _path(path).open("rb") as file:
             return b"".join(iter(lambda: file.read(_PIECE_BYTES), b""))
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -98,7 +99,7 @@ def write_text(path: epath.PathLike, text: str) -> None:
 
 def write_bytes(path: epath.PathLike, content: bytes) -> None:
     """Writes a file so that a reader sees the old content or the new, never a part, even after a crash."""
-    path = epath.Path(path)
+    path = _path(path)
     if is_remote(path):
         with store_errors():
             path.write_bytes(content)  # an object appears when its upload is complete
@@ -111,7 +112,7 @@ def write_bytes(path: epath.PathLike, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        epath.Path(temporary).unlink(missing_ok=True)
+        _path(temporary).unlink(missing_ok=True)
         raise
 
 
@@ -145,7 +146,7 @@ def store_errors() -> Iterator[None]:
 def digest_of(path: os.PathLike[str]) -> str:
     """SHA-256 (hexadecimal) of a file."""
     digest = hashlib.sha256()
-    with store_errors(), epath.Path(path).open("rb") as file:
+    with store_errors(), _path(path).open("rb") as file:
         while piece := file.read(_PIECE_BYTES):
             digest.update(piece)
     return digest.hexdigest()
@@ -159,7 +160,7 @@ def crc32c(content: bytes | np.ndarray) -> str:
 def crc32c_of(path: os.PathLike[str]) -> str:
     """CRC-32C (hexadecimal, 8 digits) of a file, which is also what Cloud Storage keeps of an object."""
     checksum = google_crc32c.Checksum()
-    with store_errors(), epath.Path(path).open("rb") as file:
+    with store_errors(), _path(path).open("rb") as file:
         for _ in checksum.consume(file, _PIECE_BYTES):
             pass
     return checksum.hexdigest().decode()
@@ -167,7 +168,7 @@ def crc32c_of(path: os.PathLike[str]) -> str:
 
 def tree_digest(directory: epath.PathLike) -> str:
     """SHA-256 (hexadecimal) over the names and contents of all files below a directory."""
-    root = epath.Path(directory)
+    root = _path(directory)
     digest = hashlib.sha256()
     with store_errors():
         for path in sorted(_files(root), key=str):
@@ -179,20 +180,28 @@ def tree_bytes(directory: epath.PathLike) -> int:
     """Of all files below a directory."""
     with store_errors():
         # etils would ask who owns a local file, and fails where, as in a container, the owner has no name.
-        sizes = (
-            path.stat().length if is_remote(path) else os.stat(path).st_size for path in _files(epath.Path(directory))
-        )
+        sizes = (path.stat().length if is_remote(path) else os.stat(path).st_size for path in _files(_path(directory)))
         return sum(sizes)
 
 
 def copy_tree(source: epath.PathLike, target: epath.PathLike) -> None:
     """Copies all files below a directory to below another one."""
+    from etils import epath
+
     root = epath.Path(source)
     with store_errors():
         for path in _files(root):
             copied = epath.Path(target) / path.relative_to(root)
             copied.parent.mkdir(parents=True, exist_ok=True)
             path.copy(copied)
+
+
+def _path(path: epath.PathLike) -> epath.Path | pathlib.Path:
+    if not is_remote(path):
+        return pathlib.Path(path)
+    from etils import epath  # 50 ms
+
+    return epath.Path(path)
 
 
 def _files(directory: epath.Path) -> Iterator[epath.Path]:

@@ -16,11 +16,9 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
-from etils import epath
-
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, readable
 from trainer.base.feature_summary import Summary
-from trainer.base.files import store_errors, write_text
+from trainer.base.files import read_bytes, write_text
 
 FILE = "manifest.json"
 FORMAT_VERSION = 2
@@ -254,22 +252,19 @@ class Manifest:
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes `manifest.json` by atomic rename: after this the dataset exists."""
-        write_text(epath.Path(directory) / FILE, self.dump())
+        write_text(os.path.join(directory, FILE), self.dump())
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Self:
         """Reads `manifest.json` of a dataset directory."""
-        path = epath.Path(directory) / FILE
-        try:
-            with store_errors():
-                text = path.read_text()
-        except FileNotFoundError:
+        path = os.path.join(directory, FILE)
+        with readable(path):
+            text = read_bytes(path)
+        if text is None:
             raise UserError(
                 f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert, which also "
                 "reads other TFRecord files: --dataset tfrecord --source DIR, or tfds:NAME)"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path}: {error}") from None
+            )
         return cls.of_text(text, path)
 
     @classmethod
