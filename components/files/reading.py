@@ -37,7 +37,9 @@ def opened(place: File | str, start: int = 0, stop: int | None = None) -> io.Buf
     file = place if isinstance(place, File) and place.version else found(path := getattr(place, "path", place))
     if file is None:
         raise UserError(f"{path}: no such file")
-    return io.BufferedReader(_Ranges(file, start, file.num_bytes if stop is None else stop), _BUFFER_BYTES)
+    stop = file.num_bytes if stop is None else stop
+    raw = _Ranges(file, start, stop) if is_remote(file.path) else _OnDisk(file, start)
+    return io.BufferedReader(raw, _BUFFER_BYTES)
 
 
 def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[io.BufferedReader]:
@@ -60,6 +62,26 @@ def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[i
 def jumping(file: File) -> "_Ranges":
     """Opens a file that was listed for who goes here and there in it."""
     return _Ranges(file)
+
+
+class _OnDisk(io.FileIO):
+    """A file of this machine, which is read without a copy on the way: the system has the next bytes ready."""
+
+    read, readall = io.RawIOBase.read, io.RawIOBase.readall  # which read by `readinto`
+
+    def __init__(self, file: File, start: int) -> None:
+        self._file = file
+        try:
+            super().__init__(file.path)
+        except FileNotFoundError:
+            raise file.changed() from None
+        self.seek(start)
+
+    def readinto(self, buffer: Any) -> int:
+        if of_path(self.fileno()).version != self._file.version:
+            raise self._file.changed()
+        COUNTS.add(bytes_read=(num_bytes := super().readinto(buffer)))
+        return num_bytes
 
 
 class _Ranges(io.RawIOBase):
@@ -130,22 +152,15 @@ class _Ranges(io.RawIOBase):
 
 def _fetched(file: File, span: range) -> bytes:
     """The bytes of a range, which is no longer than the file."""
-    content = (_of_bucket if is_remote(file.path) else _of_disk)(file, span) if span else b""
-    COUNTS.add(bytes_read=len(content))
+    if is_remote(file.path):
+        content = _of_bucket(file, span) if span else b""
+        COUNTS.add(bytes_read=len(content))
+    else:
+        with _OnDisk(file, span.start) as data:
+            content = data.read(len(span))
     if len(content) != len(span):
         raise file.changed()
     return content
-
-
-def _of_disk(file: File, span: range) -> bytes:
-    try:
-        with open(file.path, "rb") as data:
-            if of_path(data.fileno()).version != file.version:
-                raise file.changed()
-            data.seek(span.start)
-            return data.read(len(span))
-    except FileNotFoundError:
-        raise file.changed() from None
 
 
 def _of_bucket(file: File, span: range) -> bytes:

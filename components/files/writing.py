@@ -24,6 +24,7 @@ from components.files.store import COUNTS, asked, parallel, retried
 from trainer.base.files import crc32c_of, is_remote
 
 _HELD_BYTES = 8 << 20  # of an upload; what is larger lies in an unnamed file until it is sent
+_COPIED_BYTES = 1 << 18  # at once: they stay in the cache of a core
 _COMPOSED = 32  # objects that Cloud Storage joins at most at once
 
 
@@ -84,6 +85,7 @@ class created:
         self._file.flush()
         if self._durable:
             os.fsync(self._file.fileno())
+        self._file.close()  # before others see it: a file system that machines share writes now
         (os.link if self._new else os.replace)(self._file.name, self._path)
 
     def _upload(self, crc32c: str) -> None:
@@ -100,9 +102,9 @@ class created:
         raise FileExistsError(f"{self._path}: it is there already, with another content")
 
 
-def written(path: str, text: str, *, new: bool = False) -> None:
-    """Makes a file of a text."""
-    with created(path, new=new) as file:
+def written(path: str, text: str, **how: bool) -> None:
+    """Makes a file of a text, as `created` does."""
+    with created(path, **how) as file:
         file.write(text.encode())
 
 
@@ -141,7 +143,7 @@ def _concatenated(parts: Sequence[File], target: str) -> File:
         for part in parts:
             try:
                 with open(part.path, "rb") as data:
-                    shutil.copyfileobj(data, file, _HELD_BYTES)
+                    shutil.copyfileobj(data, file, _COPIED_BYTES)
             except FileNotFoundError:
                 raise part.changed() from None
     return file.made
