@@ -21,11 +21,12 @@ from components.convert import pieces
 from components.convert.division import Division
 from components.convert.options import Options
 from components.convert.report.tallies import Tallies
-from components.convert.writing import parts, workers
+from components.convert.writing import parts
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.progress import track
 from components.convert.writing.splits import SPLITS
 from components.convert.writing.tfrecord import taken
+from components.files.store import parallel
 from trainer.base.errors import UserError, readable
 from trainer.base.feature_summary import Summary
 from trainer.base.machine import usable_cores
@@ -127,18 +128,18 @@ class Work:
             for number, named in enumerate(each)
         ]
 
-        def join(job: tuple[str, str, list[tuple[str, parts.Part]]], advance: workers.Advance) -> Shard:
+        def join(job: tuple[str, str, list[tuple[str, parts.Part]]]) -> Shard:
             _, target, named = job
-            advance(sum(part.num_bytes for _, part in named))
             if place is None:
                 return parts.shard_of([part for _, part in named], target, indexed=indexed)
-            return parts.join([(f"{place}/{name}", part) for name, part in named], target, indexed=indexed)
+            shard = parts.join([(f"{place}/{name}", part) for name, part in named], target, indexed=indexed)
+            advance(shard.bytes)
+            return shard
 
         due = sum(part.num_bytes for _, _, named in jobs for _, part in named)
-        made: dict[int, Shard] = {}
         with track("joining", max(1, due), "bytes") as advance:
-            made.update(workers.run(join, jobs, processes=processes(self.options, due), advance=advance))
-        joined = {split: [made[i] for i, job in enumerate(jobs) if job[0] == split] for split in shards}
+            made = parallel(join, jobs)  # by threads: the system copies
+        joined = {split: [shard for job, shard in zip(jobs, made, strict=True) if job[0] == split] for split in shards}
         return self._manifest(described, joined), tallies
 
     def _shards(self, written: Sequence[Mapping[str, Any]]) -> dict[str, list[list[tuple[str, parts.Part]]]]:

@@ -54,11 +54,19 @@ class Strings:
         buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
         return pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
 
+    @property
+    def unique(self) -> tuple[Strings, np.ndarray]:
+        """Each different value once, and which of them every value is, [N]."""
+        encoded = self.arrow.dictionary_encode()
+        return Strings.of_arrow(encoded.dictionary), encoded.indices.to_numpy()
+
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, rows: np.ndarray) -> Strings:
-        """The values at the given rows, or where they are true."""
+    def __getitem__(self, rows: np.ndarray | slice) -> Strings:
+        """The values at the given rows, or where they are true; of a slice without a copy."""
+        if isinstance(rows, slice):
+            return Strings.of_arrow(self.arrow[rows])
         return Strings.of_arrow(self.arrow.take(np.flatnonzero(rows) if rows.dtype == bool else rows))
 
     def tolist(self) -> list[bytes]:

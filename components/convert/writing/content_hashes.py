@@ -15,6 +15,8 @@ from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import splitmix64
 from trainer.base.framing import checksums
 
+_SHORT_BYTES = 64  # strings, on average
+
 
 def content_hashes(count: int, columns: Mapping[str, np.ndarray | Strings]) -> np.ndarray:
     """The hash of each of `count` records, uint64 [N], of its values by name, [N, ...] each; of bytes only the rows need be contiguous.
@@ -26,7 +28,8 @@ def content_hashes(count: int, columns: Mapping[str, np.ndarray | Strings]) -> n
     words = [part for name in sorted(columns) for part in _words(columns[name])]
     hashes, place = np.zeros(count, np.uint64), 0
     for part in words:
-        hashes += np.einsum("ij,j->i", part.astype(np.uint64), _factors(place, part.shape[1]))
+        # Made 64 bits wide some thousands at a time, in the cache.
+        hashes += np.einsum("ij,j->i", part, _factors(place, part.shape[1]), dtype=np.uint64, casting="unsafe")
         place += part.shape[1]
     return splitmix64(0, hashes)
 
@@ -35,7 +38,9 @@ def _words(column: np.ndarray | Strings) -> Iterator[np.ndarray]:
     """Unsigned numbers of at most 32 bits, [N, words], that say all of a column."""
     count = len(column)
     if isinstance(column, Strings):
-        yield np.stack([checksums(column.tolist(), count), column.lengths.astype("<u4")], axis=1)
+        # Categories are many times the same; of long strings a checksum is cheaper than finding that out.
+        unique, which = column.unique if column.data.nbytes < _SHORT_BYTES * count else (column, np.arange(count))
+        yield np.stack([checksums(unique.tolist(), len(unique))[which], column.lengths.astype("<u4")], axis=1)
     elif column.dtype == np.uint8:
         whole = (column := column.reshape(count, -1)).shape[1] // 4 * 4
         yield column[:, :whole].view("<u4")

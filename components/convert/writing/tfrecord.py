@@ -32,7 +32,7 @@ class Column(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray | Strings:
+    def __getitem__(self, rows: np.ndarray | slice) -> np.ndarray | Strings:
         """The values at the given positions."""
 
 
@@ -178,10 +178,8 @@ class _StringEntry:
 
 
 def taken(column: Column, rows: np.ndarray) -> np.ndarray | Strings:
-    """The values of a column at some rows, ascending; of an array without a copy if they follow each other."""
-    if isinstance(column, np.ndarray) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
-        return column[rows[0] : rows[-1] + 1]  # which copies nothing
-    return column[rows]
+    """The values of a column at some rows, each greater than the one before; without a copy if none lies between them."""
+    return column[rows[0] : rows[-1] + 1] if rows[-1] - rows[0] == len(rows) - 1 else column[rows]
 
 
 def hashed(values: Mapping[str, Any], layout: Layout, encoded: np.ndarray) -> dict[str, Any]:
