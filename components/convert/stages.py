@@ -43,11 +43,16 @@ def processes(options: Options, num_bytes: int) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-    """The work on a conversion that is divided."""
+    """The work on a conversion that is divided.
+
+    Attributes:
+      left: By piece that this process has written, how many samples those behind it may still add.
+    """
 
     options: Options
     division: Division
     source: pieces.Source
+    left: dict[int, dict[str, int]] = dataclasses.field(default_factory=dict)
 
     def settled(self, looks: Sequence[Any]) -> Self:
         """The work when all pieces have been looked at, given what was seen in each."""
@@ -67,6 +72,8 @@ class Work:
         writers: dict[str, tuple[str, parts.Writer]] = {}  # by split: positions ascend, so one shard at a time
         drawing = self.division.draws.begin(piece.split, piece.position)
         told, written = 0, {}
+        if before := [number for number in self.left if number < i]:
+            tallies.samples.left = dict(self.left[max(before)])
         try:
             for block in self._blocks(piece):
                 tallies.add_others(block)
@@ -99,6 +106,7 @@ class Work:
             for _, writer in writers.values():
                 writer.abandon()
         advance(piece.num_bytes - told)
+        self.left[i] = tallies.samples.left
         return {"parts": written, "tallies": tallies.state()}
 
     def _blocks(self, piece: pieces.Piece) -> Iterator[pieces.Block]:

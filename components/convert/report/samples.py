@@ -33,19 +33,22 @@ class Samples:
     """The first rows of a table, as texts by column; or the first images of each class or label, as pixels.
 
     Images of a regression are the first of all, each with what is said of it.
+
+    Attributes:
+      left: How many are still taken in, by class or label.
     """
 
     def __init__(self, source: Source):
         self._source, self._kept, self._names = source, [], ()
         self._image = next((feature for feature in source.inputs if feature.dtype == "uint8"), None)
-        self._left = {"": _MOST_OF_A_CLASS if self._image else _ROWS}  # to be taken in, by class or label
+        self.left = {"": _MOST_OF_A_CLASS if self._image else _ROWS}
         if self._image:
             self._side = tuple(min(_SIDE, length) for length in self._image.shape[:2])
             if source.task != REGRESSION:
                 pixel_bytes = math.prod(self._side) * self._image.shape[2]
                 most = min(_MOST_IMAGES, max(10, _MOST_PIXEL_BYTES // pixel_bytes))
                 self._names = (source.class_names or source.targets)[:most]
-                self._left = dict.fromkeys(self._names, min(_MOST_OF_A_CLASS, most // len(self._names)))
+                self.left = dict.fromkeys(self._names, min(_MOST_OF_A_CLASS, most // len(self._names)))
 
     def state(self) -> list[Any]:
         """All of it, as JSON."""
@@ -55,19 +58,19 @@ class Samples:
         """Takes in what another one knows, of examples that come later."""
         for sample in state:
             of = sample[0] if self._names else ""
-            if self._left[of]:
-                self._left[of] -= 1
+            if self.left[of]:
+                self.left[of] -= 1
                 self._kept.append(sample)
 
     def add(self, columns: Mapping[str, Any], missing: Mapping[str, np.ndarray]) -> None:
         """Takes in training examples."""
-        labels, first = columns[LABEL], np.arange(min(len(columns[LABEL]), self._left.get("", 0)))
+        labels, first = columns[LABEL], np.arange(min(len(columns[LABEL]), self.left.get("", 0)))
         if not self._image:
             self.absorb(self._rows(columns, missing, first))
         elif not self._names:
             self._keep(self._said(labels[first]), first, columns)
         for i, name in enumerate(self._names):
-            if left := self._left[name]:
+            if left := self.left[name]:
                 of_it = labels[:, i] == 1 if self._source.task == MULTI_LABEL else labels == i
                 rows = np.flatnonzero(of_it)[:left]
                 self._keep([name] * len(rows), rows, columns)
