@@ -27,7 +27,7 @@ DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
 EXIT_REJECTED = 3  # of --fail-on-reject
 # What the pipeline gives to its steps itself. A place for downloads would be one of the machine that a step runs on.
-_CONVERT_OWN = {"output": "-", "download_dir": None}
+_CONVERT_OWN = {"output": "-", "download_dir": None, "task": None, "stage": None, "silence_timeout_s": 3600.0}
 _EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "test", "registry": "", "name": ""}
 _TRAINER = ("model", "train_steps", "train_epochs", "batch_size", "seed")
 _TRAINING = f"More flags of trainer.task may follow after --. Without a length it is {DEFAULT_STEPS} steps."

@@ -35,7 +35,11 @@ def convert(options: Options) -> Manifest | None:
     with contextlib.nullcontext() if options.shared else output.claim(directory):
         if existing := output.finished(directory):
             output.refuse_other(directory, existing.arguments, options.arguments)
-            manifest, outcome = (existing, "is already there") if options.shared else _compared(options, existing)
+            if options.shared:
+                manifest, outcome = existing, "is already there"
+                output.tidy(directory)  # whoever made it may have been killed on the way
+            else:
+                manifest, outcome = _compared(options, existing)
         elif manifest := _made(options):
             outcome = "is ready"
         else:
@@ -59,25 +63,28 @@ def _compared(options: Options, existing: Manifest) -> tuple[Manifest, str]:
 
 
 def _made(options: Options) -> Manifest | None:
-    """Makes a dataset, from unfinished work that lies there or anew; None if others do."""
+    """Makes a dataset, from unfinished work that lies there or anew; None if others do, or just have, who needed nothing of it."""
     directory = options.directory
     try:
         with output.writable(directory):
-            if (made := _converted(options, output.work(directory))) is None:
-                return None
-            manifest, tallies = made
-            for name, split in manifest.splits.items():
-                count = len(split.shards)
-                print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
-            _write_page(manifest, tallies, options)
-            output.publish(directory, manifest)
+            if made := _converted(options, output.work(directory)):
+                manifest, tallies = made
+                for name, split in manifest.splits.items():
+                    count = len(split.shards)
+                    print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
+                _write_page(manifest, tallies, options)
+                output.publish(directory, manifest)
+                return manifest
     except EndedFromOutside:
         raise  # what is done is gone on with
     except (UserError, OSError):
         if not options.shared:
             output.discard(directory)
-        raise
-    return manifest
+        if not (options.shared and output.finished(directory)):
+            raise
+    if output.finished(directory):
+        output.tidy(directory)
+    return None
 
 
 def _converted(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
@@ -96,8 +103,6 @@ def _tell_rows(options: Options, manifest: Manifest, tallies: Tallies, place: st
         print(f"{tallies.left_out:,} of {rows:,} rows are left out by the schema's filter", flush=True)
     if tallies.rounded:
         print(f"{tallies.rounded:,} targets of {rows:,} rows are larger than 16,777,216 and rounded to 32-bit numbers")
-    if len(skipped) > (options.skip_bad or 0):
-        raise UserError(f"--skip-bad {options.skip_bad}: {len(skipped):,} rows are wrong, first {skipped[0]}")
     if skipped:
         print(f"{len(skipped):,} of {rows:,} rows are wrong and left out; {output.SKIPPED} lists them", flush=True)
         if place:

@@ -94,6 +94,11 @@ class Options(Flags):
     stage: str | None = flag(
         ("cut", "look", "write", "merge"), "do one stage only; each begins when the one before is done by all tasks"
     )
+    silence_timeout_s: float = flag(
+        positive,
+        "with --task: give up when the tasks that are waited for have done nothing for so long",
+        default=3600.0,
+    )
     processes: int | None = flag(
         at_least(1), "that write shards; without it as many as there are cores, fewer for little data"
     )

@@ -6,8 +6,11 @@ Tasks that work on one conversion, on whatever machines, see one output director
 there, piece by piece, and so they wait for each other, and a task that is started again goes on where it was.
 """
 
+import contextlib
+import functools
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from components.convert.division import Division
@@ -18,12 +21,15 @@ from components.convert.stages import Work, processes
 from components.convert.writing import output, workers
 from components.convert.writing.notes import Notes
 from components.convert.writing.progress import track
+from components.files.listing import listed
 from components.files.store import parallel
-from trainer.base.errors import readable
+from trainer.base.errors import UserError, readable
 from trainer.base.files import is_remote
 from trainer.base.manifest import Manifest
 
 _LOOK_EVERY_S, _TELL_EVERY_S = 2.0, 30.0  # while others are waited for
+_BEAT_EVERY_S = 60.0  # of the first task while it cuts the source, which leaves nothing else until it has
+_SHOWN = 20  # of the rows that are wrong, if they are too many
 _TOLD = {"look": "looking", "piece": "converting"}
 
 
@@ -49,7 +55,9 @@ def run(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
         _do("piece", work, lambda i, advance: work.write(i, place, advance), notes)
     if stage == "write" or (stage is None and options.share.index):
         return None
-    return work.merge(_all("piece", work, notes), place)
+    written = _all("piece", work, notes)
+    _refuse({_name("piece", i): each["tallies"]["skipped"] for i, each in enumerate(written)}, options)
+    return work.merge(written, place)
 
 
 def _division(origin: Origin, notes: Notes) -> Division | Manifest:
@@ -66,10 +74,13 @@ def _division(origin: Origin, notes: Notes) -> Division | Manifest:
     if division := begun():
         return division
     if options.stage not in (None, "cut") or options.share.index:
-        return _awaited(lambda: begun() or output.finished(options.directory), "the first task cuts the source")
+        done = functools.partial(output.finished, options.directory)
+        return _awaited(lambda: begun() or done(), "waiting for the first task to cut the source", options)
     if notes.place:
         output.discard(options.directory)  # what was begun of another
-    return Division.of_json(notes.put("plan", origin.cut().json()))
+    with _beating(notes) if options.shared else contextlib.nullcontext():
+        division = origin.cut()
+    return Division.of_json(notes.put("plan", division.json()))
 
 
 def _do(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], notes: Notes) -> None:
@@ -77,17 +88,35 @@ def _do(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], notes
     sizes, there = [piece.num_bytes for piece in work.division.cut.pieces], notes.names
     rest = [i for i in work.options.share.of(len(sizes)) if _name(stage, i) not in there]
     due, done, written = sum(sizes[i] for i in rest), 0, 0
+    wrong: dict[str, Sequence[str]] = {}
+    if stage == "piece" and work.options.skip_bad:
+        noted = [name for name in sorted(there) if name.startswith(stage)]
+        found = zip(noted, parallel(notes.get, noted), strict=True)
+        wrong = {name: note["tallies"]["skipped"] for name, note in found if note}
+        _refuse(wrong, work.options)
     with track(_TOLD[stage], max(1, due), "bytes") as advance:
 
         def one(i: int, advance: workers.Advance) -> Any:
             return notes.put(_name(stage, i), do(i, advance))
 
         for k, result in workers.run(one, rest, processes=processes(work.options, due), advance=advance):
-            notes.keep(_name(stage, rest[k]), result)
+            name = _name(stage, rest[k])
+            notes.keep(name, result)
             done += sizes[rest[k]]
+            if stage == "piece" and (skipped := result["tallies"]["skipped"]):
+                wrong[name] = skipped
+                _refuse(wrong, work.options)
             if stage == "piece" and notes.place and not is_remote(notes.place):
                 written += sum(part["num_bytes"] for part in result["parts"].values())
                 output.require_room(work.options.directory, int(written / max(1, done) * (due - done)))
+
+
+def _refuse(wrong: Mapping[str, Sequence[str]], options: Options) -> None:
+    """Refuses more wrong rows, by piece, than may be left out, and shows some of them."""
+    rows = [row for name in sorted(wrong) for row in wrong[name]]
+    if len(rows) > (options.skip_bad or 0):
+        print(*rows[:_SHOWN], sep="\n", flush=True)
+        raise UserError(f"--skip-bad {options.skip_bad}: {len(rows):,} rows are wrong so far, first {rows[0]}")
 
 
 def _all(stage: str, work: Work, notes: Notes) -> list[Any]:
@@ -101,18 +130,55 @@ def _all(stage: str, work: Work, notes: Notes) -> list[Any]:
 
     if share.count > 1 and (absent := missing()):
         tasks = ", ".join(map(str, sorted({i % share.count for i in absent})))
-        _awaited(lambda: not missing(), f"waiting for pieces of task {tasks}")
-    return parallel(notes.get, names) if notes.place and is_remote(notes.place) else [*map(notes.get, names)]
+        done = functools.partial(output.finished, work.options.directory)
+        _awaited(lambda: not missing() or done(), f"waiting for pieces of task {tasks}", work.options)
+    found = parallel(notes.get, names) if notes.place and is_remote(notes.place) else [*map(notes.get, names)]
+    if None in found:
+        raise UserError(
+            f"{notes.place}: what other tasks have noted is gone; has it been deleted, or the dataset made?"
+        )
+    return found
 
 
 def _name(stage: str, i: int) -> str:
     return f"{stage}-{i:05d}"
 
 
-def _awaited(look: Callable[[], Any], told: str) -> Any:
-    """What `look` gives, as soon as it gives anything."""
-    due = time.monotonic() + _TELL_EVERY_S
+@contextlib.contextmanager
+def _beating(notes: Notes) -> Iterator[None]:
+    """Notes now and then, as long as the block lasts, that this task lives."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(_BEAT_EVERY_S):
+            with contextlib.suppress(UserError, OSError):  # what is wrong with the place, the plan will tell
+                notes.put("beat", time.time())
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _awaited(look: Callable[[], Any], told: str, options: Options) -> Any:
+    """What `look` gives, as soon as it gives anything.
+
+    Raises:
+      UserError: If nothing has changed in the directory of unfinished work for as long as the options allow.
+    """
+    place, seen, since = output.work(options.directory), None, time.monotonic()
+    due = since + _TELL_EVERY_S
     while not (given := look()):
+        if seen != (seen := listed(place)):
+            since = time.monotonic()
+        elif time.monotonic() > since + options.silence_timeout_s:
+            raise UserError(
+                f"{told}: nothing was done for {options.silence_timeout_s:g} s (--silence-timeout-s); "
+                "start that task again, and then this one; what is done is not done again"
+            )
         time.sleep(_LOOK_EVERY_S)
         if time.monotonic() > due:
             print(told, flush=True)

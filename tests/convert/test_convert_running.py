@@ -1,36 +1,30 @@
 """However the work on a conversion is shared out, the result is the same."""
 
+import contextlib
 import dataclasses
 import json
+import multiprocessing
 import pathlib
 import random
-import signal
-import subprocess
-import sys
+import shutil
 import threading
 import time
 
+import kinds
+import psutil
 import pytest
-import trips
 
 from components.convert import running
 from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.base.errors import UserError
 
-ROOT = pathlib.Path(__file__).parents[2]
 
-
-@pytest.fixture(scope="module", params=["idx", "csv"])
-def options(request, tmp_path_factory, make_idx) -> Options:
-    """A source, the latter of which is looked at before it is written."""
+@pytest.fixture(scope="module", params=kinds.KINDS)
+def options(request, tmp_path_factory, make_idx, write_records) -> Options:
     root = tmp_path_factory.mktemp("source")
-    if request.param == "csv":
-        kind = trips.write(root, trips.rows(900))
-    else:
-        make_idx(root / "idx", size=(9, 7), packed=False, train=900, test=90)
-        kind = {"dataset": "idx", "source": str(root / "idx")}
-    return Options(**kind, output=str(root / "out"), shards=7, processes=1)
+    source = kinds.make(request.param, root, make_idx, write_records)
+    return Options(**source, output=str(root / "out"), shards=7, processes=1)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +60,45 @@ def test_a_task_without_a_share_that_missed_the_plan_ends_with_the_dataset(tmp_p
     assert convert(dataclasses.replace(one, task="1/2")) is None
 
 
+def test_a_task_waits_as_long_as_others_do_something_and_then_says_whom_it_misses(tmp_path, make_idx, monkeypatch):
+    make_idx(tmp_path / "idx", train=99, test=99)
+    given = Options(
+        dataset="idx", source=str(tmp_path / "idx"), output=str(tmp_path / "out"), shards=3, silence_timeout_s=0.7
+    )
+    first, second = (dataclasses.replace(given, task=f"{i}/2") for i in (0, 1))
+    with pytest.raises(
+        UserError, match=r"first task to cut the source: nothing was done for 0\.7 s .* start that task"
+    ):
+        convert(second)
+    with pytest.raises(UserError, match=r"waiting for pieces of task 1: nothing was done for 0\.7 s"):
+        convert(first)
+    for of, name, seconds in ((running.Origin, "cut", 1.0), (running.output, "require_room", 0.3)):  # after each piece
+        do = getattr(of, name)
+        monkeypatch.setattr(of, name, lambda *a, do=do, seconds=seconds: [time.sleep(seconds), do(*a)][1])
+    monkeypatch.setattr(running, "_BEAT_EVERY_S", 0.1)
+    shutil.rmtree(tmp_path / "out")
+    thread = threading.Thread(target=convert, args=[second], daemon=True)
+    thread.start()
+    assert convert(first) == convert(dataclasses.replace(first, task=None))
+    thread.join(60)
+
+
+def test_a_task_that_is_late_because_the_others_have_just_made_the_dataset_leaves_it_as_it_is(
+    tmp_path, options, expected, content, monkeypatch
+):
+    whole, do = dataclasses.replace(options, output=str(tmp_path / "out")), running._do
+    convert(dataclasses.replace(whole, stage="cut"))
+
+    def late(*work: object) -> None:
+        monkeypatch.setattr(running, "_do", do)
+        convert(whole)
+        do(*work)
+
+    monkeypatch.setattr(running, "_do", late)
+    assert convert(dataclasses.replace(whole, task="1/2")) is None
+    assert content(tmp_path / "out") == expected
+
+
 def test_stages_one_by_one_each_by_several_tasks(tmp_path, options, expected, content):
     for stage, tasks in (("cut", 1), ("look", 2), ("write", 4), ("merge", 1)):
         for i in range(tasks):
@@ -89,24 +122,48 @@ def test_a_share_that_is_none_is_refused(task):
         Options(output="o", task=task)
 
 
-@pytest.mark.slow
-def test_tasks_that_are_killed_at_random_moments_and_started_again_make_the_same(tmp_path, options, expected, content):
-    chance, kills, out = random.Random(0), 0, tmp_path / "out"
-    command = [sys.executable, "-m", "components.convert", *dataclasses.replace(options, output=str(out)).as_flags()]
+@pytest.mark.parametrize("kills", [4, pytest.param(30, marks=pytest.mark.slow)])
+def test_whatever_is_killed_at_whatever_moment_and_goes_on_in_other_tasks_makes_the_same(
+    tmp_path, options, expected, content, kills
+):
+    chance, left, out, end = random.Random(kills), kills, tmp_path / "out", time.monotonic() + 240
+    fork = multiprocessing.get_context("fork")  # which is at work at once: a command would mostly die of its imports
+    tasks: dict[multiprocessing.Process, Options] = {}
 
-    def start(i: int) -> subprocess.Popen:
-        return subprocess.Popen([*command, f"--task={i}/3"], cwd=ROOT, stdout=subprocess.DEVNULL)
+    def start(job: Options) -> None:
+        task = fork.Process(target=convert, args=[job])
+        task.start()
+        tasks[task] = job
 
-    tasks = {i: start(i) for i in range(3)}
-    while tasks:
-        time.sleep(chance.uniform(0.1, 0.8))
-        for i, process in list(tasks.items()):
-            if process.poll() is None and kills < 30 and chance.random() < 0.4:
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-            if process.poll() == 0:
-                del tasks[i]
-            elif process.poll() is not None:
-                assert process.returncode == -signal.SIGKILL
-                tasks[i] = start(i)
-    assert content(out) == expected and kills >= 10
+    lost = True  # nothing has been begun, or all who had are dead
+    while left or tasks or lost:
+        if not tasks:
+            if not lost:  # so fast that there are kills left
+                assert content(out) == expected
+                shutil.rmtree(out)
+            lost = False
+            count, processes = chance.randint(1, 3), chance.randint(1, 2)
+            for i in range(count):
+                share = f"{i}/{count}" if count > 1 else None
+                start(dataclasses.replace(options, output=str(out), processes=processes, task=share))
+        joining, moment = chance.random() < 0.5, time.monotonic() + chance.uniform(0, 0.2)
+        while all(task.is_alive() for task in tasks) and (
+            time.monotonic() < moment or (joining and not [*out.glob("*-of-*")])
+        ):
+            time.sleep(0.001)
+        alive = [psutil.Process(task.pid) for task in tasks if task.is_alive()]
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if left and (living := [one for task in alive for one in (task, *task.children())]):
+                chance.choice(living).kill()
+                left -= 1
+                if chance.random() < 0.3:  # all machines are lost, and another number of them comes
+                    for task in alive:
+                        task.kill()
+                    tasks.clear()
+                    lost = True
+        for task in [task for task in tasks if not task.is_alive()]:
+            job = tasks.pop(task)
+            if task.exitcode:
+                start(job)
+        assert time.monotonic() < end
+    assert content(out) == expected

@@ -1,5 +1,6 @@
 import collections
 import contextlib
+import dataclasses
 import gzip
 import io
 import json
@@ -250,6 +251,15 @@ def test_rows_that_are_wrong_are_listed_beside_the_manifest_or_too_many(tmp_path
         *flags, "--skip-bad", "1"
     )
     assert not (tmp_path / "c").exists()
+    wrong = trips.write(
+        tmp_path / "more", [{**row, "fare": "x"} if i % 10 == 5 else row for i, row in enumerate(rows)], SCHEMA
+    )
+    given = Options(**wrong, output=str(tmp_path / "d"), shards=10, processes=1, skip_bad=8)  # of 3 in each piece
+    for stage in ("cut", "look"):
+        convert(dataclasses.replace(given, stage=stage))
+    with pytest.raises(UserError, match=r"--skip-bad 8: 9 rows are wrong so far, first .*rows\.csv: line 7: fare: 'x'"):
+        convert(dataclasses.replace(given, stage="write"))
+    assert "line 17: fare" in capsys.readouterr().out and len([*tmp_path.glob("d/.converting/piece-*")]) == 3
     text = fails("--dataset", "mnist", "--skip-bad", "1", "--output", str(tmp_path / "c"))
     assert "--skip-bad 1 means nothing to dataset 'mnist'; leave it out, or use --dataset taxi or" in text
 

@@ -4,43 +4,29 @@ import dataclasses
 import pathlib
 import random
 
-import numpy as np
+import kinds
 import pytest
 import trips
-from PIL import Image
 
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.writing import workers
 
 
-@pytest.fixture(scope="module", params=["idx", "packed idx", "csv", "targets", "images", "records"])
+@pytest.fixture(scope="module", params=[*kinds.KINDS, "packed idx", "targets"])
 def options(request, tmp_path_factory, make_idx, write_records) -> Options:
-    """A source of several thousand examples, or some hundred images."""
+    """A source of several hundred or thousand examples."""
     root = tmp_path_factory.mktemp("source")
     if request.param == "targets":
         targets = {"same": "same", "sum": {"plus": ["same", "seconds"]}, "when": "when"}
         schema = {**trips.SCHEMA, "label": {"regression": targets}, "deep": trips.SCHEMA["deep"][:1], "wide": []}
         kind = trips.write(root, trips.rows(3000), schema)
-    elif request.param == "csv":
-        rows = [{**row, "company": f"{row['company']}, {'x' * (i % 60)}"} for i, row in enumerate(trips.rows(3000))]
-        kind = trips.write(root, rows, {**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}})
-    elif request.param in ("images", "records"):
-        pixels = (np.random.default_rng(i).integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300))
-        paths = [root / "source" / "ab"[i % 2] / f"{i}.png" for i in range(300)]
-        for path, image in zip(paths, pixels, strict=True):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(image).save(path)
-        kind = {"dataset": "images", "source": str(root / "source")}
-        if request.param == "records":
-            records = [{"image": path.read_bytes(), "label": i % 2} for i, path in enumerate(paths)]
-            paths = [write_records(root / f"{i}.tfrecord", records[i::3]) for i in range(3)]
-            (root / "schema.yaml").write_text("{name: t, origin: t, image: image, label: label, classes: 2}")
-            kind = {"dataset": "tfrecord", "source": tuple(map(str, paths)), "schema": str(root / "schema.yaml")}
-    else:
+    elif request.param == "packed idx":
         for place in ("plain", "packed"):
             make_idx(root / place, size=(9, 7), packed=place == "packed", train=3000, test=500)
-        kind = {"dataset": "idx", "source": str(root / ("packed" if "packed" in request.param else "plain"))}
+        kind = {"dataset": "idx", "source": str(root / "packed")}
+    else:
+        kind = kinds.make(request.param, root, make_idx, write_records)
     return Options(**kind, output=str(root / "out"), shards=7)
 
 
