@@ -105,7 +105,14 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(c
     assert "Versions of digits" in page and page.index("champion</td>") > page.index(">2</th>")  # the newest first
 
 
-def test_three_tasks_make_the_dataset_that_one_makes(command, tmp_path):
+def _writes(process: psutil.Process, share: str) -> bool:
+    """Whether it is the step that converts this share."""
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()[-1:] == ["write"] and f'"{share}"' in " ".join(process.cmdline())
+    return False
+
+
+def test_three_tasks_of_which_one_is_killed_make_the_dataset_that_one_makes(command, tmp_path):
     rows = "".join(f"{i % 97},{'abcdefghijk'[i % 11]}{i % 13},{'no' if i % 97 < 50 else 'yes'}\n" for i in range(5000))
     (tmp_path / "rows.csv").write_text(f"a,b,answer\n{rows}")
     (tmp_path / "sums.yaml").write_text(
@@ -115,9 +122,21 @@ def test_three_tasks_make_the_dataset_that_one_makes(command, tmp_path):
     )
     data = ["--dataset", "csv", "--source", tmp_path / "rows.csv", "--schema", tmp_path / "sums.yaml", "--shards", 5]
     quick = ["--cluster", "clusters/local.yaml", "--train-steps", 20]
-    for _ in range(2):
-        done = command("pipelines/run.py", *flags(tmp_path), *data, *quick, "--convert-tasks", 3)
-        assert done.returncode == 0, done.stdout + done.stderr
+    line = ["pipelines/run.py", *flags(tmp_path), *data, *quick, "--convert-tasks", 3]
+    process = subprocess.Popen([sys.executable, *map(str, line)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    while not (found := [p for p in psutil.Process(process.pid).children(recursive=True) if _writes(p, "1/3")]):
+        time.sleep(0.01)
+    for one in found:
+        one.kill()
+    _, said = process.communicate(timeout=120)
+    assert process.returncode and "step write failed" in said, said
+    run = newest(tmp_path)
+    resumed = command("pipelines/runs.py", "resume", run)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    log = (run / "logs" / "pipeline.log").read_text()  # of the others' work nothing was lost
+    assert (log.count("Executing task 'write'"), log.count("Task write cache hit")) == (4, 2)
+    again = command(*line)
+    assert again.returncode == 0, again.stdout + again.stderr
     told = summary(newest(tmp_path))
     assert [s["name"] for s in told["steps"]][:5] == ["split", "look", "settle", "write", "merge"]
     assert "another run has converted it" in (newest(tmp_path) / "logs" / "merge.log").read_text()
