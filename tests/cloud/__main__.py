@@ -31,6 +31,7 @@ _GOOGLES = (
     "iamcredentials",
     "cloudquotas",
     "logging",
+    "bigquery",
 )
 _HOSTS = (*(f"{name}.googleapis.com" for name in _GOOGLES), "us-docker.pkg.dev")
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1

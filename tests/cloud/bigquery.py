@@ -9,10 +9,13 @@ import pathlib
 import re
 from typing import Any
 
+import pyarrow.parquet as pq
 from google.api_core import exceptions
 
 from tests.cloud.front import Answer, Request
 from tests.cloud.objects import Objects
+
+_TYPES = {"int64": "INTEGER", "double": "FLOAT", "string": "STRING"}
 
 
 class BigQuery:
@@ -21,6 +24,7 @@ class BigQuery:
     def __init__(self, root: pathlib.Path, objects: Objects) -> None:
         self.inserted: list[dict[str, Any]] = []  # what was asked for and not only tried
         self.failure = ""  # with which the next job ends
+        self.columns: list[dict[str, Any]] = []  # of every table and answer; empty: those that the file has
         self._root, self._objects, self._jobs = root, objects, {}
 
     def answer(self, request: Request) -> Answer:
@@ -30,6 +34,7 @@ class BigQuery:
                 path = self._path(f"{project}.{dataset}.{table}")
                 about = {"tableReference": {"projectId": project, "datasetId": dataset, "tableId": table}}
                 about |= {"type": "VIEW" if table.startswith("view") else "TABLE", "location": "US"}
+                about["schema"] = self._schema(path)
                 return Answer(200, {**about, "lastModifiedTime": str(path.stat().st_mtime_ns // 10**6)})
             case "POST", project, "jobs":
                 return Answer(200, self._insert(project, json.loads(request.body)))
@@ -58,6 +63,7 @@ class BigQuery:
             raise exceptions.BadRequest(f"Query exceeded limit for bytes billed: {most}. {due} or higher required.")
         names = [dict(zip(("projectId", "datasetId", "tableId"), table.split("."), strict=True)) for table in tables]
         about = {"query": {"referencedTables": names, "totalBytesProcessed": str(sum(map(len, data)))}}
+        about["query"]["schema"] = self._schema(self._path(tables[0]))
         job = {"configuration": configuration, "jobReference": {"location": "US", **reference}, "statistics": about}
         if configuration.get("dryRun"):
             return job | {"status": {"state": "DONE"}}
@@ -73,6 +79,10 @@ class BigQuery:
             job["status"] = {"state": "RUNNING"}
         self._jobs[reference["jobId"]] = job
         return job
+
+    def _schema(self, path: pathlib.Path) -> dict[str, Any]:
+        found = [{"name": field.name, "type": _TYPES[str(field.type)]} for field in pq.read_schema(path)]
+        return {"fields": self.columns or found}
 
     def _path(self, table: str) -> pathlib.Path:
         path = self._root / f"{table}.parquet"

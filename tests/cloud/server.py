@@ -1,4 +1,4 @@
-"""Google Cloud on 127.0.0.1: Storage, Vertex AI, what a submission looks up, and a machine's metadata server.
+"""Google Cloud on 127.0.0.1: Storage, Vertex AI, BigQuery, what a submission looks up, and a machine's metadata server.
 
 `python -m tests.cloud.server WORK`, which `python -m tests.cloud` starts inside the namespaces. Every request is a line
 in WORK/requests.log. What a test asks of the cloud itself, it asks of http://127.0.0.1/loopback (see `_Cloud.http`).
@@ -20,6 +20,7 @@ from google.cloud.aiplatform_v1.services import (
     schedule_service,
 )
 
+from tests.cloud.bigquery import BigQuery
 from tests.cloud.entries import Entries
 from tests.cloud.faults import Faults, Reset
 from tests.cloud.front import Answer, Front, Request, serve_grpc
@@ -48,7 +49,8 @@ class _Cloud:
     def __init__(self, work: pathlib.Path) -> None:
         self._faults = Faults()
         self._log = (work / "requests.log").open("w", buffering=1)
-        self._storage = Storage(Objects(work / "buckets"))
+        objects = Objects(work / "buckets")
+        self._storage, self._bigquery = Storage(objects), BigQuery(work / "tables", objects)
         self._vertex, self._entries = LiveVertex(work), Entries(work / "logs")
 
     def https(self, request: Request) -> Answer:
@@ -68,6 +70,8 @@ class _Cloud:
     def _answer(self, request: Request) -> Answer:
         if request.host in ("storage.googleapis.com", "www.googleapis.com"):
             return self._storage.answer(request)
+        if request.host == "bigquery.googleapis.com":
+            return self._bigquery.answer(request)
         if request.host == "logging.googleapis.com":
             return self._entries.answer(request)
         if answer := HOSTS.get(request.host):

@@ -43,6 +43,26 @@ def test_from_a_bucket_into_a_bucket_that_fails_it_is_the_same_dataset(cloud, tm
     assert convert(remote) == here and "already there" in capfd.readouterr().out
 
 
+def test_the_answer_to_a_query_becomes_a_registered_model_and_a_schema_that_does_not_fit_it_no_job(cloud, tmp_path):
+    known, table = trips.write(tmp_path, trips.rows(2_000)), f"demo-project.taxi.{cloud.bucket}"
+    (tables := cloud.work / "tables").mkdir(exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(known["source"]), tables / f"{table}.parquet")
+    flags = ["--dataset", "bigquery", "--source", f"SELECT * FROM `{table}`", "--train-steps", 50]
+    (wrong := tmp_path / "wrong.yaml").write_text(pathlib.Path(known["schema"]).read_text().replace("miles", "mils"))
+    one = "{strategy: one_device, chief: {machine: n1-standard-8}}"
+    failed = cloud.finish(cloud.start(one, *flags, "--schema", wrong), code=1)
+    log = (cloud.work / "logs" / failed.run_id / "pipeline.log").read_text()
+    assert "unknown column 'miles'; did you mean 'mils'?" in log and not (cloud.files / "exports").exists()
+    run = cloud.submit(one, *flags, "--schema", known["schema"])
+    assert "convert: succeeded" in run.printed and run.step() == 50 and "version 1" in run.printed
+    [exported] = cloud.files.glob("exports/*/0/*.parquet")
+    here = convert(
+        Options(dataset="parquet", schema=known["schema"], source=str(exported), output=str(tmp_path / "out"))
+    )
+    [made] = cloud.files.glob("runs/**/manifest.json")
+    assert Manifest.load(made.parent).splits == here.splits
+
+
 def test_four_replicas_of_a_custom_job_make_the_dataset_that_one_process_makes(cloud, tmp_path):
     known = trips.write(tmp_path, trips.rows(5_000))
     source = pathlib.Path(known["source"])

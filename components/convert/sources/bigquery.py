@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from components.convert.sources.base import Paths, digest_of
-from components.convert.sources.exports import export, planned
+from components.convert.sources.exports import arrow_schema, export, planned
 from components.convert.sources.parquet import ParquetReader
 from components.files.listing import File
 from trainer.base.errors import UserError
@@ -35,8 +35,12 @@ class BigQueryReader(ParquetReader):
     def _found(self, source: Paths) -> list[tuple[File, dict[str, str]]]:
         if not self.export_dir:
             raise UserError("dataset 'bigquery' needs --export-dir gs://BUCKET/DIR, where the files may be kept")
-        self._columns()  # a mistake in it is told before anything is spent
-        return super()._found(export(self._asked(source), self.export_dir))
+        schema, plan = self._columns(), planned(self._asked(source))
+        if plan.columns:  # a mistake is told before anything is spent
+            from components.convert.sources.parquet_table import compare
+
+            compare(arrow_schema(plan.columns), f"BigQuery's {plan.asked}", {}, schema)
+        return super()._found(export(plan, self.export_dir))
 
     def _asked(self, source: Paths) -> str:
         if not isinstance(source, str):

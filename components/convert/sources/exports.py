@@ -1,7 +1,7 @@
 """Tables of BigQuery, and answers to queries, as Parquet files in a bucket: exported once, by BigQuery itself.
 
 planned("SELECT fare, tips FROM `project.dataset.trips`").told      # what that costs; nothing has been spent
-export("project.dataset.trips", "gs://bucket/exports")              # the folder of the files
+export(planned("project.dataset.trips"), "gs://bucket/exports")     # the folder of the files
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from components.bucket import MANAGED_BY, refusals
@@ -41,6 +41,7 @@ class Plan:
       tables: Those that are read, each with the time of its last change.
       location: Where BigQuery has them.
       num_bytes: That are billed at most; 0 if a table is copied, or if BigQuery cannot tell.
+      columns: Of the answer, each as BigQuery's API describes it; empty if it does not.
     """
 
     asked: str
@@ -48,6 +49,7 @@ class Plan:
     tables: tuple[tuple[str, str], ...]
     location: str
     num_bytes: int
+    columns: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def name(self) -> str:
@@ -76,29 +78,49 @@ def planned(asked: str) -> Plan:
             table = client.get_table(asked)
             if table.table_type == "TABLE":
                 tables = ((asked, table.modified.isoformat()),)
-                return Plan(asked=asked, query="", tables=tables, location=table.location, num_bytes=0)
+                columns = tuple(column.to_api_repr() for column in table.schema)
+                return Plan(asked=asked, query="", tables=tables, location=table.location, num_bytes=0, columns=columns)
         query = f"SELECT * FROM `{asked}`" if _TABLE.fullmatch(asked) else asked
         dry = client.query(query, job_config=bigquery.QueryJobConfig(dry_run=True, use_query_cache=False))
         names = sorted({f"{table.project}.{table.dataset_id}.{table.table_id}" for table in dry.referenced_tables})
         tables = tuple((name, client.get_table(name).modified.isoformat()) for name in names)
         due = dry.total_bytes_processed
         num_bytes = due and due + _LEAST_BYTES * len(tables)
-        return Plan(asked=asked, query=query, tables=tables, location=dry.location, num_bytes=num_bytes)
+        known = {"tables": tables, "columns": tuple(column.to_api_repr() for column in dry.schema or ())}
+        return Plan(asked=asked, query=query, location=dry.location, num_bytes=num_bytes, **known)
 
 
-def export(asked: str, place: str) -> str:
+def arrow_schema(columns: Sequence[Mapping[str, Any]]) -> Any:
+    """The types of columns in the files that BigQuery writes, as Arrow has them; null of those that may be several."""
+    import pyarrow as pa  # slow
+
+    types = {
+        **{"INTEGER": pa.int64(), "FLOAT": pa.float64(), "BOOLEAN": pa.bool_(), "STRING": pa.string()},
+        **{"NUMERIC": pa.decimal128(38, 9), "BIGNUMERIC": pa.decimal256(76, 38), "BYTES": pa.binary()},
+        **{"DATE": pa.date32(), "TIME": pa.time64("us"), "TIMESTAMP": pa.timestamp("us", "UTC")},
+    }
+    fields = []
+    for column in columns:
+        kind = column["type"]
+        found = (
+            pa.struct(arrow_schema(column["fields"])) if kind in ("RECORD", "STRUCT") else types.get(kind, pa.null())
+        )
+        fields.append((column["name"], pa.list_(found) if column.get("mode") == "REPEATED" else found))
+    return pa.schema(fields)
+
+
+def export(plan: Plan, place: str) -> str:
     """Has BigQuery write Parquet files to a new folder, unless that of the same question and tables is there.
 
     Whoever was interrupted, or is one of several, waits for the job that was begun.
 
     Args:
-      asked: A table, PROJECT.DATASET.TABLE, or a query in GoogleSQL.
+      plan: What was planned of a table, PROJECT.DATASET.TABLE, or a query in GoogleSQL.
       place: `gs://` folder of all exports.
 
     Returns:
       The folder of the files.
     """
-    plan = planned(asked)
     with _client(plan.asked) as client:
         for attempt in itertools.count():
             folder = f"{place.rstrip('/')}/{plan.name}/{attempt}"

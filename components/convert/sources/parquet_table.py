@@ -87,11 +87,16 @@ class ParquetTable(TableSource):
                     row += batch.num_rows
 
 
+def compare(given: pa.Schema, path: str, texts: Mapping[str, str], schema: Schema) -> None:
+    """Refuses columns that are of such types that they can never be the schema's."""
+    nothing = [pa.nulls(0, field.type) for field in given]
+    _columns_of(pa.record_batch(nothing, schema=given), path, texts, schema)
+
+
 def _checked(file: File, texts: Mapping[str, str], schema: Schema) -> pq.FileMetaData:
     """What the footer says; that the file's columns can be the schema's is seen on the way."""
     with _opened(file) as (data, _):
-        nothing = [pa.nulls(0, field.type) for field in data.schema_arrow]
-        _columns_of(pa.record_batch(nothing, schema=data.schema_arrow), file.path, texts, schema)
+        compare(data.schema_arrow, file.path, texts, schema)
         return data.metadata
 
 

@@ -43,7 +43,7 @@ def cloud(bucket, tmp_path, monkeypatch):
 
 
 def test_a_query_is_one_job_that_exports_its_answer_and_may_cost_no_more_than_was_told(cloud, capsys, tmp_path):
-    folder = export(f" {_QUERY};\n", "gs://demo/exports/")
+    folder = export(planned(f" {_QUERY};\n"), "gs://demo/exports/")
     [body] = cloud.inserted
     size = (tmp_path / "tables" / "demo-project.taxi.trips.parquet").stat().st_size
     assert body == {
@@ -62,7 +62,7 @@ def test_a_query_is_one_job_that_exports_its_answer_and_may_cost_no_more_than_wa
 
 
 def test_a_table_is_copied_and_a_view_is_asked_for_all_that_it_has(cloud):
-    folder = export("demo-project.taxi.trips", "gs://demo/exports")
+    folder = export(planned("demo-project.taxi.trips"), "gs://demo/exports")
     assert cloud.inserted[0]["configuration"] == {
         "labels": {"managed_by": "tfrecord-training"},
         "extract": {
@@ -72,33 +72,33 @@ def test_a_table_is_copied_and_a_view_is_asked_for_all_that_it_has(cloud):
             "sourceTable": {"projectId": "demo-project", "datasetId": "taxi", "tableId": "trips"},
         },
     }
-    export("demo-project.taxi.view", "gs://demo/exports")
+    export(planned("demo-project.taxi.view"), "gs://demo/exports")
     assert cloud.inserted[1]["configuration"]["query"]["query"].endswith("AS\nSELECT * FROM `demo-project.taxi.view`")
 
 
 def test_what_was_exported_is_exported_again_only_if_the_table_changes_or_files_are_gone(cloud, tmp_path, bucket):
-    first = export(_QUERY, "gs://demo/exports")
-    assert export(_QUERY, "gs://demo/exports") == first and len(cloud.inserted) == 1
+    first = export(planned(_QUERY), "gs://demo/exports")
+    assert export(planned(_QUERY), "gs://demo/exports") == first and len(cloud.inserted) == 1
     os.utime(tmp_path / "tables" / "demo-project.taxi.trips.parquet", (1, 1))
-    changed = export(_QUERY, "gs://demo/exports")
+    changed = export(planned(_QUERY), "gs://demo/exports")
     assert changed != first and len(cloud.inserted) == 2
     (bucket / changed.removeprefix("gs://demo/") / "000000000000.parquet").unlink()
-    assert export(_QUERY, "gs://demo/exports") not in (first, changed) and len(cloud.inserted) == 3
+    assert export(planned(_QUERY), "gs://demo/exports") not in (first, changed) and len(cloud.inserted) == 3
 
 
 def test_who_was_interrupted_waits_for_the_job_that_runs(cloud, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(exports.time, "sleep", mock.Mock(side_effect=KeyboardInterrupt))
-        export(_QUERY, "gs://demo/exports")
-    folder = export(_QUERY, "gs://demo/exports")
+        export(planned(_QUERY), "gs://demo/exports")
+    folder = export(planned(_QUERY), "gs://demo/exports")
     assert len(cloud.inserted) == 1 and len(listed(folder)) == 2
 
 
 def test_a_job_that_failed_is_told_and_another_one_is_begun_the_next_time(cloud):
     cloud.failure = "Backend error"
     with pytest.raises(UserError, match=r"^BigQuery cannot export SELECT .*: Backend error$"):
-        export(_QUERY, "gs://demo/exports")
-    assert export(_QUERY, "gs://demo/exports").endswith("/1") and len(cloud.inserted) == 2
+        export(planned(_QUERY), "gs://demo/exports")
+    assert export(planned(_QUERY), "gs://demo/exports").endswith("/1") and len(cloud.inserted) == 2
 
 
 def test_the_price_is_that_of_the_bytes_which_are_billed_at_most():
@@ -143,6 +143,35 @@ def test_a_query_is_converted_to_the_bytes_that_its_answer_in_a_file_gives(cloud
         convert(Options(dataset=name, output=str(output), **common, **more))
         shards.append([path.read_bytes() for path in sorted(output.glob("*.tfrecord"))])
     assert shards[0] == shards[1] and len(cloud.inserted) == 1
+
+
+@pytest.mark.parametrize("asked", [_QUERY, "demo-project.taxi.trips"])
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("fare: {type: float, header: fares}", "has no column 'fares' (it has 'fare', 'tip', 'at', 'when')"),
+        ("fare: {type: time}", "column 'fare' is double, and type time takes timestamps"),
+        ("fare: {type: float, header: 'at[0].x'}", "at[0].x: struct<y: string> has no field 'x'"),
+    ],
+)
+def test_a_schema_that_does_not_fit_the_answer_is_told_before_the_export_is_paid_for(
+    cloud, tmp_path, asked, wrong, told
+):
+    text = _SCHEMA.replace("fare: {type: float}", wrong) + "other_columns: ignore\n"
+    (schema := tmp_path / "schema.yaml").write_text(text)
+    cloud.columns = [
+        *({"name": name, "type": "FLOAT"} for name in ("fare", "tip")),
+        {"name": "at", "type": "RECORD", "mode": "REPEATED", "fields": [{"name": "y", "type": "STRING"}]},
+        {"name": "when", "type": "DATETIME"},  # nobody has seen as what that comes
+    ]
+    place = {"export_dir": "gs://demo/exports", "output": str(tmp_path / "data")}
+    with pytest.raises(UserError, match=f"^BigQuery's {asked}: {re.escape(told)}"):
+        convert(Options(dataset="bigquery", schema=str(schema), source=asked, **place))
+    assert not cloud.inserted
+    schema.write_text(text.replace(wrong, "fare: {type: float}, when: {type: time}"))
+    cloud.failure = "Enough"
+    with pytest.raises(UserError, match="Enough"):  # what fits is asked for
+        convert(Options(dataset="bigquery", schema=str(schema), source=asked, **place))
 
 
 def test_the_digest_of_a_query_changes_with_the_table_and_exports_nothing(cloud, tmp_path):
