@@ -32,14 +32,15 @@ def write(directory: pathlib.Path, asks: str, lines: Sequence[Line], mtbf_hours:
         "runs": lines,
     }
     text = templates("pipelines").get_template("study.txt").render(known)
-    fast = [line for line in lines if line["speed_up"]]
+    # By replicas, of which all cells may have as many.
+    fast = [line for line in lines if line["speed_up"] and len({other["replicas"] for other in lines}) > 1]
     plotted = [_plot("Speed-up against the ideal", fast, "replicas", "speed_up", "replicas that train")] if fast else []
     plotted.append(_plot(f"{lines[0]['metric']} against time", lines, "time_s", "score", "time, s"))
     body = templates("pipelines").get_template("study.html").render(known, plots=plotted)
     written = io.StringIO()
     writer = csv.DictWriter(written, list(lines[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()} for line in lines)
     for name, content in (("study.md", text), (PAGE, render_page(asks, body)), ("study.csv", written.getvalue())):
         write_text(directory / name, content)
     return text
