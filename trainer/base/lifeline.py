@@ -24,26 +24,17 @@ def owner_pid(environ: Mapping[str, str]) -> int | None:
 
 
 def open_pidfd(pid: int) -> int | None:
-    """A descriptor that becomes readable when the process ends, or None where the system has none (Linux has).
-
-    Raises:
-      ProcessLookupError: If there is no such process.
-    """
+    """A descriptor that becomes readable when the process ends; None if there is no such process, or system (Linux has)."""
     try:
         return os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise
     except (AttributeError, OSError):
         return None
 
 
 def watch(pid: int, on_death: Callable[[], object]) -> None:
     """Calls `on_death` once, in a daemon thread, when process `pid` ends or if there is none."""
-    try:
-        # Here and not in the thread: until it is open, the id could be given to another process.
-        descriptor = open_pidfd(pid)
-    except ProcessLookupError:
-        descriptor = None
+    # Here and not in the thread: until it is open, the id could be given to another process.
+    descriptor = open_pidfd(pid)
     threading.Thread(target=_watch, args=(pid, descriptor, on_death), name=f"lifeline-{pid}", daemon=True).start()
 
 

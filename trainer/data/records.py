@@ -43,9 +43,6 @@ def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[
     """Sees to the files of the training split as this member is to read them: checks them, or copies them.
 
     Calls `alive` every few seconds while it takes long. Returns the choice, with the directory of the copies if there are any.
-
-    Raises:
-      UserError: If a file is not what it should be.
     """
     if member.is_chief:
         print(choice, flush=True)
@@ -140,11 +137,7 @@ def _chunks(place: Choice, manifest: Manifest, order: Order) -> Chunks:
 
 
 def verify(manifest: Manifest, data_dir: str, split: str) -> None:
-    """Checks size and CRC-32C of every file of a split.
-
-    Raises:
-      UserError: Naming the first file that is missing or not what the manifest says.
-    """
+    """Checks size and CRC-32C of every file of a split; the first that is missing or not as the manifest says is named."""
     for name, crc32c in manifest.split(split).checksums.items():
         path = epath.Path(data_dir) / name
         digest = google_crc32c.Checksum()
@@ -158,9 +151,6 @@ def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:
     """The whole split in memory; each file is read once, and compared with its CRC-32C before it is used.
 
     By feature name, [examples, *shape] in the feature's dtype; of an image that is stored as a file, strings [examples].
-
-    Raises:
-      UserError: Naming a file that is missing or not what the manifest says.
     """
     shards, kind = Shards(manifest, data_dir, split), tf.uint8 if manifest.record_bytes else tf.string
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -187,11 +177,8 @@ def batches(
 ) -> Iterator[Columns]:
     """The split in its order, or its examples `start` to `stop`, batch by batch in little memory; image files are decoded.
 
-    Files are read through once, and checked as they pass. By feature name, [batch_size, *shape] in the feature's dtype;
-    the last batch may be shorter.
-
-    Raises:
-      UserError: Naming a file that is missing or not what the manifest says, at its end at the latest.
+    Files are read through once, and checked as they pass: one that is not as the manifest says is refused at its end at
+    the latest. By feature name, [batch_size, *shape] in the feature's dtype; the last batch may be shorter.
     """
     shards, encoded = Shards(manifest, data_dir, split), encoded_images(manifest)
     for blocks in shards.in_order(batch_size, start, manifest.split(split).examples if stop is None else stop):

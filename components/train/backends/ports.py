@@ -44,13 +44,10 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
 def _take(directory: Path, port: int, locks: contextlib.ExitStack) -> bool:
     """Locks `port` if no other launcher has and nothing listens there."""
     descriptor = os.open(directory / str(port), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    with contextlib.ExitStack() as mine:
+    with contextlib.ExitStack() as mine, contextlib.suppress(BlockingIOError):
         mine.callback(os.close, descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        if not is_free(port):
-            return False
-        locks.push(mine.pop_all())
-    return True
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if is_free(port):
+            locks.push(mine.pop_all())
+            return True
+    return False

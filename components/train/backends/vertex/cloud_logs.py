@@ -27,11 +27,7 @@ class CloudLogs:
         self._seen: dict[str, datetime.datetime] = {}  # When each line was written, by its id.
 
     def new(self, session: Any) -> Iterator[tuple[str, str]]:
-        """Replica and text of each line that has come since the last call, by `google.auth`'s session.
-
-        Raises:
-          OSError: If it could not be asked, `requests`' errors among them.
-        """
+        """Replica and text of each line since the last call, by `google.auth`'s session, whose errors are `OSError`s."""
         since = max(self._seen.values(), default=None)
         asked = {"resourceNames": [f"projects/{self._project}"], "orderBy": "timestamp asc", "pageSize": 1000}
         asked["filter"] = self._filter + (f' AND timestamp>="{(since - _LATE).isoformat()}"' if since else "")

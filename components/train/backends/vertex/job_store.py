@@ -47,11 +47,7 @@ class JobStore:
         return found or []
 
     def write(self, attempts: list[dict[str, Any]]) -> None:
-        """Replaces the record.
-
-        Raises:
-          Taken: If somebody else has done so meanwhile.
-        """
+        """Replaces the record; it is `Taken` if somebody else has done so meanwhile."""
         from google.api_core.exceptions import PreconditionFailed
 
         with asked(f"{self.job_dir}/{RECORD}") as (bucket, name):
