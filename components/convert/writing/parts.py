@@ -140,7 +140,7 @@ def _checksum(path: str, num_bytes: int = -1) -> str:
         return ""
     if num_bytes < 0 and file.crc32c:
         return file.crc32c  # which the store knows
-    with opened(file) as content:
+    with opened(file, stop=None if num_bytes < 0 else num_bytes) as content:
         return crc32c(content.read(num_bytes))
 
 
