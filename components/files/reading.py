@@ -140,7 +140,7 @@ class _Ranges(io.RawIOBase):
             here, content = self._following(self._at), futures.Future()
             content.set_result(_fetched(self._file, here))
             self._expected.append([(here, content)])
-        if here.stop != self._stop and not any(here.stop in span for span in spans):
+        if here.stop < self._stop and not any(here.stop in span for span in spans):
             self.expect(filter(None, [self._following(here.stop)]))
         return self.read(min(most, here.stop - self._at)) if here else b""
 

@@ -59,13 +59,14 @@ def assert_holds(source, reader, files: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
-def test_an_archive_is_known_by_its_content_in_any_order_of_members(tmp_path, reader, mode):
+def test_an_archive_is_known_by_its_content_in_any_order_of_members_wherever_it_lies(tmp_path, bucket, reader, mode):
     files = contents(reader)
     path = pack(tmp_path / "cifar", {"readme.html": b"hello", **dict(reversed(files.items()))}, mode)
     assert_holds(whole(reader, str(path)), reader, files)
-    assert [file.path for file in reader.files(str(path))] == [str(path)] and [p.name for p in tmp_path.iterdir()] == [
-        "cifar"
-    ]
+    assert [file.path for file in reader.files(str(path))] == [str(path)]
+    assert {p.name for p in tmp_path.iterdir()} - {"buckets", "uploading"} == {"cifar"}
+    path.rename(bucket / "cifar")
+    assert_holds(whole(reader, "gs://demo/cifar"), reader, files)
 
 
 @pytest.mark.parametrize("inner", [False, True], ids=["the files", "the archive's folder"])
