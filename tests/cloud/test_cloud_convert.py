@@ -1,44 +1,80 @@
 """A conversion from a bucket into a bucket whose store fails one request in twenty."""
 
 import dataclasses
+import gzip
 import pathlib
 import re
 import shlex
+import shutil
 
+import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import trips
+from PIL import Image
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.sources.cifar import CIFAR10
 from trainer.base.manifest import Manifest
 
 pytestmark = pytest.mark.cloud
 
 
-@pytest.mark.parametrize("dataset", ["csv", "parquet"])
+DIGITS = pathlib.Path(__file__).parents[2] / "components" / "convert" / "sources" / "digits"
+
+
+def _made(dataset: str, root: pathlib.Path) -> dict[str, str]:
+    """Makes a source in a new folder; returns its flags but `source`."""
+    known = trips.write(root.parent, trips.rows(20_000))
+    rows = pyarrow.csv.read_csv(known["source"])
+    root.mkdir()
+    if dataset == "csv":
+        shutil.move(known["source"], root / "trips.csv")
+    elif dataset == "parquet":
+        pyarrow.parquet.write_table(rows, root / "trips.parquet", row_group_size=3000)
+    elif dataset == "idx":
+        for path in DIGITS.glob("*.gz"):
+            content = gzip.decompress(path.read_bytes())
+            (root / f"train-{path.name.removesuffix('.gz')}").write_bytes(content)
+            (root / f"t10k-{path.name}").write_bytes(path.read_bytes())
+    elif dataset == "cifar10":
+        for name in (name for files in CIFAR10.files_of.values() for name in files):
+            (root / name).write_bytes(bytes(range(10)) * 307_300)
+    elif dataset == "images":
+        for i in range(80):
+            (root / "ab"[i % 2]).mkdir(exist_ok=True)
+            pixels = np.random.default_rng(i).integers(0, 256, (40, 40 + i % 3, 3), np.uint8)
+            Image.fromarray(pixels).save(root / "ab"[i % 2] / f"{i}.png")
+    else:
+        convert(Options(output=str(root), shards=3))
+        packed = root / "train-00001-of-00003.tfrecord"
+        packed.write_bytes(gzip.compress(packed.read_bytes()))
+        schema = root.with_suffix(".yaml")
+        schema.write_text("{name: d, origin: d, image: image, label: label, classes: 10, shape: [8, 8, 1]}")
+        return {"dataset": dataset, "schema": str(schema)}
+    return {"dataset": dataset, **({"schema": known["schema"]} if dataset in ("csv", "parquet") else {})}
+
+
+@pytest.mark.parametrize("dataset", ["csv", "parquet", "tfrecord", "idx", "cifar10", "images"])
 def test_from_a_bucket_into_a_bucket_that_fails_it_is_the_same_dataset(cloud, tmp_path, capfd, dataset):
-    known = trips.write(tmp_path, trips.rows(20_000))
-    source = pathlib.Path(known["source"])
-    if dataset == "parquet":
-        rows = pyarrow.csv.read_csv(source)
-        source = source.with_suffix(".parquet")
-        pyarrow.parquet.write_table(rows, source, row_group_size=3000)
-    options = Options(
-        dataset=dataset, schema=known["schema"], source=str(source), output=str(tmp_path / "out"), shards=3
-    )
+    root = tmp_path / "source"
+    options = Options(**_made(dataset, root), source=str(root), output=str(tmp_path / "out"), shards=3)
     here = convert(options)
-    (cloud.files / source.name).write_bytes(source.read_bytes())
+    shutil.copytree(root, cloud.files / "source")
     place = f"gs://{cloud.bucket}"
-    remote = dataclasses.replace(options, source=f"{place}/{source.name}", output=f"{place}/data/trips", processes=2)
+    remote = dataclasses.replace(options, source=f"{place}/source", output=f"{place}/data/made", processes=2)
     ours = f"/{cloud.bucket}/|name={cloud.bucket}|b/{cloud.bucket}"
-    cloud.fail({"match": ours, "status": 503, "share": 0.05}, {"match": ours, "reset": True, "times": 1})
+    cloud.fail(
+        {"match": ours, "status": 503, "share": 0.05},
+        {"match": f"GET .*{cloud.bucket}.*alt=media", "cut": True, "times": 1},
+    )
     there = convert(remote)
     cloud.fail()
     failed = [line for line in (cloud.work / "requests.log").read_text().splitlines() if re.search(ours, line)]
     assert there == here and sum(line.endswith(" 503") for line in failed) > 1
-    files = {path.name: path.read_bytes() for path in (cloud.files / "data" / "trips").iterdir()}
+    files = {path.name: path.read_bytes() for path in (cloud.files / "data" / "made").iterdir()}
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert convert(remote) == here and "already there" in capfd.readouterr().out
 
