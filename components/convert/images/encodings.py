@@ -80,11 +80,7 @@ class ImageSource(pieces.Source):
         return {"sizes": [*sizes.items()], "gray": gray, "rotated": [len(rotated), *rotated[:1]], "longest": longest}
 
     def settled(self, looks: Sequence[Any]) -> Self:
-        """Decides and tells how images are stored.
-
-        Raises:
-          UserError: If pixels are asked for of images that differ in size.
-        """
+        """Decides and tells how images are stored; pixels need one size, their own or the one that is asked for."""
         sizes = {}
         for (height, width), place in (entry for look in looks for entry in look["sizes"]):
             sizes.setdefault((height, width), place)

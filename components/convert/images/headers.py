@@ -27,11 +27,7 @@ _BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error,
 
 
 def head(stream: IO[bytes], place: str) -> tuple[tuple[int, int], bool, bool]:
-    """Height and width of an image, whether it is grey, and whether it is to be rotated; nothing is decoded yet.
-
-    Raises:
-      UserError: If it is broken, no PNG or JPEG, or has very many pixels.
-    """
+    """Height and width of an image, whether it is grey, and whether it is to be rotated; nothing is decoded yet."""
     with _opened(stream, place) as image:
         # Without that key Pillow would decode a PNG to its end to look for an orientation.
         rotated = "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1

@@ -66,12 +66,7 @@ class Reader(abc.ABC):
     def places(self, source: Paths, wanted: str) -> list[tuple[str, File | None]]:
         """What `--source` gives, at least one path or address, each with the file that it is, None of a folder.
 
-        Args:
-          source: As given.
-          wanted: What it has to be, in words.
-
-        Raises:
-          UserError: If it gives nothing, or what is not there.
+        If there is nothing at one, that is told, with what is wanted in words.
         """
         if not source:
             raise UserError(f"dataset {self.name!r} needs --source {wanted}")

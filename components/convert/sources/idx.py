@@ -49,11 +49,7 @@ class Array:
 
     @classmethod
     def of(cls, file: File, *, dimensions: int) -> Self:
-        """Reads the header of a file, which promises at least one element, and no more than the file can have.
-
-        Raises:
-          UserError: If it is no such header, or the file is too short or too long for it, as far as its size tells.
-        """
+        """Reads the header of a file, which promises at least one element, and as many as the file can have by its size."""
         with _opened(file, 0, _HEAD_BYTES) as raw:
             packed = raw.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
             with gzip.open(raw) if packed else raw as data:

@@ -33,11 +33,7 @@ def describe(file: File) -> str:
 
 
 def cut(schema: Schema | ImageSchema, splits: Mapping[str, Sequence[File]], **sizes: int) -> pieces.Cut:
-    """Cuts the files of `train`, and of others that are given, and tells what the first record has not, or has besides.
-
-    Raises:
-      UserError: If a file cannot be read, or a split has no records.
-    """
+    """Cuts the files of `train`, and of others that are given, and tells what the first record has not, or has besides."""
     found = record_files.cut(splits, **sizes)
     features = {split: _first(found, split, files).features for split, files in splits.items()}["train"]
     if isinstance(schema, Schema):
@@ -62,11 +58,7 @@ def source(
     size: tuple[int, int] | None = None,
     encoding: str | None = None,
 ) -> pieces.Source:
-    """The table, the pixels, or the image files, for which an `ImageSource` takes size and encoding.
-
-    Raises:
-      UserError: If these are given for what has no image files.
-    """
+    """The table, the pixels, or the image files, for which alone there are size and encoding, as an `ImageSource` takes them."""
     if (size or encoding) and (isinstance(schema, Schema) or schema.shape):
         raise UserError(f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding")
     if isinstance(schema, Schema):

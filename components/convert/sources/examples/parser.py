@@ -49,12 +49,9 @@ class Record:
         return UserError(f"{self.place}: {message}")
 
     def value(self, key: str, kind: str, index: int | None = None) -> Any:
-        """The only value of a feature, or the one at an index; None if there is no value.
+        """The only value of a feature, or the one at an index, if there are that many; None if there is no value.
 
-        Its kind is `int`, `float` or `string`, which is bytes.
-
-        Raises:
-          UserError: If values are of another kind, or of another number.
+        Its kind has to be `int`, `float` or `string`, which is bytes.
         """
         if (feature := self.features.get(key)) is None:
             return None
@@ -124,11 +121,7 @@ def describe_value(feature: Any) -> str:
 
 
 def records(cut: Cut, piece: Piece) -> Iterator[Record]:
-    """The records of a piece, in order.
-
-    Raises:
-      UserError: If the file is missing, damaged, no TFRecord file, or has other records.
-    """
+    """The records of a piece, in order; others than `tf.train.Example` are an error."""
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 

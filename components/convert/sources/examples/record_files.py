@@ -34,11 +34,7 @@ _SEARCH_BYTES = 1 << 14  # that are read at once where a file is cut
 
 
 def cut(splits: Mapping[str, Sequence[File]], *, pieces: int, piece_bytes: int) -> Cut:
-    """Cuts the files of each split; of plain ones a few bytes are read where they are cut.
-
-    Raises:
-      UserError: If one cannot be read.
-    """
+    """Cuts the files of each split; of plain ones a few bytes are read where they are cut."""
     places = []  # of each file: its split, itself, the bytes of the split before it, and where it would be cut
     for split, files in splits.items():
         total, before = sum(file.num_bytes for file in files), 0
@@ -62,11 +58,7 @@ def cut(splits: Mapping[str, Sequence[File]], *, pieces: int, piece_bytes: int) 
 
 
 def payloads(cut: Cut, piece: Piece) -> Iterator[tuple[int, int, bytes]]:
-    """Of each record of a piece, in order: its first byte in the file, its position, its payload.
-
-    Raises:
-      UserError: If the file is missing, damaged, or no TFRecord file.
-    """
+    """Of each record of a piece, in order: its first byte in the file, its position, its payload. Damage is an error."""
     file = File(**cut.facts["files"][piece.file])
     path = file.path
     with readable(path), opened(file, piece.start, piece.stop) as raw:

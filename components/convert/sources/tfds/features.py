@@ -19,11 +19,7 @@ from trainer.base.errors import UserError
 
 
 def schema(prepared: DatasetBuilder) -> Schema | ImageSchema:
-    """The schema of the records.
-
-    Raises:
-      UserError: If features or file format are not supported.
-    """
+    """The schema of the records, if their features and file format are supported."""
     info, name = prepared.info, _name(prepared)
     if info.file_format.value != "tfrecord":
         raise UserError(f"{prepared.data_path}: the files' format is {info.file_format.value}; only tfrecord is read")
