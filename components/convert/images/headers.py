@@ -51,9 +51,6 @@ def decode(data: bytes, place: str, *, channels: int, size: tuple[int, int]) -> 
     are kept. An image of another size is cut to its largest central part of the proportions asked for, and that is
     resized by Pillow's bilinear filter, which widens when it shrinks (antialiasing) and computes in whole numbers, so
     that the result is the same on every machine. The trainer's reader does the same to whole files.
-
-    Raises:
-      UserError: If it is broken; it names the place.
     """
     with _opened(io.BytesIO(data), place) as image:
         image.load()

@@ -24,8 +24,7 @@ _START, _END, _ALONE = b"\xd8", b"\xd9", b"\x01"
 def require(data: bytes) -> None:
     """Reads the parts of a file up to the mark of its end; what comes after it is nobody's.
 
-    Raises:
-      ValueError: If one is cut, damaged, missing, unknown or given twice.
+    One that is cut, damaged, missing, unknown or given twice is a `ValueError`.
     """
     try:
         if data.startswith(_PNG):

@@ -41,11 +41,7 @@ _FINAL = requests.ConnectTimeout  # a firewall that drops what is sent will go o
 
 
 def fetch(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathlib.Path]:
-    """The files in the directory, each downloaded unless it is there.
-
-    Raises:
-      UserError: If a file cannot be had, of any of the hosts; it names `--source`.
-    """
+    """The files in the directory, each downloaded unless it is there; if no host has one, that is told, with `--source`."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         tell = functools.cache(lambda: print(f"waiting for another download to {directory}", flush=True))
@@ -130,8 +126,7 @@ def _receive(url: str, file: RemoteFile, part: pathlib.Path, start: int) -> None
 def require_reachable(urls: Iterable[str], otherwise: str = "") -> None:
     """Asks the hosts, or the proxies that the environment names for them, until one answers.
 
-    Raises:
-      UserError: If none does; it names them, after what `otherwise` says.
+    If none does, an error names them, after what `otherwise` says.
     """
     faults = []
     for host, url in {urlsplit(url).hostname: url for url in urls if url.startswith("http")}.items():
