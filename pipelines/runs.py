@@ -49,15 +49,12 @@ def _parser() -> Parser:
     verb("repeat", _repeat, "run the same again, in a directory of its own", runs=1)
     board = verb("board", _board, "TensorBoard over these, or over all", runs="*")
     board.add_argument("--port", type=at_least(0, 65535), default=6006, help="of this machine; 0: any")
-    delete = verb("delete", _delete, "delete runs; other runs and versions in the registry stay whole", runs="*")
-    delete.add_argument("--datasets", action="store_true", help="delete also the datasets that no run is left to use")
-    delete.add_argument(
-        "--older-than", type=at_least(0), default=0, metavar="DAYS", help="of --datasets: not used for so long"
-    )
-    delete.add_argument(
-        "--keep-gb", type=not_negative, default=0.0, help="of --datasets: so much stays, the last used; 0: nothing"
-    )
-    delete.add_argument("--yes", action="store_true", help="without asking")
+    says = "delete runs; other runs and versions in the registry stay whole"
+    flag = verb("delete", _delete, says, runs="*").add_argument
+    flag("--datasets", action="store_true", help="delete also the datasets that no run is left to use")
+    flag("--older-than", type=at_least(0), default=0, metavar="DAYS", help="of --datasets: not used for so long")
+    flag("--keep-gb", type=not_negative, default=0.0, help="of --datasets: so much stays, the last used; 0: nothing")
+    flag("--yes", action="store_true", help="without asking")
     return p
 
 

@@ -160,9 +160,8 @@ def _manage(args: argparse.Namespace) -> int:
             state, made = watch.state_of(job).lower(), f"{job.create_time:%Y-%m-%d %H:%M}"
             print(f"{job.name.rpartition('/')[2]}  {state}  {made}  {client.link(job.name)}")
         for each in client.schedules():
-            print(
-                f"schedule {each.name.rpartition('/')[2]}  {each.state.name.lower()}  {each.cron}  {each.display_name}"
-            )
+            number, state = each.name.rpartition("/")[2], each.state.name.lower()
+            print(f"schedule {number}  {state}  {each.cron}  {each.display_name}")
         return 0
     place = f"projects/{args.project}/locations/{args.location}"
     if re.fullmatch(r"\d+", args.cancel):

@@ -63,12 +63,11 @@ def evaluate(options: Options) -> dict[str, Any]:
         notes.append(f"{twice:,} records of {split} are in the training split too, and {fate}")
     if not chosen.all():
         notes.append(f"judged by the {ours.records:,} of {len(chosen):,} records of {split} that it was not trained on")
+    names = manifest.class_names or manifest.targets
     columns = {**({"class": manifest.label} if manifest.class_names else {}), **{name: name for name in options.slices}}
     evaluation = {
         "metrics": ours.told,
-        "figures": figures(
-            manifest.task, manifest.class_names or manifest.targets, candidate.answers, candidate.labels
-        ),
+        "figures": figures(manifest.task, names, candidate.answers, candidate.labels),
         "parts": {
             name: parts(candidate, in_words(candidate.column(column)), matrices=name in options.slices)
             for name, column in columns.items()

@@ -33,16 +33,12 @@ def _parser() -> Parser:
         return made
 
     what = "adds an evaluated model as a new version, and makes it the champion if its evaluation says so"
-    add = verb("add", _add, what)
-    add.add_argument("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
-    add.add_argument("--evaluation", required=True, help="its evaluation.json")
-    add.add_argument("--run", default="", help="id of the pipeline run that made it")
-    add.add_argument(
-        "--serving-image", default="", help="image by digest that serves it on Vertex AI (docs/REGISTRY.md)"
-    )
-    add.add_argument(
-        "--new-schema", action="store_true", help="it may be for other features, classes or task than before"
-    )
+    flag = verb("add", _add, what).add_argument
+    flag("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
+    flag("--evaluation", required=True, help="its evaluation.json")
+    flag("--run", default="", help="id of the pipeline run that made it")
+    flag("--serving-image", default="", help="image by digest that serves it on Vertex AI (docs/REGISTRY.md)")
+    flag("--new-schema", action="store_true", help="it may be for other features, classes or task than before")
     verb("list", _list, "lists the versions of a model, or without --name the models", named=False)
     show = verb("show", _show, "prints what is kept of a version, as JSON")
     show.add_argument("version", nargs="?", default=CHAMPION, help="its number or an alias")

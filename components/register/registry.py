@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.register.store import ADD, CHAMPION, DELETE, PREVIOUS, Card, Store, added, check_name
+from components.register.store import ADD, CHAMPION, DELETE, PREVIOUS, Card, Facts, Store, added, check_name
 from trainer.base.errors import UserError, reading
 from trainer.base.files import copy_tree, is_remote, write_text
 from trainer.base.locks import locked
@@ -69,9 +69,7 @@ class Registry(Store):
         events = self._recorded(name)
         return [*events, *self._unrecorded(name, events)]
 
-    def _insert(
-        self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool, card: Card | None
-    ) -> str:
+    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
         model = self._model(name)
         with self._writing():
             model.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,8 @@ CHAMPION, PREVIOUS = "champion", "previous"
 ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
 # What a version answers to: whoever uses a name counts on these.
 _SCHEMA = ("task", "features", "class_names", "targets")
-Card = Callable[[Mapping[str, Any]], str]  # what a person reads of a version, from its facts
+Facts = Mapping[str, Any]  # what is known of a version
+Card = Callable[[Facts], str]  # what a person reads of them
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
@@ -75,9 +76,7 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _insert(
-        self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool, card: Card | None
-    ) -> str:
+    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
         """Makes a new version with a card of its facts, if there is to be one, whole or not at all. Returns it."""
 
     @abc.abstractmethod
@@ -124,7 +123,7 @@ class Store(abc.ABC):
         return next((v for v in reversed(self.versions(name)) if self.facts(name, v).get("run") == run), None)
 
     def add(
-        self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool = False, card: Card | None = None
+        self, name: str, model_dir: str, facts: Facts, *, new_schema: bool = False, card: Card | None = None
     ) -> str:
         """Adds a SavedModel as a new version with these facts. Returns the version.
 
@@ -202,7 +201,7 @@ class Store(abc.ABC):
         if answered := self.facts(name, version).get("answered"):
             answers.check(self.model_dir(name, version), answered)
 
-    def _own_version(self, name: str, facts: Mapping[str, Any], new_schema: bool) -> str | None:
+    def _own_version(self, name: str, facts: Facts, new_schema: bool) -> str | None:
         """The version that the run of these facts has by now. Refuses what other versions' users do not expect."""
         if facts.get("run") and (own := self.version_of(name, facts["run"])):
             return own
@@ -210,7 +209,7 @@ class Store(abc.ABC):
             self._check_schema(name, facts)
         return None
 
-    def _check_schema(self, name: str, facts: Mapping[str, Any]) -> None:
+    def _check_schema(self, name: str, facts: Facts) -> None:
         newest = next((kept for version in reversed(self.versions(name)) if (kept := self.facts(name, version))), {})
         if other := [key for key in _SCHEMA if key in newest and newest[key] != facts.get(key)]:
             said = "; ".join(f"{key} {_short(facts.get(key))} and not {_short(newest[key])}" for key in other)
@@ -237,7 +236,7 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
-def added(version: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def added(version: str, facts: Facts) -> dict[str, Any]:
     """The event of the history that a version's facts tell of."""
     about = {"time": facts.get("registered", ""), "who": facts.get("by", "")}
     return {**about, "event": ADD, "version": version, "why": because(facts.get("run"), facts.get("decision", {}))}

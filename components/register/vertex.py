@@ -18,7 +18,7 @@ import functools
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import tenacity
@@ -33,7 +33,7 @@ from components.bucket import MANAGED_BY, OURS, is_ours, refusals
 from components.files.listing import deleted, listed
 from components.files.writing import copy_folder
 from components.register import serving
-from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Store, added, check_name
+from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Facts, Store, added, check_name
 from trainer.base.errors import UserError
 from trainer.base.files import stated, write_text
 
@@ -95,9 +95,7 @@ class VertexRegistry(Store):
         """The newest version that a run registered, or None."""
         return next((v for v, m in reversed(self.resources(name).items()) if m.labels.get("run") == run), None)
 
-    def _insert(
-        self, name: str, model_dir: str, facts: Mapping[str, Any], *, new_schema: bool, card: Card | None
-    ) -> str:
+    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
         if not (bucket := re.match("gs://[^/]+", model_dir)):
             raise UserError(
                 f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, and add that"
@@ -195,5 +193,5 @@ def folder_of(model: v1.Model) -> epath.Path:
     return epath.Path(model.artifact_uri.removesuffix(f"/{serving.VERSION}"))
 
 
-def _text(facts: Mapping[str, Any], moves: list[dict[str, Any]]) -> str:
+def _text(facts: Facts, moves: list[dict[str, Any]]) -> str:
     return json.dumps({"facts": dict(facts), "moves": moves}, indent=1) + "\n"

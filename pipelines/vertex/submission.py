@@ -102,9 +102,8 @@ def prepare(args: argparse.Namespace) -> Submission:
     check_place(args)
     cluster = _scheduled_as(Cluster.load(args.cluster, args.trainer_flags), args)
     settings = JobSettings.of(args)
-    settings = dataclasses.replace(
-        settings, training_service_account=settings.training_service_account or args.service_account
-    )
+    trained_by = settings.training_service_account or args.service_account
+    settings = dataclasses.replace(settings, training_service_account=trained_by)
     settings.check(cluster, args.location)
     for choice in cluster.choices:  # refuses pools that cannot run there
         plan_vertex(choice, args.image, [], region=args.location, settings=settings)
