@@ -17,7 +17,7 @@ from components.convert.division import Division
 from components.convert.options import Options
 from components.convert.origin import Origin
 from components.convert.report.tallies import Tallies
-from components.convert.stages import Work, processes
+from components.convert.stages import Work
 from components.convert.writing import output, workers
 from components.convert.writing.notes import Notes
 from components.convert.writing.progress import track
@@ -25,11 +25,13 @@ from components.files.listing import listed
 from components.files.store import parallel
 from trainer.base.errors import UserError, readable
 from trainer.base.files import is_remote
+from trainer.base.machine import usable_cores
 from trainer.base.manifest import Manifest
 
 _LOOK_EVERY_S, _TELL_EVERY_S = 2.0, 30.0  # while others are waited for
 _BEAT_EVERY_S = 60.0  # of the first task while it cuts the source, which leaves nothing else until it has
 _SHOWN = 20  # of the rows that are wrong, if they are too many
+_PROCESS_BYTES = 1 << 23  # to convert, that make up for the start of a process
 _TOLD = {"look": "looking", "piece": "converting"}
 
 
@@ -94,12 +96,13 @@ def _do(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], notes
         found = zip(noted, parallel(notes.get, noted), strict=True)
         wrong = {name: note["tallies"]["skipped"] for name, note in found if note}
         _refuse(wrong, work.options)
+    processes = work.options.processes or min(usable_cores(), 1 + due // _PROCESS_BYTES)
     with track(_TOLD[stage], max(1, due), "bytes") as advance:
 
         def one(i: int, advance: workers.Advance) -> Any:
             return notes.put(_name(stage, i), do(i, advance))
 
-        for k, result in workers.run(one, rest, processes=processes(work.options, due), advance=advance):
+        for k, result in workers.run(one, rest, processes=processes, advance=advance):
             name = _name(stage, rest[k])
             notes.keep(name, result)
             done += sizes[rest[k]]

@@ -4,7 +4,7 @@
     work = Work(options=options, division=division, source=origin.reader.open(division.cut))
     numbers = range(len(division.cut.pieces))
     work = work.settled([work.look(i) for i in numbers])              # if `division.looks`
-    written = [work.write(i, place) for i in numbers]
+    written = [work.write(i, place, print) for i in numbers]
     manifest, tallies = work.merge(written, place)
 
 What one stage hands to another is JSON.
@@ -29,16 +29,9 @@ from components.convert.writing.tfrecord import taken
 from components.files.store import parallel
 from trainer.base.errors import UserError, readable
 from trainer.base.feature_summary import Summary
-from trainer.base.machine import usable_cores
 from trainer.base.manifest import Manifest, Shard, Split
 
-_PROCESS_BYTES = 1 << 23  # to convert, that make up for the start of a process
 _MB = 1_000_000
-
-
-def processes(options: Options, num_bytes: int) -> int:
-    """How many work on so many bytes at once, unless the options say so."""
-    return options.processes or min(usable_cores(), 1 + num_bytes // _PROCESS_BYTES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +56,7 @@ class Work:
         piece = self.division.cut.pieces[i]
         return self.source.look(piece, self.division.draws.begin(piece.split, piece.position).training)
 
-    def write(self, i: int, place: str | None, advance: Callable[[int], object] = lambda num_bytes: None) -> Any:
+    def write(self, i: int, place: str | None, advance: Callable[[int], object]) -> Any:
         """Writes the parts of a piece into a directory; without one they are only counted and hashed. Tells what is in them, as JSON.
 
         `advance` is told how many bytes of the source are done, about, now and then.
