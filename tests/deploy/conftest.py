@@ -19,7 +19,7 @@ from google.api_core import exceptions
 
 from tests.cloud.conftest import Cloud, cloud  # noqa: F401 (a fixture)
 from tests.cloud.front import Answer, Front, Request
-from tests.deploy.gcloud import READING
+from tests.deploy.gcloud import READING, command
 
 ROOT = pathlib.Path(__file__).parents[2]
 _LIMIT_S = 600.0  # of a whole training; a quiet machine takes half a minute
@@ -67,7 +67,7 @@ class Machine:
         state = {"project": "demo-project", "policies": {}}
         state["things"] = {group: {name: {} for name in names} for group, names in things.items()}
         (directory / "state.json").write_text(json.dumps(state))
-        self.install("gcloud", f'#!/bin/sh\nexec "{sys.executable}" -IS "{ROOT}/tests/deploy/gcloud.py" "$@"\n')
+        self.install("gcloud", command())
         self.install("docker", _DOCKER)
         self.install("sleep", "#!/bin/sh\nexec /bin/sleep 0.1\n")
         (directory / ".curlrc").write_text("http1.1\n")  # the cloud takes HTTP/2 for gRPC

@@ -1,15 +1,17 @@
 """Stands in for gcloud in the tests of deploy: keeps resources and policies in a file, and records every call.
 
+`COMMAND` is what the scripts find as gcloud: it asks a server here, as a Python for each call would take longer than all else.
+
 After gcloud's reference: `describe` fails of what is not there, `create` of what is, and a flag that the command does not
 have is refused. What it cannot know is whether Google's own would do as that says.
 """
 
+import functools
 import json
-import os
 import pathlib
-import sys
+import socketserver
+import threading
 
-HOME = pathlib.Path(os.environ.get("FAKE_GCLOUD", "."))
 WIDE = {"--project", "--quiet", "--format", "--flatten", "--filter"}
 POLICY = {"--member", "--role", "--condition", "--location"}
 # By group of commands: what a resource of it may be created with, and its place.
@@ -41,11 +43,48 @@ VERBS = {"describe", "list", "create", "update", "delete", "enable", "import", "
 READING = {"describe", "list", "ls", "get-iam-policy"}
 
 
-def main(words: list[str]) -> int:
+def command() -> str:
+    """What a gcloud that keeps all in the directory $FAKE_GCLOUD has to be."""
+    return f"""#!/bin/bash
+exec 3<>/dev/tcp/127.0.0.1/{_port()}
+printf '%s\\0' $# "$FAKE_GCLOUD" "$PWD" "$@" >&3
+read -r code <&3
+IFS= read -r -d '' told <&3
+printf %s "$told" >&$((1 + (code > 0)))
+exit $code
+"""
+
+
+@functools.cache
+def _port() -> int:
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Call)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_address[1]
+
+
+class _Call(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        sent = b""
+        while not (sent.count(b"\0") and sent.count(b"\0") == int(sent.split(b"\0")[0]) + 3):
+            sent += self.request.recv(65_536)
+        _, home, here, *words = sent.decode().split("\0")[:-1]
+        try:
+            code, told = 0, main(pathlib.Path(home), pathlib.Path(here), words)
+        except (AssertionError, Refused) as error:
+            code, told = 1, f"ERROR: (gcloud) {error}"
+        self.request.sendall(f"{code}\n{told}{chr(10) if told else ''}".encode())
+
+
+class Refused(Exception):
+    """What gcloud says and ends with 1."""
+
+
+def main(home: pathlib.Path, here: pathlib.Path, words: list[str]) -> str:
+    """Keeps what a call changes; returns what it prints."""
     if words == ["auth", "print-access-token"]:
-        print("of-no-worth")
-        return 0
-    state = json.loads((HOME / "state.json").read_text())
+        return "of-no-worth"
+    state = json.loads((home / "state.json").read_text())
     flags, plain = {}, []
     words = iter(words)
     for word in words:
@@ -61,18 +100,18 @@ def main(words: list[str]) -> int:
     group, names = " ".join(plain[:at]), plain[at + 1 :]
     unknown = set(flags) - WIDE - (POLICY if "iam-policy" in verb else FLAGS[group])
     assert not unknown, f"gcloud {group} {verb} has no {unknown}"
-    with (HOME / "calls.jsonl").open("a") as log:
+    with (home / "calls.jsonl").open("a") as log:
         log.write(json.dumps({"group": group, "verb": verb, "names": names, "flags": flags}) + "\n")
-    code = answer(state, group, verb, names, flags)
-    (HOME / "state.json").write_text(json.dumps(state))
-    return code
+    told = answer(state, here, group, verb, names, flags)
+    (home / "state.json").write_text(json.dumps(state))
+    return told
 
 
-def answer(state: dict, group: str, verb: str, names: list[str], flags: dict) -> int:
+def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[str], flags: dict) -> str:
     things, policies = state["things"].setdefault(group, {}), state["policies"].setdefault(group, {})
     name = names[0] if names else ""
     if verb in ("create", "import", "enable"):
-        file = pathlib.Path(flags["--source"][0]).read_text() if verb == "import" else ""
+        file = (here / flags["--source"][0]).read_text() if verb == "import" else ""
         if file:
             name = file.split("name: ")[1].split("\n")[0]
         if group == "iam service-accounts":
@@ -81,43 +120,34 @@ def answer(state: dict, group: str, verb: str, names: list[str], flags: dict) ->
             name = f"{flags['--parent'][0].removeprefix('projects/')}/{name}"
         for each in names if verb == "enable" else [name or flags["--display-name"][0]]:
             if each in things and verb == "create":
-                return refuse(f"{each} already exists")
+                raise Refused(f"{each} already exists")
             things[each] = {"file": file} if file else {}
     elif verb == "list":
         wanted = str(flags.get("--filter", [""])[0]).partition("=")[2].strip("'")
-        print("\n".join(each for each in things if not wanted or each == wanted))
+        return "\n".join(each for each in things if not wanted or each == wanted)
     elif verb == "ls":
-        print("\n".join(state["objects"]))
+        return "\n".join(state["objects"])
     elif name not in things:
-        return refuse(f"NOT_FOUND: {group} {name}")
+        raise Refused(f"NOT_FOUND: {group} {name}")
     elif verb == "describe":
         if flags.get("--format") == ["value(labels.lifecycle)"]:
-            print(things[name].get("lifecycle", ""))
+            return things[name].get("lifecycle", "")
         elif flags.get("--format") == ["value(projectNumber)"]:
-            print("123456789")
+            return "123456789"
     elif verb == "update":
-        json.loads(pathlib.Path(flags["--lifecycle-file"][0]).read_text())
+        json.loads((here / flags["--lifecycle-file"][0]).read_text())
         things[name] |= dict([flags["--update-labels"][0].split("=")])
     elif verb == "delete":
         del things[name]
         policies.pop(name, None)
     elif verb == "get-iam-policy":
-        print("\n".join("\t".join(binding) for binding in policies.get(name, [])))
+        return "\n".join("\t".join(binding) for binding in policies.get(name, []))
     else:
         binding = [flags["--role"][0], flags["--member"][0]]
         member = binding[1].removeprefix("serviceAccount:")
         ours = member.endswith(f"@{state['project']}.iam.gserviceaccount.com")
         if ours and member not in state["things"]["iam service-accounts"]:
-            return refuse(f"{member} does not exist")
+            raise Refused(f"{member} does not exist")
         bound = policies.setdefault(name, [])
         (bound.append if verb == "add-iam-policy-binding" else bound.remove)(binding)
-    return 0
-
-
-def refuse(why: str) -> int:
-    print(f"ERROR: (gcloud) {why}", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    return ""

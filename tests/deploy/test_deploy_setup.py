@@ -7,14 +7,13 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.deploy.calls import calls
-from tests.deploy.gcloud import READING
+from tests.deploy.gcloud import READING, command
 
 ROOT = pathlib.Path(__file__).parents[2]
 ALL = ("--github", "me/mine", "--billing-account", "0-1-2", "--tensorboard", "--production", "our-production")
@@ -47,7 +46,7 @@ class Project:
 
 def empty(home: pathlib.Path) -> Project:
     gcloud = home / "gcloud"
-    gcloud.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{ROOT}/tests/deploy/gcloud.py" "$@"\n')
+    gcloud.write_text(command())
     gcloud.chmod(0o755)
     things = {
         "projects": {"our-project": {}, "our-production": {}},
