@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trainer_jobs import CLUSTERS
 
@@ -30,6 +30,7 @@ class Unwritten:
         pass
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.data())
 def test_evaluations_without_a_better_score_are_counted_as_if_no_attempt_had_got_further(tmp_path_factory, ranks, data):
     scores = Scores(str(tmp_path_factory.mktemp("job")), Classification(("a", "b", "c")))

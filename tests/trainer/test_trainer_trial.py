@@ -106,15 +106,10 @@ def test_inputs_of_a_list_get_the_features_of_their_names(digits):
 )
 def test_labels_that_are_no_classes_are_refused(digits, monkeypatch, change, told):
     def prepare(manifest, columns):
-        found = {"image": columns["image"]}
-        return {**found, "label": change(columns["label"].numpy())} if "label" in columns else found
+        label = {"label": keras.ops.convert_to_tensor(change(columns["label"].numpy()))} if "label" in columns else {}
+        return {"image": columns["image"], **label}
 
-    import tensorflow as tf
-
-    def as_tensors(manifest, columns):
-        return {name: tf.convert_to_tensor(column) for name, column in prepare(manifest, columns).items()}
-
-    monkeypatch.setattr(own_models, "prepare", as_tensors, raising=False)
+    monkeypatch.setattr(own_models, "prepare", prepare, raising=False)
     with pytest.raises(UserError, match=told):
         tried(digits, "own_models:sequential")
 

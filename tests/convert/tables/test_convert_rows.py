@@ -237,19 +237,9 @@ def test_rows_that_are_wrong_are_listed_beside_the_manifest_or_too_many(tmp_path
         manifest.arguments["skip_bad"] == 2
         and manifest.deep[1].vocabulary == Manifest.load(tmp_path / "a").deep[1].vocabulary
     )
-    flags = [
-        "--dataset",
-        "csv",
-        "--source",
-        wrong["source"],
-        "--schema",
-        wrong["schema"],
-        "--output",
-        str(tmp_path / "c"),
-    ]
-    assert "line 303: tips: 'nan' is no finite 32-bit number; more than --skip-bad 1 rows" in fails(
-        *flags, "--skip-bad", "1"
-    )
+    flags = [f"--{name}={value}" for name, value in wrong.items()]
+    line = fails(*flags, "--output", tmp_path / "c", "--skip-bad", "1")
+    assert "line 303: tips: 'nan' is no finite 32-bit number; more than --skip-bad 1 rows" in line
     assert not (tmp_path / "c").exists()
     wrong = trips.write(
         tmp_path / "more", [{**row, "fare": "x"} if i % 10 == 5 else row for i, row in enumerate(rows)], SCHEMA
