@@ -36,7 +36,8 @@ class Options(Flags):
     )
     source: str | tuple[str, ...] | None = flag(
         _source,
-        "files of any other dataset: a directory or an archive; of tables and tfrecord one or more files or directories; "
+        "files of any other dataset, here or gs://BUCKET/NAME: a directory or an archive; "
+        "of tables and tfrecord one or more files or directories; "
         "of bigquery a query, or PROJECT.DATASET.TABLE; "
         f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
         metavar="PATH",

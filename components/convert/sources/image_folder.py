@@ -120,16 +120,9 @@ class FolderSource(ImageSource):
     def pictures(self, piece: Piece, *, heads: bool) -> Iterator[Picture]:
         """The images of a piece."""
         labels = {name: (label,) for label, name in enumerate(self.class_names)}
-        facts, first = self.cut.facts, piece.file + piece.start
-        numbers = range(first, piece.file + piece.stop)
-        files = [
-            File(
-                path=f"{facts['root']}/{facts['names'][i]}",
-                num_bytes=facts["num_bytes"][i],
-                version=facts["versions"][i],
-            )
-            for i in numbers
-        ]
+        facts, span = self.cut.facts, slice(piece.file + piece.start, piece.file + piece.stop)
+        found = zip(*(facts[fact][span] for fact in ("names", "num_bytes", "versions")), strict=True)
+        files = [File(path=f"{facts['root']}/{name}", num_bytes=size, version=version) for name, size, version in found]
         for i, content in enumerate(opened_in_turn(files, _HEAD_BYTES if heads else None)):
             with content:
                 yield Picture(
