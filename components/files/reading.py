@@ -20,7 +20,7 @@ from components.files.store import COUNTS, THREADS, asked, retried
 from trainer.base.errors import UserError
 from trainer.base.files import is_remote
 
-_BUFFER_BYTES = 64 << 10
+_FEW_BYTES, _BUFFER_BYTES = 4 << 10, 64 << 10  # that are read on this machine at once, the former of a short range
 _LEAST_BYTES, _MOST_BYTES = 256 << 10, 8 << 20  # that are fetched at once, the former behind where reading was to end
 _AT_ONCE = 4  # ranges that are expected
 _AHEAD_BYTES = 32 << 20  # of files that are opened in turn
@@ -39,7 +39,7 @@ def opened(place: File | str, start: int = 0, stop: int | None = None) -> io.Buf
         raise UserError(f"{path}: no such file")
     stop = file.num_bytes if stop is None else stop
     raw = _Ranges(file, start, stop) if is_remote(file.path) else _OnDisk(file, start)
-    return io.BufferedReader(raw, _BUFFER_BYTES)
+    return io.BufferedReader(raw, min(max(_FEW_BYTES, stop - start), _BUFFER_BYTES))
 
 
 def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[io.BufferedReader]:
