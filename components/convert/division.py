@@ -73,12 +73,8 @@ class Division:
             where = np.searchsorted(starts, positions[rows], side="right") - 1
             yield split, [(int(shard), rows[where == shard]) for shard in np.unique(where)]
 
-    def json(self) -> dict[str, Any]:
-        """All of it, as JSON."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def of_json(cls, raw: Mapping[str, Any]) -> Self:
-        """The division that this says."""
+        """The division of which `dataclasses.asdict` has made that."""
         pieces = tuple(Piece(**piece) for piece in raw["cut"]["pieces"])
         return cls(**{**raw, "cut": Cut(pieces=pieces, facts=raw["cut"]["facts"])})

@@ -42,8 +42,8 @@ class Origin:
         """That of the dataset which the options name, if there is such a source."""
         reader, source = registry.located(options.dataset, options.source, **options.reading)
         files = [[file.path, file.num_bytes, file.version] for file in reader.files(source)]
-        if schema := getattr(reader, "schema", None):
-            files.append(["schema", 0, digest_of(schema)])
+        if reader.schema:
+            files.append(["schema", 0, digest_of(reader.schema)])
         return cls(options=options, reader=reader, source=source, files=files)
 
     def cut(self) -> Division:

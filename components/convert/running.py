@@ -7,6 +7,7 @@ there, piece by piece, and so they wait for each other, and a task that is start
 """
 
 import contextlib
+import dataclasses
 import functools
 import threading
 import time
@@ -82,7 +83,7 @@ def _division(origin: Origin, notes: Notes) -> Division | Manifest:
         output.discard(options.directory)  # what was begun of another
     with _beating(notes) if options.shared else contextlib.nullcontext():
         division = origin.cut()
-    return Division.of_json(notes.put("plan", division.json()))
+    return Division.of_json(notes.put("plan", dataclasses.asdict(division)))
 
 
 def _do(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], notes: Notes) -> None:

@@ -25,6 +25,7 @@ class Reader(abc.ABC):
 
     Attributes:
       name: As given with `--dataset`.
+      schema: What its files hold, or the file that says so; None where that is known, or not given.
       takes: Options that mean something to it, of `schema`, a file; `skip_bad`, how many rows may be wrong; `image_size`,
         height and width that a model gets of image files; `encoding`, how these are stored, `raw` or `source`;
         `download_dir`; and `export_dir`, a folder of a bucket. A reader that takes any is a dataclass with a field for each,
@@ -33,6 +34,7 @@ class Reader(abc.ABC):
 
     name: str
     takes: frozenset[str] = frozenset()
+    schema: object = None
 
     @abc.abstractmethod
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> pieces.Cut:
@@ -57,11 +59,11 @@ class Reader(abc.ABC):
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the schema, the contents of the files, and their paths from the folder of all of them."""
-        files, schema = self.files(source), getattr(self, "schema", None)
+        files = self.files(source)
         root = os.path.commonpath([os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"])
         # A store knows checksums, which cost nothing.
         named = [(os.path.relpath(file.path, root), file.crc32c or digest_of_file(file.path)) for file in files]
-        return digest_of([*([("", digest_of_file(schema))] if schema else []), *named])
+        return digest_of([*([("", digest_of_file(self.schema))] if self.schema else []), *named])
 
     def places(self, source: Paths, wanted: str) -> list[tuple[str, File | None]]:
         """What `--source` gives, at least one path or address, each with the file that it is, None of a folder.
