@@ -10,12 +10,11 @@ from google.api_core.exceptions import NotFound
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import MetadataClientWithOverride
-from google.cloud.storage.retry import DEFAULT_RETRY
 
 from components.bucket import refusals
 from components.cleanup.project_state import Leftover, ProjectState
 from components.files.listing import deleted
-from components.files.store import asked
+from components.files.writing import written
 from components.register.register import open_registry
 from trainer.base.errors import UserError
 
@@ -73,6 +72,4 @@ def _forget(dataset: str) -> None:
 
 
 def _note(state: ProjectState, name: str, lines: Iterable[dict]) -> None:
-    with asked(state.bucket) as (bucket, _):
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        bucket.blob(name).upload_from_string(text, retry=DEFAULT_RETRY)
+    written(f"{state.bucket}/{name}", "".join(json.dumps(line) + "\n" for line in lines))
