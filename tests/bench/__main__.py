@@ -5,6 +5,7 @@ the ratios is what counts. `python -m tests.bench convert` runs one of them; `--
 """
 
 import argparse
+import functools
 from collections.abc import Callable, Mapping
 
 from tests.bench import convert, read, train
@@ -15,6 +16,8 @@ BENCHES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
     "convert": convert.images,
     "convert-tfds": convert.builder,
     "convert-rows": convert.rows,
+    "convert-pandas": functools.partial(convert.peer, "pandas"),
+    "convert-duckdb": functools.partial(convert.peer, "duckdb"),
     "read": read.plain,
     "read-augmented": read.augmented,
     "read-opening": read.opening,

@@ -4,7 +4,7 @@ Images are CIFAR-10's; rows are the taxi trips, twenty times. Both must be at ha
 """
 
 import contextlib
-import csv
+import importlib.util
 import io
 import os
 import pathlib
@@ -15,12 +15,11 @@ import tarfile
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import tensorflow as tf
 import yaml
 
 from components.convert.convert import convert
 from components.convert.options import Options
-from tests.bench import data
+from tests.bench import data, usual
 from tests.bench.race import Child
 from trainer.base.manifest import Manifest
 from trainer.data import records
@@ -74,35 +73,52 @@ def builder() -> Contestants:
 
 def rows() -> Contestants:
     """The taxi's columns from CSV: a conversion, and the command with its start, against a loop that takes fewer rows."""
-    root = data.scratch()
-    header, *lines = data.TAXI.read_text().splitlines(keepends=True)
-    trips = root / "trips.csv"
-    trips.write_text("".join([header, *lines * 20]))
-    kinds = {name: column["type"] for name, column in yaml.safe_load(TAXI.read_text())["columns"].items()}
-
-    def usual() -> float:
-        (root / "usual").unlink(missing_ok=True)
-        with open(trips, newline="") as file, tf.io.TFRecordWriter(os.fspath(root / "usual")) as writer:
-            for row, _ in zip(csv.DictReader(file), range(USUAL_ROWS), strict=False):
-                feature = {name: _feature(kinds[name], text) for name, text in row.items()}
-                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
-        return USUAL_ROWS
-
-    def command() -> float:
-        _run("--dataset", "taxi", "--source", trips, output=root / "out")
-        return 20 * len(lines)
+    root, trips, count = _trips(20)
 
     def ours() -> float:
         shutil.rmtree(root / "out", ignore_errors=True)
         with contextlib.redirect_stdout(io.StringIO()):
             convert(Options(dataset="taxi", source=str(trips), output=str(root / "out")))
-        return 20 * len(lines)
+        return count
 
     return {
         "our conversion": ours,
-        "whole command, 300,000 rows": command,
-        "csv.DictReader and Example loop": usual,
+        f"whole command, {count:,} rows": _command(trips, count),
+        "csv.DictReader and Example loop": usual.rows("csv", trips, _kinds(), root, USUAL_ROWS),
     }
+
+
+def peer(reader: str) -> Contestants:
+    """The command on 100 MB of CSV against the same loop over what another library reads."""
+    if not importlib.util.find_spec(reader):
+        print(f"  skipped: {reader} is not installed; {sys.executable} -m pip install {reader}")
+        return {}
+    root, trips, count = _trips(52)
+    return {
+        f"whole command, {count:,} rows": _command(trips, count),
+        f"{reader} and Example loop": usual.rows(reader, trips, _kinds(), root, USUAL_ROWS),
+    }
+
+
+def _trips(times: int) -> tuple[pathlib.Path, pathlib.Path, int]:
+    """A directory, in it the taxi trips so many times in a CSV file, and how many rows this has."""
+    root = data.scratch()
+    header, *lines = data.TAXI.read_text().splitlines(keepends=True)
+    (root / "trips.csv").write_text("".join([header, *lines * times]))
+    return root, root / "trips.csv", times * len(lines)
+
+
+def _kinds() -> dict[str, str]:
+    """By name of the taxi's columns, what they are."""
+    return {name: column["type"] for name, column in yaml.safe_load(TAXI.read_text())["columns"].items()}
+
+
+def _command(trips: pathlib.Path, count: int) -> Callable[[], float]:
+    def command() -> float:
+        _run("--dataset", "taxi", "--source", trips, output=trips.parent / "out")
+        return count
+
+    return command
 
 
 def _images() -> tuple[np.ndarray, np.ndarray]:
@@ -124,11 +140,3 @@ def _run(*flags: object, output: pathlib.Path) -> None:
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "components.convert", *map(str, flags), "--output", str(output)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-
-
-def _feature(kind: str, text: str) -> tf.train.Feature:
-    if kind == "int":
-        return tf.train.Feature(int64_list=tf.train.Int64List(value=[int(text or 0)]))
-    if kind == "float":
-        return tf.train.Feature(float_list=tf.train.FloatList(value=[float(text or 0)]))
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
