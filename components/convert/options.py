@@ -101,7 +101,8 @@ class Options(Flags):
         default=3600.0,
     )
     processes: int | None = flag(
-        at_least(1), "that write shards; without it as many as there are cores, fewer for little data"
+        at_least(1),
+        "that write shards; without it as many as there are cores, twice as many into a bucket, fewer for little data",
     )
 
     @property

@@ -97,7 +97,8 @@ def _do(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], notes
         found = zip(noted, parallel(notes.get, noted), strict=True)
         wrong = {name: note["tallies"]["skipped"] for name, note in found if note}
         _refuse(wrong, work.options)
-    processes = work.options.processes or min(usable_cores(), 1 + due // _PROCESS_BYTES)
+    most = usable_cores() * (2 if is_remote(work.options.output) else 1)  # in a bucket some send while others compute
+    processes = work.options.processes or min(most, 1 + due // _PROCESS_BYTES)
     with track(_TOLD[stage], max(1, due), "bytes") as advance:
 
         def one(i: int, advance: workers.Advance) -> Any:

@@ -26,19 +26,20 @@ _AT_ONCE = 4  # ranges that are expected
 _AHEAD_BYTES = 32 << 20  # of files that are opened in turn
 
 
-def opened(place: File | str, start: int = 0, stop: int | None = None) -> io.BufferedReader:
+def opened(place: File | str, start: int = 0, stop: int | None = None, *, ahead: int = 1) -> io.BufferedReader:
     """Opens a file at a position.
 
     Args:
       place: The file as it was listed: if it is not the same any more, reading it is a `UserError`. Or a path.
       start: Where reading begins.
       stop: Where it is likely to end, if not with the file: up to there it is fetched ahead. What comes after can be read too.
+      ahead: How many ranges are on their way at once in a bucket, each by a connection of its own, while one is looked at.
     """
     file = place if isinstance(place, File) and place.version else found(path := getattr(place, "path", place))
     if file is None:
         raise UserError(f"{path}: no such file")
     stop = file.num_bytes if stop is None else stop
-    raw = _Ranges(file, start, stop) if is_remote(file.path) else _OnDisk(file, start)
+    raw = _Ranges(file, start, stop, ahead) if is_remote(file.path) else _OnDisk(file, start)
     return io.BufferedReader(raw, min(max(_FEW_BYTES, stop - start), _BUFFER_BYTES))
 
 
@@ -87,13 +88,15 @@ class _OnDisk(io.FileIO):
 class _Ranges(io.RawIOBase):
     """A file of which those ranges are held, or on their way, that were expected last.
 
-    Who reads it on and on has the range that follows fetched meanwhile. `read` gets what is asked for, and no byte more.
+    Who reads it on and on has the range that follows fetched meanwhile, or several. `read` gets what is asked for, no byte more.
     """
 
-    def __init__(self, file: File, start: int = 0, stop: int = 0) -> None:
-        self._file, self._at, self._stop = file, start, min(stop, file.num_bytes)
-        self._expected: collections.deque[list[tuple[range, futures.Future[bytes]]]] = collections.deque(maxlen=2)
-        self._threads = futures.ThreadPoolExecutor(_AT_ONCE)
+    def __init__(self, file: File, start: int = 0, stop: int = 0, ahead: int = 1) -> None:
+        self._file, self._at, self._stop, self._ahead = file, start, min(stop, file.num_bytes), ahead
+        self._expected: collections.deque[list[tuple[range, futures.Future[bytes]]]] = collections.deque(
+            maxlen=1 + ahead
+        )
+        self._threads = futures.ThreadPoolExecutor(max(_AT_ONCE, ahead))
 
     def expect(self, spans: Iterable[range]) -> None:
         """Fetches ranges in which parts will be asked for, and holds them until two others of these calls."""
@@ -136,12 +139,21 @@ class _Ranges(io.RawIOBase):
     def _read_on(self, most: int) -> bytes | memoryview:
         """Some of the bytes that follow, so many at most; none at the end."""
         spans = [span for span, _ in itertools.chain.from_iterable(self._expected)]
-        if (here := next((span for span in spans if self._at in span), None)) is None:
-            here, content = self._following(self._at), futures.Future()
+        here = held = next((span for span in spans if self._at in span), None)
+        if here is None:
+            here, spans = self._following(self._at), []
+            self._expected.clear()
+        last = here
+        for _ in range(self._ahead):
+            after = last.stop
+            if after >= self._stop or not (last := next((s for s in spans if after in s), self._following(after))):
+                break
+            if last not in spans:
+                self.expect([last])
+        if held is None:
+            content = futures.Future()
             content.set_result(_fetched(self._file, here))
-            self._expected.append([(here, content)])
-        if here.stop < self._stop and not any(here.stop in span for span in spans):
-            self.expect(filter(None, [self._following(here.stop)]))
+            self._expected.appendleft([(here, content)])
         return self.read(min(most, here.stop - self._at)) if here else b""
 
     def _following(self, start: int) -> range:

@@ -46,7 +46,7 @@ def _client(_emulator: str | None) -> Any:
 
     client = storage.Client(project=None)
     for scheme in ("https://", "http://"):  # the latter of an emulator
-        client._http.mount(scheme, Counting(pool_maxsize=2 * THREADS))
+        client._http.mount(scheme, Counting(pool_maxsize=2 * THREADS, pool_block=True))
     return client
 
 

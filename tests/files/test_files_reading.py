@@ -21,15 +21,18 @@ _place = st.integers(0, 5200)
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
 )
 @hypothesis.given(
-    st.lists(st.tuples(st.none() | _place, st.integers(0, 900)), max_size=12), _place, st.just(0) | _place
+    st.lists(st.tuples(st.none() | _place, st.integers(0, 900)), max_size=12),
+    _place,
+    st.just(0) | _place,
+    st.integers(1, 3),
 )
-def test_whatever_is_read_in_whatever_order_is_what_the_file_has_there(disk, place, steps, start, stop):
+def test_whatever_is_read_in_whatever_order_is_what_the_file_has_there(disk, place, steps, start, stop, ahead):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "_BUFFER_BYTES", 16)
         patch.setattr(reading, "_LEAST_BYTES", 64)
         patch.setattr(reading, "_MOST_BYTES", 512)
         (disk / "a").write_bytes(_CONTENT)
-        with opened(f"{place}/a", start, stop) as file:
+        with opened(f"{place}/a", start, stop, ahead=ahead) as file:
             at = start
             for goto, num_bytes in steps:
                 at = at if goto is None else file.seek(goto)

@@ -30,6 +30,7 @@ from trainer.base.errors import UserError, about, first_line, readable
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # by what they begin with
 _SCANNED_BYTES = 1 << 18  # at once: they stay in the cache of a core
+_SCANNED_AHEAD = 8  # ranges: one process scans for all machines, ten times as fast as one connection brings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,7 +122,7 @@ def _scan(
     """
     path, found, parts, rows, at, stop = file.path, [], [], 0, 0, 0
     delimiter = _delimiter(file, schema, json=json)
-    with readable(path), opened(file, stop=file.num_bytes) as raw:
+    with readable(path), opened(file, stop=file.num_bytes, ahead=_SCANNED_AHEAD) as raw:
         magic = raw.peek(max(map(len, _PACKED)))
         codec = next((codec for begin, codec in _PACKED.items() if magic.startswith(begin)), None)
         due = list(due[:1] if codec else due)[::-1]

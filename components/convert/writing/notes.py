@@ -22,18 +22,19 @@ class Notes:
 
     def __init__(self, place: str | None):
         self.place, self._known = place, {}
+        self._folder = f"{place}/notes"  # apart from the parts of shards, of which there are many more to list
 
     @property
     def names(self) -> Set[str]:
         """Of those that there are."""
-        there = inside(self.place)[1] if self.place else ()
+        there = inside(self._folder)[1] if self.place else ()
         # One of no bytes is of a machine that has lost its power.
         names = (os.path.basename(file.path) for file in there if file.num_bytes)
         return {name.removesuffix(".json") for name in names if name.endswith(".json")} | self._known.keys()
 
     def get(self, name: str) -> Any | None:
         """What was noted under the name, if anything was."""
-        file = found(f"{self.place}/{name}.json") if self.place and name not in self._known else None
+        file = found(f"{self._folder}/{name}.json") if self.place and name not in self._known else None
         return json.load(opened(file)) if file and file.num_bytes else self._known.get(name)
 
     def keep(self, name: str, content: Any) -> None:
@@ -44,6 +45,6 @@ class Notes:
         """Notes something; returns it as it will be read."""
         text = json.dumps(content)
         if self.place:
-            written(f"{self.place}/{name}.json", text, durable=False)  # nor are the parts that it tells of
+            written(f"{self._folder}/{name}.json", text, durable=False)  # nor are the parts that it tells of
         self.keep(name, json.loads(text))
         return self._known[name]

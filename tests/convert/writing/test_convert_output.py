@@ -198,7 +198,7 @@ def test_being_stopped_leaves_no_process_and_is_gone_on_with(tmp_path, large, co
     _wait_for(tmp_path / "out" / ".converting", 1, process)
     workers = psutil.Process(process.pid).children()
     process.send_signal(which)
-    assert process.wait(60) == code and (tmp_path / "out" / ".converting" / "plan.json").exists()
+    assert process.wait(60) == code and (tmp_path / "out" / ".converting" / "notes" / "plan.json").exists()
     assert not psutil.wait_procs(workers, timeout=20)[1]
     subprocess.run([*COMMAND, *flags, "--output", tmp_path / "out"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     assert content(tmp_path / "out") == content(clean)
