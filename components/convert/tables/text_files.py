@@ -23,14 +23,17 @@ from components.convert.tables.quoting import Chunk, chunks
 from components.convert.tables.schema import Schema
 from components.convert.tables.table_block import ARROW, TableBlock
 from components.convert.tables.table_source import TableSource
+from components.convert.writing import workers
 from components.convert.writing.progress import track
 from components.files.listing import File
 from components.files.reading import opened
 from trainer.base.errors import UserError, about, first_line, readable
+from trainer.base.machine import usable_cores
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # by what they begin with
 _SCANNED_BYTES = 1 << 18  # at once: they stay in the cache of a core
-_SCANNED_AHEAD = 8  # ranges: one process scans for all machines, ten times as fast as one connection brings
+_PROCESS_BYTES = 1 << 26  # to scan, that make up for the start of a process
+_SCANNED_AHEAD = 8  # ranges: one machine scans for all, each process ten times as fast as one connection brings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,18 +96,26 @@ def cut(files: Sequence[File], schema: Schema, *, json: bool, pieces: int, piece
     """Scans files for where records end, and for what could hide that, and cuts them there into parts as equal as can be."""
     total, started, more = sum(f.num_bytes for f in files), time.monotonic(), f" and {len(files) - 1} more"
     more, count = more * (len(files) > 1), max(pieces, -(-total // piece_bytes))
-    found, lines, facts, position, before = [], [], [], 0, 0
+    before = [0, *itertools.accumulate(f.num_bytes for f in files)]
+
+    def scan(i: int, advance: workers.Advance) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
+        most = files[i].num_bytes
+        due = [0, *(at for k in range(1, count) if 0 < (at := k * total // count - before[i]) < most)]
+        return _scan(files[i], schema, due, advance, json=json)
+
     with track(f"scanning {files[0].path}{more}", total, "bytes") as advance:
-        for i, file in enumerate(files):
-            due = [0, *(at for k in range(1, count) if 0 < (at := k * total // count - before) < file.num_bytes)]
-            fact, parts = _scan(file, schema, due, advance, json=json)
-            for (start, line, row), (stop, _, end_row) in itertools.pairwise(parts):
-                num_bytes = file.num_bytes * (stop - start) // parts[-1][0]
-                place = {"split": "train", "file": i, "start": start, "stop": stop, "num_bytes": num_bytes}
-                found.append(Piece(**place, position=position + row, extent=end_row - row))
-                lines.append(line)
-            facts.append({"file": dataclasses.asdict(file), **fact})
-            position, before = position + parts[-1][2], before + file.num_bytes
+        processes = min(usable_cores(), 1 + total // _PROCESS_BYTES)
+        scanned = dict(workers.run(scan, range(len(files)), processes=processes, advance=advance))
+    found, lines, facts, position = [], [], [], 0
+    for i, file in enumerate(files):
+        fact, parts = scanned[i]
+        for (start, line, row), (stop, _, end_row) in itertools.pairwise(parts):
+            num_bytes = file.num_bytes * (stop - start) // parts[-1][0]
+            place = {"split": "train", "file": i, "start": start, "stop": stop, "num_bytes": num_bytes}
+            found.append(Piece(**place, position=position + row, extent=end_row - row))
+            lines.append(line)
+        facts.append({"file": dataclasses.asdict(file), **fact})
+        position += parts[-1][2]
     if (seconds := time.monotonic() - started) > 1:
         rate = f"{total:,} bytes in {seconds:.1f} s, {total / seconds:,.0f} bytes/s"
         print(f"scanned for the ends of records: {rate}", flush=True)

@@ -144,6 +144,21 @@ def test_a_packed_file_is_a_piece_that_is_whole_or_refused(tmp_path, codec, name
             cut([tmp_path / name])
 
 
+def test_files_that_several_processes_scan_are_cut_as_one_cuts_them(tmp_path, monkeypatch):
+    paths = []
+    for i, name in enumerate(("a.csv", "b.csv", "c.csv.gz")):
+        paths.append(tmp_path / name)
+        text = "age,said\n" + "".join(f'{k},"y\nes"\n' for k in range(400 * i + 1))
+        paths[-1].write_bytes(pack(text.encode(), "gzip") if i == 2 else text.encode())
+    alone = cut(paths, pieces=7)
+    monkeypatch.setattr(text_files, "usable_cores", lambda: 2)
+    monkeypatch.setattr(text_files, "_PROCESS_BYTES", 1)
+    assert cut(paths, pieces=7) == alone and len(alone.pieces) > 3
+    paths[1].write_text('age,said\n1,"yes\n')
+    with pytest.raises(UserError, match=r"b.csv: line 2, column 3: the value that a quote opens here has no end"):
+        cut(paths)
+
+
 def test_a_file_that_has_changed_since_it_was_cut_is_refused(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("age,said\n1,yes\n")
