@@ -1,5 +1,7 @@
 """`python -m components.convert`: converts a dataset to TFRecord shards and a manifest."""
 
+import contextlib
+import ctypes
 import signal
 import sys
 from collections.abc import Sequence
@@ -7,6 +9,18 @@ from collections.abc import Sequence
 from components.convert.convert import convert
 from components.convert.options import Options, Proposal
 from trainer.base.errors import Parser, UserError, run_cli
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+
+
+def _keep_memory() -> None:
+    """Has this process, and those that it forks, hold what they let go of up to some megabytes, and use it again.
+
+    Blocks of megabytes come and go here, and the system would clear the same pages each time: a tenth of all work.
+    """
+    with contextlib.suppress(AttributeError):  # of a C library other than GNU's
+        for threshold, num_bytes in ((_TRIM_THRESHOLD, 256 << 20), (_MMAP_THRESHOLD, 32 << 20)):
+            ctypes.CDLL(None).mallopt(threshold, num_bytes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,5 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    _keep_memory()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # on the way out, what was begun is removed
     run_cli(main)
