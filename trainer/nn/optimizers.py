@@ -41,27 +41,13 @@ class Adam(Summing, keras.optimizers.Adam):
     asked for keep their moments, which do not decay meanwhile; that is what TensorFlow Addons called LazyAdam.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._moments: dict[Any, list[keras.Variable]] = {}
-
-    def add_variable_from_reference(
-        self, reference_variable: keras.Variable, name: str | None = None, initializer: str = "zeros"
-    ) -> keras.Variable:
-        """Notes what Keras makes for each variable and its copies on devices: where Keras keeps it is its own affair."""
-        made = super().add_variable_from_reference(reference_variable, name=name, initializer=initializer)
-        whole = reference_variable.value
-        parts = (whole, *tf.distribute.get_strategy().experimental_local_results(whole))
-        for part in {part.ref() for part in parts}:
-            self._moments.setdefault(part, []).append(made)
-        return made
-
     def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable, learning_rate) -> None:
         """Updates a variable, or rows of it, and its moments."""
         if not isinstance(gradient, tf.IndexedSlices):
             super().update_step(gradient, variable, learning_rate)
             return
-        first, second = (moment.value for moment in self._moments[variable.ref()])
+        index = self._get_variable_index(variable)
+        first, second = self._momentums[index].value, self._velocities[index].value
         step, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(learning_rate, tf.float32)
         scale = rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
         gradient = _each_row_once(gradient)
