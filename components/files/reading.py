@@ -39,7 +39,7 @@ def opened(place: File | str, start: int = 0, stop: int | None = None, *, ahead:
     if file is None:
         raise UserError(f"{path}: no such file")
     stop = file.num_bytes if stop is None else stop
-    raw = _Ranges(file, start, stop, ahead) if is_remote(file.path) else _OnDisk(file, start)
+    raw = _Ranges(file, start, stop, ahead) if is_remote(file.path) else _OnDisk(file, start, stop)
     return io.BufferedReader(raw, min(max(_FEW_BYTES, stop - start), _BUFFER_BYTES))
 
 
@@ -70,8 +70,8 @@ class _OnDisk(io.FileIO):
 
     read, readall = io.RawIOBase.read, io.RawIOBase.readall  # which read by `readinto`
 
-    def __init__(self, file: File, start: int) -> None:
-        self._file = file
+    def __init__(self, file: File, start: int, stop: int) -> None:
+        self._file, self._stop = file, stop
         try:
             super().__init__(file.path)
         except FileNotFoundError:
@@ -81,7 +81,8 @@ class _OnDisk(io.FileIO):
     def readinto(self, buffer: Any) -> int:
         if of_path(self.fileno()).version != self._file.version:
             raise self._file.changed()
-        COUNTS.add(bytes_read=(num_bytes := super().readinto(buffer)))
+        left = self._stop - self.tell()  # what comes after is another's
+        COUNTS.add(bytes_read=(num_bytes := super().readinto(memoryview(buffer)[:left] if left > 0 else buffer)))
         return num_bytes
 
 
@@ -168,7 +169,7 @@ def _fetched(file: File, span: range) -> bytes:
         content = _of_bucket(file, span) if span else b""
         COUNTS.add(bytes_read=len(content))
     else:
-        with _OnDisk(file, span.start) as data:
+        with _OnDisk(file, span.start, span.stop) as data:
             content = data.read(len(span))
     if len(content) != len(span):
         raise file.changed()
