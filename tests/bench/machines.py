@@ -35,7 +35,7 @@ _STAGES = ("cut", "look", "write", "merge")
 _LATENCY_S = 0.2  # of the run that tells how many requests follow one another
 _NETWORKS = ((2, 0.05), (5, 0.05), (10, 0.05), (10, 0.2))  # MB/s of a connection, seconds of a request
 _PIECE_BYTES, _SHARD_BYTES = 64e6, 128e6  # of a large source, without --shards
-# What is taken for n1-standard-8 on Vertex AI: 100 MB/s of a connection, 7 Gbit/s of a machine, 50 ms of a request.
+# Taken for n1-standard-8 on Vertex AI: of a connection and of a machine half of what is published; see docs/BENCHMARKS.md.
 _VCPUS, _VERTEX = 8, {"connection_bytes_s": 100e6, "machine_bytes_s": 875e6, "latency_s": 0.05}
 _SOURCE, _OUTPUT = "gs://demo/trips.csv", "gs://demo/out"
 
