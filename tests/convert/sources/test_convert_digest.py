@@ -6,7 +6,6 @@ import pytest
 from components.convert.sources.registry import source_digest
 from components.files.store import COUNTS
 
-
 PLACES = [
     ("mnist", "train-labels-idx1-ubyte", "train-labels.idx1-ubyte"),
     ("cifar10", "data_batch_3.bin", None),
