@@ -4,7 +4,7 @@
     work = Work(options=options, division=division, source=origin.reader.open(division.cut))
     numbers = range(len(division.cut.pieces))
     work = work.settled([work.look(i) for i in numbers])              # if `division.looks`
-    written = [work.write(i, place, print) for i in numbers]
+    written = [work.write(i, place) for i in numbers]
     manifest, tallies = work.merge(written, place)
 
 What one stage hands to another is JSON.
@@ -56,7 +56,7 @@ class Work:
         piece = self.division.cut.pieces[i]
         return self.source.look(piece, self.division.draws.begin(piece.split, piece.position).training)
 
-    def write(self, i: int, place: str | None, advance: Callable[[int], object]) -> Any:
+    def write(self, i: int, place: str | None, advance: Callable[[int], object] = lambda num_bytes: None) -> Any:
         """Writes the parts of a piece into a directory; without one they are only counted and hashed. Tells what is in them, as JSON.
 
         `advance` is told how many bytes of the source are done, about, now and then.
