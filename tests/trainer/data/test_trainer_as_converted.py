@@ -72,7 +72,7 @@ def convert(schema: dict, cells: dict[str, list[str]]) -> tuple[Source, Block]:
         with open(pathlib.Path(directory, "rows.csv"), "w", newline="", encoding="utf-8") as table:
             csv.writer(table, quoting=csv.QUOTE_ALL).writerows([cells, *zip(*cells.values(), strict=True)])
         reader = TextReader(name="csv", schema=file)
-        source = reader.open(table.name, cut := reader.cut(table.name, pieces=1, piece_bytes=1 << 30))
+        source = reader.open(cut := reader.cut(table.name, pieces=1, piece_bytes=1 << 30))
         return source, next(source.blocks(cut.pieces[0]))
 
 
