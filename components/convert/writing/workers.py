@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
@@ -50,11 +51,12 @@ def run(work: Work, tasks: Sequence[Any], *, processes: int, advance: Advance) -
         with done:
             done.get_obj().value += more
 
-    with _pool(lambda i: work(tasks[i], count), processes) as submit:
+    with _pool(lambda i: work(tasks[i], count), processes) as submit, _signals_held_back() as heed:
         waiting = {submit(i): i for i in range(len(tasks))}
         while waiting:
             ended, _ = concurrent.futures.wait(waiting, _TOLD_EVERY_S, concurrent.futures.FIRST_COMPLETED)
             now = done.get_obj().value  # without its lock, which a process may have had when it was killed
+            heed()
             advance(now - told)
             told = now
             for future in ended:
@@ -87,6 +89,37 @@ def _pool(do: Callable[[int], Any], size: int) -> Iterator[Callable[[int], concu
         raise
     finally:
         pool.shutdown()
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[Callable[[], None]]:
+    """Keeps Ctrl-C and SIGTERM until the block ends, or until what it gives is called: then they do what they always do.
+
+    What their handlers raise would come between any two instructions of the pool. A future's lock that was just taken
+    would stay taken, the pool's own thread wait for it, and the program for that thread: for ever.
+    """
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # which alone has handlers
+        yield lambda: None
+        return
+    usual = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) not in (signal.SIG_IGN, None)
+    }
+
+    def heed() -> None:
+        if came:
+            for number, handler in usual.items():
+                signal.signal(number, handler)
+            signal.raise_signal(came.pop())
+
+    try:
+        yield heed
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+    heed()
 
 
 def _begin(parent: int, do: Callable[[int], Any]) -> None:

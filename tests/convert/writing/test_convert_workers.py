@@ -89,3 +89,24 @@ list(workers.run(work, range(3), processes=3, advance=print))
     process.wait()
     _, alive = psutil.wait_procs(started, timeout=20)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_who_is_stopped_at_any_moment_ends():
+    """Of programs whose handlers were run amid the pool's own work a third hung."""
+    code = r"""
+import os, signal, sys, time
+from components.convert.writing import workers
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+started = []
+while len(started) < 12:
+    started.append(os.fork())
+    if started[-1] == 0:
+        list(workers.run(lambda task, advance: time.sleep(0.003), range(3000), processes=2, advance=lambda more: None))
+        os._exit(1)
+for i, pid in enumerate(started):
+    time.sleep(0.5 if i == 0 else 0.083)
+    os.kill(pid, signal.SIGTERM)
+print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in started])
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == f"{[143] * 12}\n"
