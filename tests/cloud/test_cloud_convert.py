@@ -99,32 +99,30 @@ def test_the_answer_to_a_query_becomes_a_registered_model_and_a_schema_that_does
     assert Manifest.load(made.parent).splits == here.splits
 
 
-def test_four_replicas_of_a_custom_job_make_the_dataset_that_one_process_makes(cloud, tmp_path):
-    known = trips.write(tmp_path, trips.rows(5_000))
-    source = pathlib.Path(known["source"])
-    here = convert(
-        Options(dataset="csv", schema=known["schema"], source=str(source), output=str(tmp_path / "out"), shards=8)
-    )
-    (cloud.files / source.name).write_bytes(source.read_bytes())
+@pytest.mark.parametrize("dataset", ["csv", "parquet", "idx", "images"])
+def test_four_replicas_of_a_custom_job_make_the_dataset_that_one_process_makes(cloud, tmp_path, dataset):
+    root = tmp_path / "source"
+    flags = _made(dataset, root)
+    here = convert(Options(**flags, source=str(root), output=str(tmp_path / "out"), shards=8))
+    shutil.copytree(root, cloud.files / "source")
     place, cluster = f"gs://{cloud.bucket}", tmp_path / "cluster.yaml"
     machine = "{machine: n1-standard-4}"
     cluster.write_text(
         f"{{strategy: multi_worker_mirrored, chief: {machine}, worker: {{machine: n1-standard-4, replicas: 3}}}}"
     )
     words = [
-        "--dataset=csv",
-        f"--schema={known['schema']}",
-        f"--source={place}/{source.name}",
+        *(f"--{flag}={value}" for flag, value in flags.items()),
+        f"--source={place}/source",
         "--shards=8",
         "--task=auto",
     ]
-    command = shlex.join(["python", "-m", "components.convert", *words, f"--output={place}/trips"])
+    command = shlex.join(["python", "-m", "components.convert", *words, f"--output={place}/made"])
     where = ["--project", "demo-project", "--location", "us-central1", "--image", cloud.image]
     job = ["--cluster", cluster, "--job-dir", f"{place}/jobs/convert", "--command", command]
     process = cloud.run("-m", "components.train", "--backend", "vertex", *where, *job)
     printed, _ = process.communicate()
     assert not process.returncode, printed
-    assert Manifest.load(cloud.files / "trips") == here
-    assert {p.name: p.read_bytes() for p in (cloud.files / "trips").iterdir()} == {
+    assert Manifest.load(cloud.files / "made") == here
+    assert {p.name: p.read_bytes() for p in (cloud.files / "made").iterdir()} == {
         p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()
     }
