@@ -6,18 +6,23 @@
 The processes are forked: what `work` refers to is theirs without being sent or held twice. Where forking is not safe
 (on macOS, and with TensorFlow's threads in the process) threads take their place; NumPy, hashing and files let go of
 the interpreter's lock, checksums do not, so these are slower and nothing else changes.
+
+Python's own pool is not used: it waits for ever if a process is killed while it sends a result, as all processes write
+into one pipe whose end nobody sees, or if a handler of a signal raises amid the pool's own locks. Here each process has
+a pipe, and who waits for it holds no lock.
 """
 
-import concurrent.futures
 import contextlib
-import functools
+import itertools
 import multiprocessing
 import os
+import queue
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from trainer.base import lifeline
@@ -25,6 +30,7 @@ from trainer.base.errors import UserError
 
 Advance = Callable[[int], object]
 Work = Callable[[Any, Advance], Any]  # takes a task, and is to call the other one with what it has done since
+_Outcome = tuple[int, Any, BaseException | None]  # of the task at a position: what it gave or what it raised
 
 
 class EndedFromOutside(UserError):
@@ -32,7 +38,6 @@ class EndedFromOutside(UserError):
 
 
 _TOLD_EVERY_S = 0.1
-_mine: Callable[[int], Any]  # of a process: does the task at a position
 
 
 def run(work: Work, tasks: Sequence[Any], *, processes: int, advance: Advance) -> Iterator[tuple[int, Any]]:
@@ -45,91 +50,108 @@ def run(work: Work, tasks: Sequence[Any], *, processes: int, advance: Advance) -
     if processes <= 1:
         yield from ((i, work(task, advance)) for i, task in enumerate(tasks))
         return
-    done, told = multiprocessing.Value("q"), 0
-
-    def count(more: int) -> None:
-        with done:
-            done.get_obj().value += more
-
-    with _pool(lambda i: work(tasks[i], count), processes) as submit, _signals_held_back() as heed:
-        waiting = {submit(i): i for i in range(len(tasks))}
-        while waiting:
-            ended, _ = concurrent.futures.wait(waiting, _TOLD_EVERY_S, concurrent.futures.FIRST_COMPLETED)
+    done, told, left = multiprocessing.Value("q"), 0, len(tasks)
+    forked = sys.platform == "linux" and "tensorflow" not in sys.modules
+    with (_processes if forked else _threads)(
+        lambda i: work(tasks[i], lambda more: _add(done, more)), left, processes
+    ) as come:
+        while left:
+            outcomes = come()
             now = done.get_obj().value  # without its lock, which a process may have had when it was killed
-            heed()
             advance(now - told)
             told = now
-            for future in ended:
-                yield waiting.pop(future), future.result()
+            for i, result, error in outcomes:
+                if error is not None:
+                    raise error
+                left -= 1
+                yield i, result
 
 
 @contextlib.contextmanager
-def _pool(do: Callable[[int], Any], size: int) -> Iterator[Callable[[int], concurrent.futures.Future]]:
-    """Gives a function that has the task at a position done by processes or threads, which end with the block."""
-    if sys.platform != "linux" or "tensorflow" in sys.modules:
-        pool = concurrent.futures.ThreadPoolExecutor(size)
-        try:
-            yield functools.partial(pool.submit, do)
-        finally:
-            pool.shutdown(cancel_futures=True)
-        return
-    others = multiprocessing.active_children()
+def _processes(do: Callable[[int], Any], number: int, size: int) -> Iterator[Callable[[], list[_Outcome]]]:
+    """Processes that do the tasks and end with the block; gives a function that waits for outcomes, though not for long."""
     context = multiprocessing.get_context("fork")
-    pool = concurrent.futures.ProcessPoolExecutor(size, context, _begin, (os.getpid(), do))
-    try:
-        yield functools.partial(pool.submit, _do)
-    except BaseException as error:
-        for process in set(multiprocessing.active_children()).difference(others):
-            process.kill()  # it may be in the middle of a task that nobody waits for any more
-        if isinstance(error, BrokenProcessPool):
-            raise EndedFromOutside(
-                "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with "
-                "fewer --processes; what is done is not done again"
-            ) from None
-        raise
-    finally:
-        pool.shutdown()
+    begun, readers = context.Value("q"), {}
 
-
-@contextlib.contextmanager
-def _signals_held_back() -> Iterator[Callable[[], None]]:
-    """Keeps Ctrl-C and SIGTERM until the block ends, or until what it gives is called: then they do what they always do.
-
-    What their handlers raise would come between any two instructions of the pool. A future's lock that was just taken
-    would stay taken, the pool's own thread wait for it, and the program for that thread: for ever.
-    """
-    came: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # which alone has handlers
-        yield lambda: None
-        return
-    usual = {
-        number: signal.signal(number, lambda number, _: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if signal.getsignal(number) not in (signal.SIG_IGN, None)
-    }
-
-    def heed() -> None:
-        if came:
-            for number, handler in usual.items():
-                signal.signal(number, handler)
-            signal.raise_signal(came.pop())
+    def come() -> list[_Outcome]:
+        outcomes = []
+        for reader in wait(readers, _TOLD_EVERY_S):
+            try:
+                outcomes.append(reader.recv())
+            except (EOFError, OSError):  # at or within a message: the only one who writes has ended
+                process = readers.pop(reader)
+                process.join()
+                if process.exitcode:
+                    raise EndedFromOutside(
+                        "a process of the conversion was ended from outside, perhaps for want of memory; convert "
+                        "again, with fewer --processes; what is done is not done again"
+                    ) from None
+        return outcomes
 
     try:
-        yield heed
+        for _ in range(size):
+            reader, writer = context.Pipe(duplex=False)
+            arguments = os.getpid(), do, lambda: _add(begun, 1), number, writer
+            readers[reader] = context.Process(target=_live, args=arguments, daemon=True)
+            readers[reader].start()
+            writer.close()  # here, so that it ends with the process
+        yield come
     finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
-    heed()
+        for process in readers.values():
+            if process.pid:
+                process.kill()  # it may be in the middle of a task that nobody waits for any more
+                process.join()
 
 
-def _begin(parent: int, do: Callable[[int], Any]) -> None:
-    """The beginning of a process's life."""
-    global _mine
-    _mine = do
+def _live(parent: int, do: Callable[[int], Any], take: Callable[[], int], number: int, writer: Connection) -> None:
+    """The life of a process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but its parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     lifeline.watch(parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    _work(do, take, number, writer.send)
 
 
-def _do(i: int) -> Any:
-    return _mine(i)
+@contextlib.contextmanager
+def _threads(do: Callable[[int], Any], number: int, size: int) -> Iterator[Callable[[], list[_Outcome]]]:
+    """As `_processes`, but threads, each of which finishes the task that it has begun."""
+    outcomes, positions, ended = queue.SimpleQueue(), itertools.count(), threading.Event()
+
+    def come() -> list[_Outcome]:
+        try:
+            return [outcomes.get(timeout=_TOLD_EVERY_S)]
+        except queue.Empty:
+            return []
+
+    def take() -> int:
+        return number if ended.is_set() else next(positions)
+
+    threads = [threading.Thread(target=_work, args=(do, take, number, outcomes.put), daemon=True) for _ in range(size)]
+    try:
+        for thread in threads:
+            thread.start()
+        yield come
+    finally:
+        ended.set()
+        for thread in threads:
+            if thread.ident:
+                thread.join()
+
+
+def _work(do: Callable[[int], Any], take: Callable[[], int], number: int, put: Callable[[_Outcome], object]) -> None:
+    """Does tasks as long as there are any."""
+    while (i := take()) < number:
+        try:
+            outcome = i, do(i), None
+        except BaseException as error:
+            if not isinstance(error, UserError):
+                error.add_note(traceback.format_exc())  # which is not sent with it
+            outcome = i, None, error
+        put(outcome)
+
+
+def _add(to: Any, more: int) -> int:
+    """Adds to a number that processes share; returns what it was."""
+    with to:
+        before = to.get_obj().value
+        to.get_obj().value = before + more
+    return before

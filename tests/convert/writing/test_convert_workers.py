@@ -57,7 +57,7 @@ def test_what_work_raises_is_raised_and_the_others_end(kind, error):
     assert str(caught.value) == str(error) and time.monotonic() - start < 10
     assert not multiprocessing.active_children()
     if isinstance(error, KeyError) and kind == "processes":
-        assert "in work" in str(caught.value.__cause__)
+        assert "in work" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGTERM])
@@ -72,6 +72,26 @@ def test_a_process_that_is_killed_is_told_in_one_line(monkeypatch, which):
     with pytest.raises(UserError, match=r"^a process .* ended from outside, perhaps for want of memory; .*--processes"):
         list(workers.run(work, range(5), processes=2, advance=print))
     assert not multiprocessing.active_children()
+
+
+def test_a_process_that_is_killed_while_it_sends_is_told():
+    """Python's own pool waits for the rest of the message, and for the lock of the pipe, for ever."""
+    code = r"""
+import os, signal, threading
+from components.convert.writing import workers
+def work(task, advance):
+    if task % 5 == 4:
+        threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    return b"." * (1 << 24)
+for i in range(20):
+    delay_s = i / 1000
+    try:
+        list(workers.run(work, range(1000), processes=3, advance=lambda more: None))
+    except workers.EndedFromOutside:
+        print("told")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "told\n" * 20
 
 
 def test_no_process_outlives_the_one_that_started_it():
@@ -92,7 +112,7 @@ list(workers.run(work, range(3), processes=3, advance=print))
 
 
 def test_who_is_stopped_at_any_moment_ends():
-    """Of programs whose handlers were run amid the pool's own work a third hung."""
+    """Of programs whose handlers were run amid the work of Python's own pool a third hung."""
     code = r"""
 import os, signal, sys, time
 from components.convert.writing import workers
