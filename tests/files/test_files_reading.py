@@ -57,8 +57,9 @@ def test_a_range_is_read_once_in_large_requests_and_ahead_of_who_reads(disk, pla
         )
     after = COUNTS.told()
     assert 28 << 20 <= after["bytes_read"] - before["bytes_read"] <= (28 << 20) + (128 << 10)
-    # Google's client may ask for the bucket too, once.
-    assert after["requests"] - before["requests"] in ((5, 6) if place.startswith("gs:") else (0,))
+    # Google's client may ask for the bucket too, once, and again for what a busy machine did not answer.
+    requests = after["requests"] - after["retries"] - (before["requests"] - before["retries"])
+    assert requests in ((5, 6) if place.startswith("gs:") else (0,)), (before, after)
 
 
 @pytest.mark.parametrize("change", [lambda path: path.write_bytes(b"2" * 9), lambda path: path.unlink()])
