@@ -19,6 +19,8 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.base.errors import UserError
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture(scope="module", params=kinds.KINDS)
 def options(request, tmp_path_factory, make_idx, write_records) -> Options:

@@ -31,6 +31,7 @@ def place(tmp_path_factory) -> pathlib.Path:
     return place
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("dataset", ["digits", "csv"])
 @given(drawn=st.data())
 @settings(max_examples=5, deadline=None)

@@ -32,6 +32,7 @@ def test_a_file_that_was_written_again_has_another_version(disk, place):
     assert found(f"{place}/a").version != before.version
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("folders", [0, 3, 40])
 def test_more_objects_than_one_answer_takes_are_listed_once_each(bucket, folders):
     (bucket / "many" / "sub").mkdir(parents=True)

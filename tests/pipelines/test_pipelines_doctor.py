@@ -33,6 +33,7 @@ def doctor(python: str = sys.executable, **env: str) -> dict[str, dict]:
     return found
 
 
+@pytest.mark.cluster
 def test_on_this_machine_python_and_packages_are_right_and_a_missing_docker_is_told_with_its_repair(tmp_path):
     found = doctor(PATH=str(tmp_path))
     assert list(found) == ["python", "packages", "memory", "disk", "docker"]

@@ -51,6 +51,7 @@ def large(tmp_path, make_idx, write_records):
     return make
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("dataset", "passes"),
     [

@@ -84,7 +84,7 @@ def test_pieces_are_row_groups_in_order_and_every_row_is_in_one(tmp_path_factory
         assert len(cut.pieces) == sum(any(groups) for groups in sizes)
 
 
-@pytest.mark.parametrize("place", ["here", "bucket"])
+@pytest.mark.parametrize("place", ["here", pytest.param("bucket", marks=pytest.mark.cluster)])
 def test_tasks_together_read_each_byte_of_the_wanted_columns_once(tmp_path, reader, monkeypatch, request, place):
     folder, noise = tmp_path, np.random.default_rng(0).bytes(5_000_000).hex()
     if place == "bucket":

@@ -39,6 +39,7 @@ def expected(options, content) -> dict[str, bytes]:
     return content(pathlib.Path(options.output))
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize(("processes", "threads"), [(2, False), (3, True)])
 def test_with_several_processes(tmp_path, monkeypatch, options, expected, content, processes, threads):
     if threads:
@@ -47,6 +48,7 @@ def test_with_several_processes(tmp_path, monkeypatch, options, expected, conten
     assert content(tmp_path) == expected
 
 
+@pytest.mark.cluster
 def test_in_any_order_of_tasks(tmp_path, monkeypatch, options, expected, content):
     run = workers.run
 

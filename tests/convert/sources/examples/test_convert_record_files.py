@@ -26,6 +26,7 @@ def read(paths: list[str], **sizes: int) -> tuple[list[tuple[int, int, bytes]], 
     return [record for piece in cut.pieces for record in record_files.payloads(cut, piece)], list(cut.pieces)
 
 
+@pytest.mark.cluster
 @ANY
 @given(
     sizes=st.lists(st.lists(st.integers(0, 2_000), min_size=1, max_size=30), min_size=1, max_size=3),

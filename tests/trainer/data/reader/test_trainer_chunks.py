@@ -106,6 +106,7 @@ def test_each_chunk_is_read_once_an_epoch_in_one_piece_of_each_file_and_few_are_
     assert sorted(r for r in read if r not in heads) == sorted((s, row * size, end * size) for s, row, end in pieces)
 
 
+@pytest.mark.cluster
 @settings(max_examples=settings.default.max_examples // 6)
 @given(
     replicas=st.integers(1, 5), batch=st.sampled_from([10, 12, 17]), start=st.integers(0, 30), ahead=st.integers(0, 4)
