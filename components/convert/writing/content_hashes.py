@@ -7,6 +7,7 @@ The label is left out: an image whose label was put right is the same image.
 """
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -41,13 +42,13 @@ def _words(column: np.ndarray | Strings) -> Iterator[np.ndarray]:
         # Categories are many times the same; of long strings a checksum is cheaper than finding that out.
         unique, which = column.unique if column.data.nbytes < _SHORT_BYTES * count else (column, np.arange(count))
         yield np.stack([checksums(unique.tolist(), len(unique))[which], column.lengths.astype("<u4")], axis=1)
-    elif column.dtype == np.uint8:
-        whole = (column := column.reshape(count, -1)).shape[1] // 4 * 4
+    elif (column := column.reshape(count, math.prod(column.shape[1:]))).dtype == np.uint8:  # of no rows, too
+        whole = column.shape[1] // 4 * 4
         yield column[:, :whole].view("<u4")
         if whole < column.shape[1]:
             yield column[:, whole:]
     else:
-        yield column.astype("<f4" if column.dtype.kind == "f" else "<i8").reshape(count, -1).view("<u4")
+        yield column.astype("<f4" if column.dtype.kind == "f" else "<i8").view("<u4")
 
 
 @functools.lru_cache(maxsize=64)

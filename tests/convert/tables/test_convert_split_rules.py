@@ -28,6 +28,16 @@ def test_all_rows_with_one_value_go_to_one_split_and_not_where_the_rest_of_the_d
     assert manifest.arguments["schema"]["split"] == {"group": "when"}
 
 
+@pytest.mark.parametrize(
+    "rule", ["stratified", {"group": "seconds"}, {"group": "company"}, {"time": "when", "test_from": START + 80}]
+)
+def test_a_part_of_the_table_may_have_no_row_that_the_filter_keeps(tmp_path, rule):
+    few = [{**row, "seconds": i} for i, row in enumerate(ROWS)]
+    schema = {**trips.SCHEMA, "split": rule, "filter": {"greater_equal": ["seconds", 700]}}
+    manifest = Manifest.load(trips.make(tmp_path, few, schema))
+    assert sum(split.examples for split in manifest.splits.values()) == 200
+
+
 def test_what_is_documented_is_read(tmp_path):
     rules = re.findall(r"^split: .*", (pathlib.Path(__file__).parents[3] / "docs" / "DATASETS.md").read_text(), re.M)
     columns = {**trips.SCHEMA["columns"], "user_id": {"type": "string"}, "day": {"type": "time"}}
