@@ -8,6 +8,7 @@ Arrow reads records fast but tells little of what is wrong with them. So when it
 finite, they are read once more one by one, to say where and what.
 """
 
+import codecs
 import dataclasses
 import decimal
 import functools
@@ -75,9 +76,11 @@ class CsvParser:
     def _parse(self, chunk: Chunk, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
         """Some of the columns."""
         quoted, missing = b'"' in chunk.text, list(self.schema.missing)
+        # Arrow takes a byte order mark for none of the text that follows, wherever in a file that begins: then it gets one.
+        text = codecs.BOM_UTF8 * chunk.text.startswith(codecs.BOM_UTF8) + chunk.text
         table = pyarrow.csv.read_csv(
-            pa.BufferReader(chunk.text),
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=len(chunk.text) + 1, column_names=self.names),
+            pa.BufferReader(text),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=self.names),
             pyarrow.csv.ParseOptions(delimiter=chunk.delimiter, quote_char=quoted and '"', newlines_in_values=quoted),
             pyarrow.csv.ConvertOptions(
                 include_columns=list(types), column_types=types, null_values=missing, strings_can_be_null=True

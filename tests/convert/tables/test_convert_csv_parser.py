@@ -100,6 +100,15 @@ def test_every_value_is_what_python_wrote(tmp_path_factory, rows, order, line_en
     assert values(*blocks) == {"f": list(f), "i": list(i), "s": list(s)}
 
 
+@given(
+    rows=st.lists(st.text("\ufeffa", min_size=1, max_size=3), min_size=1, max_size=6), block_bytes=st.integers(1, 40)
+)
+def test_a_byte_order_mark_within_a_file_is_text_wherever_the_file_is_cut(tmp_path_factory, rows, block_bytes):
+    content = "s,f,An int\n" + "".join(f"{text},{i},\n" for i, text in enumerate(rows))
+    found = values(*read(tmp_path_factory.mktemp("csv"), content, block_bytes=block_bytes, pieces=3))
+    assert found["s"] == rows and found["f"] == [*range(len(rows))]
+
+
 def test_files_follow_each_other_whatever_the_order_of_their_columns_and_one_may_have_no_rows(tmp_path):
     paths = [tmp_path / name for name in ("c.csv", "b.csv", "a.csv")]
     paths[0].write_text("f,An int,s\n")
