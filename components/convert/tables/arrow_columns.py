@@ -6,8 +6,9 @@ A header is the name of a column, or leads into one: `trip.fare`, `at[0]`. Arrow
 if their types can never be what the schema says.
 """
 
+import functools
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -130,7 +131,7 @@ def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _E
         array = _cast(array.cast(pa.large_binary()), pa.large_string(), "is not UTF-8", error)
         if (long := pc.greater(pc.binary_length(array), _MOST_BYTES).index(True).as_py()) >= 0:
             raise error(long, f"has {len(array[long].as_buffer()):,} bytes; a text has at most 16 MiB")
-        array = _without(array, pa.large_string(), marks(missing, "string"))
+        array = without(array, pa.large_string(), marks(missing, "string"))
     if column.type == "bool":
         array = booleans.respelled(array.cast(pa.large_string()))
         if strange := booleans.strange(array):
@@ -154,7 +155,7 @@ def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _E
         if (large := pc.greater(pc.abs(array), _FLOAT32_MAX).index(True).as_py()) >= 0:
             raise error(large, f"{array[large]} is no finite 32-bit number")
     if column.type in STORED:
-        array = _without(array, STORED[column.type], marks(missing, column.dtype))
+        array = without(array, STORED[column.type], marks(missing, column.dtype))
     return array.cast(ARROW[column.type])
 
 
@@ -170,7 +171,8 @@ def _cast(array: pa.Array, wanted: pa.DataType, fault: str, error: _Error) -> pa
         raise
 
 
-def _without(array: pa.Array, stored: pa.DataType, marked: tuple) -> pa.Array:
-    """Null also where what is stored equals something that stands for a missing value."""
-    found = pc.is_in(array.cast(stored, safe=False), value_set=pa.array(marked, stored))
+def without(array: pa.Array, stored: pa.DataType, marked: Iterable[str | float]) -> pa.Array:
+    """Null also where what is stored equals something that stands for a missing value, as -0.0 equals 0."""
+    given = array.cast(stored, safe=False)
+    found = functools.reduce(pc.or_, (pc.equal(given, pa.scalar(mark, stored)) for mark in marked), pa.scalar(False))
     return pc.if_else(found, pa.scalar(None, array.type), array)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from components.convert.tables import booleans, times
+from components.convert.tables import arrow_columns, booleans, times
 from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Column, Schema
 from components.convert.tables.table_block import ARROW, STORED
@@ -130,9 +130,7 @@ def _normal(columns: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
             place = columns.schema.get_field_index(name)
             columns = columns.set_column(place, name, booleans.respelled(columns[name]))
         elif column.type != "string" and (numbers := _marks(schema.missing, column.dtype)):
-            stored = columns[name].cast(STORED[column.type], safe=False)
-            marked = functools.reduce(pc.or_, (pc.equal(stored, pa.scalar(mark, stored.type)) for mark in numbers))
-            found = pc.if_else(marked, pa.scalar(None, columns[name].type), columns[name])
+            found = arrow_columns.without(columns[name], STORED[column.type], numbers)
             columns = columns.set_column(columns.schema.get_field_index(name), name, found)
     return columns
 

@@ -114,6 +114,8 @@ def test_texts_and_numbers_that_stand_for_a_missing_value():
     assert convert(pa.array(["NA", "-9", "-9.0"]), "string", default="", missing=missing) == [None, None, "-9.0"]
     assert convert(pa.array([-9, 9]), "int", default=0, missing=missing) == [None, 9]
     assert convert(pa.array([-9.0, 9], pa.float32()), "float", default=0.0, missing=missing) == [None, 9]
+    for zero in ("0", "-0.0"):
+        assert convert(pa.array([-0.0, 0, 9]), "float", default=0.0, missing=(zero,)) == [None, None, 9]
     assert convert(pa.array(["NA", "1970-01-02"]), "time", default=0, missing=missing) == [None, 86400]
     assert convert(pa.array(["NA", "no"]), "bool", default="false", missing=missing) == [None, "false"]
 
