@@ -151,6 +151,8 @@ def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _E
     if column.type == "int":
         array = _cast(array, pa.int64(), "is no 64-bit whole number", error)
     elif column.type == "float":
+        if pt.is_decimal(array.type):
+            array = array.cast(pa.large_string())  # of a decimal Arrow itself takes a number near it, not the nearest
         array = array.cast(pa.float64(), safe=False)  # of large whole numbers the nearest one
         if (large := pc.greater(pc.abs(array), _FLOAT32_MAX).index(True).as_py()) >= 0:
             raise error(large, f"{array[large]} is no finite 32-bit number")

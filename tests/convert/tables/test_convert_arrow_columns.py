@@ -16,7 +16,7 @@ from components.convert.tables.table_block import ARROW
 from trainer.base.errors import UserError
 
 D, NONE = decimal.Decimal, dt.datetime(1970, 1, 1)
-UTC = dt.UTC
+UTC, EXACT = dt.UTC, decimal.Context(prec=99)
 SCHEMA = Schema(
     name="t", origin="t", columns={}, label=Label(column="x", classes=("a", "b")), ignore_others=False, content={}
 )
@@ -84,6 +84,18 @@ def test_what_each_type_takes(array, type_, expected):
     assert convert(array, type_, default=default) == expected
     # A part of a larger array is no other than a whole one.
     assert convert(pa.concat_arrays([array, array]).slice(len(array)), type_, default=default) == expected
+
+
+@given(
+    bits=st.sampled_from([(pa.decimal32, 9), (pa.decimal64, 18), (pa.decimal128, 38), (pa.decimal256, 76)]),
+    digits=st.lists(st.none() | st.integers(0, 76).flatmap(lambda n: st.integers(-(10**n), 10**n)), min_size=1),
+    scale=st.integers(0, 76),
+)
+def test_of_a_decimal_the_nearest_number_is_taken_as_of_a_text_that_says_it(bits, digits, scale):
+    kind, most = bits
+    exact = [n and D(n).scaleb(-min(scale, most), EXACT) for n in digits if n is None or abs(n) < 10 ** min(most, 38)]
+    expected = [None if value is None else float(value) for value in exact]
+    assert convert(pa.array(exact, kind(most, min(scale, most))), "float", default=0.0) == expected
 
 
 LISTS = pa.array([[1, 2], None, [], [3], [4, 5]])
