@@ -21,17 +21,23 @@ from trainer.base.spellings import TRUE
 
 Columns = Mapping[str, np.ndarray]
 
+
+def _certain(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """The comparison, false where a value is masked."""
+    return lambda *values: np.ma.filled(compare(*values), False)
+
+
 _TYPES = {"float": "number", "int": "number", "string": "text", "bool": "condition", "time": "number"}
 # What each takes, what it gives, and how. Arithmetic is in floats: 64-bit integers would wrap around without a word.
 _OPERATORS: Mapping[str, tuple[str, str, Callable[..., Any]]] = {
     "plus": ("number", "number", functools.partial(np.add, dtype=np.float64)),
     "minus": ("number", "number", functools.partial(np.subtract, dtype=np.float64)),
     "times": ("number", "number", functools.partial(np.multiply, dtype=np.float64)),
-    "greater": ("number", "condition", np.greater),
-    "greater_equal": ("number", "condition", np.greater_equal),
-    "less": ("number", "condition", np.less),
-    "less_equal": ("number", "condition", np.less_equal),
-    "equal": ("number", "condition", np.equal),  # or of texts
+    "greater": ("number", "condition", _certain(np.greater)),
+    "greater_equal": ("number", "condition", _certain(np.greater_equal)),
+    "less": ("number", "condition", _certain(np.less)),
+    "less_equal": ("number", "condition", _certain(np.less_equal)),
+    "equal": ("number", "condition", _certain(np.equal)),  # or of texts
     "all": ("condition", "condition", lambda *values: functools.reduce(np.logical_and, values)),
     "any": ("condition", "condition", lambda *values: functools.reduce(np.logical_or, values)),
     "not": ("condition", "condition", np.logical_not),
@@ -42,7 +48,8 @@ _OPERATORS: Mapping[str, tuple[str, str, Callable[..., Any]]] = {
 class Expression:
     """A condition, number or text: values [N] from columns [N], which are float64, int64 or objects.
 
-    It is evaluated with those columns by name, and with where they have no value, bool [N].
+    It is evaluated with those columns by name, masked where they have neither a value nor a default, and with where they
+    have no value, bool [N].
     """
 
     type: str
@@ -62,8 +69,8 @@ def _parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
     if isinstance(node, str):
         if node not in types:
             raise UserError(f"{place}: {unknown('column', node, types)}; a text is written {{text: {node}}}")
-        is_true = types[node] == "bool"
-        given = (lambda values, _: values[node] == TRUE[0]) if is_true else (lambda values, _: values[node])
+        is_true = _certain(np.equal)
+        given = (lambda v, _: is_true(v[node], TRUE[0])) if types[node] == "bool" else (lambda v, _: v[node])
         return Expression(type=_TYPES[types[node]], columns=frozenset({node}), evaluate=given)
     if isinstance(node, int | float) and not isinstance(node, bool) and math.isfinite(node):
         return Expression(type="number", columns=frozenset(), evaluate=lambda values, missing: node)

@@ -73,6 +73,14 @@ def _classes(block: TableBlock, schema: Schema) -> np.ndarray:
 
 
 def evaluate(expression: Expression, block: TableBlock, schema: Schema) -> np.ndarray:
-    """What the expression is of each row, [N]; what is missing and has no default is NaN."""
-    given = {n: block.values(schema.columns[n]).to_numpy(zero_copy_only=False) for n in expression.columns}
+    """What the expression is of each row, [N]; what is missing and has no default compares with nothing."""
+    given = {name: _values(block.values(schema.columns[name])) for name in expression.columns}
     return expression.evaluate(given, {name: block.missing(name) for name in expression.columns})
+
+
+def _values(found: pa.Array) -> np.ndarray:
+    """The values of a column, masked where there are none: nulls would make floats of whole numbers that these do not hold."""
+    if not found.null_count:
+        return found.to_numpy(zero_copy_only=False)
+    filled = found.fill_null("" if pa.types.is_large_string(found.type) else 0)
+    return np.ma.array(filled.to_numpy(zero_copy_only=False), mask=found.is_null().to_numpy(zero_copy_only=False))

@@ -1,11 +1,20 @@
 import json
+import operator as operators
+import types
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import trips
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.tables.expressions import parse
+from components.convert.tables.labels import evaluate
+from components.convert.tables.schema import Column
+from components.convert.tables.table_block import ARROW, TableBlock
 from trainer.base.errors import UserError
 from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest
 
@@ -20,6 +29,11 @@ SCHEMA = {
     },
     "deep": [{"column": "day", "numeric": "z_score"}],
 }
+COMPARES = {
+    **{"greater": operators.gt, "greater_equal": operators.ge, "less": operators.lt, "less_equal": operators.le},
+    "equal": operators.eq,
+}
+WHOLE = st.none() | st.integers(2**53 - 2, 2**53 + 2)  # of which a float holds some
 ROWS = [{"day": i, "rain": i / 10, "wind": i % 7, "flood": int(i % 5 == 0)} for i in range(90)]
 
 
@@ -131,6 +145,34 @@ def test_the_filter_leaves_rows_without_a_target_out(tmp_path, examples):
 def test_what_is_missing_compares_with_nothing_in_a_filter(tmp_path):
     manifest = read(tmp_path, {"regression": ["rain", "flood"]}, NO_RAIN, filter={"greater": ["rain", 1]})
     assert sum(split.examples for split in manifest.splits.values()) == 79 - 3
+
+
+@given(
+    rows=st.lists(
+        st.tuples(WHOLE, WHOLE, st.sampled_from([None, "", "x"]), st.sampled_from([None, "", "x"])), min_size=1
+    ),
+    operator=st.sampled_from(sorted(COMPARES)),
+    number=st.integers(2**53 - 2, 2**53 + 2),
+)
+def test_what_is_missing_in_other_rows_changes_no_comparison_and_two_missing_values_are_not_equal(
+    rows, operator, number
+):
+    columns = dict(zip("abst", zip(*rows, strict=True), strict=True))
+    kinds = {"a": "int", "b": "int", "s": "string", "t": "string"}
+    arrays = {name: pa.array(values, ARROW[kinds[name]]) for name, values in columns.items()}
+    schema = types.SimpleNamespace(
+        columns={name: Column(name=name, header=name, type=kind) for name, kind in kinds.items()}
+    )
+    block = TableBlock(columns=pa.RecordBatch.from_pydict(arrays), path="", positions=np.arange(len(rows)), locate=str)
+    for node, expected in (
+        ({operator: ["a", number]}, [a is not None and COMPARES[operator](a, number) for a, *_ in rows]),
+        ({operator: ["a", "b"]}, [None not in (a, b) and COMPARES[operator](a, b) for a, b, *_ in rows]),
+        ({"equal": ["s", "t"]}, [s is not None and s == t for *_, s, t in rows]),
+        ({"greater": [{"minus": ["a", "b"]}, 0]}, [None not in (a, b) and float(a) > float(b) for a, b, *_ in rows]),
+    ):
+        for condition, due in ((node, expected), ({"not": node}, [not one for one in expected])):
+            found = evaluate(parse(condition, kinds, "filter"), block, schema)
+            assert (type(found), found.tolist()) == (np.ndarray, due)
 
 
 @pytest.mark.parametrize(
