@@ -67,5 +67,5 @@ class ParquetReader(Reader):
 
 def _texts(folders: list[str]) -> dict[str, str]:
     """What folders such as `year=2024` say."""
-    pairs = (urllib.parse.unquote(folder).partition("=") for folder in folders if "=" in folder)
-    return {name: value for name, _, value in pairs}
+    pairs = (folder.split("=", 1) for folder in folders if "=" in folder)
+    return {urllib.parse.unquote(name): urllib.parse.unquote(value) for name, value in pairs}

@@ -150,9 +150,10 @@ def _columns_of(
     numbers = {column.header: column.type for column in schema.columns.values() if column.type in ("float", "int")}
     with about(path):
         for name, text in texts.items():
-            value = pa.scalar(None if text == _NULL else text, pa.large_string())
+            value = pa.scalar(None if text in (_NULL, *schema.missing) else text, pa.large_string())
             try:
-                value = value.cast(ARROW[numbers[name]]) if name in numbers else value
+                if name in numbers and not text.lower().startswith("0x"):  # of which Arrow makes a whole number
+                    value = value.cast(ARROW[numbers[name]])
             except pa.ArrowInvalid:
                 raise UserError(f"{name}={text}: {text!r} is no {numbers[name]}") from None
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))

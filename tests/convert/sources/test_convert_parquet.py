@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import pathlib
+import urllib.parse
 
 import numpy as np
 import pyarrow as pa
@@ -134,6 +135,31 @@ def test_folders_say_columns_and_hidden_files_are_none(tmp_path, reader):
     assert len(rows(reader(columns=alone, other_columns="ignore"), tmp_path / "table")[0]) == 10
     parts = sorted(str(path) for path in (tmp_path / "table").rglob("part-0.snappy.parquet"))
     assert [row["a"] for row in rows(reader(), parts[::-1])[0]] == [*range(5, 10), *range(5)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "found"),
+    [
+        *(("int", text, number) for text, number in (("-7", -7), ("007", 7), ("NA", None), ("-999", None))),
+        *(("int", text, UserError) for text in ("0x10", "0X1f", "+1", "1.0", "1e3", "٣", "9223372036854775808")),
+        *(("float", text, number) for text, number in (("1e3", 1000), ("NaN", None), ("NA", None), ("-999.0", None))),
+        *(("float", text, UserError) for text in ("0x10", "inf", "1_0")),
+        *(("string", text, text) for text in ("0x10", "a=b", "a%3Db", "é x")),
+        *(("string", "NA", None), ("bool", "YES", "true"), ("bool", "NA", None), ("time", "NA", None)),
+    ],
+)
+def test_what_a_folder_says_is_read_as_texts_are(tmp_path, reader, kind, value, found):
+    folder = tmp_path / "table" / f"{urllib.parse.quote('x=y')}={urllib.parse.quote(value, safe='=')}"
+    folder.mkdir(parents=True)
+    pq.write_table(table(1), folder / "a.parquet")
+    default = {"string": "", "bool": False}.get(kind, 0)
+    columns = {**SCHEMA["columns"], "x": {"type": kind, "header": "x=y", "default": default}}
+    made = reader(columns=columns, missing=["", "NA", "-999"])
+    if found is UserError:
+        with pytest.raises(UserError, match=r"a\.parquet: "):
+            rows(made, tmp_path / "table")
+    else:
+        assert rows(made, tmp_path / "table")[0] == [{"a": 0, "kind": "x", "x": found}]
 
 
 def test_files_may_have_other_types_and_orders_of_columns_as_long_as_the_schema_takes_them(tmp_path, reader):
