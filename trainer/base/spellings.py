@@ -8,6 +8,7 @@ spelling of each. It imports no TensorFlow.
 """
 
 import contextlib
+import decimal
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,9 @@ def marks(texts: Sequence[str], dtype: str) -> tuple[str, ...] | tuple[int, ...]
         return tuple(texts)
     found = []
     for text in texts:
-        with contextlib.suppress(ValueError), np.errstate(over="ignore"):
-            found.append(int(text) if dtype == "int64" else float(np.float32(float(text))))
-    return tuple(mark for mark in found if mark == mark and (dtype != "int64" or _INT64.min <= mark <= _INT64.max))
+        with contextlib.suppress(ValueError, decimal.InvalidOperation), np.errstate(over="ignore"):
+            if dtype != "int64":
+                found.append(float(np.float32(float(text))))
+            elif _INT64.min <= (number := decimal.Decimal(text)) <= _INT64.max and number % 1 == 0:
+                found.append(int(number))
+    return tuple(mark for mark in found if mark == mark)

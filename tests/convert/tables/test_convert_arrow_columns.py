@@ -128,6 +128,9 @@ def test_texts_and_numbers_that_stand_for_a_missing_value():
     assert convert(pa.array([-9.0, 9], pa.float32()), "float", default=0.0, missing=missing) == [None, 9]
     for zero in ("0", "-0.0"):
         assert convert(pa.array([-0.0, 0, 9]), "float", default=0.0, missing=(zero,)) == [None, None, 9]
+    for same in ("-9.0", " -9 ", "-.9e1"):
+        other = ("NaN", "-inf", "9.5", "1e999999999", "1e-999999999", "9223372036854775808.0", same)
+        assert convert(pa.array([-9, 9, 2**63 - 1]), "int", default=0, missing=other) == [None, 9, 2**63 - 1]
     assert convert(pa.array(["NA", "1970-01-02"]), "time", default=0, missing=missing) == [None, 86400]
     assert convert(pa.array(["NA", "no"]), "bool", default="false", missing=missing) == [None, "false"]
 

@@ -23,7 +23,7 @@ LABEL = {"column": "said", "classes": ["no", "yes"]}
 DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string"}
 NUMPY = {"float": np.float32, "int": np.int64, "string": object, "bool": object}
 MISSING = st.lists(
-    st.sampled_from(["", "NA", "-999", "-999.5", "0", "nan", "1e3", " ", "none"]), max_size=3, unique=True
+    st.sampled_from(["", "NA", "-999", "-999.0", "-999.5", "0", "nan", "1e3", " ", "none"]), max_size=3, unique=True
 )
 CELLS = {
     "float": st.sampled_from(["", "NA", "-999", "-999.0", " -999", "0", "-0.0", "1000", "inf", "0.1", "1e39"])
