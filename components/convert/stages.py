@@ -14,6 +14,7 @@ import collections
 import dataclasses
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -155,8 +156,9 @@ class Work:
                 split: _by_size([part for _, part in each], self.options.shard_mb * _MB)
                 for split, each in found.items()
             }
+        number = operator.itemgetter(0)  # by it alone: the order of the names would be another than that of the pieces
         return {
-            split: [[part for _, part in shard] for _, shard in itertools.groupby(sorted(each), lambda part: part[0])]
+            split: [[part for _, part in shard] for _, shard in itertools.groupby(sorted(each, key=number), number)]
             for split, each in found.items()
         }
 
