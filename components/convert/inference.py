@@ -109,7 +109,8 @@ class _Seen:
 
     def predicted(self) -> dict[str, Any]:
         """What the schema says of it as the label, and of rows without one."""
-        kept = {"filter": {"present": self.name}} if self.array.null_count else {}
+        present = {"present": self.name}
+        kept = {"filter": present} if self.array.null_count else {}
         if (count := len(self.different)) < 2 or (self.type == "string" and count > _CLASSES):
             raise UserError(f"--label {self.header}: {count:,} different values are no classes")
         low, high = self.different[0].as_py(), self.different[-1].as_py()
@@ -118,7 +119,10 @@ class _Seen:
         if self.type == "int" and low >= 0 and high < _FEW:
             return {LABEL: {"column": self.name, "classes": [str(i) for i in range(high + 1)]}, **kept}
         if self.type == "int" and count == 2:
-            return {LABEL: {"condition": {"equal": [self.name, high]}, "classes": [str(low), str(high)]}, **kept}
+            # What else rows may have that nobody has looked at is of neither class.
+            known = {"any": [{"equal": [self.name, low]}, {"equal": [self.name, high]}]}
+            condition = {"condition": {"equal": [self.name, high]}, "classes": [str(low), str(high)]}
+            return {LABEL: condition, "filter": {"all": [present, known]} if kept else known}
         return {LABEL: {"regression": self.name}, **kept}
 
 

@@ -19,6 +19,7 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.tables import yaml_loader
 from trainer.base.errors import UserError
+from trainer.base.manifest import Manifest
 
 DAY = dt.date(2024, 1, 31)
 WORDS = ["the", "driver", "was", "very", "kind", "and", "drove", "around", "every", "hole", "in", "the", "road"]
@@ -155,6 +156,21 @@ def test_a_proposal_says_what_each_column_is_and_what_a_model_might_make_of_it(t
         "  - {column: paid, vocabulary: 2}",
     ):
         assert f"\n{line}" in text, line
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_what_is_neither_of_two_numbers_that_were_seen_is_of_neither_class(tmp_path, gaps):
+    y = [None if gaps and not i % 5 else (0, 100)[i % 2] for i in range(60)]
+    pq.write_table(pa.table({"x": np.arange(60) / 7, "y": y}), tmp_path / "t.parquet")
+    path = infer(tmp_path, "--label", "y")
+    y[1:4] = 7, -100, 99
+    pq.write_table(pa.table({"x": np.arange(60) / 7, "y": y}), tmp_path / "t.parquet")
+    flags = ("--dataset", "parquet", "--source", tmp_path / "t.parquet", "--schema", path, "--output", tmp_path / "out")
+    left_out = 3 + sum(value is None for value in y)
+    assert f"{left_out} of 60 rows are left out by the schema's filter" in run(*flags)
+    splits = Manifest.load(tmp_path / "out").splits.values()
+    histogram = np.sum([split.class_histogram for split in splits], axis=0)
+    assert histogram.tolist() == [y.count(0), y.count(100)]
 
 
 def test_without_a_label_the_file_is_refused_until_it_is_said(tmp_path):
