@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import math
 import pathlib
+import reprlib
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -79,5 +80,5 @@ def _read(value: Any, place: str, *, kind: Kind, levels: int) -> Any:
 
 def _mapping(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise UserError(f"{place}: {value!r} is no mapping; write 'key: value'")
+        raise UserError(f"{place}: {reprlib.repr(value)} is no mapping; write 'key: value'")
     return {str(key): each for key, each in value.items()}

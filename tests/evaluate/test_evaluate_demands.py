@@ -101,6 +101,7 @@ def test_what_the_dataset_cannot_give_is_refused(judged, monkeypatch, asked, tol
         ("max_latency_ms: 0", "max_latency_ms: '0' is not a number greater than 0"),
         ("margin: 1\nmargin: 2", "'margin' stands there twice"),
         ("- margin", "top level: ['margin'] is no mapping"),
+        ("margin " * 999, "top level: 'margin margi...margin margin' is no mapping"),
         (b"\xff", "gate.yaml: "),
     ],
 )

@@ -11,6 +11,7 @@ import itertools
 import math
 import pathlib
 import re
+import reprlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -68,7 +69,9 @@ def _schema(data: Any) -> Schema:
         dates = {key: value.isoformat() for key, value in rule.items() if isinstance(value, datetime.date)}
         data = {**data, "split": {**rule, **dates}}
     if not isinstance(data["columns"], Mapping) or not data["columns"]:
-        raise UserError(f"columns: {data['columns']!r} is no mapping; write for example 'fare: {{type: float}}'")
+        raise UserError(
+            f"columns: {reprlib.repr(data['columns'])} is no mapping; write for example 'fare: {{type: float}}'"
+        )
     columns = {name: _column(name, value) for name, value in data["columns"].items()}
     headers = [column.header for column in columns.values()]
     if twice := {header for header in headers if headers.count(header) > 1}:
@@ -272,6 +275,8 @@ def _split_rule(value: Any, columns: Mapping[str, Column], label: Label) -> Spli
         if not label.classes:
             raise UserError(f"split: stratified is by class, and the label is {label.task}; leave split out")
         return SplitRule()
+    if isinstance(value, str):
+        raise UserError(f"split: {reprlib.repr(value)} is neither 'stratified' nor a mapping with group or time")
     value = _mapping(value, "split", optional={"group", "time", *_STARTS})
     if len(value.keys() & {"group", "time"}) != 1:
         raise UserError("split: needs either group or time, with a column; or write 'split: stratified'")
@@ -337,19 +342,19 @@ def _positive(value: Any, place: str) -> int:
 
 def _one_of(allowed: Collection[str], value: Any, place: str) -> str:
     if value not in allowed:
-        raise UserError(f"{place}: {value!r} is none of {', '.join(map(repr, allowed))}")
+        raise UserError(f"{place}: {reprlib.repr(value)} is none of {', '.join(map(repr, allowed))}")
     return value
 
 
 def _text(value: Any, place: str, *, empty: bool = False) -> str:
     if not isinstance(value, str) or not (value or empty):
-        raise UserError(f"{place}: {value!r} is no text; write it in quotes")
+        raise UserError(f"{place}: {reprlib.repr(value)} is no text; write it in quotes")
     return value
 
 
 def _list(value: Any, place: str) -> list[Any]:
     if not isinstance(value, list):
-        raise UserError(f"{place}: {value!r} is no list")
+        raise UserError(f"{place}: {reprlib.repr(value)} is no list")
     return value
 
 
@@ -358,7 +363,9 @@ def _mapping(
 ) -> Mapping[str, Any]:
     allowed = {*required, *optional}
     if not isinstance(value, Mapping):
-        raise UserError(f"{place}: {value!r} is no mapping; write 'key: value' of {', '.join(sorted(allowed))}")
+        raise UserError(
+            f"{place}: {reprlib.repr(value)} is no mapping; write 'key: value' of {', '.join(sorted(allowed))}"
+        )
     for key in value:
         if key not in allowed:
             raise UserError(f"{place}: {unknown('key', str(key), allowed)}")

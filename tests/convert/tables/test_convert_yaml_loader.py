@@ -177,7 +177,8 @@ LABELS = [
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        ("split", "random", r"split: 'random' is no mapping"),
+        ("split", "random", r"split: 'random' is neither 'stratified' nor a mapping with group or time"),
+        ("deep", "fare " * 999, r"deep: 'fare [^']{1,40}' is no list"),
         ("split", {}, "split: needs either group or time, with a column; or write 'split: stratified'"),
         ("split", {"group": "company", "time": "seconds"}, "split: needs either group or time"),
         ("split", {"group": "compny"}, r"split\.group: unknown column 'compny'; did you mean 'company'"),
@@ -243,6 +244,7 @@ def test_what_makes_no_sense_is_told_with_file_and_place(tmp_path, place, value,
     [
         ({**GOOD, "deep": [], "wide": []}, "neither deep nor wide"),
         ("", "top level: None is no mapping"),
+        ("user,fare\n" * 999, r"top level: '.{1,40}' is no mapping; write 'key: value' of columns, "),
         ("columns: !!python/object/apply:os.getcwd []", "not valid YAML"),
         ({**OF_IMAGES, "classes": ["a"]}, r"classes: \['a'\] are not at least two different names"),
         ({**OF_IMAGES, "label": {"regression": "age"}}, "top level: unknown key 'classes'"),
