@@ -73,12 +73,16 @@ def _division(origin: Origin, notes: Notes) -> Division | Manifest:
         division = Division.of_json(noted) if (noted := notes.get("plan")) else None
         return division if division and origin.fits(division) else None
 
+    def told() -> str:
+        other = "; what lies there was begun with other flags or files" if notes.get("plan") else ""
+        return f"waiting for the first task to cut the source{other}"
+
     options = origin.options
     if division := begun():
         return division
     if options.stage not in (None, "cut") or options.share.index:
         done = functools.partial(output.finished, options.directory)
-        return _awaited(lambda: begun() or done(), "waiting for the first task to cut the source", options)
+        return _awaited(lambda: begun() or done(), told, options)
     if notes.place:
         output.discard(options.directory)  # what was begun of another
     with _beating(notes) if options.shared else contextlib.nullcontext():
@@ -136,8 +140,14 @@ def _all(stage: str, work: Work, notes: Notes) -> list[Any]:
     if share.count > 1 and (absent := missing()):
         tasks = ", ".join(map(str, sorted({i % share.count for i in absent})))
         done = functools.partial(output.finished, work.options.directory)
-        _awaited(lambda: not missing() or done(), f"waiting for pieces of task {tasks}", work.options)
+        _awaited(lambda: not missing() or done(), lambda: f"waiting for pieces of task {tasks}", work.options)
     found = parallel(notes.get, names) if notes.place and is_remote(notes.place) else [*map(notes.get, names)]
+    if None in found and work.options.stage:
+        first = "look" if stage == "look" else "write"
+        raise UserError(
+            f"--stage {work.options.stage}: {found.count(None)} of {len(found)} pieces are not done yet; "
+            f"give the same command with --stage {first} first, in all tasks"
+        )
     if None in found:
         raise UserError(
             f"{notes.place}: what other tasks have noted is gone; has it been deleted, or the dataset made?"
@@ -168,7 +178,7 @@ def _beating(notes: Notes) -> Iterator[None]:
         thread.join()
 
 
-def _awaited(look: Callable[[], Any], told: str, options: Options) -> Any:
+def _awaited(look: Callable[[], Any], told: Callable[[], str], options: Options) -> Any:
     """What `look` gives, as soon as it gives anything.
 
     Raises:
@@ -181,11 +191,11 @@ def _awaited(look: Callable[[], Any], told: str, options: Options) -> Any:
             since = time.monotonic()
         elif time.monotonic() > since + options.silence_timeout_s:
             raise UserError(
-                f"{told}: nothing was done for {options.silence_timeout_s:g} s (--silence-timeout-s); "
+                f"{told()}: nothing was done for {options.silence_timeout_s:g} s (--silence-timeout-s); "
                 "start that task again, and then this one; what is done is not done again"
             )
         time.sleep(_LOOK_EVERY_S)
         if time.monotonic() > due:
-            print(told, flush=True)
+            print(told(), flush=True)
             due += _TELL_EVERY_S
     return given

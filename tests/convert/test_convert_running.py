@@ -62,6 +62,21 @@ def test_a_task_without_a_share_that_missed_the_plan_ends_with_the_dataset(tmp_p
     assert convert(dataclasses.replace(one, task="1/2")) is None
 
 
+def test_a_stage_before_its_turn_says_which_comes_first(tmp_path, make_idx):
+    one = Options(output=str(tmp_path / "out"), shards=2, stage="cut")
+    convert(one)
+    with pytest.raises(UserError, match=r"--stage merge: . of . pieces are not done yet; .* --stage write first"):
+        convert(dataclasses.replace(one, stage="merge"))
+
+
+def test_a_task_with_other_flags_than_the_first_says_so_while_it_waits(tmp_path):
+    one = Options(output=str(tmp_path / "out"), shards=2, stage="cut")
+    convert(one)
+    other = dataclasses.replace(one, shards=3, stage=None, task="1/2", silence_timeout_s=0.1)
+    with pytest.raises(UserError, match="what lies there was begun with other flags or files"):
+        convert(other)
+
+
 def test_a_task_waits_as_long_as_others_do_something_and_then_says_whom_it_misses(tmp_path, make_idx, monkeypatch):
     make_idx(tmp_path / "idx", train=99, test=99)
     given = Options(
