@@ -116,13 +116,12 @@ class Work:
         for each in written:
             tallies.absorb(each["tallies"])
         training = tallies.examples("train")
-        if not training and tallies.left_out:
+        if tallies.left_out and not any(map(tallies.examples, SPLITS)):
             raise UserError(f"dataset {self.source.name!r}: the schema's filter leaves no row")
-        described, shards = tallies.describe(), self._shards(written)
         if training < (self.options.shards or 1):
-            raise UserError(
-                f"--shards {self.options.shards or 1}: there are only {training} training examples to put into them"
-            )
+            what = f"--shards {self.options.shards}" if self.options.shards else f"dataset {self.source.name!r}"
+            raise UserError(f"{what}: there are only {training} training examples")
+        described, shards = tallies.describe(), self._shards(written)
         indexed, output = self.source.layout().record_bytes is None, self.options.directory
         jobs = [
             (split, f"{output}/{split}-{number:05d}-of-{len(each):05d}", named)

@@ -29,7 +29,9 @@ def plan(
     from components.train.backends.vertex.job_settings import JobSettings
     from components.train.backends.vertex.worker_pools import plan_vertex
     from components.train.cluster.cluster_file import Cluster
+    from trainer.base.manifest import Manifest
 
+    Manifest.load(dataset.path).split("test")  # which the model is judged by, when it is trained
     settings = JobSettings.parse(job_args, "components.train")
     args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]
     return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex", settings=settings)

@@ -7,6 +7,7 @@ import trips
 import yaml
 
 from components.convert.tables import yaml_loader
+from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
 ROWS = trips.rows(900)
@@ -57,6 +58,11 @@ def test_later_rows_are_the_test_split_and_those_before_them_validation(tmp_path
         summary, within = manifest.splits[split].summaries["when"], times[(times >= start) & (times < stop)]
         assert manifest.splits[split].examples == len(within)
         assert (summary.min, summary.max) == (within.min() + START, within.max() + START)
+
+
+def test_a_rule_that_leaves_nothing_for_training_is_told_as_that(tmp_path):
+    with pytest.raises(UserError, match="there are only 0 training examples"):
+        converted(tmp_path, {"time": "when", "test_from": START})
 
 
 def test_stratified_splits_have_the_classes_in_one_proportion_which_a_vocabulary_is_of_too(tmp_path):

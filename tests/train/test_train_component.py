@@ -1,0 +1,23 @@
+import types
+
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.train import component
+from components.train.cluster.cluster_file import Cluster
+from trainer.base.errors import UserError
+
+
+def test_a_dataset_that_no_model_can_be_judged_by_is_refused_before_training(tmp_path):
+    cluster = Cluster.load("clusters/local.yaml").to_json()
+
+    def planned(test_fraction: float) -> list:
+        place = str(tmp_path / str(test_fraction))
+        convert(Options(output=place, test_fraction=test_fraction))
+        dataset = types.SimpleNamespace(path=place)
+        return component.plan(cluster, "local", "image", ["--train-steps", "1"], [], "job", dataset)
+
+    assert len(planned(0.2)) == 1
+    with pytest.raises(UserError, match="has no examples in split 'test'"):
+        planned(0)
