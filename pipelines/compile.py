@@ -9,7 +9,8 @@ from typing import Any
 from kfp import compiler
 
 from pipelines.training import BACKENDS, NAME, build
-from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.errors import Parser, UserError, run_cli, writable
+from trainer.base.flags import local
 
 _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 
@@ -20,12 +21,11 @@ def compile_specs(
     """Writes `training-<backend>.yaml` for each, with `options` of `build`: the same bytes every time. Returns the paths."""
     if not _IMAGE.fullmatch(image):
         raise UserError(f"--image {image!r} is no image reference; give registry/repository/name@sha256:digest")
-    directory = pathlib.Path(output_dir)
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = []
+    directory, paths = pathlib.Path(output_dir), []
     for backend in backends:
         path = directory / f"{NAME}-{backend}.yaml"
-        with warnings.catch_warnings():
+        with writable(f"--output-dir {directory}"), warnings.catch_warnings():
+            directory.mkdir(parents=True, exist_ok=True)
             warnings.simplefilter("ignore", FutureWarning)  # of the pinned kfp, about its own future
             compiler.Compiler().compile(build(backend, image, **options), str(path))
         paths.append(path)
@@ -36,7 +36,7 @@ def main() -> int:
     """Runs the command line."""
     p = Parser(prog="pipelines/compile.py", description="Writes build/training-vertex.yaml and training-local.yaml.")
     p.add_argument("--image", required=True, help="container image of the project, by digest for Vertex AI")
-    p.add_argument("--output-dir", default="build", help="made when it is not there")
+    p.add_argument("--output-dir", type=local, default="build", help="made when it is not there")
     args = p.parse_args()
     if "@sha256:" not in args.image:
         print(f"note: {args.image} is a tag; a run on Vertex AI is reproducible only by digest")

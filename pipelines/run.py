@@ -28,9 +28,9 @@ from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import Progress
 from pipelines.local.record import RunRecord
 from pipelines.local.steps import Steps
-from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.errors import Parser, UserError, run_cli, writable
 from trainer.base.files import is_remote
-from trainer.base.flags import job_directory
+from trainer.base.flags import job_directory, local
 from trainer.base.lifeline import OWNER_PID, watch
 
 _say = functools.partial(print, flush=True)
@@ -89,10 +89,13 @@ def _parser() -> Parser:
     here = p.add_argument_group("this run")
     here.add_argument("--runner", choices=("subprocess", "docker"), default="subprocess", help="what steps run in")
     here.add_argument("--image", default="", help="container image of --runner docker (make image builds one)")
-    here.add_argument("--registry", default="registry", help="directory of the model registry")
+    here.add_argument("--registry", type=local, default="registry", help="directory of the model registry")
     # Where TensorFlow would not find its files is told before a dataset is converted for nothing.
     here.add_argument(
-        "--runs-dir", type=lambda text: job_directory(os.path.abspath(text)), default="runs", help="where the runs are"
+        "--runs-dir",
+        type=lambda text: job_directory(os.path.abspath(local(text))),
+        default="runs",
+        help="where the runs are",
     )
     here.add_argument("--no-cache", dest="cache", action="store_false", help="convert again")
     here.add_argument("--die-with-parent", action="store_true", help="end when the process that started this ends")
@@ -109,7 +112,8 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     key = cache_key(args.dataset, args.source, args.schema)
     registry = pathlib.Path(args.registry).resolve()
     Registry(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
-    registry.mkdir(parents=True, exist_ok=True)
+    with writable(f"--registry {registry}"):
+        registry.mkdir(parents=True, exist_ok=True)
     runs_dir = pathlib.Path(args.runs_dir).resolve()
     known = dataset_dir(runs_dir, args.dataset, key, arguments["convert_args"], arguments["schema"])
     # A new one is for this run alone: others may read the one that is there.

@@ -17,7 +17,7 @@ from pipelines.local.record import RunRecord, hold
 from pipelines.pages import comparison
 from pipelines.run import execute, of_finished
 from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.flags import at_least, not_negative
+from trainer.base.flags import at_least, local, not_negative
 from trainer.base.manifest import FILE as MANIFEST
 
 
@@ -36,7 +36,7 @@ def _parser() -> Parser:
     def verb(name: str, function: object, says: str, *, runs: str | int | None = None) -> argparse.ArgumentParser:
         own = verbs.add_parser(name, help=says, description=says)
         own.set_defaults(run=function)
-        own.add_argument("--runs-dir", default="runs", help="where the runs are")
+        own.add_argument("--runs-dir", type=local, default="runs", help="where the runs are")
         if runs:
             own.add_argument("runs", nargs=runs, metavar="RUN", help="id of a run, or its directory")
         return own

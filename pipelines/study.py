@@ -21,10 +21,11 @@ from components.train.supervision.signals import STOPPING
 from pipelines.studying import report
 from pipelines.studying.figures import EVALUATION, measured
 from pipelines.studying.study_file import Study, load, settle
-from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.flags import at_least, job_directory
+from trainer.base.errors import Parser, UserError, run_cli, writable
+from trainer.base.flags import at_least, job_directory, local
 from trainer.base.lifeline import OWNER_PID
 from trainer.base.locks import locked
+from trainer.base.manifest import Manifest
 
 _TOLD = "{cell}-{repeat}: {time_s:.1f} s, {examples_per_s} examples/s, {metric} {score:.4f}"
 
@@ -37,18 +38,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.more = words[end + 1 :]
     study = load(args.study)
     directory = pathlib.Path(args.output or f"jobs/{pathlib.Path(args.study).stem}").resolve()
-    directory.mkdir(parents=True, exist_ok=True)
 
     def refuse() -> None:
         raise UserError(f"{directory}: a study runs there already; wait for it, or use another --output")
 
-    with locked(directory, refuse):
-        settle(study, directory, args.source)
-        print(f"{study.asks} Results in {directory}", flush=True)
-        data = args.data_dir or str(directory / "data")
-        if not (args.data_dir or store.ready(pathlib.Path(data))):
-            convert(study.conversion(data, args.source))
-        return _run(study, directory, data, args)
+    with writable(f"--output {directory}"):
+        directory.mkdir(parents=True, exist_ok=True)
+        with locked(directory, refuse):
+            settle(study, directory, args.source)
+            print(f"{study.asks} Results in {directory}", flush=True)
+            data = args.data_dir or str(directory / "data")
+            if not (args.data_dir or store.ready(pathlib.Path(data))):
+                convert(study.conversion(data, args.source))
+            Manifest.load(data).split("test")  # which every model is scored on, when it is trained
+            return _run(study, directory, data, args)
 
 
 def _parser() -> Parser:
@@ -58,7 +61,12 @@ def _parser() -> Parser:
         description=__doc__.partition(": `")[0],
     )
     p.add_argument("study", metavar="STUDY.yaml", help="what to run, such as studies/workers.yaml")
-    p.add_argument("--output", type=job_directory, metavar="DIR", help="of the study (jobs/<name of the file> without)")
+    p.add_argument(
+        "--output",
+        type=lambda text: job_directory(local(text)),
+        metavar="DIR",
+        help="of the study (jobs/<name of the file> without)",
+    )
     p.add_argument("--source", nargs="+", default=[], metavar="PATH", help="of the dataset (the study's own without)")
     p.add_argument("--data-dir", metavar="DIR", help="the dataset, if it is converted already")
     p.add_argument("--job-dirs", metavar="PLACE", help="where those go, such as gs://BUCKET/NAME (--output without)")

@@ -17,7 +17,7 @@ from components.convert.writing import output
 from components.convert.writing.workers import EndedFromOutside
 from components.files.listing import found
 from components.files.writing import written
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, writable
 from trainer.base.manifest import Manifest
 
 
@@ -66,7 +66,7 @@ def _made(options: Options) -> Manifest | None:
     """Makes a dataset, from unfinished work that lies there or anew; None if others do, or just have, who needed nothing of it."""
     directory = options.directory
     try:
-        with output.writable(directory):
+        with writable(f"--output {directory}"):
             if made := _converted(options, output.work(directory)):
                 manifest, tallies = made
                 for name, split in manifest.splits.items():

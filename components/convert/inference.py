@@ -28,7 +28,7 @@ from components.convert.tables.schema import Column, Label, Schema
 from components.convert.tables.table_block import ARROW
 from components.convert.tables.table_source import TableSource
 from components.convert.writing.label_feature import LABEL
-from trainer.base.errors import UserError, unknown
+from trainer.base.errors import UserError, readable, unknown, writable
 from trainer.base.files import write_text
 
 _DATASETS = ("csv", "jsonl", "parquet")
@@ -135,10 +135,12 @@ def write(options: Options, proposal: Proposal) -> None:
     if os.path.exists(path := proposal.infer_schema):
         raise UserError(f"{path}: is there already; give another name, or delete it")
     reader = dataclasses.replace(READERS[options.dataset], schema=_NOTHING)
-    cut = reader.cut(options.source, pieces=_PLACES, piece_bytes=_PIECE_BYTES)
-    source = options.source if isinstance(options.source, str) else options.source[0]
-    text = _proposed(reader.open(cut), cut.pieces, source, proposal.label)
-    write_text(path, text)
+    with readable(f"dataset {options.dataset!r}"):
+        cut = reader.cut(options.source, pieces=_PLACES, piece_bytes=_PIECE_BYTES)
+        source = options.source if isinstance(options.source, str) else options.source[0]
+        text = _proposed(reader.open(cut), cut.pieces, source, proposal.label)
+    with writable(f"--infer-schema {path}"):
+        write_text(path, text)
     print(f"{path}: look through it, then convert with --schema {path}", flush=True)
 
 

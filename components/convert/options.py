@@ -8,14 +8,10 @@ from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.registry import READERS
 from components.convert.sources.tfds.builder import TFDS
 from trainer.base.command_line import Flags, flag
-from trainer.base.flags import Kind, at_least, positive, share, zero_to_one
+from trainer.base.flags import Kind, at_least, local, place, positive, share, zero_to_one
 
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
-_path = Kind(str, lambda text: bool(text) and "://" not in text, "a path (a mounted bucket is one)")
-_place = Kind(
-    str, lambda text: bool(text) and ("://" not in text or text.startswith("gs://")), "a path or gs://BUCKET/NAME"
-)
-_source = Kind(str, lambda text: " " in text or _place.holds(text), "a path or gs://BUCKET/NAME, or a query")
+_source = Kind(str, lambda text: " " in text or place.holds(text), "a path or gs://BUCKET/NAME, or a query")
 _folder = Kind(str, re.compile("gs://[^/]+(/.*)?").fullmatch, "a folder of a bucket, gs://BUCKET/DIR")
 _size = Kind(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
 _seed = Kind(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
@@ -43,7 +39,7 @@ class Options(Flags):
         metavar="PATH",
         several=True,
     )
-    schema: str | None = flag(_path, "what --dataset bigquery, csv, jsonl, parquet or tfrecord holds", metavar="FILE")
+    schema: str | None = flag(local, "what --dataset bigquery, csv, jsonl, parquet or tfrecord holds", metavar="FILE")
     image_size: str | None = flag(
         _size,
         "of image files: cut to these proportions and resize; pixels are stored, or with --encoding source a model "
@@ -56,12 +52,12 @@ class Options(Flags):
         "or all have one size of at most 64 KiB",
     )
     download_dir: str | None = flag(
-        _path, "where downloads are kept and looked for; without it a folder of the user's cache", metavar="DIR"
+        local, "where downloads are kept and looked for; without it a folder of the user's cache", metavar="DIR"
     )
     export_dir: str | None = flag(
         _folder, "of bigquery: where its Parquet files are kept, and looked for", metavar="gs://BUCKET/DIR"
     )
-    output: str = flag(_place, "new or empty directory for the result", required=True, metavar="DIR")
+    output: str = flag(place, "new or empty directory for the result", required=True, metavar="DIR")
     shards: int | None = flag(
         at_least(1), "files of the training split, the others get as many in proportion; without it --shard-mb decides"
     )
@@ -141,7 +137,7 @@ class Proposal(Flags):
     """What to make in place of a conversion."""
 
     infer_schema: str | None = flag(
-        _path,
+        local,
         "write a schema for --source of csv, jsonl or parquet to be edited, with what each column is and what a model might "
         "make of it, and convert nothing",
         metavar="FILE",

@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from trainer.base.errors import writable
 from trainer.base.files import write_text
 
 FILE = "run.json"
@@ -43,11 +44,17 @@ class RunRecord:
 
     def begin(self, runs_dir: pathlib.Path) -> tuple[Self, pathlib.Path]:
         """Makes a run of this, with a directory that this process holds. Returns both."""
-        run_dir = _new_run_dir(runs_dir)
-        places = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs", "run_id": run_dir.name}
-        arguments = {**self.arguments, **{name: str(place) for name, place in places.items()}}
-        record = dataclasses.replace(self, id=run_dir.name, arguments=arguments)
-        record.save(run_dir)
+        with writable(f"--runs-dir {runs_dir}"):
+            run_dir = _new_run_dir(runs_dir)
+            places = {
+                "run_dir": run_dir,
+                "job_dir": run_dir / "job",
+                "log_dir": run_dir / "logs",
+                "run_id": run_dir.name,
+            }
+            arguments = {**self.arguments, **{name: str(place) for name, place in places.items()}}
+            record = dataclasses.replace(self, id=run_dir.name, arguments=arguments)
+            record.save(run_dir)
         hold(run_dir)
         return record, run_dir
 

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import datetime as dt
+import errno
 import io
 import json
 import pathlib
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from components.convert.__main__ import main
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.sources import parquet_table
 from components.convert.tables import yaml_loader
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
@@ -209,6 +211,8 @@ def test_rows_all_over_the_table_are_looked_at_and_no_more(tmp_path):
         ),
         (("--infer-schema", "{source}"), "t.parquet: is there already; give another name"),
         (("--source", "{source}x"), "t.parquetx: no such file"),
+        (("--infer-schema", "/proc/s.yaml"), "cannot write --infer-schema /proc/s.yaml: No such file"),
+        (("--infer-schema", "{source}/s.yaml"), "t.parquet/s.yaml: Not a directory"),
     ],
 )
 def test_what_cannot_be_proposed_is_told(tmp_path, fails, flags, told):
@@ -221,6 +225,17 @@ def test_what_cannot_be_proposed_is_told(tmp_path, fails, flags, told):
     if told is not None:
         assert told in fails(*given, *(flag.format(source=source) for flag in flags))
         assert not (tmp_path / "schema.yaml").exists()
+
+
+def test_a_table_that_may_not_be_read_is_told(tmp_path, fails, monkeypatch):
+    pq.write_table(pa.table(TRIPS), tmp_path / "t.parquet")
+
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "t.parquet")
+
+    monkeypatch.setattr(parquet_table, "_opened", denied)
+    line = fails("--dataset", "parquet", "--source", tmp_path / "t.parquet", "--infer-schema", tmp_path / "s.yaml")
+    assert "t.parquet: cannot be read (Permission denied)" in line and not (tmp_path / "s.yaml").exists()
 
 
 def test_nothing_to_learn_from_and_a_label_without_a_schema_to_write(tmp_path, fails):

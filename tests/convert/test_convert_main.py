@@ -66,10 +66,12 @@ def test_help_gives_the_defaults(capsys):
             ("--dataset", "tfds:mnist", "--source", "gs://bucket/mnist"),
             "gs://bucket/mnist: dataset 'tfds:mnist' is read from this machine; copy it, or mount the bucket",
         ),
+        (("--dataset", "mnist", "--source", "gs://"), "--source: 'gs://' is not a path or gs://BUCKET/NAME"),
+        (("--dataset", "mnist", "--source", "gs:/b/m"), "--source: 'gs:/b/m' is not a path or gs://BUCKET/NAME"),
         (("--shards", "0"), "--shards: '0' is not a whole number of at least 1"),
         (("--shards", "1308"), "--shards 1308: there are only 1307 training examples"),
         (("--validation-fraction", "1"), "--validation-fraction: '1' is not"),
-        (("--test-fraction", "0.99999999"), "there are only 0 training examples"),
+        (("--test-fraction", "0.99999999"), "dataset 'digits': there are only 0 training examples"),
         (("--seed", "1"), "unrecognized arguments: --seed 1"),
     ],
 )

@@ -135,6 +135,9 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--cluster", "STANDARD_1", "--", "--sync", "--strategy", "parameter_server"], "leave one of the two out"),
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
         (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
+        (["--runs-dir", "gs://bucket/runs"], "--runs-dir: 'gs://bucket/runs' is not a path"),
+        (["--registry", "gs://bucket/registry"], "--registry: 'gs://bucket/registry' is not a path"),
+        (["--registry", "/proc/registry"], "cannot write --registry /proc/registry: No such file or directory"),
     ],
 )
 def test_bad_input_exits_with_2_before_anything_is_made(refused, monkeypatch, tmp_path, flags, message):
@@ -146,3 +149,9 @@ def test_bad_input_exits_with_2_before_anything_is_made(refused, monkeypatch, tm
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
     assert message in refused(run.main, *where, *flags)
     assert {path.name.upper() for path in tmp_path.iterdir()} == GIVEN
+
+
+def test_a_place_for_runs_that_cannot_be_written_is_told(refused, monkeypatch, tmp_path):
+    monkeypatch.chdir(ROOT)
+    line = refused(run.main, "--runs-dir", "/proc/runs", "--registry", tmp_path)
+    assert "cannot write --runs-dir /proc/runs: No such file or directory" in line

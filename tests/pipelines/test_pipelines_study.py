@@ -63,6 +63,22 @@ def test_a_study_that_is_killed_and_told_to_stop_finishes_and_its_figures_are_th
     assert replicas == 2 and "| two | 1 | 2 |" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("gs://bucket/study", "is not a path"), ("/proc/study", "cannot write --output /proc/study: No such file")],
+)
+def test_a_place_that_cannot_be_written_is_told(refused, tmp_path, place, message):
+    (tmp_path / "study.yaml").write_text(STUDY)
+    assert message in refused(study.main, tmp_path / "study.yaml", "--output", place)
+
+
+def test_without_a_test_split_nothing_is_trained(refused, tmp_path, monkeypatch):
+    (tmp_path / "study.yaml").write_text(STUDY.replace("digits", "digits --test-fraction 0"))
+    monkeypatch.chdir(ROOT)
+    told = refused(study.main, tmp_path / "study.yaml", "--output", tmp_path / "out")
+    assert "has no examples in split 'test'" in told and not (tmp_path / "out" / "one-0").exists()
+
+
 def test_a_job_that_fails_ends_the_study_with_its_code_and_last_words(tmp_path, monkeypatch, capsys):
     (tmp_path / "study.yaml").write_text(STUDY)
     monkeypatch.chdir(ROOT)

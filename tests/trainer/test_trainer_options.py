@@ -45,7 +45,9 @@ def test_the_launcher_gives_threads_and_the_flag_wins():
             options(TRAINER_THREADS=text)
 
 
-PLACES = [(flag, place) for flag in ("--data-dir", "--job-dir") for place in ("", "gs://", "s3://a/b", "http://a")]
+PLACES = [
+    (flag, place) for flag in ("--data-dir", "--job-dir") for place in ("", "gs://", "gs:/a/b", "s3://a", "http://a")
+]
 
 
 @pytest.mark.parametrize(

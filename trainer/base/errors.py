@@ -59,6 +59,17 @@ def readable(place: object) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def writable(place: object) -> Iterator[None]:
+    """Around the writing to what the user names: an `OSError` becomes a `UserError`; what is read in there has to tell of its own."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # of standard output
+    except OSError as error:
+        raise UserError(f"cannot write {place}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
 def about(name: object) -> Iterator[None]:
     """Has errors begin with the name of what they are about."""
     try:

@@ -46,6 +46,14 @@ positive = Kind(float, lambda value: 0 < value <= _MOST_REAL, f"a number greater
 not_negative = Kind(float, lambda value: 0 <= value <= _MOST_REAL, f"a number of at least 0 and at most {_MOST_REAL:g}")
 share = Kind(float, lambda value: 0 <= value < 1, "a number of at least 0 and less than 1")
 zero_to_one = Kind(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+_BUCKET = re.compile("gs://[^/]")
+# A folder `gs:` here would be made of a bucket's name that is misspelt, or given where no bucket can be.
+local = Kind(
+    str,
+    lambda text: bool(text) and "://" not in text and not text.startswith("gs:/"),
+    "a path (a mounted bucket is one)",
+)
+place = Kind(str, lambda text: local.holds(text) or bool(_BUCKET.match(text)), "a path or gs://BUCKET/NAME")
 
 
 def several(kind: Kind) -> Kind:
@@ -55,7 +63,7 @@ def several(kind: Kind) -> Kind:
 
 def directory(text: str) -> str:
     """The type of a directory, on this machine or in a bucket."""
-    if not text or ("://" in text and not re.match("gs://.", text)):
+    if not place.holds(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a local directory or gs://BUCKET/NAME")
     return text
 

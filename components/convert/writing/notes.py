@@ -15,6 +15,7 @@ from typing import Any
 from components.files.listing import found, inside
 from components.files.reading import opened
 from components.files.writing import written
+from trainer.base.errors import writable
 
 
 class Notes:
@@ -45,6 +46,8 @@ class Notes:
         """Notes something; returns it as it will be read."""
         text = json.dumps(content)
         if self.place:
-            written(f"{self._folder}/{name}.json", text, durable=False)  # nor are the parts that it tells of
+            with writable(f"--output {os.path.dirname(self.place)}"):
+                # Nor are the parts durable that it tells of.
+                written(f"{self._folder}/{name}.json", text, durable=False)
         self.keep(name, json.loads(text))
         return self._known[name]

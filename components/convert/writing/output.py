@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from components.files.listing import deleted, inside, listed
 from components.files.reading import opened
 from components.files.writing import written
-from trainer.base.errors import UserError, readable
+from trainer.base.errors import UserError, readable, writable
 from trainer.base.files import crc32c_of, is_remote
 from trainer.base.locks import locked
 from trainer.base.manifest import FILE, Manifest
@@ -50,7 +50,7 @@ def claim(output: str) -> Iterator[None]:
             raise UserError(f"another conversion is writing to --output {output}; wait for it to end")
 
     try:
-        with writable(output):
+        with writable(f"--output {output}"):
             made += [path for path in (directory, *directory.parents) if not path.exists()]
             directory.mkdir(parents=True, exist_ok=True)
             with locked(directory, refuse):
@@ -62,17 +62,6 @@ def claim(output: str) -> Iterator[None]:
         if isinstance(error, MemoryError):
             raise UserError("out of memory; convert with fewer --processes") from error
         raise
-
-
-@contextlib.contextmanager
-def writable(output: object) -> Iterator[None]:
-    """Makes an `OSError` of what writes to the directory a user error; what is read in there has to tell of its own."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # of standard output
-    except OSError as error:
-        raise UserError(f"cannot write --output {output}: {error.strerror or error}") from error
 
 
 def require_room(output: str, num_bytes: int) -> None:

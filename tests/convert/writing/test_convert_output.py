@@ -1,6 +1,7 @@
 import dataclasses
 import errno
 import pathlib
+import pkgutil
 import shutil
 import signal
 import subprocess
@@ -92,17 +93,19 @@ def test_leftovers_are_replaced(tmp_path, content):
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch, before):
+@pytest.mark.parametrize("place", ["parts.Writer.close", "notes.written"])
+def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch, before, place):
     out = tmp_path / "new" / "out"
     if before:
         out.mkdir(parents=True)
-    closed = parts.Writer.close
+    name = f"components.convert.writing.{place}"
+    do = pkgutil.resolve_name(name)
 
-    def fails(writer):
-        closed(writer)
+    def fails(*args, **kwargs):
+        do(*args, **kwargs)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(parts.Writer, "close", fails)
+    monkeypatch.setattr(name, fails)
     with pytest.raises(UserError, match=f"cannot write --output {out}: No space left on device"):
         convert(Options(output=str(out)))
     assert list(tmp_path.rglob("*")) == ([out.parent, out] if before else [])
