@@ -36,7 +36,10 @@ class JsonParser:
             if not (line.startswith(b"{") and line.rstrip(b" \t").endswith(b"}")):
                 raise UserError(f"{line[:40]!r} is no JSON object, which has a line of its own")
             if b"NaN" in line:  # which Arrow takes for a number
-                json.loads(line, parse_constant=_refuse)
+                try:
+                    json.loads(line, parse_constant=_refuse)
+                except ValueError as error:
+                    raise error if isinstance(error, UserError) else UserError(first_line(error)) from None
         table = pyarrow.json.read_json(
             pa.BufferReader(chunk.text),
             pyarrow.json.ReadOptions(use_threads=False, block_size=len(chunk.text) + 1),

@@ -59,6 +59,15 @@ class Chunk:
         starts = starts if blank[:1].all() else np.concatenate([np.zeros(1, np.int64), starts])
         return starts[np.searchsorted(self.quotes, starts) % 2 == 0] if len(self.quotes) else starts
 
+    def halves(self) -> tuple[Self, Self]:
+        """The first half of two or more records, and the others; lines are not told in them any more."""
+        at = int(self.starts[len(self.starts) // 2])
+        before, behind = self.quotes[self.quotes < at], self.quotes[self.quotes >= at] - at
+        return (
+            dataclasses.replace(self, text=self.text[:at], quotes=before),
+            dataclasses.replace(self, text=self.text[at:], quotes=behind),
+        )
+
     def without(self, rows: Collection[int]) -> Self:
         """The other records, as one text, by which nothing can be located any more."""
         kept = enumerate(itertools.pairwise([*self.starts, len(self.text)]))

@@ -33,6 +33,7 @@ from trainer.base.machine import usable_cores
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # by what they begin with
 _SCANNED_BYTES = 1 << 18  # at once: they stay in the cache of a core
 _PROCESS_BYTES = 1 << 26  # to scan, that make up for the start of a process
+_READ_SINGLY = 32  # records, among which is one that is wrong
 _SCANNED_AHEAD = 8  # ranges: one machine scans for all, each process ten times as fast as one connection brings
 
 
@@ -79,7 +80,7 @@ class TextTable(TableSource):
         except pa.ArrowMemoryError:
             raise  # which is no fault of the file
         except (pa.ArrowException, UserError) as error:
-            for row, fault in parser.faults(chunk):
+            for row, fault in _faults(parser, chunk):
                 bad[row] = f"{path}: {locate(position + row)}: {fault}"
                 if len(bad) > self.skip_bad:
                     raise self.too_many(bad[row]) from None
@@ -90,6 +91,20 @@ class TextTable(TableSource):
         return TableBlock(
             columns=columns, path=path, positions=position + rows, locate=locate, skipped=tuple(bad.values())
         )
+
+
+def _faults(parser: CsvParser | JsonParser, chunk: Chunk) -> Iterator[tuple[int, str]]:
+    """As the parser's, of records that it could not parse; only those near one that is wrong are read one by one, which takes long."""
+    if (count := len(chunk.starts)) <= _READ_SINGLY:
+        yield from parser.faults(chunk)
+        return
+    for first, half in zip((0, count // 2), chunk.halves(), strict=True):
+        try:
+            parser.columns(half)
+        except pa.ArrowMemoryError:
+            raise
+        except (pa.ArrowException, UserError):
+            yield from ((first + row, fault) for row, fault in _faults(parser, half))
 
 
 def cut(files: Sequence[File], schema: Schema, *, json: bool, pieces: int, piece_bytes: int) -> Cut:

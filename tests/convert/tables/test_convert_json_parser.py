@@ -76,6 +76,8 @@ def test_every_value_is_what_python_wrote(rows, ascii, spaced):
     [
         (b'{"f": "1"}', "Column(/f) changed from number to string"),
         (b'{"f": NaN}', "NaN is no number in JSON"),
+        (b'{"f" 1, "s": NaN}', "Expecting ':' delimiter"),
+        (b'{"s": "\xff", "f": NaN}', "can't decode byte 0xff"),
         (b'{"f": -Infinity}', "c0: -inf is no finite 32-bit number"),
         (b'{"f": 1e39}', "c0: 1e+39 is no finite 32-bit number"),
         (b'{"f": 1e400}', "Number too big"),

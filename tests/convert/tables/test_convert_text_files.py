@@ -185,7 +185,7 @@ damages = st.sampled_from(["", "x", "1", "1,2,3", "1,maybe", "9,", "0x1,no", "{a
     rows=st.lists(st.integers(-5, 99) | damages, min_size=1, max_size=30),
     of_json=st.booleans(),
     pieces=st.integers(1, 4),
-    block_bytes=st.integers(1, 60),
+    block_bytes=st.integers(1, 60) | st.just(4000),
 )
 def test_rows_that_are_wrong_are_skipped_and_no_row_is_lost_without_a_word(
     tmp_path_factory, rows, of_json, pieces, block_bytes
@@ -203,6 +203,7 @@ def test_rows_that_are_wrong_are_skipped_and_no_row_is_lost_without_a_word(
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quoting, "BLOCK_BYTES", block_bytes)
+        patch.setattr(text_files, "_READ_SINGLY", pieces)
         found = cut([path], pieces=pieces, of_json=of_json)
         source = table(found, of_json=of_json, skip_bad=len(records))
         blocks = [block for piece in found.pieces for block in source.blocks(piece)]
@@ -223,3 +224,23 @@ def test_no_more_rows_are_skipped_than_is_allowed(tmp_path, wrong):
     for allowed, line in ((3, 9), (0, 3)):
         with pytest.raises(UserError, match=rf"a\.csv: line {line}: "):
             list(table(found, skip_bad=allowed).blocks(found.pieces[0]))
+
+
+@pytest.mark.parametrize("of_json", [False, True])
+def test_of_many_rows_only_those_near_a_wrong_one_are_read_one_by_one(tmp_path, of_json, monkeypatch):
+    parser, singly = (text_files.JsonParser if of_json else text_files.CsvParser), []
+    faults = parser.faults
+    monkeypatch.setattr(
+        parser, "faults", lambda self, chunk: [singly.append(len(chunk.starts)), *faults(self, chunk)][1:]
+    )
+    lines = ['{"age": 1, "said": "no"}' if of_json else '"1","a ""no""\r\n\n, or"'] * 5000
+    lines[4000] = lines[7] = '{"age": "x"}' if of_json else '"x","a"'
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"{line}\n" for line in ([] if of_json else ["age,said"]) + lines), newline="")
+    source = table(cut([path], of_json=of_json), of_json=of_json, skip_bad=2)
+    blocks = list(source.batches(source.cut.pieces[0]))
+    assert sum(len(block.positions) for block in blocks) == 4998 and len(singly) == 2 and sum(singly) <= 64
+    told = [text for block in blocks for text in block.skipped]
+    assert [int(text.removeprefix(f"{path}: line ").split(":")[0]) for text in told] == (
+        [8, 4001] if of_json else [2 + 3 * 7, 3 * 4000]
+    )
