@@ -146,7 +146,7 @@ def write(options: Options, proposal: Proposal) -> None:
 
 def _proposed(table: TableSource, pieces: Sequence[Piece], source: str, label: str | None) -> str:
     at = [pieces[i] for i in sorted({i * len(pieces) // _PLACES for i in range(_PLACES)})]
-    names, seen, strange = {LABEL}, [], []
+    names, seen, strange, faults = {LABEL}, [], [], []
     for header, types in table.headers().items():
         if header == label:  # whose spellings are the names of the classes
             types = [t for t in types if t != "bool" or "string" not in types]
@@ -155,8 +155,10 @@ def _proposed(table: TableSource, pieces: Sequence[Piece], source: str, label: s
         while name in names:
             name += "_"
         names.add(name)
-        found = next((f for t in types if (f := _seen(table, at, name, header, t)) and header), None)
+        found = next((f for t in types if (f := _seen(table, at, name, header, t, faults)) and header), None)
         (seen if found else strange).append(found or header)
+    if faults and not seen:  # the rows themselves are wrong then
+        raise faults[-1]
     chosen = next((column for column in seen if column.header == label), None)
     if label is not None and chosen is None:
         raise UserError(f"--label: {unknown('column', label, [column.header for column in seen])}")
@@ -186,14 +188,17 @@ def _proposed(table: TableSource, pieces: Sequence[Piece], source: str, label: s
     )
 
 
-def _seen(table: TableSource, at: Sequence[Piece], name: str, header: str, type_: str) -> _Seen | None:
-    """The column, if it has that type."""
+def _seen(
+    table: TableSource, at: Sequence[Piece], name: str, header: str, type_: str, faults: list[UserError]
+) -> _Seen | None:
+    """The column, if it has that type; else what is wrong is added to the faults."""
     default = "false" if type_ == "bool" else _DEFAULTS[type_]
     columns = {name: Column(name=name, header=header, type=type_, default=default)}
     probe = dataclasses.replace(table, schema=dataclasses.replace(_NOTHING, columns=columns))
     try:
         blocks = [block.columns[name] for piece in at for block in itertools.islice(probe.batches(piece), 1)]
-    except UserError:
+    except UserError as error:
+        faults.append(error)
         return None
     return _Seen(name=name, header=header, type=type_, array=pa.concat_arrays([pa.array([], ARROW[type_]), *blocks]))
 

@@ -238,6 +238,20 @@ def test_a_table_that_may_not_be_read_is_told(tmp_path, fails, monkeypatch):
     assert "t.parquet: cannot be read (Permission denied)" in line and not (tmp_path / "s.yaml").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a,b\n1,2\n3\n", "t.csv: line 3: 1 values; the header has 2"),
+        ("a,a\n1,2\n3,4\n", "column 'a' stands in the header more than once"),
+    ],
+)
+def test_rows_that_no_column_can_be_read_of_are_told(tmp_path, fails, text, told):
+    (tmp_path / "t.csv").write_text(text)
+    flags = ["--dataset", "csv", "--source", tmp_path / "t.csv", "--infer-schema", tmp_path / "s.yaml"]
+    for more in ([], ["--label", "b"]):
+        assert told in fails(*flags, *more)
+
+
 def test_nothing_to_learn_from_and_a_label_without_a_schema_to_write(tmp_path, fails):
     pq.write_table(pa.table({"a": [1, 2] * 9, "same": [1] * 18}), tmp_path / "t.parquet")
     flags = ["--dataset", "parquet", "--source", str(tmp_path / "t.parquet"), "--label", "a"]
