@@ -133,7 +133,8 @@ def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _E
             raise error(long, f"has {len(array[long].as_buffer()):,} bytes; a text has at most 16 MiB")
         array = without(array, pa.large_string(), marks(missing, "string"))
     if column.type == "bool":
-        array = booleans.respelled(array.cast(pa.large_string()))
+        array = without(array.cast(pa.large_string()), pa.large_string(), marks(missing, "string"))  # of 0 and 1, too
+        array = booleans.respelled(array)
         if strange := booleans.strange(array):
             raise error(strange[0], f"{str(array[strange[0]])!r} is no boolean, which is {EITHER}")
     elif column.type == "time" and not pt.is_null(array.type):

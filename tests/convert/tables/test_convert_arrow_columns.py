@@ -133,6 +133,8 @@ def test_texts_and_numbers_that_stand_for_a_missing_value():
         assert convert(pa.array([-9, 9, 2**63 - 1]), "int", default=0, missing=other) == [None, 9, 2**63 - 1]
     assert convert(pa.array(["NA", "1970-01-02"]), "time", default=0, missing=missing) == [None, 86400]
     assert convert(pa.array(["NA", "no"]), "bool", default="false", missing=missing) == [None, "false"]
+    assert convert(pa.array([-9, 1, 0]), "bool", default="false", missing=missing) == [None, "true", "false"]
+    assert convert(pa.array([None, 1, 0]), "bool", default="true", missing=("0",)) == [None, "true", None]
 
 
 NOT_TEXT = pa.array([b"a", b"\xff"]).view(pa.string())
