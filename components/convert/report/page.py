@@ -79,15 +79,14 @@ def _chart(name: str, splits: Mapping[str, Split]) -> dict[str, list[float]]:
 def _shares(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
     """The most frequent categories of the training split, with their shares in every split that tells of them.
 
-    `top` is the largest share.
+    `top` is the largest share. Of a text that is cut, others may begin as it does: no other split tells of it.
     """
     found = {}
     for split, part in splits.items():
-        summary = part.summaries[name]
-        counted = zip(summary.frequent or (), summary.counts or (), strict=True)
-        found[split] = {value: count / part.examples for value, count in counted}
-    frequent = splits["train"].summaries[name].frequent or ()
-    rows = [(value, {split: shares.get(value) for split, shares in found.items()}) for value in frequent]
+        counted = zip(part.summaries[name].frequent or (), part.summaries[name].counts or (), strict=True)
+        found[split] = [(value, count / part.examples) for value, count in counted]
+    whole = {split: {v: n for v, n in each if not str(v).endswith("…")} for split, each in found.items()}
+    rows = [(v, {split: each.get(v) for split, each in whole.items()} | {"train": n}) for v, n in found["train"]]
     return {"rows": rows, "top": max((share or 0 for _, by_split in rows for share in by_split.values()), default=1)}
 
 
