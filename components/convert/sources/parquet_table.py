@@ -72,12 +72,8 @@ class ParquetTable(TableSource):
             content.expect(runs[0][1])
             for (groups, _), (_, next_spans) in itertools.pairwise([*runs, ([], [])]):
                 content.expect(next_spans)
-                for batch in data.iter_batches(
-                    max(1, min(_BATCH_ROWS, _BATCH_BYTES * piece.extent // max(1, piece.num_bytes))),
-                    row_groups=groups,
-                    columns=wanted,
-                    use_threads=False,
-                ):
+                most = max(1, min(_BATCH_ROWS, _BATCH_BYTES * piece.extent // max(1, piece.num_bytes)))
+                for batch in _batches(data, groups, batch_size=most, columns=wanted, use_threads=False):
                     yield TableBlock(
                         columns=_columns_of(batch, file.path, texts, self.schema, row),
                         path=file.path,
@@ -124,6 +120,13 @@ def _runs(footer: pq.FileMetaData, numbers: range, wanted: Collection[str]) -> I
         if (held := sum(map(len, chunks))) >= _RUN_BYTES or i == numbers[-1]:
             yield groups, _joined(chunks) if held <= _HELD_BYTES else []
             groups, chunks = [], []
+
+
+def _batches(data: pq.ParquetFile, groups: list[int], **how: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of row groups; Arrow puts their dictionaries together, but not those of texts within lists and structures."""
+    within = any(pa.types.is_nested(field.type) and "dictionary<" in str(field.type) for field in data.schema_arrow)
+    for some in [[group] for group in groups] if within else [groups]:
+        yield from data.iter_batches(row_groups=some, **how)
 
 
 def _bytes(column: pq.ColumnChunkMetaData) -> range:

@@ -174,6 +174,17 @@ def test_files_may_have_other_types_and_orders_of_columns_as_long_as_the_schema_
         rows(reader(), tmp_path)
 
 
+def test_dictionary_encoded_texts_within_lists_and_structures_are_read_over_several_row_groups(tmp_path, reader):
+    coded = pa.array(["x", "y", None] * 20).dictionary_encode()
+    lists = pa.ListArray.from_arrays(pa.array(range(61), pa.int32()), coded)
+    data = {"a": range(60), "at": lists, "of": pa.StructArray.from_arrays([coded], ["kind"])}
+    pq.write_table(pa.table(data), tmp_path / "t.parquet", row_group_size=7)
+    columns = {**SCHEMA["columns"], "kind": {"type": "string", "default": "", "header": "of.kind"}}
+    columns["at"] = {"type": "string", "default": "", "header": "at[0]"}
+    found, _ = rows(reader(columns=columns), tmp_path / "t.parquet")
+    assert found == [{"a": i, "kind": text, "at": text} for i, text in enumerate(["x", "y", None] * 20)]
+
+
 def typed(given: list[dict]) -> pa.Table:
     """The trips as a program would write them that knows types."""
     kinds = {"float": pa.float64(), "int": pa.int16(), "string": pa.string()}
