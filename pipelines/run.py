@@ -106,6 +106,11 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     """Checks everything, and only then makes the run's directory."""
     if args.runner == "docker" and not args.image:
         raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
+    if args.runner == "docker":
+        from pipelines.local import containers  # only this runner needs the engine's client
+
+        with containers.engine():  # before anything is made
+            pass
     cluster = Cluster.load(args.cluster, args.trainer_flags)
     sources = sources_seen(args, lambda path: path if is_remote(path) else str(pathlib.Path(path).resolve()))
     arguments = pipeline_arguments(args, cluster, sources)

@@ -45,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with writable(f"--output {directory}"):
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory, refuse):
-            settle(study, directory, args.source)
             print(f"{study.asks} Results in {directory}", flush=True)
             data = args.data_dir or str(directory / "data")
             if not (args.data_dir or store.ready(pathlib.Path(data))):
                 convert(study.conversion(data, args.source))
+            settle(study, directory, args.source)  # a source that cannot be read is not noted
             Manifest.load(data).split("test")  # which every model is scored on, when it is trained
             return _run(study, directory, data, args)
 

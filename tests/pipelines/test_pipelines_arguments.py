@@ -155,3 +155,12 @@ def test_a_place_for_runs_that_cannot_be_written_is_told(refused, monkeypatch, t
     monkeypatch.chdir(ROOT)
     line = refused(run.main, "--runs-dir", "/proc/runs", "--registry", tmp_path)
     assert "cannot write --runs-dir /proc/runs: No such file or directory" in line
+
+
+def test_an_engine_that_does_not_answer_is_told_before_anything_is_made(refused, monkeypatch, tmp_path):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
+    line = refused(run.main, *where, "--runner", "docker", "--image", "x")
+    assert "no container engine: " in line and "start Docker, or use --runner subprocess" in line
+    assert not list(tmp_path.iterdir())

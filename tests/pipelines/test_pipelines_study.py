@@ -72,6 +72,16 @@ def test_a_place_that_cannot_be_written_is_told(refused, tmp_path, place, messag
     assert message in refused(study.main, tmp_path / "study.yaml", "--output", place)
 
 
+def test_a_source_that_cannot_be_read_does_not_stay_that_of_the_study(refused, tmp_path, monkeypatch):
+    (tmp_path / "study.yaml").write_text(STUDY)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(study, "_run", lambda *_: 0)
+    given = [tmp_path / "study.yaml", "--output", tmp_path / "out"]
+    assert "dataset 'digits' is built in" in refused(study.main, *given, "--source", "elsewhere")
+    assert study.main([*map(str, given)]) == 0
+    assert "results of another convert" in refused(study.main, *given, "--source", "elsewhere")
+
+
 def test_without_a_test_split_nothing_is_trained(refused, tmp_path, monkeypatch):
     (tmp_path / "study.yaml").write_text(STUDY.replace("digits", "digits --test-fraction 0"))
     monkeypatch.chdir(ROOT)
