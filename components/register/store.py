@@ -187,6 +187,8 @@ class Store(abc.ABC):
 
     def _check_known(self, name: str, version: str) -> None:
         if version not in (versions := self.versions(name)):
+            if not versions:
+                raise unknown("model", name, self.names())
             raise unknown(f"version of model {name!r}", version, versions)
 
     def _check_usable(self, name: str, version: str) -> None:

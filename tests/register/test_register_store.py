@@ -80,6 +80,7 @@ def test_every_verb(say, three, place, refused, capsys):
     assert say("delete", 1) == "m: version 1 is deleted\n"
     assert open_registry(place).versions("m") == ["2", "3"]
     assert "unknown version of model 'm' '1'" in refused(main, "promote", "--registry", place, "--name", "m", "1")
+    assert "unknown model 'n' (known: m)" in refused(main, "show", "--registry", place, "--name", "n")
 
     told = say("history")
     assert "  run b: accuracy 0.9000 reaches " in told and " of the colour" in told
