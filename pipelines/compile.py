@@ -27,7 +27,12 @@ def compile_specs(
         with writable(f"--output-dir {directory}"), warnings.catch_warnings():
             directory.mkdir(parents=True, exist_ok=True)
             warnings.simplefilter("ignore", FutureWarning)  # of the pinned kfp, about its own future
-            compiler.Compiler().compile(build(backend, image, **options), str(path))
+            partial = path.with_name(f".{path.name}")
+            try:
+                compiler.Compiler().compile(build(backend, image, **options), str(partial))
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
         paths.append(path)
     return paths
 

@@ -62,8 +62,9 @@ def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
     _say(f"TensorBoard: {runs} board {_shown(run_dir)}")
     status, code = _drive(record, run_dir, steps)
     reason = _reason(steps) if status == "failed" else None
-    result = summary.write(run_dir, record, steps, status, time.monotonic() - started, reason)
-    history.write_page(run_dir.parent)
+    with writable(run_dir):
+        result = summary.write(run_dir, record, steps, status, time.monotonic() - started, reason)
+        history.write_page(run_dir.parent)
     if status == "succeeded":
         text = summary.TEMPLATES.get_template("succeeded.txt")
         _say(text.render(result, shown=_shown, python=sys.executable))
