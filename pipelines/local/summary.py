@@ -57,7 +57,7 @@ def write(
             "logs": str(run_dir / "logs"),
             "dataset": str(page.parent) if page.exists() else None,
             "dataset_page": str(page) if page.exists() else None,
-            "job": str(job),
+            "job": str(job) if job.exists() else None,
             "evaluation": str(run_dir / EVALUATION) if evaluation else None,
             "model": registry.model_dir(name, version) if version else None,
         },
