@@ -24,7 +24,7 @@ import yaml
 from components.convert.options import Options, Proposal
 from components.convert.pieces import Piece
 from components.convert.sources.registry import READERS
-from components.convert.tables.schema import Column, Label, Schema
+from components.convert.tables.schema import DELIMITERS, Column, Label, Schema
 from components.convert.tables.table_block import ARROW
 from components.convert.tables.table_source import TableSource
 from components.convert.writing.label_feature import LABEL
@@ -138,7 +138,13 @@ def write(options: Options, proposal: Proposal) -> None:
     with readable(f"dataset {options.dataset!r}"):
         cut = reader.cut(options.source, pieces=_PLACES, piece_bytes=_PIECE_BYTES)
         source = options.source if isinstance(options.source, str) else options.source[0]
-        text = _proposed(reader.open(cut), cut.pieces, source, proposal.label)
+        table = reader.open(cut)
+        headers = list(table.headers())
+        if options.dataset == "csv" and len(headers) == 1 and set(headers[0]) & set(DELIMITERS):
+            raise UserError(
+                f"{source}: its one column is {headers[0]!r}; write the schema by hand, with its 'delimiter'"
+            )
+        text = _proposed(table, cut.pieces, source, proposal.label)
     with writable(f"--infer-schema {path}"):
         write_text(path, text)
     print(f"{path}: look through it, then convert with --schema {path}", flush=True)

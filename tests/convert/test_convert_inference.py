@@ -238,10 +238,17 @@ def test_a_table_that_may_not_be_read_is_told(tmp_path, fails, monkeypatch):
     assert "t.parquet: cannot be read (Permission denied)" in line and not (tmp_path / "s.yaml").exists()
 
 
+def test_objects_without_a_key_have_nothing_to_learn_from(tmp_path, fails):
+    (tmp_path / "t.jsonl").write_text("{}\n{}\n")
+    flags = ["--dataset", "jsonl", "--source", tmp_path / "t.jsonl", "--infer-schema", tmp_path / "s.yaml"]
+    assert "t.jsonl: has no column that a model could learn from" in fails(*flags)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("a,b\n1,2\n3\n", "t.csv: line 3: 1 values; the header has 2"),
+        ("a;b\n1;2\n3;4\n", "t.csv: its one column is 'a;b'; write the schema by hand, with its 'delimiter'"),
         ("a,a\n1,2\n3,4\n", "column 'a' stands in the header more than once"),
     ],
 )
