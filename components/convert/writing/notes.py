@@ -12,7 +12,7 @@ import os
 from collections.abc import Set
 from typing import Any
 
-from components.files.listing import found, inside
+from components.files.listing import deleted, found, inside
 from components.files.reading import opened
 from components.files.writing import written
 from trainer.base.errors import writable
@@ -37,6 +37,11 @@ class Notes:
         """What was noted under the name, if anything was."""
         file = found(f"{self._folder}/{name}.json") if self.place and name not in self._known else None
         return json.load(opened(file)) if file and file.num_bytes else self._known.get(name)
+
+    def drop(self, name: str) -> None:
+        """Forgets what was noted."""
+        self._known.pop(name, None)
+        deleted([f"{self._folder}/{name}.json"] if self.place else [])
 
     def keep(self, name: str, content: Any) -> None:
         """Remembers what another process has noted."""

@@ -16,6 +16,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from components.convert.writing.notes import Notes
 from components.files.listing import deleted, inside, listed
 from components.files.reading import opened
 from components.files.writing import written
@@ -127,14 +128,16 @@ def tidy(output: str) -> None:
 
 
 def discard(output: str) -> None:
-    """Deletes what is ours, the manifest first."""
-    deleted([f"{output}/{FILE}"])
-    _delete(output, lambda name: bool(_OURS.fullmatch(name)))
+    """Deletes what is ours, unless a dataset has been made of it."""
+    Notes(work(output)).drop("plan")  # first, so that nobody goes on with a half if this is interrupted
+    _delete(output, lambda name: bool(_OURS.fullmatch(name)), but_of_a_dataset=True)
 
 
-def _delete(output: str, ours: Callable[[str], bool]) -> None:
+def _delete(output: str, ours: Callable[[str], bool], *, but_of_a_dataset: bool = False) -> None:
     """Deletes the files of such names, and folders with all that is in them."""
     folders, files = inside(output)
+    if but_of_a_dataset and any(os.path.basename(file.path) == FILE for file in files):
+        return
     deleted(file.path for file in files if ours(os.path.basename(file.path)))
     for folder in folders:
         if ours(os.path.basename(folder)) and is_remote(folder):

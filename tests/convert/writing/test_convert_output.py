@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from unittest import mock
 
 import psutil
@@ -17,6 +18,8 @@ from components.convert import stages
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.writing import output, parts
+from components.files import listing
+from tests.cloud import objects
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -147,6 +150,32 @@ def test_work_on_another_source_is_not_gone_on_with(tmp_path, monkeypatch, make_
     convert(options)
     convert(dataclasses.replace(options, output=str(tmp_path / "clean")))
     assert content(tmp_path / "out") == content(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("out", ["here", "gs://demo/out"])
+def test_work_that_was_deleted_by_half_is_not_gone_on_with(tmp_path, monkeypatch, bucket, content, out):
+    whole = Options(output=str(tmp_path / out) if out == "here" else out, shards=3, processes=1)
+
+    def interrupted(owner: object, name: str, do: Callable, options: Options) -> None:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(owner, name, do)
+            convert(options)
+
+    def most(folder: str | Iterable[str], **_: bool) -> None:
+        paths = map(str, pathlib.Path(folder).rglob("*.*")) if isinstance(folder, str) else folder
+        listing.deleted(gone := [path for path in paths if "/notes/" not in path])
+        if gone:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(objects, "_WRITE_S", 0)
+    interrupted(stages.Work, "merge", mock.Mock(side_effect=KeyboardInterrupt), whole)
+    owner, name = (output.shutil, "rmtree") if out == "here" else (output, "deleted")
+    interrupted(owner, name, most, dataclasses.replace(whole, split_seed=1))
+    for stage in ("cut", "look", "write", "merge"):
+        convert(dataclasses.replace(whole, stage=stage))
+    made = bucket / "out" if "://" in out else tmp_path / out
+    convert(dataclasses.replace(whole, output=str(tmp_path / "clean")))
+    assert content(made) == content(tmp_path / "clean")
 
 
 def test_work_by_another_schema_is_not_gone_on_with(tmp_path, monkeypatch, content):
