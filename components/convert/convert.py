@@ -33,17 +33,19 @@ def convert(options: Options) -> Manifest | None:
     """
     started, directory = time.perf_counter(), options.directory
     with contextlib.nullcontext() if options.shared else output.claim(directory):
-        if existing := output.finished(directory):
+        while not (existing := output.finished(directory)):
+            if manifest := _made(options):
+                outcome = "is ready"
+                break
+            if not options.merges:
+                return None
+        else:
             output.refuse_other(directory, existing.arguments, options.arguments)
             if options.shared:
                 manifest, outcome = existing, "is already there"
                 output.tidy(directory)  # whoever made it may have been killed on the way
             else:
                 manifest, outcome = _compared(options, existing)
-        elif manifest := _made(options):
-            outcome = "is ready"
-        else:
-            return None
     _tell(directory, manifest, time.perf_counter() - started, outcome)
     return manifest
 
@@ -80,7 +82,7 @@ def _made(options: Options) -> Manifest | None:
     except (UserError, OSError):
         if not options.shared:
             output.discard(directory)
-        if not (options.shared and output.finished(directory)):
+        if not output.finished(directory):
             raise
     if output.finished(directory):
         output.tidy(directory)

@@ -117,6 +117,11 @@ class Options(Flags):
         return bool(self.stage) or self.share.count > 1
 
     @property
+    def merges(self) -> bool:
+        """Whether this makes the dataset of what all have done."""
+        return self.stage == "merge" or (self.stage is None and not self.share.index)
+
+    @property
     def reading(self) -> dict[str, object]:
         """What `registry.read` takes beside the dataset."""
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None

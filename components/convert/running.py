@@ -56,7 +56,7 @@ def run(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
             work = work.settled(_all("look", work, notes))
     if stage in (None, "write"):
         _do("piece", work, lambda i, advance: work.write(i, place, advance), notes)
-    if stage == "write" or (stage is None and options.share.index):
+    if not options.merges:
         return None
     written = _all("piece", work, notes)
     _refuse({_name("piece", i): each["tallies"]["skipped"] for i, each in enumerate(written)}, options)
@@ -66,7 +66,7 @@ def run(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
 def _division(origin: Origin, notes: Notes) -> Division | Manifest:
     """That of work that was begun on the same source with the same arguments; else a new one, and the work begins anew.
 
-    Whoever waits for others to cut the source, and has no share of it, may find that they have made the dataset.
+    Whoever finds no plan, or waits for one, may find that others have made the dataset.
     """
 
     def begun() -> Division | None:
@@ -84,6 +84,8 @@ def _division(origin: Origin, notes: Notes) -> Division | Manifest:
         done = functools.partial(output.finished, options.directory)
         return _awaited(lambda: begun() or done(), told, options)
     if notes.place:
+        if made := output.finished(options.directory):
+            return made  # since this task looked, and so the plan is gone
         output.discard(options.directory)  # what was begun of another
     with _beating(notes) if options.shared else contextlib.nullcontext():
         division = origin.cut()
