@@ -23,6 +23,7 @@ from components.convert.writing.tfrecord import Column, Layout, hashed, taken
 from components.files.listing import File, deleted, found
 from components.files.reading import opened
 from components.files.writing import created, joined
+from trainer.base.errors import UserError
 from trainer.base.files import crc32c
 from trainer.base.manifest import HEAD_BYTES, Shard
 
@@ -102,14 +103,20 @@ class _Nothing:
 def join(parts: Sequence[tuple[str, Part]], target: str, *, indexed: bool) -> Shard:
     """Makes a shard's files of its parts, given their names, and tells what the manifest says of it.
 
-    The parts are deleted. Done again after it was interrupted, it goes on.
+    The parts are deleted. Done again after it was interrupted, or by others at once, it goes on.
     """
     examples, num_bytes = sum(part.examples for _, part in parts), sum(part.num_bytes for _, part in parts)
     sizes = {RECORDS: num_bytes, HASHES: 8 * examples, **({INDEX: 8 * (examples + 1)} if indexed else {})}
     for suffix, due in sizes.items():
         there, files = found(target + suffix), [part.file(name, suffix) for name, part in parts]
         if not there or there.num_bytes != due:
-            (_join_indexes if suffix == INDEX else joined)(files, target + suffix)
+            try:
+                _join_indexes(files, target + suffix) if suffix == INDEX else joined(
+                    files, target + suffix, new=not there
+                )
+            except UserError:
+                if not (there := found(target + suffix)) or there.num_bytes != due:
+                    raise  # else others have joined them meanwhile
         deleted(file.path for file in files)
     return shard_of([part for _, part in parts], target, indexed=indexed)
 
