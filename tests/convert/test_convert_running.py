@@ -17,6 +17,8 @@ import pytest
 from components.convert import running
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.stages import Work
+from tests.cloud import objects
 from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
@@ -100,20 +102,54 @@ def test_a_task_waits_as_long_as_others_do_something_and_then_says_whom_it_misse
     thread.join(60)
 
 
-def test_a_task_that_is_late_because_the_others_have_just_made_the_dataset_leaves_it_as_it_is(
-    tmp_path, options, expected, content, monkeypatch
+@pytest.mark.parametrize("moment", ["_division", "_do", "_all"])
+@pytest.mark.parametrize("late", [{}, {"task": "0/2"}, {"task": "1/2"}, {"stage": "cut"}], ids=str)
+def test_whoever_is_late_because_others_have_just_made_the_dataset_leaves_it_as_it_is(
+    bucket, content, monkeypatch, late, moment
 ):
-    whole, do = dataclasses.replace(options, output=str(tmp_path / "out")), running._do
+    whole, do, made = Options(output="gs://demo/out", shards=3, processes=1), getattr(running, moment), []
+
+    def shards() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in bucket.rglob("*-of-*")}
+
+    def late_for(*work: object) -> object:
+        monkeypatch.setattr(running, moment, do)
+        made.extend((convert(whole), content(bucket), shards()))
+        return do(*work)
+
+    if "task" in late:
+        convert(dataclasses.replace(whole, stage="cut"))
+    monkeypatch.setattr(running, moment, late_for)
+    monkeypatch.setattr(objects, "_WRITE_S", 0)
+    given = convert(dataclasses.replace(whole, **late))
+    assert not made or (content(bucket), shards()) == tuple(made[1:])
+    assert not made or given == (None if late.get("task") == "1/2" or "stage" in late else made[0])
+
+
+@pytest.mark.parametrize("options", ["idx", "images"], indirect=True)  # without an index of records and with one
+def test_two_who_join_the_same_shards_at_once_in_a_bucket_make_one_dataset(
+    bucket, options, expected, content, monkeypatch
+):
+    whole, done = dataclasses.replace(options, output="gs://demo/out"), []
     convert(dataclasses.replace(whole, stage="cut"))
+    both, merge = threading.Barrier(2, timeout=20), Work.merge
+    monkeypatch.setattr(Work, "merge", lambda work, of, place: [place and both.wait(), merge(work, of, place)][1])
+    monkeypatch.setattr(objects, "_WRITE_S", 0)
+    threads = [threading.Thread(target=lambda: done.append(convert(whole)), daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert content(bucket / "out") == expected
+    assert done == [convert(whole)] * 2
 
-    def late(*work: object) -> None:
-        monkeypatch.setattr(running, "_do", do)
+
+def test_a_manifest_is_not_written_over_shards_that_another_has_deleted(bucket, monkeypatch):
+    whole = Options(output="gs://demo/out", shards=3, processes=1)
+    monkeypatch.setattr("components.convert.convert._write_page", lambda *_: running.output.discard(whole.output))
+    with pytest.raises(UserError, match=r"-of-\d+\.\w+ is missing or damaged"):
         convert(whole)
-        do(*work)
-
-    monkeypatch.setattr(running, "_do", late)
-    assert convert(dataclasses.replace(whole, task="1/2")) is None
-    assert content(tmp_path / "out") == expected
+    assert not [*bucket.iterdir()]
 
 
 def test_stages_one_by_one_each_by_several_tasks(tmp_path, options, expected, content):

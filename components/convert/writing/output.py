@@ -118,6 +118,8 @@ def work(output: str) -> str:
 
 def publish(output: str, manifest: Manifest) -> None:
     """Saves the manifest of a dataset whose files are there: after this it exists."""
+    if is_remote(output):
+        verify(output, manifest)  # where nothing keeps others from deleting them
     written(f"{output}/{FILE}", manifest.dump())
     tidy(output)
 
