@@ -5,6 +5,7 @@ with opened(file, start=1 << 30, stop=2 << 30) as data:      # a file as it was 
 with jumping(file) as data:                                  # for who goes here and there: no byte but those asked for
     data.expect([range(4, 1 << 20)])                         # at once
     data.seek(4), data.read(4096)
+whole(path)                                                  # of a small file
 """
 
 import collections
@@ -41,6 +42,19 @@ def opened(place: File | str, start: int = 0, stop: int | None = None, *, ahead:
     stop = file.num_bytes if stop is None else stop
     raw = _Ranges(file, start, stop, ahead) if is_remote(file.path) else _OnDisk(file, start, stop)
     return io.BufferedReader(raw, min(max(_FEW_BYTES, stop - start), _BUFFER_BYTES))
+
+
+def whole(path: str) -> bytes | None:
+    """All bytes of a file that others may replace meanwhile; None if there is none."""
+    file = found(path)
+    while file:
+        try:
+            with opened(file) as data:
+                return data.read()
+        except UserError:
+            if file == (file := found(path)):
+                raise
+    return None
 
 
 def opened_in_turn(files: Iterable[File], most: int | None = None) -> Iterator[io.BufferedReader]:

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 
 from components.files import reading
-from components.files.listing import found
+from components.files.listing import File, found
 from components.files.reading import jumping, opened
 from components.files.store import COUNTS
 from trainer.base.errors import UserError
@@ -94,3 +94,16 @@ def test_who_jumps_gets_what_is_asked_for_and_no_byte_more_is_read_but_what_is_e
         data.seek(1000)
         assert bytes(data.read(9)) == content[1000:1009]  # which is not held any more
     assert COUNTS.told()["bytes_read"] - before == 1510 + 200 + 7 + 9
+
+
+def test_of_a_file_that_is_replaced_meanwhile_what_it_is_then_is_read(disk, place, monkeypatch):
+    (disk / "a").write_bytes(b"before")
+
+    def late(path: str) -> File | None:
+        monkeypatch.setattr(reading, "found", found)
+        file = found(path)
+        (disk / "a").write_bytes(b"now")
+        return file
+
+    monkeypatch.setattr(reading, "found", late)
+    assert reading.whole(f"{place}/a") == b"now" and reading.whole(f"{place}/none") is None

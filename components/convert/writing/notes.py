@@ -12,8 +12,8 @@ import os
 from collections.abc import Set
 from typing import Any
 
-from components.files.listing import deleted, found, inside
-from components.files.reading import opened
+from components.files.listing import inside
+from components.files.reading import whole
 from components.files.writing import written
 from trainer.base.errors import writable
 
@@ -35,13 +35,13 @@ class Notes:
 
     def get(self, name: str) -> Any | None:
         """What was noted under the name, if anything was."""
-        file = found(f"{self._folder}/{name}.json") if self.place and name not in self._known else None
-        return json.load(opened(file)) if file and file.num_bytes else self._known.get(name)
+        if self.place and name not in self._known and (text := whole(self.path(name))):
+            return json.loads(text)
+        return self._known.get(name)
 
-    def drop(self, name: str) -> None:
-        """Forgets what was noted."""
-        self._known.pop(name, None)
-        deleted([f"{self._folder}/{name}.json"] if self.place else [])
+    def path(self, name: str) -> str:
+        """Where it is noted."""
+        return f"{self._folder}/{name}.json"
 
     def keep(self, name: str, content: Any) -> None:
         """Remembers what another process has noted."""
@@ -52,7 +52,6 @@ class Notes:
         text = json.dumps(content)
         if self.place:
             with writable(f"--output {os.path.dirname(self.place)}"):
-                # Nor are the parts durable that it tells of.
-                written(f"{self._folder}/{name}.json", text, durable=False)
+                written(self.path(name), text, durable=False)  # nor are the parts that it tells of
         self.keep(name, json.loads(text))
         return self._known[name]

@@ -21,7 +21,7 @@ from components.convert.writing.checksums import combined
 from components.convert.writing.content_hashes import content_hashes
 from components.convert.writing.tfrecord import Column, Layout, hashed, taken
 from components.files.listing import File, deleted, found
-from components.files.reading import opened
+from components.files.reading import opened, whole
 from components.files.writing import created, joined
 from trainer.base.errors import UserError
 from trainer.base.files import crc32c
@@ -157,7 +157,7 @@ def _join_indexes(files: Sequence[File], target: str) -> None:
     with created(target) as index:
         index.write(np.zeros(1, "<i8"))
         for file in files:
-            with opened(file.path) as ends:
-                starts = np.frombuffer(ends.read(), "<i8") + before
-            index.write(starts)
+            if (ends := whole(file.path)) is None:
+                raise file.changed()
+            index.write(starts := np.frombuffer(ends, "<i8") + before)
             before = starts[-1]
