@@ -84,9 +84,10 @@ def _division(origin: Origin, notes: Notes) -> Division | Manifest:
         done = functools.partial(output.finished, options.directory)
         return _awaited(lambda: begun() or done(), told, options)
     if notes.place:
-        if made := output.finished(options.directory):
-            return made  # since this task looked, and so the plan is gone
-        output.discard(options.directory)  # what was begun of another
+        left = output.unfinished(options.directory)
+        if given := begun() or output.finished(options.directory):
+            return given  # since this task looked; of it nothing may be deleted
+        output.discard(options.directory, left)  # what was begun of another
     with _beating(notes) if options.shared else contextlib.nullcontext():
         division = origin.cut()
     return Division.of_json(notes.put("plan", dataclasses.asdict(division)))

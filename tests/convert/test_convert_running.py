@@ -18,6 +18,7 @@ from components.convert import running
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.stages import Work
+from components.convert.writing.notes import Notes
 from tests.cloud import objects
 from trainer.base.errors import UserError
 
@@ -124,6 +125,21 @@ def test_whoever_is_late_because_others_have_just_made_the_dataset_leaves_it_as_
     given = convert(dataclasses.replace(whole, **late))
     assert not made or (content(bucket), shards()) == tuple(made[1:])
     assert not made or given == (None if late.get("task") == "1/2" or "stage" in late else made[0])
+
+
+def test_whoever_begins_when_others_just_have_deletes_nothing_of_theirs(bucket, monkeypatch):
+    whole, get = Options(output="gs://demo/out", shards=3, processes=1), Notes.get
+
+    def late(notes: Notes, name: str) -> object:
+        monkeypatch.setattr(Notes, "get", get)
+        given = get(notes, name)
+        for stage in ("cut", "write"):
+            convert(dataclasses.replace(whole, stage=stage))
+        monkeypatch.setattr(Work, "write", None)
+        return given
+
+    monkeypatch.setattr(Notes, "get", late)
+    assert convert(whole).splits["test"].examples == 346
 
 
 @pytest.mark.parametrize("options", ["idx", "images"], indirect=True)  # without an index of records and with one

@@ -14,7 +14,7 @@ import pathlib
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from components.convert.writing.notes import Notes
 from components.files.listing import deleted, inside, listed
@@ -126,23 +126,30 @@ def publish(output: str, manifest: Manifest) -> None:
 
 def tidy(output: str) -> None:
     """Deletes what a finished dataset does not need any more."""
-    _delete(output, lambda name: name == _WORK or name.endswith(".tmp"))
+    _delete(output, _there(output, lambda name: name == _WORK or name.endswith(".tmp")))
 
 
-def discard(output: str) -> None:
-    """Deletes what is ours, unless a dataset has been made of it."""
-    Notes(work(output)).drop("plan")  # first, so that nobody goes on with a half if this is interrupted
-    _delete(output, lambda name: bool(_OURS.fullmatch(name)), but_of_a_dataset=True)
+def unfinished(output: str) -> list[str]:
+    """The files of ours; none if they are a dataset."""
+    ours = _there(output, lambda name: name == FILE or bool(_OURS.fullmatch(name)))
+    return [] if f"{output}/{FILE}" in ours else ours
 
 
-def _delete(output: str, ours: Callable[[str], bool], *, but_of_a_dataset: bool = False) -> None:
-    """Deletes the files of such names, and folders with all that is in them."""
+def discard(output: str, files: Collection[str] | None = None) -> None:
+    """Deletes what is unfinished, or what was."""
+    files = unfinished(output) if files is None else files
+    deleted({Notes(work(output)).path("plan")}.intersection(files))  # so that nobody goes on with a half of it
+    _delete(output, files)
+
+
+def _there(output: str, ours: Callable[[str], bool]) -> list[str]:
+    """The files of such names, and those in folders of such names."""
     folders, files = inside(output)
-    if but_of_a_dataset and any(os.path.basename(file.path) == FILE for file in files):
-        return
-    deleted(file.path for file in files if ours(os.path.basename(file.path)))
-    for folder in folders:
-        if ours(os.path.basename(folder)) and is_remote(folder):
-            deleted(file.path for file in listed(folder))
-        elif ours(os.path.basename(folder)):
-            shutil.rmtree(folder, ignore_errors=True)
+    found = [file.path for file in files if ours(os.path.basename(file.path))]
+    return found + [file.path for folder in folders if ours(os.path.basename(folder)) for file in listed(folder)]
+
+
+def _delete(output: str, files: Collection[str]) -> None:
+    deleted(files)
+    if not is_remote(output):
+        shutil.rmtree(work(output), ignore_errors=True)

@@ -161,16 +161,16 @@ def test_work_that_was_deleted_by_half_is_not_gone_on_with(tmp_path, monkeypatch
             patched.setattr(owner, name, do)
             convert(options)
 
-    def most(folder: str | Iterable[str], **_: bool) -> None:
-        paths = map(str, pathlib.Path(folder).rglob("*.*")) if isinstance(folder, str) else folder
-        listing.deleted(gone := [path for path in paths if "/notes/" not in path])
-        if gone:
+    def most(paths: Iterable[str]) -> None:
+        paths = [*paths]
+        parts = [path for path in paths if "/notes/" not in path]
+        listing.deleted(parts or paths)
+        if parts:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(objects, "_WRITE_S", 0)
     interrupted(stages.Work, "merge", mock.Mock(side_effect=KeyboardInterrupt), whole)
-    owner, name = (output.shutil, "rmtree") if out == "here" else (output, "deleted")
-    interrupted(owner, name, most, dataclasses.replace(whole, split_seed=1))
+    interrupted(output, "deleted", most, dataclasses.replace(whole, split_seed=1))
     for stage in ("cut", "look", "write", "merge"):
         convert(dataclasses.replace(whole, stage=stage))
     made = bucket / "out" if "://" in out else tmp_path / out
