@@ -110,12 +110,12 @@ def test_whoever_is_late_because_others_have_just_made_the_dataset_leaves_it_as_
 ):
     whole, do, made = Options(output="gs://demo/out", shards=3, processes=1), getattr(running, moment), []
 
-    def shards() -> dict[str, int]:
-        return {path.name: path.stat().st_mtime_ns for path in bucket.rglob("*-of-*")}
+    def stamps() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in bucket.rglob("*.*") if path.suffix != ".html"}
 
     def late_for(*work: object) -> object:
         monkeypatch.setattr(running, moment, do)
-        made.extend((convert(whole), content(bucket), shards()))
+        made.extend((convert(whole), content(bucket), stamps()))
         return do(*work)
 
     if "task" in late:
@@ -123,7 +123,7 @@ def test_whoever_is_late_because_others_have_just_made_the_dataset_leaves_it_as_
     monkeypatch.setattr(running, moment, late_for)
     monkeypatch.setattr(objects, "_WRITE_S", 0)
     given = convert(dataclasses.replace(whole, **late))
-    assert not made or (content(bucket), shards()) == tuple(made[1:])
+    assert not made or (content(bucket), stamps()) == tuple(made[1:])
     assert not made or given == (None if late.get("task") == "1/2" or "stage" in late else made[0])
 
 

@@ -120,7 +120,7 @@ def publish(output: str, manifest: Manifest) -> None:
     """Saves the manifest of a dataset whose files are there: after this it exists."""
     if is_remote(output):
         verify(output, manifest)  # where nothing keeps others from deleting them
-    written(f"{output}/{FILE}", manifest.dump())
+    written(f"{output}/{FILE}", manifest.dump(), new=is_remote(output))  # what others have made meanwhile stays
     tidy(output)
 
 
