@@ -64,3 +64,26 @@ def bucket(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{front.server_port}")
         yield demo
         front.shutdown()
+
+
+@pytest.fixture
+def busy_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """The same of a store that fails one request in forty; Google's client asks again soon."""
+    from google.cloud.storage import retry
+
+    from tests.cloud.faults import Faults, Reset
+    from tests.cloud.storage import Storage
+
+    faults, answer = Faults(), Storage.answer
+    faults.set("store", [{"match": "", "status": 503, "share": 0.02}])
+    faults.set("network", [{"match": "", how: True, "share": 0.0025} for how in ("reset", "cut")])
+
+    def failing(store: Storage, asked: Any) -> Any:
+        cut, answered = faults.meet(str(asked)), answer(store, asked)
+        if cut:
+            raise Reset(answered)
+        return answered
+
+    monkeypatch.setattr(Storage, "answer", failing)
+    monkeypatch.setattr(retry, "DEFAULT_RETRY", retry.DEFAULT_RETRY.with_delay(initial=0.02, maximum=0.5))
+    return request.getfixturevalue("bucket")

@@ -191,11 +191,24 @@ def test_a_share_that_is_none_is_refused(task):
         Options(output="o", task=task)
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("place", "kills"),
+    [("here", 4), ("bucket", 4)]
+    + [pytest.param(place, 30, marks=pytest.mark.slow) for place in ("here", "bucket", "bucket to bucket")],
+)
 def test_whatever_is_killed_at_whatever_moment_and_goes_on_in_other_tasks_makes_the_same(
-    tmp_path, options, expected, content, kills
+    request, tmp_path, options, expected, content, place, kills
 ):
-    chance, left, out, end = random.Random(kills), kills, tmp_path / "out", time.monotonic() + 240
+    given, out = dataclasses.replace(options, output=str(tmp_path / "made")), tmp_path / "made"
+    if place != "here":
+        bucket = request.getfixturevalue("busy_bucket")
+        given, out = dataclasses.replace(options, output="gs://demo/made"), bucket / "made"
+    if place == "bucket to bucket":
+        shutil.copytree(root := str(pathlib.Path(options.output).parent), bucket, dirs_exist_ok=True)
+        sources = [options.source] if isinstance(options.source, str) else options.source
+        one, *more = (path.replace(root, "gs://demo") for path in sources)
+        given = dataclasses.replace(given, source=(one, *more) if more else one)
+    chance, left, end = random.Random(kills), kills, time.monotonic() + 240
     fork = multiprocessing.get_context("fork")  # which is at work at once: a command would mostly die of its imports
     tasks: dict[multiprocessing.Process, Options] = {}
 
@@ -214,7 +227,7 @@ def test_whatever_is_killed_at_whatever_moment_and_goes_on_in_other_tasks_makes_
             count, processes = chance.randint(1, 3), chance.randint(1, 2)
             for i in range(count):
                 share = f"{i}/{count}" if count > 1 else None
-                start(dataclasses.replace(options, output=str(out), processes=processes, task=share))
+                start(dataclasses.replace(given, processes=processes, task=share))
         joining, moment = chance.random() < 0.5, time.monotonic() + chance.uniform(0, 0.2)
         while all(task.is_alive() for task in tasks) and (
             time.monotonic() < moment or (joining and not [*out.glob("*-of-*")])
