@@ -47,6 +47,8 @@ def run(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
         division = _division(origin := Origin.of(options), notes)
         if stage == "cut" or not isinstance(division, Division):
             return None
+        if place:  # of its own, where no late task that knows another division writes
+            notes = Notes(place := f"{place}/{division.digest}")
         work = Work(options=options, division=division, source=origin.reader.open(division.cut))
         if division.looks and stage in (None, "look"):
             _do("look", work, lambda i, advance: work.look(i), notes)

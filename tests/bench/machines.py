@@ -24,7 +24,7 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.tables.text_files import _SCANNED_AHEAD
 from components.convert.writing import output
-from components.convert.writing.notes import Notes
+from components.files.listing import listed
 from components.files.reading import _MOST_BYTES
 from components.files.store import COUNTS, THREADS
 from tests.bench import data
@@ -122,7 +122,7 @@ def _measured(root: pathlib.Path, times: int) -> Work:
                 read, written = (told[name] - before[name] for name in ("bytes_read", "bytes_written"))
                 stages.setdefault(stage, Stage(busy_s=busy_s, requests=0, read_bytes=read, written_bytes=written))
                 if stage == "write":
-                    pieces = sum(name.startswith("piece-") for name in Notes(output.work(_OUTPUT)).names)
+                    pieces = sum("/piece-" in note.path for note in listed(output.work(_OUTPUT)))
     requests = {stage: max(0.0, slow - quick) / _LATENCY_S for stage, (quick, slow) in walls.items()}
     stages = {stage: dataclasses.replace(stages[stage], requests=requests[stage]) for stage in _STAGES}
     made = sum(len(split.shards) for split in manifest.splits.values())

@@ -168,6 +168,26 @@ def test_a_manifest_is_not_written_over_shards_that_another_has_deleted(bucket, 
     assert not [*bucket.iterdir()]
 
 
+def test_pieces_that_a_late_task_has_divided_otherwise_are_not_taken_for_those_of_this_conversion(
+    tmp_path, content, monkeypatch
+):
+    this, write = Options(output=str(tmp_path / "out"), shards=3, processes=1), Work.write
+    late = dataclasses.replace(this, split_seed=1)
+
+    def writes(work: Work, *rest: object) -> object:
+        monkeypatch.setattr(Work, "write", write)
+        convert(dataclasses.replace(this, stage="cut"))
+        return write(work, *rest)
+
+    convert(dataclasses.replace(late, stage="cut"))
+    monkeypatch.setattr(Work, "write", writes)
+    convert(dataclasses.replace(late, stage="write"))
+    for stage in ("write", "merge"):
+        convert(dataclasses.replace(this, stage=stage))
+    convert(dataclasses.replace(this, output=str(tmp_path / "clean")))
+    assert content(tmp_path / "out") == content(tmp_path / "clean")
+
+
 def test_stages_one_by_one_each_by_several_tasks(tmp_path, options, expected, content):
     for stage, tasks in (("cut", 1), ("look", 2), ("write", 4), ("merge", 1)):
         for i in range(tasks):

@@ -249,7 +249,7 @@ def test_rows_that_are_wrong_are_listed_beside_the_manifest_or_too_many(tmp_path
         convert(dataclasses.replace(given, stage=stage))
     with pytest.raises(UserError, match=r"--skip-bad 8: 9 rows are wrong so far, first .*rows\.csv: line 7: fare: 'x'"):
         convert(dataclasses.replace(given, stage="write"))
-    assert "line 17: fare" in capsys.readouterr().out and len([*tmp_path.glob("d/.converting/notes/piece-*")]) == 3
+    assert "line 17: fare" in capsys.readouterr().out and len([*tmp_path.glob("d/.converting/*/notes/piece-*")]) == 3
     text = fails("--dataset", "mnist", "--skip-bad", "1", "--output", str(tmp_path / "c"))
     assert "--skip-bad 1 means nothing to dataset 'mnist'; leave it out, or use --dataset taxi or" in text
 
