@@ -160,6 +160,16 @@ def test_a_proposal_says_what_each_column_is_and_what_a_model_might_make_of_it(t
         assert f"\n{line}" in text, line
 
 
+@pytest.mark.parametrize("dataset", WRITERS)
+def test_the_first_file_may_have_no_rows(tmp_path, dataset):
+    (tmp_path / "t").mkdir()
+    columns = {"x": [i / 7 for i in range(40)], "y": ["no", "yes"] * 20}
+    WRITERS[dataset](columns, tmp_path / "t" / f"b.{dataset}")
+    WRITERS[dataset]({name: [] for name in columns}, tmp_path / "t" / f"a.{dataset}")  # of no types in Parquet
+    schema = yaml_loader.load(infer(tmp_path, "--label", "y", dataset=dataset, source="t"))
+    assert {name: column.type for name, column in schema.columns.items()} == {"y": "string", "x": "float"}
+
+
 @pytest.mark.parametrize("gaps", [False, True])
 def test_what_is_neither_of_two_numbers_that_were_seen_is_of_neither_class(tmp_path, gaps):
     y = [None if gaps and not i % 5 else (0, 100)[i % 2] for i in range(60)]

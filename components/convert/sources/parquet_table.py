@@ -55,8 +55,8 @@ class ParquetTable(TableSource):
     cut: Cut
 
     def headers(self) -> dict[str, tuple[str, ...]]:
-        """Those of the first file."""
-        first = self.cut.facts["files"][0]
+        """Those of the first file that has rows."""
+        first = self.cut.facts["files"][self.cut.pieces[0].file]
         with _opened(File(**first["file"])) as (data, _):
             texts = dict.fromkeys(first["texts"], arrow_columns.LIKELIEST)
             return {**arrow_columns.headers(data.schema_arrow), **texts}

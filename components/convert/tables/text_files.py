@@ -45,8 +45,8 @@ class TextTable(TableSource):
     json: bool
 
     def headers(self) -> dict[str, tuple[str, ...]]:
-        """Those of the first file; of JSON, those in its first lines."""
-        fact = self.cut.facts["files"][0]
+        """Those of the first file that has rows; of JSON, those in its first lines."""
+        fact = self.cut.facts["files"][self.cut.pieces[0].file]
         if not self.json:
             return dict.fromkeys(fact["header"], arrow_columns.LIKELIEST)
         file = File(**fact["file"])
