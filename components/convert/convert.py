@@ -105,6 +105,10 @@ def _tell_rows(options: Options, manifest: Manifest, tallies: Tallies, place: st
         print(f"{tallies.left_out:,} of {rows:,} rows are left out by the schema's filter", flush=True)
     if tallies.rounded:
         print(f"{tallies.rounded:,} targets of {rows:,} rows are larger than 16,777,216 and rounded to 32-bit numbers")
+    train = manifest.splits["train"]
+    for name, summary in train.summaries.items():
+        if summary.missing == train.examples:  # its header or key is perhaps misspelt
+            print(f"column {name}: the source has no value of it in any training example; all have the default")
     if skipped:
         print(f"{len(skipped):,} of {rows:,} rows are wrong and left out; {output.SKIPPED} lists them", flush=True)
         if place:

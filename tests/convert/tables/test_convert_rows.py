@@ -219,6 +219,17 @@ def test_googles_layout_in_cents(tmp_path, held):
     assert manifest.feature("fare").unit == "US cents" and "tip" not in {f.name for f in manifest.inputs}
 
 
+def test_a_column_without_a_value_in_any_row_is_told(tmp_path, capsys):
+    """Lines of JSON may have none of a key, and a key that is misspelt would be a column of defaults without a word."""
+    source, schema = tmp_path / "rows.jsonl", tmp_path / "schema.yaml"
+    rows = [{"fare": i, "tips": i % 2, "SECONDS": i, "company": "Blue"} for i in range(50)]
+    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    schema.write_text(json.dumps({**SCHEMA, "wide": [], "other_columns": "ignore"}))
+    convert(Options(dataset="jsonl", source=str(source), schema=str(schema), output=str(tmp_path / "out")))
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("column")]
+    assert told == ["column seconds: the source has no value of it in any training example; all have the default"]
+
+
 def test_rows_that_are_wrong_are_listed_beside_the_manifest_or_too_many(tmp_path, content, capsys, fails):
     rows = made(300)
     whole = trips.write(tmp_path / "whole", rows, SCHEMA)
