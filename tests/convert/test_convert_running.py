@@ -11,6 +11,7 @@ import threading
 import time
 
 import kinds
+import numpy as np
 import psutil
 import pytest
 
@@ -18,7 +19,9 @@ from components.convert import running
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.stages import Work
+from components.convert.writing import parts
 from components.convert.writing.notes import Notes
+from components.convert.writing.tfrecord import Field, Layout
 from tests.cloud import objects
 from trainer.base.errors import UserError
 
@@ -186,6 +189,15 @@ def test_pieces_that_a_late_task_has_divided_otherwise_are_not_taken_for_those_o
         convert(dataclasses.replace(this, stage=stage))
     convert(dataclasses.replace(this, output=str(tmp_path / "clean")))
     assert content(tmp_path / "out") == content(tmp_path / "clean")
+
+
+def test_a_shard_that_another_dataset_has_in_a_bucket_is_not_replaced(bucket):
+    (bucket / "shard.tfrecord").write_bytes(b"of another")
+    writer = parts.Writer("gs://demo/part", Layout([Field(name="label", kind="int64", num_bytes=1)]))
+    writer.append({"label": np.zeros(3, np.int64)})
+    with pytest.raises(UserError, match="412"):
+        parts.join([("gs://demo/part", writer.close())], "gs://demo/shard", indexed=False)
+    assert (bucket / "shard.tfrecord").read_bytes() == b"of another"
 
 
 def test_stages_one_by_one_each_by_several_tasks(tmp_path, options, expected, content):

@@ -24,7 +24,7 @@ from components.files.listing import File, deleted, found
 from components.files.reading import opened, whole
 from components.files.writing import created, joined
 from trainer.base.errors import UserError
-from trainer.base.files import crc32c
+from trainer.base.files import crc32c, is_remote
 from trainer.base.manifest import HEAD_BYTES, Shard
 
 RECORDS, HASHES, INDEX = ".tfrecord", ".hashes", ".index"
@@ -111,9 +111,7 @@ def join(parts: Sequence[tuple[str, Part]], target: str, *, indexed: bool) -> Sh
         there, files = found(target + suffix), [part.file(name, suffix) for name, part in parts]
         if not there or there.num_bytes != due:
             try:
-                _join_indexes(files, target + suffix) if suffix == INDEX else joined(
-                    files, target + suffix, new=not there
-                )
+                _join_indexes(files, target + suffix) if suffix == INDEX else joined(files, target + suffix, new=True)
             except UserError:
                 if not (there := found(target + suffix)) or there.num_bytes != due:
                     raise  # else others have joined them meanwhile
@@ -154,7 +152,7 @@ def _checksum(path: str, num_bytes: int = -1) -> str:
 def _join_indexes(files: Sequence[File], target: str) -> None:
     """Writes where the records of a shard start, and where the last one ends, of where they end in each part."""
     before = np.int64(0)
-    with created(target) as index:
+    with created(target, new=is_remote(target)) as index:
         index.write(np.zeros(1, "<i8"))
         for file in files:
             if (ends := whole(file.path)) is None:
