@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import pathlib
 import shutil
 import tempfile
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> Parser:
     p = Parser(prog="pipelines/runs.py", description="Looks at runs, goes on with them, repeats and deletes them.")
-    verbs = p.add_subparsers(required=True, metavar="VERB", parser_class=Parser)
+    verbs = p.add_subparsers(required=True, metavar="VERB", parser_class=functools.partial(Parser, version=False))
 
     def verb(name: str, function: object, says: str, *, runs: str | int | None = None) -> argparse.ArgumentParser:
         own = verbs.add_parser(name, help=says, description=says)

@@ -1,6 +1,7 @@
 """The model registry from the command line: `python -m components.register --help`."""
 
 import argparse
+import functools
 import json
 from collections.abc import Callable, Sequence
 
@@ -23,7 +24,7 @@ def _parser() -> Parser:
         description="Versions of trained models: what each is, which one is the champion, and why. The registry is a "
         "directory or Vertex AI's Model Registry, with the same verbs.",
     )
-    verbs = p.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    verbs = p.add_subparsers(metavar="VERB", required=True, parser_class=functools.partial(Parser, version=False))
 
     def verb(name: str, does: Callable[[Store, argparse.Namespace], str], help: str, *, named: bool = True) -> Parser:
         made = verbs.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")

@@ -51,6 +51,13 @@ def three(add):
     return add("c", 0.85, "2", 0.9)
 
 
+@pytest.mark.parametrize("verb", ["promote", "delete", "show"])
+def test_the_flag_of_another_command_is_no_version(tmp_path, refused, verb):
+    """It printed the version of the code, as if all had been done."""
+    flags = ("--registry", tmp_path, "--name", "m", "--version", 9)
+    assert "unrecognized arguments: --version" in refused(main, verb, *flags)
+
+
 def test_every_verb(say, three, place, refused, capsys):
     assert "version 3" in three and "m: not promoted: " in three
     rows = [line.split() for line in say("list").splitlines()]

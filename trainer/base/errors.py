@@ -102,11 +102,14 @@ class _Version(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command line whose mistakes are user errors: one line, not the whole usage; help shows every default."""
+    """A command line whose mistakes are user errors: one line, not the whole usage; help shows every default.
 
-    def __init__(self, **kwargs: Any) -> None:
+    Verbs of a command have no `version` of their own: given with one, it says which version of a model is meant, perhaps.
+    """
+
+    def __init__(self, *, version: bool = True, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Help, **kwargs)
-        if self.add_help:
+        if self.add_help and version:
             nothing = {"nargs": 0, "default": argparse.SUPPRESS, "dest": argparse.SUPPRESS}
             self.add_argument("--version", action=_Version, help="say which code this is, and exit", **nothing)
 
