@@ -24,7 +24,8 @@ EXACT = ["--deterministic", "--train-steps", STEPS, "--checkpoint-num-steps", EV
 SMOOTH = ["--optimizer", "sgd", "--learning-rate", 0.001]
 # All that has a state of its own, or its own way through a step.
 STATEFUL = ["--precision", "float16", "--ema", 0.9, "--export", "ema", "--optimizer", "adamw"]
-STATEFUL += ["--clip-norm", 0.05, "--accumulate-steps", 3]
+# Small batches: without instructions for it float16 is slow.
+STATEFUL += ["--clip-norm", 0.05, "--accumulate-steps", 3, "--batch-size", 16]
 SYNCHRONOUS = list(CLUSTERS)[:3]
 
 
