@@ -105,9 +105,9 @@ def _parser() -> Parser:
 
 def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     """Checks everything, and only then makes the run's directory."""
-    if args.runner == "docker" and not args.image:
-        raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
     if args.runner == "docker":
+        if not args.image:
+            raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
         from pipelines.local import containers  # only this runner needs the engine's client
 
         with containers.engine():  # before anything is made

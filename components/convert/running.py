@@ -147,13 +147,13 @@ def _all(stage: str, work: Work, notes: Notes) -> list[Any]:
         done = functools.partial(output.finished, work.options.directory)
         _awaited(lambda: not missing() or done(), lambda: f"waiting for pieces of task {tasks}", work.options)
     found = parallel(notes.get, names) if notes.place and is_remote(notes.place) else [*map(notes.get, names)]
-    if None in found and work.options.stage:
-        first = "look" if stage == "look" else "write"
-        raise UserError(
-            f"--stage {work.options.stage}: {found.count(None)} of {len(found)} pieces are not done yet; "
-            f"give the same command with --stage {first} first, in all tasks"
-        )
     if None in found:
+        if work.options.stage:
+            first = "look" if stage == "look" else "write"
+            raise UserError(
+                f"--stage {work.options.stage}: {found.count(None)} of {len(found)} pieces are not done yet; "
+                f"give the same command with --stage {first} first, in all tasks"
+            )
         raise UserError(
             f"{notes.place}: what other tasks have noted is gone; has it been deleted, or the dataset made?"
         )

@@ -131,9 +131,11 @@ def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _E
         array = _cast(array.cast(pa.large_binary()), pa.large_string(), "is not UTF-8", error)
         if (long := pc.greater(pc.binary_length(array), _MOST_BYTES).index(True).as_py()) >= 0:
             raise error(long, f"has {len(array[long].as_buffer()):,} bytes; a text has at most 16 MiB")
-        array = without(array, pa.large_string(), marks(missing, "string"))
+    elif column.type == "bool":
+        array = array.cast(pa.large_string())  # of 0 and 1, too
+    if pt.is_large_string(array.type):
+        array = without(array, array.type, marks(missing, "string"))
     if column.type == "bool":
-        array = without(array.cast(pa.large_string()), pa.large_string(), marks(missing, "string"))  # of 0 and 1, too
         array = booleans.respelled(array)
         if strange := booleans.strange(array):
             raise error(strange[0], f"{str(array[strange[0]])!r} is no boolean, which is {EITHER}")

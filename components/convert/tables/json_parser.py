@@ -38,8 +38,10 @@ class JsonParser:
             if b"NaN" in line:  # which Arrow takes for a number
                 try:
                     json.loads(line, parse_constant=_refuse)
+                except UserError:
+                    raise
                 except ValueError as error:
-                    raise error if isinstance(error, UserError) else UserError(first_line(error)) from None
+                    raise UserError(first_line(error)) from None
         table = pyarrow.json.read_json(
             pa.BufferReader(chunk.text),
             pyarrow.json.ReadOptions(use_threads=False, block_size=len(chunk.text) + 1),
