@@ -1,4 +1,4 @@
-"""Whatever becomes of a source, nothing that a model was trained on is scored, and little else is left out."""
+"""Whatever becomes of a source, nothing that a model was trained on is scored, and nothing else is left out."""
 
 import contextlib
 import dataclasses
@@ -89,7 +89,7 @@ def changed(kind: str, table: list[dict[str, object]], seed: int) -> tuple[list[
 @pytest.mark.cluster
 @settings(max_examples=8)
 @given(kind=st.sampled_from(["grown", "reordered", "split", "planted", "all"]), seed=st.integers(0, 10**6))
-def test_no_training_record_is_ever_scored_and_few_others_are_left_out(tmp_path_factory, kind, seed):
+def test_exactly_the_training_records_are_never_scored(tmp_path_factory, kind, seed):
     root = tmp_path_factory.mktemp(kind)
     table = points(300, seed)
     later, options = changed(kind, table, seed)
@@ -99,8 +99,7 @@ def test_no_training_record_is_ever_scored_and_few_others_are_left_out(tmp_path_
     scored, learnt, own = rows(new, "test"), {*rows(old, "train")}, {*rows(new, "train")}
     known = np.array([row in learnt for row in scored])
     assert known.any() or kind == "grown"  # where all stays in its place
-    assert not (known & chosen).any()
-    assert (~known & ~chosen).sum() <= max(2, 0.03 * len(scored))
+    assert chosen.tolist() == (~known).tolist()
     assert later_on.repeated.tolist() == [row in own for row in scored]
     # It knows its own dataset by what is repeated there; but also what the weights that it began with have learnt from.
     candidate = trained_on(new, root / "candidate")
@@ -231,7 +230,7 @@ def test_the_champion_is_compared_on_what_neither_knows_and_all_of_it_is_told(sc
     found = evaluated(candidate, scored.path, tmp_path)
     count, left = len(scored.labels), found["champion"]["examples"]
     assert left == found["champion"]["metrics"]["examples"] == found["champion"]["candidate"]["examples"]
-    assert 0.95 * (count - 240) <= left <= count - 240 and found["metrics"]["examples"] == count
+    assert left == count - 240 and found["metrics"]["examples"] == count
     assert found["champion"]["metrics"]["accuracy"] == found["champion"]["candidate"]["accuracy"] == 1
     assert found["metrics"]["accuracy"] == pytest.approx((count - 210) / count)
     told = f"on the {left} records that neither was trained on"

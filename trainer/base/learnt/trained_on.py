@@ -1,4 +1,4 @@
-"""Which records weights have learnt from, in ten bits a record: `trained_on.npz` of a job, and of the model that it exports.
+"""Which records weights have learnt from, by their content hashes: `trained_on.npz` of a job, and of the model that it exports.
 
     learnt = TrainedOn.of(manifest, content_hashes(manifest, data_dir, "train"))
     learnt.save("jobs/m/trained_on.npz")
@@ -18,7 +18,6 @@ from etils import epath
 
 from trainer.base.errors import UserError, reading
 from trainer.base.files import read_bytes, write_bytes
-from trainer.base.learnt.bloom import bloom_filter, holds
 from trainer.base.manifest import Manifest
 
 FILE = "trained_on.npz"
@@ -31,52 +30,55 @@ class TrainedOn:
 
     Attributes:
       form: What a record's hash is made of: of each feature but the label its name, type, shape, encoding, unit and default.
-      filters: By a dataset's fingerprint the bits of a Bloom filter: the hashes of its training records.
+      hashes: By a dataset's fingerprint the distinct hashes of its training records, uint64, in ascending order.
     """
 
     form: str
-    filters: Mapping[str, np.ndarray]
+    hashes: Mapping[str, np.ndarray]
 
     @classmethod
     def of(cls, manifest: Manifest, hashes: Iterable[np.ndarray]) -> Self:
-        """That of a dataset, by the hashes of its training split, which come in arrays."""
-        bits = bloom_filter(manifest.split("train").examples, hashes)
-        return cls(form=_form(manifest), filters={manifest.fingerprint: bits})
+        """Records of a dataset, by the hashes of its training split, which come in arrays."""
+        distinct = np.unique(np.concatenate([*hashes]))
+        return cls(form=_form(manifest), hashes={manifest.fingerprint: distinct})
 
     def and_before(self, other: Self | None) -> Self:
-        """With what the weights that training begins with have learnt from; records of another form are no records here."""
-        before = other.filters if other and other.form == self.form else {}
-        return dataclasses.replace(self, filters={**before, **self.filters})
+        """Adds what the weights that training begins with have learnt from; records of another form are no records here."""
+        before = other.hashes if other and other.form == self.form else {}
+        return dataclasses.replace(self, hashes={**before, **self.hashes})
 
     def unseen(self, manifest: Manifest, hashes: np.ndarray) -> np.ndarray:
-        """Which records of a dataset that are not for training there, by their hashes [N], are none of these: bool [N].
+        """Returns which records of a dataset, by their hashes [N], are none of these: bool [N].
 
-        One in a hundred of those that are none is taken for one, but where the dataset is the same: then its splits say it.
-        Records that have another form there are refused: their hashes tell nothing.
+        The records are not for training in that dataset. If it is one that the weights were trained on, its splits say what
+        is not known, and records that its source has twice are not looked for.
+
+        Raises:
+          UserError: If records have another form there: their hashes tell nothing.
         """
         if self.form != _form(manifest):
             raise UserError(
                 f"it was trained on records with other columns, types, units or defaults than dataset {manifest.name!r} has, "
                 "so none can be known again; convert the dataset with those"
             )
-        others = [bits for fingerprint, bits in self.filters.items() if fingerprint != manifest.fingerprint]
-        return ~np.any([np.zeros(len(hashes), bool), *(holds(bits, hashes) for bits in others)], axis=0)
+        others = [known for fingerprint, known in self.hashes.items() if fingerprint != manifest.fingerprint]
+        return ~np.isin(hashes, np.concatenate([np.empty(0, np.uint64), *others]))
 
     def save(self, path: epath.PathLike) -> None:
         """Writes the file, whole or not at all."""
         content = io.BytesIO()
-        np.savez(content, **{_FORM: np.array(self.form)}, **self.filters)
+        np.savez(content, **{_FORM: np.array(self.form)}, **self.hashes)
         write_bytes(path, content.getvalue())
 
     @classmethod
     def load(cls, path: epath.PathLike) -> Self | None:
-        """What was saved; None if there is no such file."""
+        """Returns what was saved; None if there is no such file."""
         with reading(path):
             if (content := read_bytes(path)) is None:
                 return None
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                held = dict(arrays)
-                return cls(form=str(held.pop(_FORM)), filters=held)
+                hashes = dict(arrays)
+                return cls(form=str(hashes.pop(_FORM)), hashes=hashes)
 
 
 def _form(manifest: Manifest) -> str:

@@ -4,7 +4,6 @@ import numbered
 import numpy as np
 import pytest
 
-from trainer.base.errors import UserError
 from trainer.base.learnt.trained_on import FILE, TrainedOn
 from trainer.data.reader.shards import content_hashes
 from trainer.job_dir import warm_start
@@ -21,39 +20,32 @@ def all_of(manifest, directory):
     return np.concatenate([*content_hashes(manifest, str(directory), "train")])
 
 
-def test_what_was_saved_is_known_again_and_a_dataset_of_ones_own_counts_whole(manifest, tmp_path, store):
+def test_saved_records_are_known_again(manifest, tmp_path, store):
     hashes = all_of(manifest, tmp_path / "data")
     assert len(np.unique(hashes)) == 500
-    learnt, other = TrainedOn.of(manifest, [hashes]), dataclasses.replace(manifest, name="other")
+    other = dataclasses.replace(manifest, name="other")
     for directory in (tmp_path, store):
-        learnt.save(directory / FILE)
+        TrainedOn.of(manifest, [hashes[:300], hashes[300:]]).save(directory / FILE)
         again = TrainedOn.load(directory / FILE)
-        assert not again.unseen(other, hashes).any() and again.unseen(other, LATER).mean() > 0.97
-        assert again.unseen(manifest, hashes).all()
+        assert again.unseen(other, np.append(hashes, LATER)).tolist() == [False] * 500 + [True] * 500
+        assert again.unseen(manifest, hashes).all()  # the dataset's own splits say what is not known
     assert TrainedOn.load(tmp_path / "gone" / FILE) is None
-    content = (tmp_path / FILE).read_bytes()
-    (tmp_path / FILE).write_bytes(content[: len(content) // 2])
-    with pytest.raises(UserError, match=f"{FILE} cannot be used"):
-        TrainedOn.load(tmp_path / FILE)
 
 
-def test_what_weights_began_with_counts_too_but_records_of_another_form(manifest, tmp_path):
+def test_records_of_before_count_too_but_of_another_form(manifest, tmp_path):
     hashes, second = all_of(manifest, tmp_path / "data"), dataclasses.replace(manifest, origin="second")
     third = dataclasses.replace(manifest, origin="third")
     first = TrainedOn.of(manifest, [hashes])
     both = TrainedOn.of(second, [LATER]).and_before(first)
     assert not both.unseen(third, np.concatenate([hashes, LATER])).any()
-    assert not both.unseen(second, hashes).any() and both.unseen(second, LATER).mean() > 0.97
-    assert both.and_before(both).filters.keys() == both.filters.keys() == {manifest.fingerprint, second.fingerprint}
+    assert not both.unseen(second, hashes).any() and both.unseen(second, LATER).all()
     features = tuple(dataclasses.replace(f, unit="lux") for f in manifest.features)
     bright = dataclasses.replace(manifest, features=features)
     assert TrainedOn.of(bright, [LATER]).and_before(first).unseen(bright, hashes).all()
 
 
-@pytest.mark.parametrize(
-    ("saved", "given"), [("", ""), ("", "best"), ("", "best/"), ("assets.extra", ""), (None, ""), ("", "a.keras")]
-)
-def test_what_a_source_of_weights_has_learnt_from_is_found(manifest, tmp_path, saved, given):
+@pytest.mark.parametrize(("saved", "given"), [("", "best/"), ("assets.extra", ""), (None, ""), ("", "a.keras")])
+def test_records_of_a_source_of_weights(manifest, tmp_path, saved, given):
     learnt = TrainedOn.of(manifest, [all_of(manifest, tmp_path / "data")])
     source = tmp_path / "source"
     for name in ("best", "assets.extra"):
@@ -61,4 +53,4 @@ def test_what_a_source_of_weights_has_learnt_from_is_found(manifest, tmp_path, s
     if saved is not None:
         learnt.save(source / saved / FILE)
     found = warm_start.learnt_from(f"{source}/{given}" if given else str(source))
-    assert (found and found.filters.keys()) == (None if saved is None or "keras" in given else learnt.filters.keys())
+    assert (found and found.hashes.keys()) == (None if saved is None or "keras" in given else learnt.hashes.keys())
