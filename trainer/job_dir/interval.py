@@ -20,11 +20,6 @@ def advised_s(cost_s: float, mtbf_s: float) -> float:
     return math.sqrt(2 * cost_s * mtbf_s) * (1 + math.sqrt(part) / 3 + part / 9) - cost_s
 
 
-def overhead(every_s: float, cost_s: float, mtbf_s: float) -> float:
-    """Time that is expected to pass beyond training itself, as a share of that, with checkpoints so often."""
-    return mtbf_s * math.expm1((every_s + cost_s) / mtbf_s) / every_s - 1
-
-
 def vital(replicas: Mapping[str, int], *, asynchronous: bool) -> int:
     """How many of the replicas, by role, have all begin again at the newest checkpoint if they fail."""
     # A worker that parameter servers have lost comes back alone.

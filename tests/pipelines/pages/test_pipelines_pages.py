@@ -1,4 +1,4 @@
-"""The pages in Chromium: of real runs, promoted, rejected and failed, of their list, of comparisons and of a study."""
+"""The pages in Chromium: of real runs, promoted, rejected and failed, of their list, and of comparisons."""
 
 import json
 import pathlib
@@ -15,12 +15,6 @@ from pipelines.local import history
 DATA = pathlib.Path(__file__).parents[4] / "shared" / "data"
 MNIST = ("mnist", "--source", DATA / "mnist", "--train-steps", 40)
 TAXI = ("taxi", "--source", DATA / "taxi" / "data.csv", "--slice", "payment_type")
-STUDY = """asks: What do checkpoints cost?
-convert: --dataset digits
-train: --train-steps 60
-repeats: 1
-cells: [{name: few}, {name: many, train: --checkpoint-num-steps 5}]
-"""
 GOOD = '<p>It is <a href="#">good</a>.</p><svg viewBox="0 0 9 9"><text fill="currentColor">9</text></svg>'
 
 FAULTS = {
@@ -91,10 +85,7 @@ def pages(command, tmp_path_factory) -> dict[str, pathlib.Path]:
     for other in ("rejected", "failed"):
         done = command("pipelines/runs.py", "compare", made["promoted"], made[other], "--runs-dir", runs)
         found[f"{other} beside promoted"] = pathlib.Path(re.search(r"^page: (.*)", done.stdout, re.MULTILINE)[1])
-    (place / "study.yaml").write_text(STUDY)
-    done = command("pipelines/study.py", place / "study.yaml", "--output", place / "study")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {**found, "list": runs / history.PAGE, "study": place / "study" / "study.html"}
+    return {**found, "list": runs / history.PAGE}
 
 
 EXPECTED = {"promoted": ("succeeded", "promote"), "rejected": ("succeeded", "reject"), "failed": ("failed", None)}
@@ -102,7 +93,7 @@ BESIDE = tuple(f"{kind} beside promoted" for kind in ("rejected", "failed"))
 
 
 @pytest.mark.pipeline
-@pytest.mark.parametrize("page", [*EXPECTED, *(f"data of {kind}" for kind in EXPECTED), *BESIDE, "list", "study"])
+@pytest.mark.parametrize("page", [*EXPECTED, *(f"data of {kind}" for kind in EXPECTED), *BESIDE, "list"])
 def test_a_page_has_no_fault_on_a_screen_or_a_phone_in_light_or_dark_colours(browser, pages, page):
     found = chromium.faults(browser, pages[page])
     assert not found, "\n".join(found)

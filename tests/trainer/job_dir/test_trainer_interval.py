@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 from trainer import options
 from trainer.base.errors import UserError
 from trainer.job_dir.checkpoint import Checkpoints
-from trainer.job_dir.interval import FIRST_S, advised_s, overhead
+from trainer.job_dir.interval import FIRST_S, advised_s
 from trainer.job_dir.journal import Journal, last
 from trainer.job_dir.state import State
+
+
+def overhead(every_s: float, cost_s: float, mtbf_s: float) -> float:
+    """Time that is expected to pass beyond training itself, as a share of that, with checkpoints so often."""
+    return mtbf_s * math.expm1((every_s + cost_s) / mtbf_s) / every_s - 1
 
 
 @given(st.floats(1e-3, 1e3), st.floats(1e-6, 1.0))
