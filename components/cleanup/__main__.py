@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--run", help="directory of the run, runs/<id>; on Vertex AI its id (None: all runs)")
     p.add_argument("--delete", action="store_true", help="delete what is listed")
     cloud = p.add_argument_group(
-        "Vertex AI", "Also jobs and endpoints that cost, versions, and datasets that nothing was trained on; what has an "
+        "Vertex AI", "Also jobs that still run, versions, and datasets that nothing was trained on; what has an "
         "alias or is of a run that still runs stays. All three flags are needed."
     )  # fmt: skip
     cloud.add_argument("--project", help="id of the project")

@@ -19,7 +19,7 @@ from components.cleanup.project_state import Leftover, ProjectState
 from components.register.vertex import folder_of
 
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
-_ABANDONED = datetime.timedelta(days=1)  # nobody takes that long to make an endpoint or a version
+_ABANDONED = datetime.timedelta(days=1)  # nobody takes that long to make a version
 _TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
 _VERSION_FOLDER = re.compile(r"models/[^/]+/[^/]+/")
 _OF_PIPELINE = re.compile(r"runs/\d+/([^/]+)/")
@@ -36,7 +36,6 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
     owners = {_id(job.name): run_of(job) for job in pipelines if run_of(job) not in busy}
     found = [
         *(_job(state, job) for job in jobs if run_of(job) in ended),
-        *_endpoints(state, busy),
         *(_versions(state, keep_versions, busy) if keep_versions is not None else ()),
         *_files(state, owners),
         *(_datasets(state, owners) if not busy else ()),  # which of them a run has from the cache, nobody knows yet
@@ -51,8 +50,8 @@ def run_of(job: v1.PipelineJob | v1.CustomJob) -> str:
 
 
 def _id(resource_name: str) -> str:
-    """The last part of `projects/.../ID`, of a model's without the version: the project may be called by its number."""
-    return resource_name.rpartition("/")[2].partition("@")[0]
+    """The last part of `projects/.../ID`."""
+    return resource_name.rpartition("/")[2]
 
 
 def _is_live(job: v1.PipelineJob | v1.CustomJob) -> bool:
@@ -64,18 +63,6 @@ def _job(state: ProjectState, job: v1.CustomJob) -> Leftover:
     hours = machines * (state.now - job.create_time).total_seconds() / 3600
     cost = f"{machines} machines, {hours:.1f} machine-hours at most by now"
     return Leftover(kind="job", name=job.name, why="its run has ended", cost=cost, run=run_of(job))
-
-
-def _endpoints(state: ProjectState, busy: set[str]) -> Iterator[Leftover]:
-    aliased = {(_id(version.name), version.version_id) for version in state.versions if version.version_aliases}
-    for each in state.endpoints:
-        held = {(_id(model.model), model.model_version_id) for model in each.deployed_models}
-        run = each.labels.get("run", "")
-        needed = any(each.traffic_split.values()) or held & aliased or run in busy
-        if is_ours(each.labels) and not needed and state.now - each.create_time > _ABANDONED:
-            machines = sum(max(1, model.dedicated_resources.min_replica_count) for model in each.deployed_models)
-            cost = f"{machines} machines by the hour" if machines else "nothing"
-            yield Leftover(kind="endpoint", name=each.name, why="it gets no traffic", cost=cost, run=run)
 
 
 def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftover]:

@@ -25,7 +25,6 @@ class ProjectState:
     pipelines: tuple[v1.PipelineJob, ...] = ()
     custom_jobs: tuple[v1.CustomJob, ...] = ()
     versions: tuple[v1.Model, ...] = ()
-    endpoints: tuple[v1.Endpoint, ...] = ()
     # By name in the bucket, below `runs/` and `models/`.
     files: Mapping[str, File] = dataclasses.field(default_factory=dict)
     # By name of a `manifest.json`, `job.json` or `version.json` the fingerprint of the dataset that it is, or was made, of.
@@ -38,7 +37,7 @@ class ProjectState:
 class Leftover:
     """Something that can go: what it is, why nobody needs it, and what it costs."""
 
-    kind: str  # job, endpoint, version, files or dataset
+    kind: str  # job, version, files or dataset
     name: str
     why: str
     cost: str

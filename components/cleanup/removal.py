@@ -47,8 +47,6 @@ def _remove(state: ProjectState, leftover: Leftover) -> None:
     match leftover.kind:
         case "job":
             aiplatform.CustomJob.get(leftover.name).cancel()
-        case "endpoint":
-            aiplatform.Endpoint(leftover.name).delete(force=True)
         case "version":
             open_registry(state.registry).delete(*leftover.name.split(" "), f"cleanup: {leftover.why}")
         case "dataset":

@@ -28,8 +28,8 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
     # As a job's identity, a version's facts and a manifest have it.
     made_of = {name: content.get("identity") or content.get("facts") or content for name, content in told.items()}
     with refusals(str(registry)):
-        kinds = aiplatform.Endpoint, aiplatform.PipelineJob, aiplatform.CustomJob
-        endpoints, pipelines, jobs = (tuple(each.gca_resource for each in kind.list(filter=OURS)) for kind in kinds)
+        kinds = aiplatform.PipelineJob, aiplatform.CustomJob
+        pipelines, jobs = (tuple(each.gca_resource for each in kind.list(filter=OURS)) for kind in kinds)
         versions = tuple(model for name in registry.names() for model in registry.resources(name).values())
     return ProjectState(
         registry=str(registry),
@@ -38,7 +38,6 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
         pipelines=pipelines,
         custom_jobs=jobs,
         versions=versions,
-        endpoints=endpoints,
         files={blob.name: File(bytes=blob.size, updated=blob.updated) for blob in blobs},
         fingerprints={name: of["fingerprint"] for name, of in made_of.items() if of.get("fingerprint")},
         registries={name: content["facts"].get("registry", "") for name, content in told.items() if "facts" in content},

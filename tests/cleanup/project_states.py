@@ -35,7 +35,6 @@ _version = st.tuples(
 )
 _model = st.tuples(_labels, st.lists(_version, min_size=1, max_size=5), st.integers(0, 4))
 _stray = st.tuples(st.sampled_from([REGISTRY, "vertex://demo-project/europe-west4", ""]), st.booleans(), _data)
-_endpoint = st.tuples(_labels, st.booleans(), st.booleans(), st.booleans(), st.integers(0, 4))
 
 
 Fates = dict[tuple[str, str], str]  # the run, by kind and name of what has to go
@@ -53,7 +52,7 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
     busy = running | {name for name, run in runs.items() if (True, OURS) in run["jobs"]}
     used = {run["trained_on"] for run in runs.values()} | {data for _, versions, _ in models for *_, data in versions}
     used |= {data for registry, _, data in strays if registry}
-    pipelines, jobs, versions, endpoints, registries = [], [], [], [], {}
+    pipelines, jobs, versions, registries = [], [], [], {}
     others = "runs/77/other/convert/output/manifest.json"  # a pipeline of somebody else's in our bucket
     files, data_of = {"runs/notes.txt": _file(), "other/x.tmp": _file(), others: _file()}, {others: "d"}
     for name, run in runs.items():
@@ -103,17 +102,7 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
             data_of |= {f"{folder}version.json": data} if data else {}
         if old and registry in (REGISTRY, ""):
             goes["files", f"{BUCKET}/{folder}"] = ""
-    aliased = [each for each in versions if each.version_aliases and dict(each.labels).items() >= OURS.items()]
-    for i, (labels, old, traffic, alias, run) in enumerate(draw(st.lists(_endpoint, max_size=3))):
-        name, of, alias = f"{PARENT}/endpoints/{i}", f"training-{run}", alias and aliased
-        model, number = (aliased[0].name, aliased[0].version_id) if alias else (f"{PARENT}/models/m-gone", "1")
-        model = model.replace("demo-project", "77")  # as Vertex AI calls it there
-        has = [v1.DeployedModel(id="7", model=model, model_version_id=number)] * bool(traffic or alias or run)
-        about = {"name": name, "labels": labels | {"run": of}, "create_time": OLD if old else NEW}
-        endpoints.append(v1.Endpoint(**about, deployed_models=has, traffic_split={"7": 100 * traffic} if has else {}))
-        if labels == OURS and old and not traffic and not alias and of not in busy:
-            goes["endpoint", name] = of
-    lists = {"pipelines": pipelines, "custom_jobs": jobs, "versions": versions, "endpoints": endpoints}
+    lists = {"pipelines": pipelines, "custom_jobs": jobs, "versions": versions}
     told = {"files": files, "fingerprints": data_of, "registries": registries}
     about = {"registry": REGISTRY, "bucket": BUCKET, "now": NOW}
     return ProjectState(**about, **told, **{name: tuple(each) for name, each in lists.items()}), keep, goes

@@ -30,7 +30,7 @@ def build(state, vertex, bucket):
         (bucket / name).parent.mkdir(parents=True, exist_ok=True)
         (bucket / name).write_text(json.dumps(content) if name.endswith(".json") else "0123456789")
         os.utime(bucket / name, (file.updated.timestamp() - next(_seconds),) * 2)  # another generation in every state
-    kinds = {"pipelines": vertex.pipeline_jobs, "custom_jobs": vertex.custom_jobs, "endpoints": vertex.endpoints}
+    kinds = {"pipelines": vertex.pipeline_jobs, "custom_jobs": vertex.custom_jobs}
     for kind, collection in kinds.items():
         collection.items = {each.name: type(each)(each) for each in getattr(state, kind)}
     vertex.models.versions, vertex.lineage.made = {}, {}
@@ -50,7 +50,7 @@ def there(vertex, bucket):
         for v in versions
     }
     files = {str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file()}
-    return {("job", name) for name in live} | numbers | {("endpoint", name) for name in vertex.endpoints.items}, files
+    return {("job", name) for name in live} | numbers, files
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_all_that_is_left_over_goes_from_the_project_and_everything_else_stays(v
     listed = said.getvalue()
     assert all(name in listed for _, name in goes) and listed.count(f"{len(goes)} items") == 2
     left, remaining = there(vertex, bucket)
-    assert things - left == {which for which in goes if which[0] in ("job", "version", "endpoint")}
+    assert things - left == {which for which in goes if which[0] in ("job", "version")}
     journals = {name for name in remaining if name.startswith("runs/cleanup/")}
     gone = files - remaining
     assert not [each for each in made if each not in vertex.lineage.made and ("dataset", f"{each}/") not in goes]

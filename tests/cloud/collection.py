@@ -9,6 +9,7 @@ from typing import Any
 import proto
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
+from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
 from tests.cloud.front import Request
@@ -66,6 +67,13 @@ def page(listing: type[proto.Message], field: str, items: Iterable[proto.Message
     start = int(request.query.get("pageToken") or 0)
     end = start + _PAGE
     return listing({field: found[start:end], "next_page_token": str(end) if end < len(found) else ""})
+
+
+def done(parent: str, result: object) -> operations_pb2.Operation:
+    """An operation that has ended with a message of the API."""
+    operation = operations_pb2.Operation(name=f"{parent}/operations/1", done=True)
+    operation.response.Pack(getattr(result, "_pb", result))
+    return operation
 
 
 def now() -> datetime.datetime:

@@ -4,8 +4,7 @@ from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import Route, page
-from tests.cloud.endpoints import done
+from tests.cloud.collection import Route, done, page
 from tests.cloud.front import Request
 
 

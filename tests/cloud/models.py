@@ -14,7 +14,7 @@ from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import Route, now, page
+from tests.cloud.collection import Route, done, now, page
 from tests.cloud.front import Request
 
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
@@ -49,10 +49,7 @@ class Models:
         model.create_time = versions[0].create_time if versions else now()
         versions.append(model)
         self._move(versions, model, aliases)
-        operation = operations_pb2.Operation(name=f"{parent}/operations/{next(self._ids)}", done=True)
-        done = v1.UploadModelResponse(model=model.name, model_version_id=model.version_id)
-        operation.response.Pack(v1.UploadModelResponse.pb(done))
-        return operation
+        return done(parent, v1.UploadModelResponse(model=model.name, model_version_id=model.version_id))
 
     def list_models(self, request: Request, parent: str) -> v1.ListModelsResponse:
         """The default version of every model, in the order of their making."""
@@ -77,9 +74,7 @@ class Models:
     def delete_version(self, request: Request, parent: str, id: str, version: str) -> operations_pb2.Operation:
         """Deletes a version."""
         self._of(name := f"{parent}/models/{id}").remove(self._find(name, version))
-        operation = operations_pb2.Operation(name=f"{parent}/operations/{next(self._ids)}", done=True)
-        operation.response.Pack(empty_pb2.Empty())
-        return operation
+        return done(parent, empty_pb2.Empty())
 
     def _of(self, name: str) -> list[v1.Model]:
         if name not in self.versions:

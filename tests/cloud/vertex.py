@@ -21,8 +21,7 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2, json_format
 
 from pipelines.local.steps import ANSI, EVENTS
-from tests.cloud.collection import Collection
-from tests.cloud.endpoints import Endpoints
+from tests.cloud.collection import Collection, done
 from tests.cloud.front import Answer, Request
 from tests.cloud.lineage import Lineage
 from tests.cloud.machines import Run
@@ -45,8 +44,7 @@ class Vertex:
         self.pipeline_jobs = Collection(self.route, v1.PipelineJob, "PIPELINE_STATE_RUNNING")
         self.schedules = Collection(self.route, v1.Schedule, "ACTIVE")
         self.route("DELETE", "{parent}/schedules/{id}", self._delete_schedule)
-        self.models = Models(self.route)
-        self.endpoints, self.lineage = Endpoints(self.route), Lineage(self.route)
+        self.models, self.lineage = Models(self.route), Lineage(self.route)
 
     def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
         """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.
@@ -75,9 +73,7 @@ class Vertex:
 
     def _delete_schedule(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
         del self.schedules.items[self.schedules.get(request, parent, id).name]
-        done = operations_pb2.Operation(name=f"{parent}/operations/1", done=True)
-        done.response.Pack(empty_pb2.Empty())
-        return done
+        return done(parent, empty_pb2.Empty())
 
 
 class LiveVertex(Vertex):
