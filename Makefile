@@ -65,14 +65,14 @@ prices: setup  ## write prices.json, what machines cost on Vertex AI (ARGS='--re
 chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
 	@$(PY) -m tests.chaos $(ARGS)
 
-lint: setup  ## style, YAML, Cloud Build schema, the floors of the folders, and the traps in the compiled specs
+lint: setup  ## style, YAML, Cloud Build schema, directions of imports, and traps in the compiled specs
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/yamllint --strict .
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.cloudbuild cloudbuild.yaml deploy/builds/*.yaml
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.renovate renovate.json
 	@$(PY) -m tests.lint.specs
-	@$(PY) -m tests.lint.rooms --quiet
+	@imports=$$($(VENV)/bin/lint-imports --no-logo --no-cache) || { echo "$$imports"; exit 1; }
 
 format: setup  ## rewrite the code in the house style
 	@$(VENV)/bin/ruff check --quiet --fix .
