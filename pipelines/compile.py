@@ -1,4 +1,4 @@
-"""Writes the pipeline's specs: `python pipelines/compile.py --image REF --output-dir build`."""
+"""Writes the pipeline's specs: `python pipelines/compile.py`, with `--image REF` for Vertex AI."""
 
 import pathlib
 import re
@@ -8,6 +8,7 @@ from typing import Any
 
 from kfp import compiler
 
+from components.train.backends.plan import DEFAULT_IMAGE
 from pipelines.training import BACKENDS, NAME, build
 from trainer.base.errors import Parser, UserError, run_cli, writable
 from trainer.base.flags import local
@@ -40,11 +41,18 @@ def compile_specs(
 def main() -> int:
     """Runs the command line."""
     p = Parser(prog="pipelines/compile.py", description="Writes build/training-vertex.yaml and training-local.yaml.")
-    p.add_argument("--image", required=True, help="container image of the project, by digest for Vertex AI")
+    p.add_argument(
+        "--image",
+        default=DEFAULT_IMAGE,
+        help="container image of the project, by digest for Vertex AI; default: %(default)s",
+    )
     p.add_argument("--output-dir", type=local, default="build", help="made when it is not there")
     args = p.parse_args()
     if "@sha256:" not in args.image:
-        print(f"note: {args.image} is a tag; a run on Vertex AI is reproducible only by digest")
+        print(
+            f"note: Vertex AI needs an image by digest, and {args.image} has none; "
+            "give --image REGISTRY/NAME@sha256:DIGEST for training-vertex.yaml"
+        )
     for path in compile_specs(args.image, args.output_dir):
         print(f"wrote {path}")
     return 0

@@ -52,6 +52,15 @@ def test_compiling_twice_gives_the_same_bytes(command, tmp_path):
     assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
 
 
+def test_compile_without_an_image(command, tmp_path):
+    done = command("pipelines/compile.py", "--output-dir", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Vertex AI needs an image by digest" in done.stdout
+    specs = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert sorted(specs) == ["training-local.yaml", "training-vertex.yaml"]
+    assert all("image: tfrecord-training:dev" in spec for spec in specs.values())
+
+
 def tasks(spec: dict) -> dict[str, dict]:
     """Every task by its path of groups: what it waits for, and whether it may be cached."""
     found = {}
