@@ -10,7 +10,6 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared" / "data" / "mnist"
 # What stands for a reader's own names. A line that would send something only shows what it would send.
 EXAMPLES = {
     "@sha256:...": f"@sha256:{'0' * 64}",
@@ -34,10 +33,9 @@ def folder(tmp_path_factory) -> pathlib.Path:
     """A folder that looks like a clone, so that what the commands write does not land in this one."""
     folder = tmp_path_factory.mktemp("work") / "clone"
     folder.mkdir()
-    for name in ("clusters", "pipelines"):
+    for name in ("clusters", "examples", "pipelines"):
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
-    (folder.parent / "shared").symlink_to(SHARED.parents[1])
     return folder
 
 
@@ -53,12 +51,11 @@ def run(command: str, folder: pathlib.Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.exists(), reason="needs the MNIST files in ../shared/data/mnist")
 def test_every_command_of_the_readme_works_as_written(folder):
     outputs = {command: run(command, folder) for command in commands()}
     assert len(outputs) >= 10
-    asynchronous = json.loads((folder / "eval" / "m" / "evaluation.json").read_text())
-    assert asynchronous["metrics"]["accuracy"] >= 0.95  # 300 steps of 128 on parameter servers
+    asynchronous = json.loads((folder / "eval" / "d" / "evaluation.json").read_text())
+    assert asynchronous["metrics"]["accuracy"] >= 0.9  # 300 steps on parameter servers
     synchronous = json.loads(max((folder / "runs").glob("*/summary.json")).read_text())
     assert synchronous["status"] == "succeeded"
     request = json.loads(outputs[".venv/bin/python pipelines/submit.py --dry-run"])
