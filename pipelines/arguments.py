@@ -21,13 +21,13 @@ from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategies import SYNC
 from trainer import options
 from trainer.base.errors import UserError
-from trainer.base.flags import Kind, at_least
+from trainer.base.flags import Kind
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
 EXIT_REJECTED = 3  # of --fail-on-reject
 # What the pipeline gives to its steps itself. A place for downloads would be one of the machine that a step runs on.
-_CONVERT_OWN = {"output": "-", "download_dir": None, "task": None, "stage": None, "silence_timeout_s": 3600.0}
+_CONVERT_OWN = {"output": "-", "download_dir": None}
 _EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "test", "registry": "", "name": ""}
 _TRAINER = ("model", "train_steps", "train_epochs", "batch_size", "seed")
 _TRAINING = f"More flags of trainer.task may follow after --. Without a length it is {DEFAULT_STEPS} steps."
@@ -48,12 +48,6 @@ def add_flags(p: argparse.ArgumentParser, *, cluster: str) -> None:
         default=[],
         metavar="PATH",
         help="files of the dataset, as components.convert takes them; for Vertex AI gs://BUCKET/DIR_OR_FILE",
-    )
-    data.add_argument(
-        "--convert-tasks",
-        type=at_least(1),
-        metavar="N",
-        help="steps that convert at the same time, each a part of the source (None: 1, and on Vertex AI one for each 100 GB)",
     )
     hidden = [field.name for field in dataclasses.fields(options.Options) if field.name not in _TRAINER]
     options.Options.add_flags(p, but=hidden, descriptions={"job": _TRAINING})

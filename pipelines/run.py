@@ -131,7 +131,6 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
         dataset=args.dataset,
         cluster=args.cluster,
         sources=sources,
-        convert_tasks=args.convert_tasks or 1,
         fail_on_reject=args.fail_on_reject,
         arguments={**arguments, "source_digest": key, "dataset_dir": str(dataset), "registry": str(registry)},
     )

@@ -31,7 +31,6 @@ def build(
     image: str,
     *,
     scheduled: bool = False,
-    convert_tasks: int = 1,
     resources: Mapping[str, tuple[str, str]] = types.MappingProxyType({}),
 ) -> BaseComponent:
     """The pipeline for one of `BACKENDS`; every step runs in the image, which for Vertex AI is to be given by digest.
@@ -41,34 +40,24 @@ def build(
       image: Of the steps.
       scheduled: Whether one submission makes many runs: each has the name that Vertex AI gives it, and `job_dir` is what
         their directories lie in.
-      convert_tasks: How many tasks convert at the same time, in place of the step `convert`.
-      resources: CPUs and memory (`4`, `16G`) by step, where they are not to be what Vertex AI gives by default. Those of
-        `convert` are of the tasks in its place, too.
+      resources: CPUs and memory (`4`, `16G`) by step, where they are not to be what Vertex AI gives by default.
     """
-
-    parts = convert_step.split, convert_step.look, convert_step.write, convert_step.merge
 
     def step(function: Callable) -> Callable[..., PipelineTask]:
         # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task otherwise).
         made = dsl.component(function, base_image=image, install_kfp_package=False)
 
         def task(**arguments: Any) -> PipelineTask:
-            named = "convert" if function in parts else function.__name__
-            cpus, memory = resources.get(named, ("", ""))
+            cpus, memory = resources.get(function.__name__, ("", ""))
             asked = made(**arguments)
             return asked.set_cpu_limit(cpus).set_memory_limit(memory) if cpus else asked
 
         return task
 
-    def tried(task: PipelineTask) -> PipelineTask:
-        """Tried again by itself where machines are lost; here a resume does that."""
-        return task.set_retry(num_retries=2, backoff_duration="60s") if backend == "vertex" else task
-
-    # On this machine the notes are of one run: a resume of it takes the steps that are done from there. Each task has all cores.
-    again, at_once = backend == "local", 1 if backend == "local" else None
+    # On this machine the notes are of one run: a resume of it takes the steps that are done from there.
+    again = backend == "local"
     digest, convert, plan = step(convert_step.digest), step(convert_step.convert), step(train_step.plan)
-    split, look, write, merge = map(step, parts)
-    settle, evaluate, gate = step(convert_step.settle), step(evaluate_step.evaluate), step(evaluate_step.gate)
+    evaluate, gate = step(evaluate_step.evaluate), step(evaluate_step.gate)
     promote, cleanup = step(register_step.promote), step(cleanup_step.cleanup)
     train, register = step(train_step.train), step(register_step.register)
 
@@ -114,20 +103,9 @@ def build(
             if backend == "vertex":  # where an edited source is seen by each run of a schedule, too
                 looked = digest(convert_args=convert_args, schema=schema).set_caching_options(False)
                 source_digest = looked.output
-            given = {"convert_args": convert_args, "schema": schema, "source_digest": source_digest}
-            if convert_tasks == 1:
-                converted = convert(**given, directory=dataset_dir)
-            else:
-                cut = split(**given, directory=dataset_dir, tasks=convert_tasks)
-                work = cut.outputs["work"]
-                with dsl.ParallelFor(cut.outputs["Output"], name="looks", parallelism=at_once) as share:
-                    looked = tried(look(share=share, work=work))
-                # Nothing is written before all is looked at. A list that another loop has made is no input of a loop's
-                # task: kfp.local gives it the item instead.
-                ready = settle(looked=dsl.Collected(looked.output), work=work)
-                with dsl.ParallelFor(ready.output, name="writes", parallelism=at_once) as share:
-                    written = tried(write(share=share, work=work))
-                converted = merge(written=dsl.Collected(written.output), work=work, directory=dataset_dir)
+            converted = convert(
+                convert_args=convert_args, schema=schema, source_digest=source_digest, directory=dataset_dir
+            )
             data = converted.outputs["output"]
             pools = plan(
                 cluster=cluster,

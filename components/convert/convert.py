@@ -6,7 +6,6 @@ The same source and arguments give the same bytes in every file, on any number o
 killed has finished of the pieces of its source, the next one does not do again.
 """
 
-import contextlib
 import time
 
 from components.convert import running
@@ -21,31 +20,19 @@ from trainer.base.errors import UserError, writable
 from trainer.base.manifest import Manifest
 
 
-def convert(options: Options) -> Manifest | None:
+def convert(options: Options) -> Manifest:
     """Converts, or finds that the output directory already holds the result.
 
-    Of several tasks each does its share; the first one also cuts the source and makes the dataset of what all have done. The
-    others, and single stages but the last, return None.
-
     Raises:
-      UserError: If the source cannot be read, or the output directory holds anything else. Nothing is left behind, but of
-        several tasks or of a single stage what is done.
+      UserError: If the source cannot be read, or the output directory holds anything else. Nothing is left behind.
     """
     started, directory = time.perf_counter(), options.directory
-    with contextlib.nullcontext() if options.shared else output.claim(directory):
-        while not (existing := output.finished(directory)):
-            if manifest := _made(options):
-                outcome = "is ready"
-                break
-            if not options.merges:
-                return None
-        else:
+    with output.claim(directory):
+        if existing := output.finished(directory):
             output.refuse_other(directory, existing.arguments, options.arguments)
-            if options.shared:
-                manifest, outcome = existing, "is already there"
-                output.tidy(directory)  # whoever made it may have been killed on the way
-            else:
-                manifest, outcome = _compared(options, existing)
+            manifest, outcome = _compared(options, existing)
+        else:
+            manifest, outcome = _made(options), "is ready"
     _tell(directory, manifest, time.perf_counter() - started, outcome)
     return manifest
 
@@ -64,37 +51,31 @@ def _compared(options: Options, existing: Manifest) -> tuple[Manifest, str]:
     return manifest, f"was already there, without {output.PAGE}, which is made again"
 
 
-def _made(options: Options) -> Manifest | None:
-    """Makes a dataset, from unfinished work that lies there or anew; None if others do, or just have, who needed nothing of it."""
+def _made(options: Options) -> Manifest:
+    """Makes a dataset, from unfinished work that lies there or anew."""
     directory = options.directory
     try:
         with writable(f"--output {directory}"):
-            if made := _converted(options, output.work(directory)):
-                manifest, tallies = made
-                for name, split in manifest.splits.items():
-                    count = len(split.shards)
-                    print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
-                _write_page(manifest, tallies, options)
-                output.publish(directory, manifest)
-                return manifest
+            manifest, tallies = _converted(options, output.work(directory))
+            for name, split in manifest.splits.items():
+                count = len(split.shards)
+                print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
+            _write_page(manifest, tallies, options)
+            output.publish(directory, manifest)
+            return manifest
     except EndedFromOutside:
         raise  # what is done is gone on with
     except (UserError, OSError):
-        if not options.shared:
-            output.discard(directory)
-        if not output.finished(directory):
-            raise
-    if output.finished(directory):
-        output.tidy(directory)
-    return None
+        output.discard(directory)
+        raise
 
 
-def _converted(options: Options, place: str | None) -> tuple[Manifest, Tallies] | None:
+def _converted(options: Options, place: str | None) -> tuple[Manifest, Tallies]:
     """Converts into a directory for unfinished work, or into nothing; shards that are done lie in the output directory."""
-    if made := running.run(options, place):
-        _tell_rows(options, *made, place)
-        drift.require(made[0].splits, options.max_drift)
-    return made
+    manifest, tallies = running.run(options, place)
+    _tell_rows(options, manifest, tallies, place)
+    drift.require(manifest.splits, options.max_drift)
+    return manifest, tallies
 
 
 def _tell_rows(options: Options, manifest: Manifest, tallies: Tallies, place: str | None) -> None:

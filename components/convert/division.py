@@ -4,13 +4,11 @@
     drawing = division.draws.begin(piece.split, piece.position)
     for split, shards in division.places(piece.split, block.positions, drawing.of(block.positions, block.by)): ...
 
-It is a small file, made once, and the same for everybody who works on the conversion.
+It is a small file, made once, and the same for every process that works on the conversion.
 """
 
 import dataclasses
 import functools
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -53,11 +51,6 @@ class Division:
         }
         by_split = {split: max(1, round(shards * n / expected["train"])) for split, n in expected.items()}
         return dataclasses.replace(made, shards=by_split)
-
-    @property
-    def digest(self) -> str:
-        """What tells it from others."""
-        return hashlib.sha256(json.dumps(dataclasses.asdict(self)).encode()).hexdigest()[:16]
 
     @functools.cached_property
     def draws(self) -> Draws:

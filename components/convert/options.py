@@ -3,7 +3,6 @@
 import dataclasses
 import re
 
-from components.convert.share import Share, share_of
 from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.registry import READERS
 from components.convert.sources.tfds.builder import TFDS
@@ -15,9 +14,6 @@ _source = Kind(str, lambda text: " " in text or place.holds(text), "a path or gs
 _folder = Kind(str, re.compile("gs://[^/]+(/.*)?").fullmatch, "a folder of a bucket, gs://BUCKET/DIR")
 _size = Kind(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
 _seed = Kind(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
-
-
-_task = Kind(str, lambda text: text == "auto" or share_of(text).index >= 0, "I/N with 0 <= I < N, or auto")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,19 +79,6 @@ class Options(Flags):
         default=1.0,
         metavar="D",
     )
-    task: str | None = flag(
-        _task,
-        "share of one of N tasks that see one output, counted from 0: 0/4, or auto for that of the replica by TF_CONFIG",
-        metavar="I/N",
-    )
-    stage: str | None = flag(
-        ("cut", "look", "write", "merge"), "do one stage only; each begins when the one before is done by all tasks"
-    )
-    silence_timeout_s: float = flag(
-        positive,
-        "with --task: give up when the tasks that are waited for have done nothing for so long",
-        default=3600.0,
-    )
     processes: int | None = flag(
         at_least(1),
         "that write shards; without it as many as there are cores, twice as many into a bucket, fewer for little data",
@@ -105,21 +88,6 @@ class Options(Flags):
     def directory(self) -> str:
         """The output's, without a slash behind it."""
         return self.output.rstrip("/") or "/"
-
-    @property
-    def share(self) -> Share:
-        """Which pieces this task does."""
-        return share_of(self.task)
-
-    @property
-    def shared(self) -> bool:
-        """Whether others, or later stages, work on the same conversion."""
-        return bool(self.stage) or self.share.count > 1
-
-    @property
-    def merges(self) -> bool:
-        """Whether this makes the dataset of what all have done."""
-        return self.stage == "merge" or (self.stage is None and not self.share.index)
 
     @property
     def reading(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The stages of a conversion: cut, look, write, merge. Those in between are of single pieces, in any order, by anybody.
+"""The stages of a conversion: cut, look, write, merge. Those in between are of single pieces, in any order, in any process.
 
     division = origin.cut()
     work = Work(options=options, division=division, source=origin.reader.open(division.cut))

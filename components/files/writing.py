@@ -118,12 +118,9 @@ def copy_folder(source: str, target: str) -> None:
                 more = token is not None
 
 
-def joined(parts: Sequence[File], target: str, *, new: bool = False) -> File:
-    """Makes a file of others, which stay and may not have changed; all are on this machine, or in one bucket.
-
-    One of a bucket that is to be `new` does not replace what others have made meanwhile, who may be reading it.
-    """
-    made = _composed(parts, target, new) if parts and is_remote(target) else _concatenated(parts, target)
+def joined(parts: Sequence[File], target: str) -> File:
+    """Makes a file of others, which stay and may not have changed; all are on this machine, or in one bucket."""
+    made = _composed(parts, target) if parts and is_remote(target) else _concatenated(parts, target)
     if made.num_bytes != sum(part.num_bytes for part in parts):
         deleted([target])
         raise made.changed()
@@ -152,14 +149,14 @@ def _concatenated(parts: Sequence[File], target: str) -> File:
     return file.made
 
 
-def _composed(parts: Sequence[File], target: str, new: bool) -> File:
+def _composed(parts: Sequence[File], target: str) -> File:
     """Has the store join them: more than it takes at once by way of objects that are deleted afterwards."""
     own: list[str] = []
     with asked(target) as (bucket, last):
 
-        def compose(names: Sequence[str], name: str, **how: int) -> File:
+        def compose(names: Sequence[str], name: str) -> File:
             blob = bucket.blob(name)
-            blob.compose([bucket.blob(name) for name in names], retry=retried, **how)
+            blob.compose([bucket.blob(name) for name in names], retry=retried)
             return of_blob(blob)
 
         names = [part.path.removeprefix(f"gs://{bucket.name}/") for part in parts]
@@ -169,7 +166,7 @@ def _composed(parts: Sequence[File], target: str, new: bool) -> File:
                 names = [f"{last}.{uuid.uuid4().hex}.tmp" for _ in groups]
                 own += names
                 parallel(lambda job: compose(*job), zip(groups, names, strict=True))
-            return compose(names, last, **({"if_generation_match": 0} if new else {}))
+            return compose(names, last)
         finally:
             deleted(f"gs://{bucket.name}/{name}" for name in own)
 

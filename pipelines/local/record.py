@@ -29,7 +29,6 @@ class RunRecord:
     dataset: str  # As it was asked for, for people to see, and the `cluster`.
     cluster: str
     sources: Sequence[str] = ()  # Paths of the data, for the steps to see.
-    convert_tasks: int = 1
     fail_on_reject: bool = False  # Whether a rejected model gives the run an exit code of its own.
     arguments: Mapping[str, Any]  # Of the pipeline.
 

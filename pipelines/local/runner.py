@@ -43,7 +43,7 @@ def main(run_dir: str) -> int:
         enable_caching=True,
         cache_root=str(directory / "artifacts" / ".done"),  # what a resume does not do again
     )
-    pipeline = build("local", record.image, convert_tasks=record.convert_tasks)
+    pipeline = build("local", record.image)
     print(NAMES + " ".join(step_names(pipeline)), flush=True)
     try:
         pipeline(**record.arguments)

@@ -35,9 +35,8 @@ class Step:
         return (self.ended or time.monotonic()) - self.started
 
     def become(self, status: str) -> None:
-        """Begins or ends; one that has failed stays so, though other tasks of its loop go on."""
-        if self.status != FAILED:
-            self.status, self.ended = status, None if status == RUNNING else time.monotonic()
+        """Begins or ends."""
+        self.status, self.ended = status, None if status == RUNNING else time.monotonic()
 
 
 class Steps:

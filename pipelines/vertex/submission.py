@@ -44,7 +44,6 @@ class Submission:
     body: Mapping[str, Any]  # What the resource has beside what that makes of them.
     sources: Sequence[str] = ()  # `gs://` places of the data.
     resources: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)  # CPUs and memory by step.
-    convert_tasks: int | None = None  # None: as many as the data takes.
     scheduled: bool = False
 
     @property
@@ -84,8 +83,7 @@ class Submission:
 
         resources = {step: tuple(each) for step, each in self.resources.items()}
         with tempfile.TemporaryDirectory(prefix="training-") as place:
-            known = {"scheduled": self.scheduled, "resources": resources, "convert_tasks": self.convert_tasks or 1}
-            [spec] = compile_specs(self.image, place, ["vertex"], **known)
+            [spec] = compile_specs(self.image, place, ["vertex"], scheduled=self.scheduled, resources=resources)
             try:
                 made = aiplatform.PipelineJob(
                     **self.job, job_id=job_id, template_path=str(spec), credentials=AnonymousCredentials()
@@ -121,7 +119,6 @@ def prepare(args: argparse.Namespace) -> Submission:
         image=args.image,
         sources=() if args.dataset == "bigquery" else args.source,
         resources=dict(_resources(args.step_resources)),
-        convert_tasks=args.convert_tasks,
         scheduled=scheduled,
         job={
             "display_name": run,

@@ -8,7 +8,7 @@ import argparse
 import functools
 from collections.abc import Callable, Mapping
 
-from tests.bench import convert, machines, read, train
+from tests.bench import convert, read, train
 from tests.bench.race import race
 from trainer.base.machine import processor, usable_cores
 
@@ -18,7 +18,6 @@ BENCHES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
     "convert-rows": convert.rows,
     "convert-pandas": functools.partial(convert.peer, "pandas"),
     "convert-duckdb": functools.partial(convert.peer, "duckdb"),
-    "convert-machines": machines.check,
     "read": read.plain,
     "read-augmented": read.augmented,
     "read-opening": read.opening,

@@ -154,29 +154,6 @@ def test_a_dataset_is_converted_from_a_bucket_that_is_read_as_a_store(cloud, dat
     assert len(set(read)) == (600 if dataset == "images" else 1)
 
 
-def test_tasks_convert_together_what_one_converts_and_the_next_run_takes_it_from_the_cache(cloud):
-    rows = "".join(f"{i % 97},{'abcdefghijk'[i % 11]}{i % 13},{'no' if i % 97 < 50 else 'yes'}\n" for i in range(5000))
-    (cloud.files / "rows.csv").write_text(f"a,b,answer\n{rows}")
-    schema = cloud.work / f"{cloud.bucket}-schema.yaml"
-    schema.write_text(
-        "name: sums\norigin: made up\ncolumns: {a: {type: float}, b: {type: string}, answer: {type: string}}\n"
-        "label: {column: answer, classes: ['no', 'yes']}\n"
-        "deep: [{column: a, numeric: z_score}, {column: b, vocabulary: 20, embedding: 3}]\n"
-    )
-    flags = ["--dataset", "csv", "--schema", schema, "--convert-tasks", 3, "--train-steps", 20]
-    first = cloud.submit(ONE, *flags, "--source", f"gs://{cloud.bucket}/rows.csv")
-    steps = ("split", "look", "settle", "write", "merge")
-    assert [first.printed.count(f" {step}: succeeded") for step in steps] == [1] * 5
-    alone = cloud.work / f"{cloud.bucket}-alone"
-    words = ["--source", cloud.files / "rows.csv", "--schema", schema, "--dataset", "csv", "--output", alone]
-    assert not cloud.run("-m", "components.convert", *words).wait()
-    [made] = cloud.files.glob("runs/**/manifest.json")
-    assert made.read_bytes() == (alone / "manifest.json").read_bytes()
-    second = cloud.submit(ONE, *flags, "--source", f"gs://{cloud.bucket}/rows.csv")
-    log = (cloud.work / "logs" / second.run_id / "pipeline.log").read_text()
-    assert not set(steps) & set(re.findall(r"Executing task \S*'([\w-]+)'", log)) and "evaluate" in log
-
-
 def test_four_first_runs_at_once_make_four_versions_of_one_model(cloud):
     runs = [cloud.start(ONE, "--train-steps", 100, "--seed", i) for i in range(4)]
     ended = [cloud.finish(run) for run in runs]

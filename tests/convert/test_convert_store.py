@@ -6,7 +6,8 @@ import pathlib
 import pytest
 from kfp import dsl
 
-from components.convert import component, store, tasks
+from components.convert import component, store
+from components.convert import step as convert_step
 from components.convert.writing.output import PAGE
 
 
@@ -26,13 +27,13 @@ def step(tmp_path: pathlib.Path):
 
 
 def test_steps_at_once_convert_once_and_all_have_the_dataset(step, monkeypatch):
-    converted, original = [], tasks.convert
+    converted, original = [], convert_step.convert
 
     def count(options):
         converted.append(options.output)
         return original(options)
 
-    monkeypatch.setattr(tasks, "convert", count)
+    monkeypatch.setattr(convert_step, "convert", count)
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         outputs = list(pool.map(step, "abc"))
     assert len(converted) == len({output.path for output in outputs}) == 1

@@ -39,14 +39,6 @@ def test_joining_again_replaces_what_was_joined(disk, place):
     assert (disk / "whole").read_bytes() == b"one" and len(listed(place)) == 2
 
 
-def test_what_others_have_made_meanwhile_is_not_replaced_in_a_bucket(bucket):
-    parts = _made("gs://demo/folder", [b"one", b"two"])
-    made = joined(parts, "gs://demo/folder/whole", new=True)
-    with pytest.raises(UserError, match="412"):
-        joined(parts, "gs://demo/folder/whole", new=True)
-    assert found(made.path) == made and (bucket / "folder" / "whole").read_bytes() == b"onetwo"
-
-
 @pytest.mark.parametrize("change", [lambda path: path.write_bytes(b"twoo"), lambda path: path.unlink()])
 def test_parts_that_have_changed_are_not_joined(disk, place, change):
     parts = _made(place, [b"one", b"two"])

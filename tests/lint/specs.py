@@ -43,10 +43,7 @@ def lint(spec: dict[str, Any], backend: str = "vertex") -> list[str]:
     found = [f"root: {problem}" for problem in _inputs(spec["root"].get("inputDefinitions", {}))]
     for dag_name, dag in dags.items():
         found.extend(f"{dag_name}: {problem}" for problem in _one_of(dag["dag"].get("outputs", {})))
-        loops = {name for name, task in dag["dag"]["tasks"].items() if "parameterIterator" in task}
         for name, task in dag["dag"]["tasks"].items():
-            if name in loops:
-                found.extend(f"{dag_name}/{name}: {problem}" for problem in _collected(task, loops))
             component = components[task["componentRef"]["name"]]
             container = executors.get(component.get("executorLabel"), {}).get("container", {})
             problems = (*_condition(task, tasks), *_given(task, component), *_launched(task, _command(container)))
@@ -92,13 +89,6 @@ def _given(task: dict[str, Any], component: dict[str, Any]) -> Iterator[str]:
         for name, definition in component.get("inputDefinitions", {}).get("parameters", {}).items():
             if name not in given:
                 yield from (f"{p} (by default; pass another)" for p in _constant(name, definition.get("defaultValue")))
-
-
-def _collected(task: dict[str, Any], loops: set[str]) -> Iterator[str]:
-    for value in task.get("inputs", {}).get("parameters", {}).values():
-        if (output := value.get("taskOutputParameter", {})).get("producerTask") in loops:
-            key = output["outputParameterKey"]
-            yield f"what a loop has collected, {key!r}, is the item in another loop here; pass it through a step between them"
 
 
 def _constant(name: str, value: Any) -> Iterator[str]:

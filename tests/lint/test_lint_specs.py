@@ -99,13 +99,6 @@ def part_of_an_item():
         when(item.a == "x")
 
 
-def collected_in_another_loop():
-    with dsl.ParallelFor(["a"]):
-        one = word()
-    with dsl.ParallelFor(["b"]):
-        taste_things(values=dsl.Collected(one.output))
-
-
 def one_of_several():
     one, other = branches(two, word)
     taste(value=dsl.OneOf(one.outputs["x"], other.output))
@@ -149,7 +142,6 @@ def mail():
 TRAPS: dict[str, list[Callable]] = {
     "condition on the named output 'two-y'": [lambda: when(two().outputs["y"] == "b")],
     "'loop-item-param-1-subvar-a', a part of a loop's item": [part_of_an_item],
-    "what a loop has collected, 'pipelinechannel--word-Output', is the item": [collected_in_another_loop],
     "use a word": [quoted("it's"), quoted("a && b"), quoted("a\\n")],
     "OneOf over the named output": [one_of_several],
     "OneOf over artifacts": [one_of_artifacts],

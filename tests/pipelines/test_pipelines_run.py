@@ -105,49 +105,6 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(c
     assert "Versions of digits" in page and page.index("champion</td>") > page.index(">2</th>")  # the newest first
 
 
-def _writes(process: psutil.Process, share: str) -> bool:
-    """Whether it is the step that converts this share."""
-    with contextlib.suppress(psutil.Error):
-        return process.cmdline()[-1:] == ["write"] and f'"{share}"' in " ".join(process.cmdline())
-    return False
-
-
-def test_three_tasks_of_which_one_is_killed_make_the_dataset_that_one_makes(command, tmp_path):
-    rows = "".join(f"{i % 97},{'abcdefghijk'[i % 11]}{i % 13},{'no' if i % 97 < 50 else 'yes'}\n" for i in range(5000))
-    (tmp_path / "rows.csv").write_text(f"a,b,answer\n{rows}")
-    (tmp_path / "sums.yaml").write_text(
-        "name: sums\norigin: made up\ncolumns: {a: {type: float}, b: {type: string}, answer: {type: string}}\n"
-        "label: {column: answer, classes: ['no', 'yes']}\n"
-        "deep: [{column: a, numeric: z_score}, {column: b, vocabulary: 20, embedding: 3}]\n"
-    )
-    data = ["--dataset", "csv", "--source", tmp_path / "rows.csv", "--schema", tmp_path / "sums.yaml", "--shards", 5]
-    quick = ["--cluster", "clusters/local.yaml", "--train-steps", 20]
-    line = ["pipelines/run.py", *flags(tmp_path), *data, *quick, "--convert-tasks", 3]
-    process = subprocess.Popen([sys.executable, *map(str, line)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while not (found := [p for p in psutil.Process(process.pid).children(recursive=True) if _writes(p, "1/3")]):
-        time.sleep(0.01)
-    for one in found:
-        one.kill()
-    _, said = process.communicate(timeout=120)
-    assert process.returncode and "step write failed" in said, said
-    run = newest(tmp_path)
-    resumed = command("pipelines/runs.py", "resume", run)
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    log = (run / "logs" / "pipeline.log").read_text()  # of the others' work nothing was lost
-    assert (log.count("Executing task 'write'"), log.count("Task write cache hit")) == (4, 2)
-    again = command(*line)
-    assert again.returncode == 0, again.stdout + again.stderr
-    told = summary(newest(tmp_path))
-    assert [s["name"] for s in told["steps"]][:5] == ["split", "look", "settle", "write", "merge"]
-    assert "another run has converted it" in (newest(tmp_path) / "logs" / "merge.log").read_text()
-    dataset = pathlib.Path(told["paths"]["dataset"])
-    alone = tmp_path / "alone"
-    assert not command("-m", "components.convert", *data, "--output", alone).returncode
-    assert {path.name: path.read_bytes() for path in dataset.iterdir()} == {
-        path.name: path.read_bytes() for path in alone.iterdir()
-    }
-
-
 def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_evidence(command, place):
     dataset = pathlib.Path(summary(newest(place))["paths"]["dataset"])
     shard = dataset / "train-00000-of-00001.tfrecord"

@@ -14,15 +14,9 @@ from trainer.base.errors import UserError
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
 
 
-@pytest.fixture(scope="module", params=[1, 3])
-def count(request) -> int:
-    """How many tasks convert."""
-    return request.param
-
-
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory, count) -> list[pathlib.Path]:
-    return compile_specs(IMAGE, str(tmp_path_factory.mktemp("build")), convert_tasks=count)
+def paths(tmp_path_factory) -> list[pathlib.Path]:
+    return compile_specs(IMAGE, str(tmp_path_factory.mktemp("build")))
 
 
 @pytest.fixture(scope="module")
@@ -92,30 +86,20 @@ def test_task_graphs_are_equal_but_for_how_training_starts_and_who_looks_at_the_
         assert (mine["key"] == theirs["key"]) is not name.endswith("/train")
 
 
-def test_only_what_converts_is_cached_and_here_where_the_notes_are_of_one_run_all_but_the_cleanup(found, count):
+def test_only_what_converts_is_cached_and_here_where_the_notes_are_of_one_run_all_but_the_cleanup(found):
     def cached(backend: str) -> set[str]:
         return {name for name, task in found[backend].items() if task["cached"]}
 
-    several = ("split", "looks/look", "settle", "writes/write", "merge")
-    converting = ("convert",) if count == 1 else several
-    assert cached("vertex") == {f"steps/{name}" for name in converting}
-    inside = (*converting, "plan", "train", "evaluate", "gate", "accepted/register", "accepted/better/promote")
+    assert cached("vertex") == {"steps/convert"}
+    inside = ("convert", "plan", "train", "evaluate", "gate", "accepted/register", "accepted/better/promote")
     assert cached("local") == {f"steps/{name}" for name in inside}
 
 
-def test_tasks_that_convert_together_have_no_trap_and_wait_for_each_other(tmp_path):
-    resources = {"convert": ("8", "32G")}
-    for path in compile_specs(IMAGE, str(tmp_path), convert_tasks=3, resources=resources):
+def test_a_step_asks_for_the_resources_that_are_given(tmp_path):
+    for path in compile_specs(IMAGE, str(tmp_path), resources={"convert": ("8", "32G")}):
         assert lint_file(path) == []
-        spec = yaml.safe_load(path.read_text())
-        waits = {name.removeprefix("steps/"): task["waits"] for name, task in tasks(spec).items()}
-        assert set(waits["settle"]) == {"looks", "split"} and set(waits["merge"]) == {"writes", "split"}
-        assert set(waits["writes"]) == {"settle", "split"} and "merge" in waits["plan"]
-        executors = spec["deploymentSpec"]["executors"]
-        asked = {name for name, each in executors.items() if each["container"].get("resources")}
-        assert asked == {"exec-split", "exec-look", "exec-write", "exec-merge"}
-        tried = str(spec["components"]["comp-for-loop-3"]).count("retryPolicy")
-        assert tried == ("vertex" in path.name)  # here a resume does that
+        executors = yaml.safe_load(path.read_text())["deploymentSpec"]["executors"]
+        assert {name for name, each in executors.items() if each["container"].get("resources")} == {"exec-convert"}
 
 
 @pytest.mark.parametrize("image", ["", "UPPER/case", "has space", "x@sha256:zz"])

@@ -129,17 +129,12 @@ def tidy(output: str) -> None:
     _delete(output, _there(output, lambda name: name == _WORK or name.endswith(".tmp")))
 
 
-def unfinished(output: str) -> list[str]:
-    """The files of ours; none if they are a dataset."""
-    ours = _there(output, lambda name: name == FILE or bool(_OURS.fullmatch(name)))
-    return [] if f"{output}/{FILE}" in ours else ours
-
-
-def discard(output: str, files: Collection[str] | None = None) -> None:
-    """Deletes what is unfinished, or what was."""
-    files = unfinished(output) if files is None else files
-    deleted({Notes(work(output)).path("plan")}.intersection(files))  # so that nobody goes on with a half of it
-    _delete(output, files)
+def discard(output: str) -> None:
+    """Deletes the files of an unfinished conversion; of a dataset nothing."""
+    files = _there(output, lambda name: name == FILE or bool(_OURS.fullmatch(name)))
+    if f"{output}/{FILE}" not in files:
+        deleted({Notes(work(output)).path("plan")}.intersection(files))  # so that nobody goes on with a half of it
+        _delete(output, files)
 
 
 def _there(output: str, ours: Callable[[str], bool]) -> list[str]:

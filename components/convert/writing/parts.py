@@ -23,8 +23,7 @@ from components.convert.writing.tfrecord import Column, Layout, hashed, taken
 from components.files.listing import File, deleted, found
 from components.files.reading import opened, whole
 from components.files.writing import created, joined
-from trainer.base.errors import UserError
-from trainer.base.files import crc32c, is_remote
+from trainer.base.files import crc32c
 from trainer.base.manifest import HEAD_BYTES, Shard
 
 RECORDS, HASHES, INDEX = ".tfrecord", ".hashes", ".index"
@@ -103,18 +102,14 @@ class _Nothing:
 def join(parts: Sequence[tuple[str, Part]], target: str, *, indexed: bool) -> Shard:
     """Makes a shard's files of its parts, given their names, and tells what the manifest says of it.
 
-    The parts are deleted. Done again after it was interrupted, or by others at once, it goes on.
+    The parts are deleted. Done again after it was interrupted, it goes on.
     """
     examples, num_bytes = sum(part.examples for _, part in parts), sum(part.num_bytes for _, part in parts)
     sizes = {RECORDS: num_bytes, HASHES: 8 * examples, **({INDEX: 8 * (examples + 1)} if indexed else {})}
     for suffix, due in sizes.items():
-        there, files = found(target + suffix), [part.file(name, suffix) for name, part in parts]
-        if not there or there.num_bytes != due:
-            try:
-                _join_indexes(files, target + suffix) if suffix == INDEX else joined(files, target + suffix, new=True)
-            except UserError:
-                if not (there := found(target + suffix)) or there.num_bytes != due:
-                    raise  # else others have joined them meanwhile
+        existing, files = found(target + suffix), [part.file(name, suffix) for name, part in parts]
+        if not existing or existing.num_bytes != due:
+            (_join_indexes if suffix == INDEX else joined)(files, target + suffix)
         deleted(file.path for file in files)
     return shard_of([part for _, part in parts], target, indexed=indexed)
 
@@ -152,7 +147,7 @@ def _checksum(path: str, num_bytes: int = -1) -> str:
 def _join_indexes(files: Sequence[File], target: str) -> None:
     """Writes where the records of a shard start, and where the last one ends, of where they end in each part."""
     before = np.int64(0)
-    with created(target, new=is_remote(target)) as index:
+    with created(target) as index:
         index.write(np.zeros(1, "<i8"))
         for file in files:
             if (ends := whole(file.path)) is None:

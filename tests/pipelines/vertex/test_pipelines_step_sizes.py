@@ -23,8 +23,8 @@ def test_no_step_gets_less_memory_than_it_holds_nor_more_than_there_is(source, e
 @pytest.mark.parametrize(
     ("flags", "resources"),
     [
-        ([], {"convert": ("16", "64G"), "evaluate": ("16", "64G")}),
-        (["--step-resources", "evaluate=4:26G"], {"convert": ("16", "64G"), "evaluate": ("4", "26G")}),
+        ([], {"convert": ("32", "128G"), "evaluate": ("16", "64G")}),
+        (["--step-resources", "evaluate=4:26G"], {"convert": ("32", "128G"), "evaluate": ("4", "26G")}),
     ],
 )
 def test_a_run_gets_what_its_data_takes_and_what_was_asked_for_stays(monkeypatch, flags, resources):
@@ -39,7 +39,7 @@ def test_a_run_gets_what_its_data_takes_and_what_was_asked_for_stays(monkeypatch
     submission = prepare(config_file.parse(submit._parser(), [*given, "--dataset", "mnist", "--source", "gs://b/data"]))
     sized, told = step_sizes.sized(submission, "old")
     assert sized.resources == resources
-    assert len(told) == 2 - len(flags) // 2 and "16 CPUs, 64GB: 110.0 GB of source in 2 tasks" in told[0]
+    assert len(told) == 2 - len(flags) // 2 and "32 CPUs, 128GB: 110.0 GB of source" in told[0]
 
 
 def test_small_data_asks_for_nothing_that_vertex_ai_does_not_give_anyway():

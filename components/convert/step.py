@@ -1,0 +1,48 @@
+"""What the pipeline's step `convert` does, beside what Kubeflow Pipelines passes to it."""
+
+import contextlib
+import dataclasses
+import pathlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+
+from components.convert import store
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.convert.writing import output
+from components.files.reading import opened
+from trainer.base.errors import escape_output
+
+
+@contextlib.contextmanager
+def parsed_options(convert_args: Sequence[str], schema: str, directory: str) -> Iterator[Options]:
+    """Parses the arguments of the step; the file with the schema's text exists as long as the block lasts."""
+    escape_output()
+    directory = re.sub("^/gcs/", "gs://", directory)  # of a mounted bucket no file can be renamed or locked
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".yaml") as file:
+        file.write(schema)
+        file.flush()
+        path = file.name if schema else None
+        yield Options.parse(convert_args, "components.convert", schema=path, output=directory)
+
+
+def make(options: Options, directory: str, page: str) -> tuple[str, dict[str, str | int]]:
+    """Makes the dataset, in the directory that runs of this machine share if there is one, and copies its page.
+
+    Returns:
+      Where the dataset is, and what a console shows of it beside the page.
+    """
+    directory = directory or options.output
+    shared = directory != options.output
+    with store.held(pathlib.Path(directory)) if shared else contextlib.nullcontext():
+        manifest = store.ready(pathlib.Path(directory)) if shared else None
+        if manifest:
+            print(f"{directory}: another run has converted it")
+        else:
+            manifest = convert(dataclasses.replace(options, output=directory))
+        with opened(f"{directory}/{output.PAGE}") as text, open(page, "wb") as copy:
+            shutil.copyfileobj(text, copy)
+    counts = {split: part.examples for split, part in manifest.splits.items()}
+    return directory, {"name": manifest.name, "fingerprint": manifest.fingerprint, **counts}
