@@ -21,8 +21,8 @@ from components.train.cluster.strategies import job_flags, resolve
 from components.train.console import job_control
 from components.train.console.command_line import parse
 from components.train.console.explain import explain
-from components.train.console.view import view_for
 from components.train.supervision import supervisor
+from components.train.supervision.output import Output
 from components.train.supervision.signals import signal_socket
 from components.train.supervision.timeouts import SILENCE_S, Patience
 from trainer.base.errors import UserError, run_cli
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the job's exit code."""
     args = parse(argv)
     if args.status:
-        return job_control.show(args.status, args.log_format)
+        return job_control.show(args.status)
     if args.stop:
         return job_control.stop(args.stop)
     if not args.cluster:
@@ -44,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = _program(cluster, args)
     with _planned(args, cluster, program) as plan:
         if not args.dry_run:
-            with view_for(args.log_format) as view:
-                return supervisor.run(plan, view, _patience(args))
+            with Output() as output:
+                return supervisor.run(plan, output, _patience(args))
         print(plan.to_json())
     return 0
 
@@ -125,8 +125,8 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
         return 0
     from components.train.supervision.submitted_job import SubmittedJob  # Google's clients
 
-    with view_for(args.log_format) as view, signal_socket() as signals:
-        return SubmittedJob(submission, view, signals).run()
+    with Output() as output, signal_socket() as signals:
+        return SubmittedJob(submission, output, signals).run()
 
 
 if __name__ == "__main__":

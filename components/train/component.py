@@ -48,12 +48,12 @@ def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
     from components.train.backends.processes import planned
     from components.train.backends.program import trainer_program
     from components.train.cluster.cluster_file import Cluster
-    from components.train.console.view import view_for
     from components.train.supervision import supervisor
+    from components.train.supervision.output import Output
 
     flags = worker_pool_specs[0]["container_spec"]["args"]  # all pools run one command
     pools = Cluster.from_json(cluster)
-    with planned(pools, trainer_program(pools, flags), log_dir=log_dir) as replicas, view_for("plain") as view:
-        code = supervisor.run(replicas, view)
+    with planned(pools, trainer_program(pools, flags), log_dir=log_dir) as replicas, Output() as output:
+        code = supervisor.run(replicas, output)
     if code:
         raise SystemExit(code)

@@ -48,7 +48,7 @@ def dataset(folder: Path) -> Path:
 def test_containers_train_together_and_survive_a_kill(image, tmp_path):
     job = tmp_path / "job"
     flags = ["--data-dir", str(dataset(tmp_path / "digits")), "--job-dir", str(job), "--train-steps", "3000"]
-    launcher = launch(image, "--log-format", "json", "--", *flags, "--checkpoint-num-steps", "100")
+    launcher = launch(image, "--", *flags, "--checkpoint-num-steps", "100")
     killed = False
     for _ in launcher.stdout:
         if not killed and step_of(job) >= 200:

@@ -1,6 +1,5 @@
 """Tiny replicas without TensorFlow, and what runs them."""
 
-import contextlib
 import dataclasses
 import functools
 import os
@@ -21,8 +20,8 @@ from components.train.backends.program import Program
 from components.train.backends.resources import Division
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
-from components.train.console.view import Plain
 from components.train.supervision.launcher_log import last_run
+from components.train.supervision.output import Output
 from components.train.supervision.supervisor import run
 from components.train.supervision.timeouts import Patience
 
@@ -42,10 +41,10 @@ exec(eval(sys.argv[1]).get(f"{task['type']}/{task['index']}", "time.sleep(60)"))
 LAUNCH = """
 import pickle, sys
 from components.train.supervision.supervisor import run
-from components.train.console.view import view_for
+from components.train.supervision.output import Output
 plan, patience = pickle.load(open(sys.argv[1], "rb"))
-with view_for(sys.argv[2]) as view:
-    code = run(plan, view, patience)
+with Output() as output:
+    code = run(plan, output, patience)
 sys.exit(code)
 """
 ONE = Cluster(strategy="one_device", chief=Pool())
@@ -78,8 +77,8 @@ class Bench:
     def run(self, plan: Plan, patience: Patience = QUICK) -> tuple[int, list[str]]:
         """Exit code and merged lines of a job run in this process."""
         with open(self.path / "merged", "w+b") as merged:
-            with contextlib.closing(Plain(merged.fileno())) as view:
-                code = run(plan, view, patience)
+            with Output(merged.fileno()) as output:
+                code = run(plan, output, patience)
             merged.seek(0)
             return code, merged.read().decode().splitlines()
 
@@ -90,13 +89,13 @@ class Bench:
         return launcher
 
     def launch(
-        self, plan: Plan, patience: Patience = QUICK, view: str = "plain", stdout: int = subprocess.PIPE, **env: str
+        self, plan: Plan, patience: Patience = QUICK, stdout: int = subprocess.PIPE, **env: str
     ) -> subprocess.Popen:
         """A launcher in a process of its own."""
         job = self.path / "job.pickle"
         job.write_bytes(pickle.dumps((plan, patience)))
         return subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, str(job), view],
+            [sys.executable, "-c", LAUNCH, str(job)],
             stdout=stdout,
             text=True,
             env={**os.environ, "TMPDIR": str(self.path), **env},

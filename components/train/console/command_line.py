@@ -9,7 +9,6 @@ from components.train.backends.plan import DEFAULT_IMAGE
 from components.train.backends.vertex.job_settings import JobSettings
 from components.train.cluster.keys import STRATEGIES
 from components.train.cluster.quotas import DEFAULT_REGION
-from components.train.console.view import FORMATS
 from components.train.supervision.timeouts import Patience
 from trainer.base.command_line import Flags, flag
 from trainer.base.errors import Parser, UserError
@@ -63,7 +62,6 @@ class _Options(Flags):
     code: str | None = _own(str, "directory to put on Python's path (on Vertex AI it is in the image)", metavar="DIR")
     job_dir: str | None = _own(str, "where logs and the launcher's records go", by=BACK_ENDS, metavar="DIR")
     log_dir: str | None = _here(str, "one log per replica (<job-dir>/replicas without)", metavar="DIR")
-    log_format: str | None = _here(FORMATS, "live on a terminal, else plain, if not given", by=(*BACK_ENDS, "status"))
     max_restarts: int | None = _here(
         at_least(0),
         "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)",

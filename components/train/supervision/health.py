@@ -14,22 +14,23 @@ from typing import Any
 
 import psutil
 
-from components.train.supervision.audience import Row
+from components.train.supervision.output import Row
 from components.train.supervision.timeouts import Patience
 
 
 class Vitals:
     """What is known of one start of a replica."""
 
-    def __init__(self, path: str, pid: int, started: float):
-        self.state: Mapping[str, Any] = {}  # The last status: `phase`, `step`, `examples_per_s`, `memory` and more.
+    def __init__(self, path: str, pid: int | None = None, started: float = 0.0) -> None:
+        self.state: Mapping[str, Any] = {}  # The last status: `phase`, `step`, `examples_per_s` and more.
         self.changed = started  # Monotonic time of the last status, or of the start.
         self._path = path
         self._version: tuple[int, int] | None = None
         self._stopped_since: float | None = None
         self._process: psutil.Process | None = None
-        with contextlib.suppress(psutil.Error):
-            self._process = psutil.Process(pid)
+        if pid is not None:
+            with contextlib.suppress(psutil.Error):
+                self._process = psutil.Process(pid)
 
     def look(self, now: float) -> None:
         """Reads the status file if it is another than before, and whether the process is stopped."""
@@ -61,18 +62,11 @@ class Vitals:
         """The step it is at; None before it trains."""
         return None if self.phase in ("", "starting", "serving") else self.state["step"]
 
-    def row(self, name: str, state: str, restarts: int) -> Row:
-        """A row of the view for a replica that runs; memory is that of its process where it does not say."""
-        speed, memory = self._number("examples_per_s"), self._number("memory")
-        if not memory and self._process:
-            with contextlib.suppress(psutil.Error):
-                memory = self._process.memory_info().rss
-        return Row(replica=name, state=state, restarts=restarts, step=self.step, examples_per_s=speed, memory=memory)
-
-    def _number(self, key: str) -> float | None:
-        """What it tells, if that is one to count with: a program of the user's own may write anything."""
-        value = self.state.get(key)
-        return value if isinstance(value, (int, float)) and math.isfinite(value) else None
+    def row(self, replica: str, phase: str) -> Row:
+        """Returns the progress of the replica, in a phase for people."""
+        speed = self.state.get("examples_per_s")  # A program of the user's own may write anything.
+        is_number = isinstance(speed, (int, float)) and math.isfinite(speed)
+        return Row(replica=replica, phase=phase, step=self.step, examples_per_s=speed if is_number else None)
 
     def frozen(self, now: float, patience: Patience, *, reports: bool) -> str:
         """Why it is to be taken for frozen at monotonic time `now`, or nothing; `reports` if it is known to write status files."""

@@ -1,6 +1,18 @@
 """`launcher.jsonl`: what happened to a job on this machine, as the launcher saw it.
 
-One JSON object a line, always with `event` and `time` (seconds since the epoch). `events.yaml` has what else.
+One JSON object a line, always with `event` and `time` (seconds since the epoch), and:
+
+    start      pid, strategy, log_dir, replicas (each with replica, log, status), max_restarts, timeout_s, reports, notes
+    up         replica, attempt, pid
+    frozen     replica, why
+    down       replica, attempt, ending, exit_code, seconds
+    blame      replica (that died first), kind, ending, exit_code, step, log, tail
+    restart    replicas, after (the kind), errors, preemptions, max_restarts, backoff_s
+    spent      replica (an evaluator that is not started again), why
+    dirty      replica (the cleanup after which failed), command, why
+    stop       signal, again
+    timeout    timeout_s
+    end        exit_code, why, step, seconds; replica, ending, log and tail if one is to blame
 """
 
 import contextlib
@@ -8,22 +20,30 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from trainer.base.strict_yaml import parse
-
 FILE = "launcher.jsonl"
-_EVENTS = parse((Path(__file__).parent / "events.yaml").read_bytes())
-# By event, the names of what it always has.
-NEEDED = {event: {name for name in has["fields"].split() if name[0] != "?"} for event, has in _EVENTS.items()}
 Event = Mapping[str, Any]
+_WORDS = {
+    "frozen": "{replica} is frozen ({why}); killing it",
+    "down": "{replica} ended: {ending} after {seconds:.1f} s",
+    "spent": "{replica} is not started again: {why}",
+    "dirty": "{replica}: the cleanup after it failed: {why}; will try again at the end",
+    "timeout": "the time limit (scheduling.timeout: {timeout_s} s) is reached: stopping the replicas",
+    # Of a job on Vertex AI, which has no launcher.jsonl:
+    "left": "{signal}: the job goes on without this; {link}",
+    "submitted": "submitted {job} on {machines}: {link}",
+    "state": "{job} is {state}",
+    "waiting": "{who} cannot be asked ({why}); the job goes on, and so does waiting for it",
+    "attempt": "{job} {ending} after {seconds:.0f} s of its machines; newest checkpoint: {step}. {error}",
+    "spending": "jobs: {attempts}, machine-hours: {machine_hours:.2f}; they stand in {record}",
+}
 
 
 class Record:
     """Appends events of one launcher."""
 
-    def __init__(self, directory: str):
+    def __init__(self, directory: str) -> None:
         self._file = open(os.path.join(directory, FILE), "ab+", buffering=0)  # noqa: SIM115
         end = self._file.seek(0, os.SEEK_END)
         self._file.seek(max(0, end - 1))
@@ -43,47 +63,38 @@ class Record:
 
 
 def last_run(directory: str) -> list[Event]:
-    """The events of the newest launcher, oldest first; none if there was never one."""
+    """Returns the events of the newest launcher, oldest first; none if there was never one."""
     events: list[Event] = []
     with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
-        for event in filter(None, map(_read, file)):
-            if event["event"] == "start":
-                events = [event]
-            elif events:
-                events.append(event)
+        for line in file:
+            with contextlib.suppress(ValueError):  # The last line of a launcher that was killed may be torn.
+                event = json.loads(line)
+                events = [event] if event["event"] == "start" else [*events, event]
     return events
 
 
-def _read(line: bytes) -> Event | None:
-    """The event in a line; None if it is torn, as the last one of a launcher that was killed, or none of ours."""
-    with contextlib.suppress(ValueError):
-        event = json.loads(line)
-        if isinstance(event, dict) and "time" in event:
-            needed = NEEDED.get(str(event.get("event")))
-            return event if needed is not None and needed <= event.keys() else None
-    return None
-
-
 def in_words(event: Event) -> list[str]:
-    """An event as lines for people; some need none."""
+    """Returns an event as lines for people; some need none."""
     match event:
         case {"event": "start", "replicas": replicas, "log_dir": log_dir, "notes": notes}:
             return [f"starting {len(replicas)} replicas; logs in {log_dir}", *notes]
-        case {"event": "blame", "replica": name, "ending": ending, "exit_code": code, "log": log}:
-            return [f"{name} {_what(code)} first: {ending}; log: {log}"]
-        case {"event": "restart", "replicas": names, "backoff_s": wait_s, "errors": errors, "preemptions": preemptions}:
-            again = f"starting {', '.join(names)} again{f' in {wait_s:.1f} s' if wait_s else ''}; restarts after errors"
-            return [f"{again}: {errors}, after preemptions: {preemptions} (of {event['max_restarts']} each)"]
+        case {"event": "blame"}:
+            return [_first_failure(event)]
+        case {"event": "restart", "replicas": names, "backoff_s": wait_s}:
+            again = f"starting {', '.join(names)} again{f' in {wait_s:.1f} s' if wait_s else ''}; restarts after"
+            counts = "errors: {errors}, after preemptions: {preemptions} (of {max_restarts} each)".format(**event)
+            return [f"{again} {counts}"]
         case {"event": "stop", "signal": name, "again": again}:
             return [f"{name}: {'killing' if again else 'stopping'} the replicas"]
-        case {"event": "end", "replica": name, "ending": ending, "log": log, "tail": tail}:
-            first = f"{name} {_what(event['exit_code'])} first: {ending}; {event['why']}; log: {log}; its last lines:"
-            return [first, *([f"  {line}" for line in tail] or ["  (none)"])]
+        case {"event": "end", "replica": _, "why": why, "tail": tail}:
+            return [f"{_first_failure(event, why)}; its last lines:", *(f"  {line}" for line in tail)]
         case {"event": "end", "why": why, "seconds": seconds, "step": step}:
             return [f"{why} after {seconds:.1f} s{'' if step is None else f', at step {step}'}"]
-    words = _EVENTS[event["event"]].get("words")
+    words = _WORDS.get(event["event"])
     return [words.format(**event).rstrip()] if words else []
 
 
-def _what(exit_code: int) -> str:
-    return "was preempted" if exit_code == 143 else "failed"
+def _first_failure(event: Event, *consequence: str) -> str:
+    what = "was preempted" if event["exit_code"] == 143 else "failed"
+    first = f"{event['replica']} {what} first: {event['ending']}"
+    return "; ".join([first, *consequence, f"log: {event['log']}"])

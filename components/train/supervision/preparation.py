@@ -7,43 +7,34 @@ import socket
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from components.train.supervision.audience import Audience
+from components.train.supervision.output import LogReader, Output, last_lines
 from components.train.supervision.reaper import MARK
-from components.train.supervision.signals import STOPPING, ending
+from components.train.supervision.signals import ending, received
 from trainer.base.errors import UserError
 
+_POLL_S = 0.05
 
-def prepare(commands: Iterable[Sequence[str]], mark: str, signals: socket.socket, audience: Audience) -> int | None:
-    """Runs one after another, with a mark for the guard, and shows the lines that they write to standard error.
+
+def prepare(
+    commands: Iterable[Sequence[str]], mark: str, signals: socket.socket, output: Output, log_dir: str
+) -> int | None:
+    """Runs one after another, with a mark for the guard; what they write to standard error goes to a log and is shown.
 
     Returns the number of a signal that told this process to stop meanwhile, if one did. If one fails, its last line is
     what the `UserError` says.
     """
     for command in commands:
-        environ = {**os.environ, MARK: mark}
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, env=environ, start_new_session=True, **streams) as process:
-            number, last = _watch(process, signals, audience)
-        if number:
-            return number
+        log = open(os.path.join(log_dir, "setup.log"), "ab+", buffering=0)  # noqa: SIM115
+        start = log.seek(0, os.SEEK_END)
+        output.follow("setup", LogReader(log, start))
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": log}
+        process = subprocess.Popen(command, env={**os.environ, MARK: mark}, start_new_session=True, **streams)
+        while process.poll() is None:
+            if select.select([signals], [], [], _POLL_S)[0] and (numbers := received(signals)):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return numbers[0]
         if process.returncode:
+            last = "".join(last_lines(log, start, 1))
             raise UserError(last.removeprefix("error: ") or f"{command[0]}: {ending(process.returncode)}")
     return None
-
-
-def _watch(process: subprocess.Popen[bytes], signals: socket.socket, audience: Audience) -> tuple[int | None, str]:
-    """Returns at its end, with its last line, or at a signal, having killed it."""
-    rest, last = b"", ""
-    while True:
-        ready = select.select([process.stderr, signals], [], [])[0]
-        for number in signals.recv(64) if signals in ready else b"":
-            if number in STOPPING:
-                os.killpg(process.pid, signal.SIGKILL)
-                return number, last
-        if process.stderr in ready:
-            if not (chunk := os.read(process.stderr.fileno(), 65_536)):
-                return None, last
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if not (last := line.decode("utf-8", "replace")).startswith("error: "):
-                    audience.lines("setup", [last])

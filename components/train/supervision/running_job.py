@@ -3,7 +3,6 @@
 Everything happens in the callbacks of one selector, in one thread.
 """
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -14,44 +13,41 @@ import socket
 import time
 
 from components.train.backends.plan import Plan, Replica
-from components.train.supervision.audience import Audience, Row
 from components.train.supervision.launcher_log import Record
+from components.train.supervision.output import LogReader, Output, Row
 from components.train.supervision.preparation import prepare
 from components.train.supervision.reaper import Guard, kill_marked
 from components.train.supervision.replica import Child
 from components.train.supervision.restart_policy import FROZEN, Death, Gone, Order, State, Stop, decide
-from components.train.supervision.signals import STOPPING
+from components.train.supervision.signals import received
 from components.train.supervision.timeouts import Patience
-from trainer.base import lifeline
 from trainer.base.errors import UserError
 
 TIMED_OUT = 124  # As of timeout(1).
-_POLL_S = 0.05  # Where the system cannot tell of a process's end.
+_TICK_S = 0.05
 
 
 class Job:
     """The replicas of one job, and what has happened so far."""
 
     def __init__(
-        self, plan: Plan, patience: Patience, audience: Audience, record: Record, guard: Guard, signals: socket.socket
-    ):
-        self._plan, self._patience, self._audience, self._record = plan, patience, audience, record
+        self, plan: Plan, patience: Patience, output: Output, record: Record, guard: Guard, signals: socket.socket
+    ) -> None:
+        self._plan, self._patience, self._output, self._record = plan, patience, output, record
         self._guard, self._signals = guard, signals
         # Callbacks by file descriptor. epoll reports ends of processes in the order in which they came, however late
         # it is asked: the order of blame is the order of death.
         self._selector = selectors.DefaultSelector()
         self._replicas = {replica.name: replica for replica in plan.replicas}
         self._children: dict[str, Child] = {}  # The newest start of each.
-        # Running, or being cleaned up after, with the descriptor that tells of the end.
-        self._awaited: dict[Child, int | None] = {}
+        self._awaited: list[Child] = []  # Running, or being cleaned up after.
         self._due: dict[str, float] = {}  # To be started again, and when.
         self._state = State(
             names=tuple(self._replicas), strategy=plan.strategy, max_restarts=plan.max_restarts, tells=plan.reports
         )
         self._ending: dict[str, object] = {}  # Why the job ends, once it does.
-        self._told = False  # To stop.
+        self._is_stopping = False  # Whether all were told to save and end.
         self._unclean = False  # The chief's last cleanup failed.
-        self._unlogged = False  # It was said that the logs cannot be written.
         self._look_at = self._began = time.monotonic()
         self._time_out_at = math.inf
 
@@ -59,14 +55,14 @@ class Job:
         """Starts every replica, and waits until none is left; returns the job's exit code."""
         self._time_out_at = time.monotonic() + (self._plan.timeout_s or math.inf)
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
-        self._tell("start", pid=os.getpid(), **self._plan.facts)
+        self._add_event("start", pid=os.getpid(), **self._plan.facts)
         for replica in self._plan.replicas:
             self._start(replica)
         while self._awaited or self._due:
-            for key, _ in self._selector.select(self._timeout_s()):
+            for key, _ in self._selector.select(_TICK_S):
                 key.data()
-            for child, descriptor in list(self._awaited.items()):
-                if descriptor is None and (child.cleaner or child.process).poll() is not None:
+            for child in list(self._awaited):
+                if child.pidfd is None and child.process.poll() is not None:
                     self._on_end(child)
                 else:
                     child.signal_if_due()
@@ -84,50 +80,41 @@ class Job:
     def reap(self) -> None:
         """Collects replicas that the guard had to kill because the job could not go on."""
         for child in self._awaited:
-            (child.cleaner or child.process).wait()
+            child.process.wait()
         self._selector.close()
 
     def _start(self, replica: Replica) -> None:
         before = self._children.get(replica.name)
         child = Child(replica, before.attempt + 1 if before else 0, self._guard)
         self._children[replica.name] = child
-        self._selector.register(child.process.stdout, selectors.EVENT_READ, functools.partial(self._on_output, child))
-        self._await(child, child.process.pid)
-        self._tell("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid)
+        self._output.follow(replica.name, LogReader(child.log, child.log_start))
+        self._await(child)
+        self._add_event("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid)
 
-    def _await(self, child: Child, pid: int) -> None:
-        descriptor = lifeline.open_pidfd(pid)
-        if descriptor is not None:
-            self._selector.register(descriptor, selectors.EVENT_READ, functools.partial(self._on_end, child))
-        self._awaited[child] = descriptor
-
-    def _timeout_s(self) -> float:
-        signals = (child.next_signal_at for child in self._awaited)
-        wait_s = min(self._look_at, self._time_out_at, *self._due.values(), *signals) - time.monotonic()
-        if None in self._awaited.values():
-            wait_s = min(wait_s, _POLL_S)
-        return max(0.0, wait_s)
+    def _await(self, child: Child) -> None:
+        if child.pidfd is not None:
+            self._selector.register(child.pidfd, selectors.EVENT_READ, functools.partial(self._on_end, child))
+        self._awaited.append(child)
 
     def _on_signals(self) -> None:
-        for number in self._signals.recv(64):
-            if number in STOPPING:
-                self._on_signal(number)
+        for number in received(self._signals):
+            self._on_signal(number)
 
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name
-        self._tell("stop", signal=name, again=self._told)
+        self._add_event("stop", signal=name, again=self._is_stopping)
         self._stop_all(f"told to stop by {name}", 128 + number)
 
     def _time_out(self) -> None:
         self._time_out_at = math.inf
-        if not self._told and "replica" not in self._ending:
-            self._tell("timeout", timeout_s=self._plan.timeout_s)
+        if not self._is_stopping and "replica" not in self._ending:
+            self._add_event("timeout", timeout_s=self._plan.timeout_s)
             self._stop_all(f"ended by its time limit (scheduling.timeout: {self._plan.timeout_s} s)", TIMED_OUT)
 
     def _stop_all(self, why: str, exit_code: int) -> None:
         """Has all save and end, who are not to start again; at once if they were told before."""
-        grace_s = 0 if self._told else self._patience.stop_s
-        self._told = True
+        grace_s = 0 if self._is_stopping else self._patience.stop_s
+        self._is_stopping = True
         self._finish(why=why, exit_code=exit_code)
         for child in self._awaited:
             child.stop(0, grace_s)
@@ -138,41 +125,26 @@ class Job:
         self._state = dataclasses.replace(self._state, over=True)
         self._due.clear()
 
-    def _on_output(self, child: Child) -> None:
-        if child.exit_code is not None:
-            return
-        self._say(child, child.read())
-        if child.closed:
-            self._selector.unregister(child.process.stdout)
-
-    def _say(self, child: Child, lines: list[str]) -> None:
-        self._audience.lines(child.replica.name, lines)
-        if child.unlogged and not self._unlogged:
-            self._unlogged = True
-            self._tell("unlogged", replica=child.replica.name, log=child.replica.log, why=child.unlogged)
-
     def _on_end(self, child: Child) -> None:
         """The replica's process has ended, or the cleanup after it."""
-        descriptor = self._awaited.pop(child)
-        if descriptor is not None:
-            self._selector.unregister(descriptor)
-            os.close(descriptor)
+        self._awaited.remove(child)
+        if child.pidfd is not None:
+            self._selector.unregister(child.pidfd)
+            os.close(child.pidfd)
         name = child.replica.name
-        if child.cleaner:
+        if child.exit_code is not None:
             if why := child.cleaned():
-                self._tell("dirty", replica=name, command=" ".join(child.replica.cleanup), why=why)
+                self._add_event("dirty", replica=name, command=" ".join(child.replica.cleanup), why=why)
             self._unclean = bool(why) if child.replica.role == "chief" else self._unclean
         else:
-            with contextlib.suppress(KeyError):  # It may have closed its output long ago.
-                self._selector.unregister(child.process.stdout)
-            self._say(child, child.finish())
+            child.finish()
             now = time.monotonic()
             self._note(child, now)
             ending = {"attempt": child.attempt, "ending": child.ending, "exit_code": child.exit_code}
-            self._tell("down", replica=name, **ending, seconds=round(now - child.started, 3))
-            self._hear(Death(replica=name, exit_code=child.exit_code, told=child.told, stopped=self._stopped()))
+            self._add_event("down", replica=name, **ending, seconds=round(now - child.started, 3))
+            self._hear(Death(replica=name, exit_code=child.exit_code, told=child.is_signalled, stopped=self._stopped()))
             if child.clean_up(self._patience.cleanup_s):
-                self._await(child, child.cleaner.pid)
+                self._await(child)
                 return
         self._hear(Gone(replica=name, last=not self._awaited))
 
@@ -186,9 +158,8 @@ class Job:
         self._state, order = decide(self._state, news)
         if order.kill:
             child = self._children[order.kill.replica]
-            child.frozen = order.kill.frozen
-            self._tell("frozen", replica=child.replica.name, why=child.frozen)
-            child.stop(0, 0)
+            child.kill_frozen(order.kill.frozen)
+            self._add_event("frozen", replica=child.replica.name, why=child.frozen)
         if order.stop is not Stop.NOBODY:
             self._due.clear()
             for child in self._awaited:
@@ -214,27 +185,29 @@ class Job:
         """Starts replicas again after a death, or says why not."""
         child = self._children[death.replica]
         fields = {"replica": death.replica, "ending": child.ending, "exit_code": death.exit_code}
-        fields |= {"log": child.replica.log, "tail": list(child.tail)}
-        self._tell("blame", **fields, kind=death.kind, step=order.budget.step)
+        fields |= {"log": child.replica.log, "tail": child.tail()}
+        self._add_event("blame", **fields, kind=death.kind, step=order.budget.step)
         why = order.why
         if self._plan.level and "chief/0" in order.start:
             why = self._level()
         if why and not order.start and not self._state.over:
-            self._tell("spent", replica=death.replica, why=why)
+            self._add_event("spent", replica=death.replica, why=why)
         elif why:
             self._finish(**fields, why=why)
-        elif not self._told:
+        elif not self._is_stopping:
             before = [child for name, child in self._children.items() if name in order.start]
             kill_marked(*(self._guard.mark(child.replica.name, child.attempt) for child in before))
             counts = {"errors": order.budget.errors, "preemptions": order.budget.preemptions}
             counts |= {"max_restarts": self._plan.max_restarts, "backoff_s": order.budget.backoff_s}
             self._due |= dict.fromkeys(order.start, time.monotonic() + order.budget.backoff_s)
-            self._tell("restart", replicas=order.start, after=death.kind, **counts)
+            self._add_event("restart", replicas=order.start, after=death.kind, **counts)
 
     def _level(self) -> str:
         """Has all machines start from the same checkpoints; returns why they cannot, or nothing."""
         try:
-            number = prepare([self._plan.level], self._guard.mark("setup", 0), self._signals, self._audience)
+            number = prepare(
+                [self._plan.level], self._guard.mark("setup", 0), self._signals, self._output, self._plan.log_dir
+            )
         except UserError as error:
             return str(error)
         if number:
@@ -248,10 +221,10 @@ class Job:
         for child in self._running():
             self._note(child, now)
             if why := child.vitals.frozen(now, self._patience, reports=self._plan.reports):
-                frozen.append((child.told, child.vitals.changed, child.started, child.replica.name, why))
+                frozen.append((child.is_signalled, child.vitals.changed, child.started, child.replica.name, why))
         if frozen:
-            told, *_, name, why = min(frozen)  # The others may only wait for it.
-            self._hear(Death(replica=name, exit_code=FROZEN, frozen=why, told=told))
+            is_signalled, *_, name, why = min(frozen)  # The others may only wait for it.
+            self._hear(Death(replica=name, exit_code=FROZEN, frozen=why, told=is_signalled))
         self._show()
 
     def _note(self, child: Child, now: float) -> None:
@@ -262,14 +235,13 @@ class Job:
         return [child for child in self._awaited if child.exit_code is None]
 
     def _show(self) -> None:
-        self._audience.rows([self._row(name) for name in self._replicas])
+        self._output.progress([self._row(name) for name in self._replicas])
 
     def _row(self, name: str) -> Row:
         child = self._children.get(name)
         if child in self._awaited:
             return child.row("starting" if self._plan.reports else "running")
-        state = "to be restarted" if name in self._due else "ended"
-        return Row(replica=name, state=state, restarts=child.attempt if child else 0)
+        return Row(replica=name, phase="to be restarted" if name in self._due else "ended")
 
     def _end(self) -> int:
         """Says how the job ended; returns its exit code."""
@@ -278,8 +250,8 @@ class Job:
             why = "done, but what it made is still on the chief's host; the same command fetches it"
             fields = {"why": why, "exit_code": 1}
         seconds = round(time.monotonic() - self._began, 3)
-        self._tell("end", **fields, step=self._state.job.step, seconds=seconds)
+        self._add_event("end", **fields, step=self._state.job.step, seconds=seconds)
         return int(fields["exit_code"])
 
-    def _tell(self, event: str, **fields: object) -> None:
-        self._audience.event(self._record.add(event, **fields))
+    def _add_event(self, event: str, **fields: object) -> None:
+        self._output.event(self._record.add(event, **fields))

@@ -17,6 +17,11 @@ def ending(returncode: int) -> str:
     return f"signal {-returncode}"  # A real-time one, which has no name.
 
 
+def received(signals: socket.socket) -> list[int]:
+    """Returns the signals that came, of those that ask this process to stop."""
+    return [number for number in signals.recv(64) if number in STOPPING]
+
+
 @contextlib.contextmanager
 def signal_socket() -> Iterator[socket.socket]:
     """A socket that receives the number of each signal; one that this process was started to ignore stays ignored."""

@@ -1,7 +1,7 @@
 """A training on Vertex AI from its first job to its end: submitted, followed, and submitted again as `attempts` decides.
 
     with signal_socket() as signals:
-        exit_code = SubmittedJob(submission, view, signals).run()
+        exit_code = SubmittedJob(submission, output, signals).run()
 
 SIGINT and SIGTERM cancel the job, whose replicas save, as they do with the other back ends. The job outlives this process:
 SIGHUP, which a terminal sends that is closed, and a second signal only leave it, and so does SIGKILL. Whoever then gives
@@ -26,7 +26,7 @@ from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.custom_job import Submission
 from components.train.backends.vertex.job_client import Jobs, expired, log_in_again
 from components.train.backends.vertex.job_store import RECORD, JobStore, Taken, begun, completed
-from components.train.supervision.audience import Audience
+from components.train.supervision.output import Output
 from trainer.base.errors import UserError, first_line
 
 _POLL_S = 5.0  # Cloud Logging lets a project read 60 times a minute.
@@ -44,8 +44,8 @@ class _Left(Exception):
 class SubmittedJob:
     """One training: its jobs, one after another."""
 
-    def __init__(self, submission: Submission, audience: Audience, signals: socket.socket) -> None:
-        self._plan, self._audience, self._signals = submission, audience, signals
+    def __init__(self, submission: Submission, output: Output, signals: socket.socket) -> None:
+        self._plan, self._output, self._signals = submission, output, signals
         self._jobs, self._store = Jobs(submission.project, submission.region), JobStore(submission.job_dir)
         self._waits = False  # Whether a job is there, for whose sake one waits while nothing can be asked.
         self._stop = 0  # The signal that asked for the job's end.
@@ -133,7 +133,7 @@ class SubmittedJob:
         if order.exit_code == 0:
             found = self._patiently("the bucket", self._store.done)
             figures = [f"{name} {value:,.4g}" for name, value in found.items() if isinstance(value, int | float)]
-            self._audience.lines("launcher", [", ".join(figures)] if figures else [])
+            self._output.lines("launcher", [", ".join(figures)] if figures else [])
         told = {"exit_code": order.exit_code, "why": order.why, "seconds": seconds, "step": None if step < 0 else step}
         blamed = replica_name(line.get("error", ""), self._roles)
         if made and made[-1].ending is Ending.FAILED and blamed and order.exit_code != 128 + self._stop:
@@ -145,7 +145,7 @@ class SubmittedJob:
     def _show(self, logs: CloudLogs) -> bool:
         for replica, text in logs.new(self._jobs.session()):
             self._tails.setdefault(replica, collections.deque(maxlen=_TAIL)).append(text)
-            self._audience.lines(replica, [text])
+            self._output.lines(replica, [text])
         return True
 
     def _patiently(self, who: str, call: Callable[[], _T]) -> _T:
@@ -190,4 +190,4 @@ class SubmittedJob:
         return f"https://console.cloud.google.com/vertex-ai/{place}?project={self._plan.project}"
 
     def _say(self, event: str, **fields: Any) -> None:
-        self._audience.event({"event": event, "time": round(time.time(), 3), **fields})
+        self._output.event({"event": event, "time": round(time.time(), 3), **fields})

@@ -1,7 +1,7 @@
 """Runs a plan: starts the replicas, watches them, starts them again after a failure, and says what happened.
 
-    with view_for("plain") as view:
-        exit_code = run(plan, view)
+    with Output() as output:
+        exit_code = run(plan, output)
 
 Who starts again when a replica dies, and when it is enough, is `restart_policy`; when one is taken for frozen, `health`;
 what is done then, `running_job`. A signal to this process stops every replica; nothing outlives it, be it killed by SIGKILL, and it
@@ -13,9 +13,9 @@ import os
 import signal
 
 from components.train.backends.plan import Plan
-from components.train.supervision.audience import Audience
 from components.train.supervision.job_lock import locked
 from components.train.supervision.launcher_log import Record
+from components.train.supervision.output import Output
 from components.train.supervision.preparation import prepare
 from components.train.supervision.reaper import JOB, Guard
 from components.train.supervision.running_job import Job
@@ -25,7 +25,7 @@ from trainer.base import lifeline
 from trainer.base.errors import UserError
 
 
-def run(plan: Plan, audience: Audience, patience: Patience | None = None) -> int:
+def run(plan: Plan, output: Output, patience: Patience | None = None) -> int:
     """Runs the job to its end; to be called from the main thread. After a `UserError` no replica runs.
 
     Returns 0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when
@@ -41,14 +41,14 @@ def run(plan: Plan, audience: Audience, patience: Patience | None = None) -> int
             raise UserError(f"cannot write to {error.filename or plan.records_dir}: {error.strerror}") from None
         signals = stack.enter_context(signal_socket())
         guard = Guard(hold=[lock])
-        job = Job(plan, patience or Patience(), audience, record, guard, signals)
+        job = Job(plan, patience or Patience(), output, record, guard, signals)
         stack.callback(job.reap)
         stack.enter_context(contextlib.closing(guard))
         guard.expect(JOB, plan.teardown)
         if owner:
             # The guard does the rest.
             lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
-        if number := prepare(plan.setup, guard.mark("setup", 0), signals, audience):
+        if number := prepare(plan.setup, guard.mark("setup", 0), signals, output, plan.log_dir):
             return 128 + number
         try:
             return job.run()

@@ -96,5 +96,6 @@ def test_job_that_is_done_but_whose_results_could_not_be_fetched_says_so(bench: 
     plan = with_commands(bench.plan(ONE, chief_0=""), cleanup=python("import sys; sys.exit('host a: no route')"))
     code, lines = bench.run(dataclasses.replace(plan, level=("true",)))
     assert code == 1
-    assert "launcher | chief/0: the cleanup after it failed: host a: no route; will try again at the end" in lines
+    assert "launcher | chief/0: the cleanup after it failed: exit code 1; will try again at the end" in lines
+    assert "chief/0 | host a: no route" in lines
     assert lines[-1].startswith("launcher | done, but what it made is still on the chief's host")

@@ -18,7 +18,7 @@ from trainer.base.errors import UserError
 MODES = (*BACK_ENDS, *INSTEAD)
 # Falsy ones too: they are given.
 VALUES = {"--max-restarts": "0", "--start-timeout-s": "5", "--silence-timeout-s": "5", "--memory-gb": "1", "--code": ""}
-VALUES |= {"--strategy": "multi_worker_mirrored", "--log-format": "plain", "--backend": "process"}
+VALUES |= {"--strategy": "multi_worker_mirrored", "--backend": "process"}
 VALUES |= {"--region": "us-central1", "--max-machine-hours": "5", "--job-dir": "gs://b/j", "--image": "i@sha256:0"}
 SETTINGS = {f"--{name.replace('_', '-')}": value for name, value in GIVEN.items()}
 VALUES |= {flag: value[0] if isinstance(value, tuple) else value for flag, value in SETTINGS.items()}

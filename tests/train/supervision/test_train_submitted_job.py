@@ -46,7 +46,7 @@ class Training:
     def __call__(self, *argv: str, cluster: str = CLUSTER) -> int:
         (self.files / "cluster.yaml").write_text(cluster)
         words = ["--cluster", self.files / "cluster.yaml", "--image", IMAGE, "--project", self.vertex.project]
-        words += [*argv, "--backend", "vertex", "--log-format", "plain"]
+        words += [*argv, "--backend", "vertex"]
         flags = ["--data-dir", "gs://demo/d", "--job-dir", "gs://demo/job", "--train-steps", "9"]
         return main([*map(str, words), "--", *flags])
 

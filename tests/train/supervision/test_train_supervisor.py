@@ -175,13 +175,6 @@ def test_descendants_left_by_a_finished_job_are_killed(bench: Bench):
     assert not bench.processes()
 
 
-def test_replica_that_closes_its_output_costs_no_processor_time(bench: Bench):
-    begin = time.process_time()
-    code, _ = bench.run(bench.plan(ONE, chief_0="os.close(1); os.close(2); time.sleep(0.5); os._exit(0)"))
-    assert code == 0
-    assert time.process_time() - begin < 0.25
-
-
 def test_without_pidfd_the_same_holds(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     assert bench.run(bench.plan(SYNC, worker_1="sys.exit(7)"))[0] == 7
@@ -202,30 +195,6 @@ def test_command_or_log_that_cannot_be_is_a_user_error_and_leaves_nothing(bench:
         bench.run(plan)
     with pytest.raises(UserError, match=r"cannot write to .*/worker-0.log"):
         bench.run(dataclasses.replace(plan, log_dir=plan.replicas[1].log))
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_logs_on_a_full_disk_are_told_of_once_and_the_job_goes_on(bench: Bench):
-    script = "for i in range(20): print('line', i, flush=True); time.sleep(0.01)"
-    plan = bench.plan(SYNC, chief_0=script, worker_0=script, worker_1=script)
-    for replica in plan.replicas:
-        object.__setattr__(replica, "log", "/dev/full")
-    code, lines = bench.run(plan, SLOW)
-    assert code == 0
-    assert all(of(name, lines) == [f"line {i}" for i in range(20)] for name in ("chief/0", "worker/0", "worker/1"))
-    told = [line for line in of("launcher", lines) if "cannot write" in line]
-    assert told == [
-        "cannot write /dev/full: No space left on device; the job goes on, and log files miss what is written meanwhile"
-    ]
-
-
-def test_log_that_cannot_be_opened_when_a_replica_starts_again_does_not_end_the_job(bench: Bench):
-    logs = str(bench.path / "logs")
-    script = f"if attempt: print('again'); sys.exit(0)\nos.rename({logs!r}, {logs + '.old'!r}); open({logs!r}, 'w'); sys.exit(7)"
-    code, lines = bench.run(bench.plan(ONE, max_restarts=1, chief_0=script))
-    assert code == 0
-    assert of("chief/0", lines) == ["again"]
-    assert any("chief-0.log: Not a directory; the job goes on" in line for line in lines)
 
 
 def test_signal_handlers_of_the_caller_are_restored(bench: Bench):

@@ -1,0 +1,143 @@
+"""The merged output, with readers that are slow, asleep or gone: the job waits for none of them."""
+
+import contextlib
+import io
+import json
+import os
+import pty
+import signal
+import tempfile
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from train_fakes import ONE, QUICK, SYNC, Bench, of, wait_until
+
+from components.train.supervision.health import Vitals
+from components.train.supervision.output import Output, Row, table
+from components.train.supervision.supervisor import run
+from components.train.supervision.timeouts import Patience
+
+pytestmark = pytest.mark.cluster
+
+# More than a pipe can hold.
+FLOOD = "for i in range(8): os.write(1, b''.join(b'%0999d\\n' % (i * 200 + j) for j in range(200)))\n"
+LINES = [f"{i:0999d}" for i in range(1600)]
+
+
+@pytest.mark.parametrize("sink", ["pipe", "terminal", "gone"])
+def test_job_whose_output_nobody_reads_ends(bench: Bench, sink: str):
+    read, write = pty.openpty() if sink == "terminal" else os.pipe()
+    if sink == "terminal":
+        os.write(read, b"\x13")  # Ctrl-S
+    scripts = {"chief_0": FLOOD + "sys.exit(3)", "worker_0": FLOOD, "worker_1": ""}
+    launcher = bench.launch(bench.plan(SYNC, **scripts), stdout=write, TERM="xterm")
+    os.close(write)
+    if sink == "gone":
+        os.close(read)
+    assert launcher.wait(60) == 3
+    assert (bench.path / "logs" / "chief-0.log").stat().st_size == 8 * 200 * 1000
+    if sink != "gone":
+        os.close(read)
+
+
+def test_reader_who_comes_back_misses_nothing(bench: Bench):
+    read, write = os.pipe()
+    launcher = bench.launch(
+        bench.plan(ONE, chief_0=FLOOD + f"open({str(bench.path / 'flooded')!r}, 'w'); time.sleep(60)"), stdout=write
+    )
+    os.close(write)
+    wait_until((bench.path / "flooded").exists)
+    launcher.terminate()
+    with os.fdopen(read) as file:
+        lines = file.read().splitlines()
+    assert of("chief/0", lines) == LINES
+    assert launcher.wait() == 143
+
+
+def test_stopped_launcher_blocks_no_replica(bench: Bench):
+    go, done = bench.path / "go", bench.path / "done"
+    script = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n{FLOOD}open({str(done)!r}, 'w')"
+    launcher = bench.start(bench.plan(ONE, chief_0=script))
+    launcher.send_signal(signal.SIGSTOP)
+    go.touch()
+    wait_until(done.exists)
+    launcher.send_signal(signal.SIGCONT)
+    output = launcher.communicate()[0]
+    assert launcher.returncode == 0
+    assert of("chief/0", output.splitlines()) == LINES
+
+
+@pytest.mark.parametrize("blocking", [True, False])  # Others may share the descriptor and have changed it.
+def test_slow_reader_gets_everything(blocking: bool):
+    read, write = os.pipe()
+    os.set_blocking(write, blocking)
+
+    def flood() -> None:
+        with Output(write) as output:
+            for _ in range(30):
+                output.lines("chief/0", ["x" * 99_989])
+        os.close(write)
+
+    writer = threading.Thread(target=flood)
+    writer.start()
+    total = 0
+    while part := os.read(read, 65_536):
+        total += len(part)
+        time.sleep(0.002)
+    writer.join()
+    os.close(read)
+    assert total == 3_000_000
+
+
+def test_terminal_shows_lines_above_progress(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    terminal, inner = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    script = "print('[bold]hello[/] \\033[31mred\\033[0m', flush=True); tell('training', 7); time.sleep(1)"
+    with Output(inner) as output:
+        code = run(bench.plan(ONE, chief_0=script), output, QUICK)
+    os.close(inner)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal's end
+        while part := os.read(terminal, 65_536):
+            shown += part
+    os.close(terminal)
+    assert code == 0
+    assert b"[bold]hello[/]" in shown  # Markup is the replica's own business.
+    assert b"training" in shown
+    assert b"chief/0 ended: exit code 0" in shown
+
+
+def test_table_has_a_row_per_replica():
+    rows = [
+        Row(replica="chief/0", phase="training", step=12_345, examples_per_s=2500.4),
+        Row(replica="ps/0", phase="to be restarted"),
+    ]
+    text = io.StringIO()
+    Console(file=text, width=100).print(table(rows))
+    assert [line.split() for line in text.getvalue().splitlines()] == [
+        ["replica", "phase", "step", "examples/s"],
+        ["chief/0", "training", "12,345", "2,500"],
+        ["ps/0", "to", "be", "restarted"],
+    ]
+
+
+VALUES = st.none() | st.text("[/]ab", max_size=5) | st.integers() | st.floats() | st.lists(st.integers(), max_size=1)
+
+
+@given(phase=VALUES, step=st.integers(), speed=VALUES)
+def test_whatever_a_status_file_says_can_be_shown(phase: object, step: int, speed: object):
+    with tempfile.NamedTemporaryFile("w") as file:
+        json.dump({"phase": phase, "step": step, "examples_per_s": speed}, file)
+        file.flush()
+        vitals = Vitals(file.name)
+        vitals.look(1.0)
+    row = vitals.row("chief/0", vitals.phase)
+    text = io.StringIO()
+    Console(file=text, width=200).print(table([row]))
+    assert row.phase in text.getvalue()
+    assert not vitals.frozen(1.0, Patience(), reports=True)
