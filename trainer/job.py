@@ -60,11 +60,11 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
         choice = modes.choose(
             manifest,
             data_dir=opts.data_dir,
-            budget_bytes=modes.budget(opts.reader_memory_gb, member.readers_here),
+            budget_bytes=modes.budget(member.readers_here),
             wish=opts.reader,
             cache_dir=opts.cache_dir,
             asynchronous=opts.strategy == "parameter_server",
-            gpu_bytes=modes.gpu_budget(opts.reader_memory_gb) if on_gpus else math.inf,
+            gpu_bytes=modes.gpu_budget() if on_gpus else math.inf,
         )
         place = records.locate(choice, manifest, member, journal.alive)
         # Before the others are waited for, where TensorFlow lets a process compute before it joins them.

@@ -172,15 +172,10 @@ class Options(Flags):
     jit_compile: bool = _learning(bool, "compile model, loss and gradients by XLA; the same result but for rounding")
 
     reader: str = _reader(
-        ("auto", "resident", "mapped", "streaming"),
-        "resident: all in memory; mapped: files on a local disk; streaming: in large pieces from wherever the files are; "
-        "auto: the first of these that there is room for",
+        ("auto", "resident", "mapped"),
+        "resident: all in memory; mapped: files on a local disk; auto: resident if half of the memory that is free, shared by "
+        "the replicas of a machine, is enough",
         default="auto",
-    )
-    reader_memory_gb: float | None = _reader(
-        positive,
-        "of each replica, and of each GPU (default: half of what is available, shared by the replicas of a machine)",
-        metavar="GB",
     )
     cache_dir: str | None = _reader(
         str,

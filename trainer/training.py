@@ -15,7 +15,6 @@ from trainer.base.learnt.trained_on import TrainedOn
 from trainer.base.manifest import Manifest
 from trainer.data import records, weighing
 from trainer.data.reader.modes import Choice
-from trainer.data.reader.ranges import COUNTS
 from trainer.data.reader.shards import content_hashes
 from trainer.evaluator import await_evaluator, has_evaluator
 from trainer.job_dir import done, identity, interval, warm_start
@@ -267,7 +266,7 @@ class Training:
             self._part(lambda: self._mark.left or self._is_done(reached))
             if not (self._line.hears(DONE) or self._is_done(reached)):
                 return False
-        journal.event("done", reached, steps=steps, **COUNTS.told())
+        journal.event("done", reached, steps=steps)
         journal.status("done", reached)
         if self._chief:
             self._part(lambda: True)

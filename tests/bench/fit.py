@@ -32,7 +32,7 @@ def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[],
         optimizer = _optimizer(opts, model, manifest)
     task = build.task
     step = TrainStep(model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=batch, seed=0)
-    choice = choose(manifest, data_dir=opts.data_dir, budget_bytes=budget(None, 1), wish=opts.reader)
+    choice = choose(manifest, data_dir=opts.data_dir, budget_bytes=budget(1), wish=opts.reader)
     place = records.locate(choice, manifest, Member(role="chief", index=0, addresses={}), lambda: None)
     reader = records.open_reader(place, manifest, global_batch=batch, seed=0, prepare=build.prepare)
     loop = SyncSteps(strategy, step, reader, True)

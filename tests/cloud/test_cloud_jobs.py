@@ -36,7 +36,7 @@ def train(data: object, job_dir: str, *flags: object, steps: int = STEPS) -> sub
 def test_data_and_model_of_a_bucket_make_a_version_of_a_registry_here(cloud, data, tmp_path):
     bucket, registry = f"gs://{cloud.bucket}", tmp_path / "registry"
     shutil.copytree(data, cloud.files / "data")
-    assert train(f"{bucket}/data", f"{bucket}/job", "--reader", "streaming", steps=300).wait() == 0
+    assert train(f"{bucket}/data", f"{bucket}/job", "--reader", "mapped", steps=300).wait() == 0
     about = ["--model-dir", f"{bucket}/job/model", "--registry", registry, "--name", "digits"]
     evaluate = ["components.evaluate", "--data-dir", f"{bucket}/data", "--output", f"{bucket}/eval", *about]
     for words in (evaluate, ["components.register", "add", "--evaluation", f"{bucket}/eval/evaluation.json", *about]):

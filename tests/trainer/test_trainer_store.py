@@ -21,10 +21,7 @@ from trainer.base.errors import UserError
 from trainer.base.files import copy_tree, crc32c_of, digest_of, read_bytes, tree_digest, write_text
 from trainer.base.manifest import Manifest
 from trainer.data import records
-from trainer.data.reader import ranges as ranges_module
-from trainer.data.reader import shards as shards_module
 from trainer.data.reader.cache import localize
-from trainer.data.reader.shards import Shards
 from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
 from trainer.job_dir.journal import Journal, last
@@ -35,15 +32,8 @@ from trainer.replicas.stop import StopMark
 READS = {
     "verified": lambda manifest, place, _: records.verify(manifest, place, "train"),
     "in order": lambda manifest, place, _: list(records.batches(manifest, place, "train", 7)),
-    "ranges": lambda manifest, place, _: ranges(manifest, place),
     "copied": lambda manifest, place, cache: localize(manifest, place, cache, lambda done: None),
 }
-
-
-def ranges(manifest, place):
-    shards = Shards(manifest, place, "train")
-    pieces = [shards.block(*piece, shards.read) for piece in shards.pieces(3, 39)]
-    return shards_module.take(shards, pieces, np.arange(3, 39)).tolist()
 
 
 @pytest.fixture(params=["equal records", "records that differ"])
@@ -112,7 +102,6 @@ def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
     here, there = data
     manifest = Manifest.load(there)
     assert manifest == Manifest.load(here)
-    assert ranges(manifest, str(there)) == ranges(manifest, str(here))
     records.verify(manifest, str(there), "train")
     for part in ({}, {"start": 7, "stop": manifest.splits["train"].examples - 7}):
         one, other = (list(records.batches(manifest, str(place), "train", 7, **part)) for place in data)
@@ -124,8 +113,7 @@ def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
 
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("change", ["cut", "emptied", "removed", "no file", "other bytes"])
-def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, monkeypatch, read, change):
-    monkeypatch.setattr(ranges_module.read_range.retry, "sleep", lambda seconds: None)
+def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, read, change):
     here, there = data
     manifest = Manifest.load(there)
     shard = manifest.split("train").shards[1].file
@@ -136,30 +124,8 @@ def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, mo
     elif change != "removed":
         changed = {"cut": content[:-1], "emptied": b"", "other bytes": content[:-1] + bytes([content[-1] ^ 1])}[change]
         (there / shard).write_bytes(changed)
-    if (read, change) == ("ranges", "cut") and manifest.record_bytes is None:
-        pytest.skip("its last record is not in the range that is read")
     with pytest.raises(UserError, match=f"{shard} cannot be read" if change == "no file" else shard):
         READS[read](manifest, str(there), str(tmp_path / "cache"))
-
-
-def test_a_store_that_fails_is_asked_again(data, monkeypatch):
-    here, there = data
-    manifest = Manifest.load(there)
-    shard = manifest.split("train").shards[0]
-    shards = Shards(manifest, str(there), "train")
-    (there / shard.file).unlink()
-    (there / shard.file).mkdir()
-    slept = []
-
-    def mended(seconds):
-        slept.append(seconds)
-        if len(slept) == 3:
-            (there / shard.file).rmdir()
-            (there / shard.file).write_bytes((here / shard.file).read_bytes())
-
-    monkeypatch.setattr(ranges_module.read_range.retry, "sleep", mended)
-    assert shards.read(0, 0, shard.bytes).tobytes() == (here / shard.file).read_bytes()
-    assert slept == [0.5, 1, 2]
 
 
 def test_a_place_in_a_store_that_cannot_be_used_is_told_in_one_line(store):

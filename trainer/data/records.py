@@ -9,7 +9,6 @@ for columns in batches(manifest, data_dir, "test", batch_size=512):
     columns["image"]     # [512, height, width, channels]
 """
 
-import collections
 import concurrent.futures
 import dataclasses
 import math
@@ -19,21 +18,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-import google_crc32c
-import numpy as np
 import tensorflow as tf
 from etils import epath
 
 from trainer.base.errors import UserError
+from trainer.base.files import crc32c_of
 from trainer.base.manifest import Feature, Manifest
 from trainer.data.reader import cache, decoding
 from trainer.data.reader.batches import Reader
-from trainer.data.reader.chunks import Chunks
 from trainer.data.reader.modes import Choice
-from trainer.data.reader.order import CHUNK_BYTES, Order
-from trainer.data.reader.ranges import COUNTS, opened
-from trainer.data.reader.shards import Mapping, Shards, damaged, in_bucket, readable, take
-from trainer.data.reader.storage import Chunked, Columns, MappedTensors, Resident, Storage
+from trainer.data.reader.order import Order
+from trainer.data.reader.shards import MappedRecords, Shards, damaged, readable
+from trainer.data.reader.storage import Columns, Mapped, MappedTensors, Resident, Storage
 from trainer.replicas.member import Member
 
 _TOLD_S, _AT_ONCE = 5.0, 4
@@ -49,9 +45,7 @@ def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[
     if member.role == "ps":  # holds variables only
         return choice
     if choice.mode == "resident" and choice.asynchronous and member.role == "worker":
-        verify(manifest, choice.data_dir, "train")
-        # TensorFlow reads them itself.
-        COUNTS.add(data_bytes_read=sum(shard.bytes for shard in manifest.split("train").shards))
+        verify(manifest, choice.data_dir, "train")  # TensorFlow reads them itself, without a look at checksums
     if choice.mode != "mapped":
         return choice
     if not choice.cache_dir:
@@ -106,11 +100,10 @@ def open_reader(
         storage: Storage = Resident(lambda: early(load(manifest, place.data_dir, "train")))
     elif place.asynchronous:
         shards = Shards(manifest, place.data_dir, "train")
-        for shard in range(len(shards.paths)):  # at once, for TensorFlow alone reads them then
-            shards.identify(shard, shards.read)
+        MappedRecords(shards)  # which looks whether they are the right files
         storage = MappedTensors(shards, columns)
     else:
-        storage = Chunked(_chunks(place, manifest, order), columns, manifest.record_bytes)
+        storage = Mapped(MappedRecords(Shards(manifest, place.data_dir, "train")), columns, manifest.record_bytes)
     ahead = not place.asynchronous and (place.mode != "resident" or bool(files))
     return Reader(
         storage=storage, order=order, global_batch=global_batch, files=files, prepare=late, augment=augment, ahead=ahead
@@ -122,28 +115,13 @@ def encoded_images(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     return {f.name: f.shape for f in manifest.features if f.encoding == "image"}
 
 
-def _chunks(place: Choice, manifest: Manifest, order: Order) -> Chunks:
-    shards = Shards(manifest, place.data_dir, "train")
-    if not in_bucket(place.data_dir):
-        return Chunks(shards, order, fetch=Mapping(shards.paths))
-    ahead = int(place.budget_bytes / CHUNK_BYTES) - order.window
-    if ahead < 1:
-        needed = (order.window + 1) * CHUNK_BYTES / 1e9
-        raise UserError(
-            f"reader streaming needs {needed:.2f} GB for the window that it shuffles, and has "
-            f"{place.budget_bytes / 1e9:.2f} GB; give --reader-memory-gb {2 * needed:.1f} or more memory"
-        )
-    return Chunks(shards, order, fetch=shards.read, ahead=min(ahead, order.window))
-
-
 def verify(manifest: Manifest, data_dir: str, split: str) -> None:
     """Checks size and CRC-32C of every file of a split; the first that is missing or not as the manifest says is named."""
     for name, crc32c in manifest.split(split).checksums.items():
         path = epath.Path(data_dir) / name
-        digest = google_crc32c.Checksum()
-        with readable(path), opened(path) as file:
-            collections.deque(digest.consume(file, 1 << 20), maxlen=0)
-        if digest.hexdigest().decode() != crc32c:
+        with readable(path):
+            digest = crc32c_of(path)
+        if digest != crc32c:
             raise damaged(path)
 
 
@@ -181,11 +159,9 @@ def batches(
     the latest. By feature name, [batch_size, *shape] in the feature's dtype; the last batch may be shorter.
     """
     shards, encoded = Shards(manifest, data_dir, split), encoded_images(manifest)
-    for blocks in shards.in_order(batch_size, start, manifest.split(split).examples if stop is None else stop):
-        end = start + sum(len(block) for block in blocks)
-        columns = decode(tf.constant(take(shards, blocks, np.arange(start, end))), manifest)
+    for checked in shards.in_order(batch_size, start, manifest.split(split).examples if stop is None else stop):
+        columns = decode(tf.constant(checked), manifest)
         yield {**columns, **{name: decoding.decode(columns[name], shape) for name, shape in encoded.items()}}
-        start = end
 
 
 def decode(records: tf.Tensor, manifest: Manifest) -> Columns:

@@ -2,7 +2,7 @@
 
 `journal-<role>-<index>-<attempt>.jsonl` in the job directory has one JSON object a line, always with `event`, `step`
 (integer) and `time` (seconds since the epoch); every two seconds a line `usage` tells `cpu`, the seconds used so far,
-`memory`, the resident bytes, what was read of the dataset (`ranges.COUNTS`), and for a job directory in a store
+`memory`, the resident bytes, and for a job directory in a store
 `store_operations` (`files.OPERATIONS`). The status file named by TRAINER_STATUS is rewritten in place for the launcher:
 `time, phase, step, examples_per_s, cpu, memory`.
 """
@@ -22,7 +22,6 @@ from etils import epath
 
 from trainer.base.files import OPERATIONS, is_remote, make_directory, write_text
 from trainer.base.flags import at_least, variable
-from trainer.data.reader.ranges import COUNTS
 from trainer.job_dir.outbox import Outbox
 
 STATUS = "TRAINER_STATUS"
@@ -111,6 +110,6 @@ class Journal:
             time.sleep(_BEAT_S)
             asked = OPERATIONS.told() if self._remote else {}
             with contextlib.suppress(OSError):  # a full disk, for now
-                self.event("usage", self._state["step"], **self._usage(), **COUNTS.told(), **asked)
+                self.event("usage", self._state["step"], **self._usage(), **asked)
                 if self._beats:
                     self.alive()

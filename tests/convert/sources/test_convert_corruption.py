@@ -16,7 +16,7 @@ from components.convert.writing import output
 from trainer.base.errors import UserError
 from trainer.base.manifest import FILE, Manifest
 from trainer.data import records
-from trainer.data.reader.shards import Mapping, Shards, content_hashes, take
+from trainer.data.reader.shards import MappedRecords, Shards, content_hashes
 
 
 @pytest.fixture(scope="module", params=["images", "rows with an index"])
@@ -96,9 +96,11 @@ def read_as_it_is_used(dataset: pathlib.Path, seed: int) -> None:
     manifest = Manifest.load(dataset)
     for split in manifest.splits:
         shards = Shards(manifest, str(dataset), split)
-        fetch = Mapping(shards.paths) if seed % 2 else shards.read
-        blocks = [shards.block(*piece, fetch) for piece in shards.pieces(0, int(shards.starts[-1]))]
-        take(shards, blocks, np.arange(shards.starts[-1]))
+        examples = int(shards.starts[-1])
+        if seed % 2:
+            MappedRecords(shards).take(np.arange(examples))
+        else:
+            list(shards.in_order(100, 0, examples))
         assert sum(map(len, content_hashes(manifest, str(dataset), split))) == shards.starts[-1]
 
 

@@ -1,9 +1,6 @@
 """Two whole files of equal size in each other's place are found in every way of reading, without reading all of them."""
 
-import concurrent.futures
 import shutil
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -15,12 +12,11 @@ from trainer.base.errors import UserError
 from trainer.base.manifest import HEAD_BYTES, Manifest
 from trainer.data import records
 from trainer.data.reader.modes import choose
-from trainer.data.reader.shards import Shards
 from trainer.replicas.member import Member
 
 ALONE = Member(role="chief", index=0, addresses={})
 COPIED = {"wish": "mapped", "cache_dir": "cache"}
-WAYS = ({"wish": "resident"}, {"wish": "mapped"}, COPIED, {"wish": "streaming"})
+WAYS = ({"wish": "resident"}, {"wish": "mapped"}, COPIED)
 
 
 @pytest.fixture(scope="module")
@@ -78,26 +74,3 @@ def test_exchanged_copies_are_refused_too(data):
             train(data, COPIED, asynchronous)
     exchange(copies)
     assert np.array_equal(train(data, COPIED, True), labels)
-
-
-def test_each_head_is_read_once_when_it_is_used_also_by_threads_that_come_at_once(data):
-    shards, heads = Shards(Manifest.load(data), str(data), "train"), []
-    together = threading.Barrier(4)
-
-    def slow(shard: int, start: int, end: int) -> np.ndarray:
-        if (start, end) == (0, HEAD_BYTES):
-            heads.append(shard)
-            time.sleep(0.02)
-        return shards.read(shard, start, end)
-
-    shards.block(2, 500, 510, slow)
-    assert heads == [2]
-
-    def ask(thread: int) -> None:
-        together.wait()
-        for i in range(3):
-            shards.identify((thread + i) % 3 if thread > 1 else i, slow)
-
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        list(pool.map(ask, range(4)))
-    assert sorted(heads) == [0, 1, 2]

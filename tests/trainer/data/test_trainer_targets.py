@@ -44,7 +44,7 @@ def made(directory: pathlib.Path, rows: list[dict], label: dict, texts: bool, **
 
 def training_batches(manifest: Manifest, data_dir: str, batch: int):
     """The columns of the first steps that are an epoch at least, in every way of reading."""
-    ways = [("resident", False), ("mapped", False), ("streaming", False)]
+    ways = [("resident", False), ("mapped", False)]
     ways += [("mapped", True)] if manifest.record_bytes else [("resident", True)]
     examples = manifest.splits["train"].examples
     for mode, asynchronous in ways:

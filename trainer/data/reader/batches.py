@@ -17,7 +17,7 @@ import tensorflow as tf
 from trainer.data import augmentation
 from trainer.data.reader import decoding
 from trainer.data.reader.order import Order, share
-from trainer.data.reader.storage import Chunked, Columns, Storage
+from trainer.data.reader.storage import Columns, Storage
 
 _AHEAD = 4  # batches a replica that wait for their step
 
@@ -55,10 +55,6 @@ class Reader:
         def place(i: tf.Tensor) -> tuple[tf.Tensor, int | tf.Tensor, int | tf.Tensor]:
             return i // here, *share(context.input_pipeline_id * here + i % here, **among)
 
-        if isinstance(self.storage, Chunked):
-            bounds = [share((context.input_pipeline_id + i) * here, **among)[0] for i in (0, 1)]
-            self.storage.chunks.share(*bounds, self.global_batch)
-
         # Only decoding of image files takes so long that several batches are worth their memory.
         calls = tf.data.AUTOTUNE if self.files else None
         return (
@@ -70,7 +66,7 @@ class Reader:
 
     def _gathered(self, loaded: Any, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
         indices = self.order(step, global_batch=self.global_batch, first=first, count=count)
-        return self.storage.gather(loaded, indices, step * self.global_batch + tf.cast(first, tf.int64))
+        return self.storage.gather(loaded, indices)
 
     def _finished(self, columns: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
         """Image files decoded, training images augmented."""

@@ -18,7 +18,6 @@ from etils import epath
 from trainer.base.errors import UserError
 from trainer.base.locks import locked
 from trainer.base.manifest import Manifest
-from trainer.data.reader.ranges import COUNTS
 from trainer.data.reader.shards import damaged, readable
 
 # Where copies go without being told: where the system keeps temporary files.
@@ -28,14 +27,24 @@ _PIECE_BYTES = 8 << 20
 _SPARE = 1.02  # of the disk's free bytes for what is copied
 
 
-def has_room(manifest: Manifest, cache_dir: str) -> bool:
-    """Whether the disk has room for what has yet to be copied."""
-    place = pathlib.Path(cache_dir).absolute()
-    copies = place / manifest.fingerprint
+def gb(num_bytes: float) -> str:
+    """A number of bytes in words."""
+    return f"{num_bytes / 1e9:,.1f} GB" if num_bytes >= 5e7 else f"{num_bytes / 1e6:,.1f} MB"
+
+
+def check_room(manifest: Manifest, cache_dir: str) -> None:
+    """Refuses a disk without room for the files that have yet to be copied to it."""
+    directory = pathlib.Path(cache_dir).absolute()
+    copies = directory / manifest.fingerprint
     missing_bytes = sum(s.bytes for s in manifest.split("train").shards if not (copies / s.file).exists())
-    while not place.exists():
-        place = place.parent
-    return missing_bytes * _SPARE <= shutil.disk_usage(place).free
+    while not directory.exists():
+        directory = directory.parent
+    free_bytes = shutil.disk_usage(directory).free
+    if missing_bytes * _SPARE > free_bytes:
+        raise UserError(
+            f"--cache-dir {cache_dir}: {gb(missing_bytes * _SPARE)} are needed there for the train split, and "
+            f"{gb(free_bytes)} are free; give --cache-dir on a disk that has room"
+        )
 
 
 def localize(manifest: Manifest, data_dir: str, cache_dir: str, progress: Callable[[int], object]) -> str:
@@ -53,8 +62,7 @@ def localize(manifest: Manifest, data_dir: str, cache_dir: str, progress: Callab
         lock = locked(directory / ".lock", lambda: progress(0), every_s=0.5)
         with lock, concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
             missing = [name for name in files if not (directory / name).exists()]
-            if missing and not has_room(manifest, cache_dir):
-                raise UserError(f"--cache-dir {cache_dir}: no room for the train split; choose another disk")
+            check_room(manifest, cache_dir)
             done = [0]
 
             def copy(name: str) -> None:
@@ -74,20 +82,13 @@ def _copy(source: epath.Path, target: pathlib.Path, crc32c: str) -> Iterator[int
     """Copies one file whole or not at all; yields the bytes of each piece."""
     digest, temporary = google_crc32c.Checksum(), target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as copy:
-            for piece in _pieces(source):
+        with open(temporary, "wb") as copy, readable(source), source.open("rb") as file:
+            while piece := file.read(_PIECE_BYTES):
                 digest.update(piece)
                 copy.write(piece)
-                COUNTS.add(data_bytes_read=len(piece))
                 yield len(piece)
         if digest.hexdigest().decode() != crc32c:
             raise damaged(source)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _pieces(source: epath.Path) -> Iterator[bytes]:
-    with readable(source), source.open("rb") as file:
-        while piece := file.read(_PIECE_BYTES):
-            yield piece

@@ -1,13 +1,11 @@
-"""Which of the three ways to read suits the training split and a machine, in one line that says why. The order is the same.
+"""Choice of the reader that suits the training split and a machine. The order of samples is the same in both.
 
     choice = choose(manifest, wish="auto", data_dir=D, cache_dir=None, budget_bytes=4e9, asynchronous=False)
     print(choice)     # reader: mapped (15.4 GB of train would take 46.2 GB in memory; the budget is 4.0 GB)
 
 - `resident`: the whole split in memory; checked by CRC-32C as it is loaded.
-- `mapped`: files on a local disk, mapped into memory; copied to one and checked by CRC-32C if they are remote or a cache
-  directory is given. Each record is checked by its CRC-32C when it is used.
-- `streaming`: nothing is kept but the window that training is in and what comes next, read in large pieces from wherever the
-  files are (if they are local, by the system's read-ahead); checked record by record.
+- `mapped`: files on a local disk, mapped into memory; copied to one and checked by CRC-32C if they are in a bucket or a
+  cache directory is given. Each record is checked by its CRC-32C when it is used.
 
 Imports no TensorFlow.
 """
@@ -19,6 +17,7 @@ from trainer.base.errors import UserError
 from trainer.base.machine import available_bytes, gpu_free_bytes
 from trainer.base.manifest import Manifest
 from trainer.data.reader import cache
+from trainer.data.reader.cache import gb
 from trainer.data.reader.shards import in_bucket
 
 BUDGET_SHARE = 0.5  # of the memory that is available, for all training replicas of a machine together
@@ -30,10 +29,9 @@ class Choice:
     """How to read the training split."""
 
     data_dir: str  # where the files are that are read
-    mode: str  # `resident`, `mapped` or `streaming`
+    mode: str  # `resident` or `mapped`
     reason: str  # in words
     cache_dir: str | None  # where mapped files are copied to; None if they are mapped where they are
-    budget_bytes: float  # of memory for the split
     asynchronous: bool  # whether workers of a parameter-server job read, where only TensorFlow's own operations can run
 
     def __str__(self) -> str:
@@ -41,14 +39,14 @@ class Choice:
         return f"reader: {self.mode}{copied} ({self.reason})"
 
 
-def budget(memory_gb: float | None, replicas_here: int) -> float:
-    """Bytes of memory for the training split: what is asked for, or this replica's part of a half of what is available."""
-    return memory_gb * 1e9 if memory_gb else available_bytes() * BUDGET_SHARE / replicas_here
+def budget(replicas_here: int) -> float:
+    """Bytes of memory for the training split: this replica's part of a half of what is available."""
+    return available_bytes() * BUDGET_SHARE / replicas_here
 
 
-def gpu_budget(memory_gb: float | None) -> float:
-    """Bytes of each GPU's memory for the training split: what is asked for, or a half of what is free."""
-    return memory_gb * 1e9 if memory_gb else gpu_free_bytes() * BUDGET_SHARE
+def gpu_budget() -> float:
+    """Bytes of each GPU's memory for the training split: a half of what is free."""
+    return gpu_free_bytes() * BUDGET_SHARE
 
 
 def choose(
@@ -61,42 +59,36 @@ def choose(
     asynchronous: bool = False,
     gpu_bytes: float = math.inf,
 ) -> Choice:
-    """Chooses the way, or checks the `wish`, as `--reader` has it; a `UserError` says that there is none.
+    """Chooses the reader, or checks the `wish`, as `--reader` has it.
 
     `gpu_bytes` are of memory for the split on each GPU; infinite where training is on CPUs, whose memory is the machine's.
+
+    Raises:
+      UserError: If the reader cannot be used here, or the disk has no room for the copy that it needs.
     """
     size = sum(shard.bytes for shard in manifest.split("train").shards)
-    remote, fixed = in_bucket(data_dir), manifest.record_bytes is not None
     if any(feature.encoding == "image" for feature in manifest.features):
         gpu_bytes = math.inf  # files of images are decoded on the host
-    if remote or cache_dir:
+    if in_bucket(data_dir):
         cache_dir = cache_dir or cache.DEFAULT_DIR
-    room = not cache_dir or cache.has_room(manifest, cache_dir)
-    held = f"{_gb(size)} of train would take {_gb(_LOADING * size)} while they are loaded; the budget is {_gb(budget_bytes)}"
-    if size * _LOADING <= budget_bytes:
-        held = f"{_gb(size)} of train would lie on each GPU, whose budget is {_gb(gpu_bytes)}"
-    mode, reason = wish, "as asked for"
-    if wish == "auto" and size * _LOADING <= budget_bytes and size <= gpu_bytes:
-        mode, reason = "resident", f"{_gb(size)} of train fit into the memory budget of {_gb(budget_bytes)}"
-    elif wish == "auto":
-        mode, reason = ("mapped", held) if room else ("streaming", f"{held}; {cache_dir} has no room for a copy")
-    if mode == "mapped" and not room:
+    if wish != "auto":
+        mode, reason = wish, "as asked for"
+    elif size * _LOADING > budget_bytes:
+        mode = "mapped"
+        reason = f"{gb(size)} of train would take {gb(_LOADING * size)} in memory; the budget is {gb(budget_bytes)}"
+    elif size > gpu_bytes:
+        mode, reason = "mapped", f"{gb(size)} of train would lie on each GPU, whose budget is {gb(gpu_bytes)}"
+    else:
+        mode, reason = "resident", f"{gb(size)} of train fit into the memory budget of {gb(budget_bytes)}"
+    if mode == "mapped" and cache_dir:
+        cache.check_room(manifest, cache_dir)
+        if asynchronous and wish == "auto":
+            # Each replica decides by its own memory, and the chief's decision has to hold for all workers.
+            raise UserError(f"{reason}; give --reader mapped, so that every worker copies the files")
+    if asynchronous and mode == "mapped" and manifest.record_bytes is None:
         raise UserError(
-            f"--reader mapped: {cache_dir} has no room for {_gb(size)}; give --cache-dir on another disk, or --reader streaming"
+            f"reader mapped ({reason}): workers of a parameter-server job read by TensorFlow's own operations, which "
+            "cannot map records that differ in length; use --reader resident with more memory, or --strategy "
+            "multi_worker_mirrored"
         )
-    if asynchronous and mode == "mapped" and cache_dir and wish == "auto":
-        # What each replica has room for, it decides alone; but the chief's choice has to hold for all workers.
-        raise UserError(f"{held}; give --reader mapped, so that every worker copies the files, or --reader-memory-gb")
-    if asynchronous and (mode == "streaming" or (mode == "mapped" and not fixed)):
-        what, instead = "read from afar", "mapped with --cache-dir on a disk that has room"
-        if mode == "mapped":
-            what, instead = "map records that differ in length", "resident with more memory"
-        raise UserError(
-            f"reader {mode} ({reason}): workers of a parameter-server job read by TensorFlow's own operations, which "
-            f"cannot {what}; use --reader {instead}, or --strategy multi_worker_mirrored"
-        )
-    return Choice(data_dir, mode, reason, cache_dir, budget_bytes, asynchronous)
-
-
-def _gb(num_bytes: float) -> str:
-    return f"{num_bytes / 1e9:,.1f} GB" if num_bytes >= 5e7 else f"{num_bytes / 1e6:,.1f} MB"
+    return Choice(data_dir, mode, reason, cache_dir, asynchronous)

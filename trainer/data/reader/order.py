@@ -13,9 +13,8 @@ step 1,000,000 is as near as step 0. Sizes follow from the manifest alone, never
 """
 
 import dataclasses
-from typing import NamedTuple, Self
+from typing import Self
 
-import numpy as np
 import tensorflow as tf
 
 from trainer.base.manifest import Split
@@ -32,14 +31,6 @@ def share(replica: int | tf.Tensor, *, replicas: int, global_batch: int) -> tupl
     if global_batch % replicas == 0:
         return first, global_batch // replicas  # a static shape where there can be one
     return first, (replica + 1) * global_batch // replicas - first
-
-
-class Window(NamedTuple):
-    """Positions from `start` to `end`, and the places of its chunks, all counted from the first epoch on."""
-
-    start: int
-    end: int
-    places: range
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,24 +76,6 @@ class Order:
     def windows(self) -> int:
         """Windows of an epoch; they differ by at most one chunk."""
         return -(-self.chunks // self.window)
-
-    def window_at(self, position: int) -> Window:
-        """The window at a position, counted in examples from the first epoch on."""
-        epoch, place = divmod(position, self.examples)
-        short_slot = self._short_slot(tf.constant([epoch], tf.int64))
-        slot = int(self._slot(tf.constant([place], tf.int64), short_slot)[0][0])
-        window = slot * self.windows // self.chunks
-        slots = [self._first_slot(w) for w in (window, window + 1)]
-        start, end = (epoch * self.examples + int(self._start(slot, short_slot)[0]) for slot in slots)
-        return Window(start, end, range(*(epoch * self.chunks + slot for slot in slots)))
-
-    def chunks_at(self, places: range) -> list[int]:
-        """The chunks that stand in such places."""
-        places = tf.constant(np.arange(places.start, places.stop))
-        epoch, slot = places // self.chunks, places % self.chunks
-        if self.windows == 1:
-            return slot.numpy().tolist()
-        return self._chunk(slot, self._short_slot(epoch), epoch).numpy().tolist()
 
     # Below, a slot is a place of a chunk within its epoch. The last chunk may be short, and takes a random slot.
 

@@ -1,7 +1,7 @@
-"""Where the examples of the training split are, and how a batch of them is gathered: in three ways, to the same values.
+"""Storages of the training split: in memory, or mapped from a local disk. A batch has the same values from each of them.
 
-Each has `load()`, the tensors to keep on whichever device gathers, and `gather(loaded, indices, position)`, graph
-operations from the indices [N] that the order has at a position to columns by name [N, ...].
+Each has `load()`, the tensors to keep on whichever device gathers, and `gather(loaded, indices)`, graph operations from
+indices [N] into the split to columns by name [N, ...].
 """
 
 import os
@@ -11,8 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base.errors import UserError
-from trainer.data.reader.chunks import Chunks
-from trainer.data.reader.shards import Shards
+from trainer.data.reader.shards import MappedRecords, Shards
 
 Columns = dict[str, tf.Tensor]
 
@@ -33,35 +32,37 @@ class Resident:
         integers = {name: columns.pop(name) for name in list(columns) if columns[name].dtype == tf.int32}
         return columns, {name: tf.bitcast(column, tf.float32) for name, column in integers.items()}
 
-    def gather(self, loaded: tuple[Columns, Columns], indices: tf.Tensor, position: tf.Tensor) -> Columns:
+    def gather(self, loaded: tuple[Columns, Columns], indices: tf.Tensor) -> Columns:
         """Rows of the columns."""
         plain, integers = ({name: tf.gather(c, indices) for name, c in columns.items()} for columns in loaded)
         return {**plain, **{name: tf.bitcast(rows, tf.int32) for name, rows in integers.items()}}
 
 
-class Chunked:
-    """Files mapped into memory or read in chunks, by this process's Python; every record that is used is checked."""
+class Mapped:
+    """Files on a local disk, mapped into memory; read by this process's Python, which checks every record."""
 
-    def __init__(self, chunks: Chunks, decode: Callable[[tf.Tensor], Columns], record_bytes: int | None) -> None:
-        """Args: `decode` makes columns of records, in the form of `shards.take`."""
-        self.chunks, self._decode, self._record_bytes = chunks, decode, record_bytes
-        # Why a gathering in TensorFlow's threads failed; what TensorFlow makes of it does not say.
+    def __init__(
+        self, records: MappedRecords, decode: Callable[[tf.Tensor], Columns], record_bytes: int | None
+    ) -> None:
+        """Args: `decode` makes columns of records, in the form of `Shards.checked`."""
+        self._records, self._decode, self._record_bytes = records, decode, record_bytes
+        # Why a gathering in TensorFlow's threads failed; TensorFlow's own error does not name the file.
         self.failure: UserError | None = None
 
     def load(self) -> tuple[()]:
         """Nothing: files are no tensors."""
         return ()
 
-    def gather(self, loaded: tuple[()], indices: tf.Tensor, position: tf.Tensor) -> Columns:
-        """Records from the chunks, decoded."""
-        fixed = self._record_bytes is not None
-        records = tf.numpy_function(self._take, [indices, position], tf.uint8 if fixed else tf.string, stateful=False)
-        records.set_shape([indices.shape[0], self._record_bytes] if fixed else [indices.shape[0]])
+    def gather(self, loaded: tuple[()], indices: tf.Tensor) -> Columns:
+        """Records of the files, decoded."""
+        is_fixed = self._record_bytes is not None
+        records = tf.numpy_function(self._take, [indices], tf.uint8 if is_fixed else tf.string, stateful=False)
+        records.set_shape([indices.shape[0], self._record_bytes] if is_fixed else [indices.shape[0]])
         return self._decode(records)
 
-    def _take(self, indices: np.ndarray, position: np.ndarray) -> np.ndarray:
+    def _take(self, indices: np.ndarray) -> np.ndarray:
         try:
-            return self.chunks.take(indices, int(position))
+            return self._records.take(indices)
         except UserError as error:
             self.failure = error
             raise
@@ -84,7 +85,7 @@ class MappedTensors:
             for path, count in zip(self._shards.paths, np.diff(self._shards.starts).tolist(), strict=True)
         )
 
-    def gather(self, loaded: tuple[tf.Tensor, ...], indices: tf.Tensor, position: tf.Tensor) -> Columns:
+    def gather(self, loaded: tuple[tf.Tensor, ...], indices: tf.Tensor) -> Columns:
         """Rows of each file, put back into their order, decoded."""
         starts = tf.constant(self._shards.starts)
         file = tf.cast(tf.searchsorted(starts[1:], indices, side="right"), tf.int32)
@@ -93,4 +94,4 @@ class MappedTensors:
         return self._decode(tf.dynamic_stitch(places, [tf.gather(f, r) for f, r in zip(loaded, rows, strict=True)]))
 
 
-Storage = Resident | Chunked | MappedTensors
+Storage = Resident | Mapped | MappedTensors

@@ -26,43 +26,41 @@ def chosen(directory: pathlib.Path, **changes):
     return choose(manifest, **{**arguments, **changes})
 
 
-def test_what_fits_is_resident_what_does_not_is_mapped_and_what_is_asked_for_is_done(numbered):
-    assert chosen(numbered).mode == "resident"
+def test_split_that_fits_is_resident(numbered):
     assert "fit into the memory budget" in str(chosen(numbered))
+    assert chosen(numbered).mode == "resident"
     small = chosen(numbered, times=2.9)
     assert (small.mode, small.cache_dir) == ("mapped", None)
     assert str(small).startswith("reader: mapped (") and "would take" in str(small)
-    for mode in ("resident", "mapped", "streaming"):
+    for mode in ("resident", "mapped"):
         assert str(chosen(numbered, wish=mode, times=0.1)) == f"reader: {mode} (as asked for)"
 
 
 @pytest.mark.parametrize("remote", ["gs://bucket/data", "/gcs/bucket/data"])
-def test_what_is_remote_is_copied_if_there_is_room_and_else_streamed(numbered, tmp_path, monkeypatch, remote):
+def test_remote_split_is_copied_if_there_is_room(numbered, tmp_path, monkeypatch, remote):
     assert chosen(numbered, data_dir=remote).mode == "resident"
     copied = chosen(numbered, data_dir=remote, times=1)
     assert (copied.mode, copied.cache_dir) == ("mapped", cache.DEFAULT_DIR)
     usage = type(shutil.disk_usage(tmp_path))(10, 10, 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    assert chosen(numbered, data_dir=remote, times=1, cache_dir=str(tmp_path)).mode == "streaming"
-    with pytest.raises(UserError, match="has no room"):
-        chosen(numbered, data_dir=remote, wish="mapped", cache_dir=str(tmp_path))
+    assert chosen(numbered, data_dir=remote).mode == "resident"
+    for change in ({"times": 1}, {"wish": "mapped"}):
+        with pytest.raises(UserError, match=r"--cache-dir \S+: 0.0 MB are needed there .* 0.0 MB are free"):
+            chosen(numbered, data_dir=remote, cache_dir=str(tmp_path), **change)
 
 
-def test_parameter_servers_are_told_what_cannot_be(numbered, tmp_path):
+def test_parameter_servers_refuse_what_they_cannot_map(numbered, tmp_path):
     assert chosen(numbered, asynchronous=True, times=1).mode == "mapped"
-    with pytest.raises(UserError, match=r"use --reader mapped .* or --strategy multi_worker_mirrored"):
-        chosen(numbered, asynchronous=True, wish="streaming")
     with pytest.raises(UserError, match="give --reader mapped, so that every worker"):
         chosen(numbered, asynchronous=True, times=1, cache_dir=str(tmp_path))
     dataset(tmp_path / "files", 3, files=[picture(4, 4)] * 3)
     assert chosen(tmp_path / "files", asynchronous=True).mode == "resident"
-    with pytest.raises(UserError, match="differ in length"):
+    with pytest.raises(UserError, match=r"differ in length; use .* or --strategy multi_worker_mirrored"):
         chosen(tmp_path / "files", asynchronous=True, times=1)
 
 
-def test_the_budget_is_what_is_asked_for_or_a_part_of_half_the_memory():
-    assert budget(1.5, 4) == gpu_budget(1.5) == 1.5e9
-    assert budget(None, 4) == pytest.approx(available_bytes() / 8, rel=0.2)
+def test_budget_is_a_share_of_half_the_memory():
+    assert budget(4) == pytest.approx(available_bytes() / 8, rel=0.2)
 
 
 @pytest.mark.parametrize("free_mib", [(), (4, 9), (3, 0)], ids=str)
@@ -71,7 +69,7 @@ def test_where_training_is_on_gpus_the_split_has_to_fit_on_each_of_them(numbered
     program.write_text("#!/bin/sh\n" + "".join(f"echo {mib}\n" for mib in free_mib) + ("" if free_mib else "exit 9\n"))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    room = gpu_budget(None)
+    room = gpu_budget()
     assert room == min(free_mib, default=0) * 2**20 / 2
     size = sum(shard.bytes for shard in Manifest.load(numbered).split("train").shards)
     for bound, mode in ((room, "resident" if room else "mapped"), (size, "resident"), (size - 1, "mapped")):
@@ -82,7 +80,7 @@ def test_where_training_is_on_gpus_the_split_has_to_fit_on_each_of_them(numbered
     assert chosen(tmp_path / "files", gpu_bytes=0).mode == "resident"  # which the host decodes
     program.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpu_budget(None) == 0  # without the program nothing is supposed of a GPU
+    assert gpu_budget() == 0  # without the program nothing is supposed of a GPU
 
 
 def copied(tmp_path, manifest: Manifest, told: list[int] | None = None) -> str:
