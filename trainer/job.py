@@ -4,7 +4,6 @@ import dataclasses
 import math
 
 import keras
-import psutil
 import tensorflow as tf
 
 from trainer import trial, watchdog
@@ -47,8 +46,8 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
 
 def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal: Journal) -> int:
     journal.status("starting", 0)
-    found, began = devices.described(opts.num_gpus), round(psutil.Process().create_time(), 3)
-    journal.event("machine", 0, began=began, devices=found, precision=opts.precision)
+    found = devices.described(opts.num_gpus)
+    journal.event("machine", 0, devices=found, precision=opts.precision)
     if member.is_chief:
         print(f"{member.name} computes in {opts.precision} on {found}", flush=True)
         if told := devices.advice(opts.precision, opts.num_gpus):
@@ -72,7 +71,6 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
             trial.run(opts.builder(manifest), opts, manifest, replicas=1)
         line = rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
-        journal.event("serve", 0)
         journal.status("serving", 0)
         strategy.serve(member, stop, opts.job_dir, line)
     try:

@@ -10,8 +10,6 @@ from components.evaluate.page.attempts import Job
 from components.evaluate.page.curves import curves
 from components.evaluate.page.frame import TEMPLATES, render_page
 from components.evaluate.page.judged import judged
-from components.evaluate.page.timeline import timeline
-from components.evaluate.page.usage import usage
 from components.undefined import figure
 
 _NAMES = {
@@ -30,11 +28,10 @@ def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
 
 
 def training_section(job_dir: str) -> markupsafe.Markup:
-    """The part of a page that shows what the journals of a job tell: learning curves, what each replica did and used."""
+    """The part of a page that shows what the journals of a job tell: learning curves, and attempts of its replicas."""
     job = Job.load(job_dir)
-    return markupsafe.Markup(
-        TEMPLATES.get_template("training.html").render(curves=curves(job), timeline=timeline(job), usage=usage(job))
-    )
+    template = TEMPLATES.get_template("training.html")
+    return markupsafe.Markup(template.render(curves=curves(job), replicas=job.replicas))
 
 
 def page(evaluation: Mapping[str, Any], job_dir: str = "") -> str:

@@ -76,7 +76,7 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(c
     assert {"pipeline.log", "convert.log", "train.log", "chief-0.log", "worker-0.log"} <= logs
     assert "chief/0 | " in (run / "logs" / "train.log").read_text()
     page = (run / "report.html").read_text()
-    assert "Confusion matrix" in page and "Learning curves" in page and "Time line" in page
+    assert "Confusion matrix" in page and "Learning curves" in page and "Attempts of the replicas" in page
     assert not (run / "tmp").exists()
 
     second = command("pipelines/run.py", *flags(place))

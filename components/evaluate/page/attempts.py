@@ -1,4 +1,4 @@
-"""The attempts of a job's replicas, each one process, as their journals tell of them."""
+"""Attempts of a job's replicas, each one process, as their journals have them."""
 
 import dataclasses
 import math
@@ -7,10 +7,9 @@ from typing import Any
 
 from etils import epath
 
-from trainer.job_dir import identity, journal
+from trainer.job_dir import journal
 
 Event = Mapping[str, Any]
-_PAUSE_S = 60.0  # in which no replica was there at all: nobody waited
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,14 +20,19 @@ class Attempt:
     kept: float
 
     @property
-    def began(self) -> float:
-        """When the process did, in seconds since the epoch; later than its first word it cannot be."""
-        return min(self.events[0].get("began", math.inf), self.events[0]["time"])
+    def seconds(self) -> float:
+        """Seconds from the first event to the last; every two seconds there is one."""
+        return self.events[-1]["time"] - self.events[0]["time"]
 
     @property
-    def ended(self) -> float:
-        """When it was last heard of: every two seconds it tells what it uses."""
-        return self.events[-1]["time"]
+    def first_step(self) -> int | None:
+        """Step that it began or resumed at; None if it did not come so far, or only serves."""
+        return next((each["step"] for each in self.events if each["event"] in ("start", "resume")), None)
+
+    @property
+    def last_step(self) -> int:
+        """Highest step that it reached."""
+        return max(each["step"] for each in self.events)
 
     def all(self, event: str) -> Iterator[Event]:
         """Its events of that kind."""
@@ -40,15 +44,12 @@ class Job:
     """The attempts of every replica, by its name, the oldest first."""
 
     replicas: Mapping[str, Sequence[Attempt]]
-    batch_size: int | None  # examples of a step
 
     @classmethod
     def load(cls, job_dir: str) -> "Job":
         """Reads what is in a directory: of none of a job, no replicas."""
         names = journal.replicas(job_dir) if epath.Path(job_dir).is_dir() else ()
-        found = {name: attempts for name in names if (attempts := _attempts(job_dir, name))}
-        settings = identity.facts(job_dir).get("settings", {}) if found else {}
-        return cls(replicas=found, batch_size=settings.get("batch_size"))
+        return cls(replicas={name: attempts for name in names if (attempts := _attempts(job_dir, name))})
 
     def lasting(self, event: str) -> list[Event]:
         """The events of that kind that count, by step: of steps that were made again the later ones."""
@@ -58,23 +59,14 @@ class Job:
                 found |= {each["step"]: each for each in attempt.all(event) if each["step"] <= attempt.kept}
         return [found[step] for step in sorted(found)]
 
-    def clock(self, time: float) -> float:
-        """Seconds since the first replica began, without pauses of the whole job."""
-        attempts = sorted((a for each in self.replicas.values() for a in each), key=lambda attempt: attempt.began)
-        left_out, end = attempts[0].began, attempts[0].began
-        for attempt in attempts:
-            if end + _PAUSE_S < attempt.began <= time:
-                left_out += attempt.began - end
-            end = max(end, attempt.ended)
-        return time - left_out
-
 
 def _attempts(job_dir: str, name: str) -> list[Attempt]:
     found, kept, events = [], math.inf, []
     for event in journal.events(job_dir, name):
         events.append(event)
         if event["event"] == "machine":  # the first word of each
-            found.append(Attempt(events=events[::-1], kept=kept))
-            kept = min([kept, *(each["step"] for each in events if each["event"] in ("start", "resume"))])
+            attempt = Attempt(events=events[::-1], kept=kept)
+            found.append(attempt)
+            kept = min(kept, attempt.first_step if attempt.first_step is not None else math.inf)
             events = []
     return found[::-1]

@@ -17,19 +17,17 @@ import markupsafe
 import numpy as np
 
 # Matplotlib wants colours that it knows; each of these, which the style has too, becomes one of the page's.
-_OF_PAGE = ("var(--ink)", "var(--soft)", "var(--line)", "var(--card)")
-_OF_DATA = (f"rgb(var(--{name}))" for name in ("hit", "second", "third", "fourth", "miss"))
-VARIABLES = {f"#00000{i}": variable for i, variable in enumerate((*_OF_PAGE, *_OF_DATA), 1)}
-INK, SOFT, LINE, BACK, FIRST, SECOND, THIRD, FOURTH, BAD = VARIABLES
+_PAGE = ("var(--ink)", "var(--soft)", "var(--line)", "rgb(var(--hit))", "rgb(var(--second))", "rgb(var(--third))")
+VARIABLES = {f"#00000{i}": variable for i, variable in enumerate(_PAGE, 1)}
+_, SOFT, _, FIRST, SECOND, _ = VARIABLES
 _STYLE = pathlib.Path(__file__).parents[1] / "templates" / "plots.mplstyle"
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _MOST = 300  # points of a line: more than there is room for
+_SIZE = 3.8, 2.3  # of a figure, in inches at the page's own scale
 
 
-def plot(
-    title: str, told: str, draw: Callable[[Any], object], *, size: tuple[float, float] = (3.8, 2.3)
-) -> markupsafe.Markup:
-    """What `draw` draws on an empty figure of that size, in inches at the page's own scale, under its title.
+def plot(title: str, told: str, draw: Callable[[Any], object]) -> markupsafe.Markup:
+    """What `draw` draws on an empty figure, under its title.
 
     `told` has the figures in words. On one page every title is another one.
     """
@@ -39,10 +37,9 @@ def plot(
     # The names of what is drawn twice follow from the salt: two plots on one page must not use each other's.
     style = matplotlib.rc_params_from_file(_STYLE, use_default_template=False)
     with matplotlib.rc_context({**style, "svg.hashsalt": title}):
-        figure, written, (width, height) = Figure(figsize=size), io.StringIO(), size
-        # The same margins for all, in inches: to find the least takes as long again as to draw.
-        sides = {"left": max(0.62, 0.07 * width) / width, "right": 1 - 0.12 / width}
-        figure.subplots_adjust(**sides, top=1 - 0.2 / height, bottom=0.45 / height, hspace=0.5)
+        figure, written = Figure(figsize=_SIZE), io.StringIO()
+        # The same margins for all: to find the least takes as long again as to draw.
+        figure.subplots_adjust(left=0.16, right=0.97, top=0.91, bottom=0.2)
         draw(figure)
         figure.savefig(written, format="svg", metadata={"Date": None})
     shown = markupsafe.Markup(_inline(written.getvalue(), told))

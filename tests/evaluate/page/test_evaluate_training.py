@@ -1,0 +1,74 @@
+import json
+import pathlib
+import re
+
+import pytest
+
+from components.evaluate.page.attempts import Job
+from components.evaluate.page.curves import curves
+from components.evaluate.report import training_section
+
+
+def write(job: pathlib.Path, name: str, *events: tuple, attempt: int = 0) -> None:
+    """A journal, whose events are each (time, event, step, other fields)."""
+    lines = [{"event": event, "step": step, "time": 1e9 + at, **dict(*more)} for at, event, step, *more in events]
+    job.mkdir(exist_ok=True)
+    (job / f"journal-{name}-{attempt}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def step(at: float, step: int, seconds: float, loss: float = 1.0) -> tuple:
+    return at, "step", step, {"loss": loss, "seconds": seconds, "learning_rate": 0.1}
+
+
+@pytest.fixture
+def killed(tmp_path) -> pathlib.Path:
+    """A job of one replica that was killed after step 30, and resumed at step 20."""
+    job = tmp_path / "job"
+    write(
+        job,
+        "chief-0",
+        (2, "machine", 0),
+        (3, "start", 0),
+        step(5, 10, 2, loss=9),
+        step(9, 20, 4, loss=8),
+        step(13, 30, 3.5, loss=77),
+        (14, "usage", 30),
+    )
+    write(
+        job,
+        "chief-0",
+        (22, "machine", 0),
+        (23, "resume", 20),
+        step(24, 25, 1, loss=7),
+        step(27, 40, 2, loss=6),
+        (29, "evaluation", 40, {"loss": 5.0, "best": True, "seconds": 2.0}),
+        (30, "export", 40, {"exported_step": 40}),
+        (30, "done", 40),
+        (31, "usage", 40),
+        attempt=1,
+    )
+    return job
+
+
+def test_steps_that_were_made_twice_count_once_and_the_later_ones(killed):
+    job = Job.load(str(killed))
+    assert [(e["step"], e["loss"]) for e in job.lasting("step")] == [(10, 9), (20, 8), (25, 7), (40, 6)]
+    loss, rate = curves(job)
+    assert "loss: training 9 at step 10, 6 at step 40; validation 5 at step 40, 5 at step 40" in loss
+    assert "learning rate" in rate
+
+
+def test_every_attempt_is_a_row(killed):
+    write(killed, "worker-0", (2, "machine", 0), (30, "usage", 0))
+    first, second, worker = re.findall('<tr><th scope="row">(.*)</tr>', training_section(str(killed)))
+    assert first == "chief-0</th><td>1</td><td>0</td><td>30</td><td>12.0</td>"
+    assert second == "chief-0</th><td>2</td><td>20</td><td>40</td><td>9.0</td>"
+    assert worker == "worker-0</th><td>1</td><td>-</td><td>0</td><td>28.0</td>"
+
+
+@pytest.mark.parametrize("events", [[], [(1, "machine", 0)], [(1, "machine", 0), (2, "start", 0), step(3, 1, 1)]])
+def test_a_job_that_has_hardly_begun_has_a_page_too(tmp_path, events):
+    write(tmp_path / "job", "chief-0", *events)
+    shown = training_section(str(tmp_path / "job"))
+    assert "Learning curves" not in shown and ("Attempts of the replicas" in shown) == bool(events)
+    assert not training_section(str(tmp_path / "nothing")).strip()
