@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu prices chaos lint format compile image image-gpu bench pin lock clean clean-all
+.PHONY: help setup run check test test-ci test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu prices chaos lint format compile image image-gpu bench pin lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -32,12 +32,17 @@ run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--datase
 	@exec $(PY) pipelines/run.py --die-with-parent $(ARGS)
 
 check: lint  ## lint and the fast tests, in about a minute
-	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not slow and not cloud" \
+	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not slow and not smoke and not cloud" \
 		--ignore tests/cloud --ignore tests/docker tests
 
-test: check  ## lint, fast tests, real clusters, the whole pipeline once here and in a cloud here; in about a quarter of an hour
-	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not slow" tests
-	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m cloud_ci -k one_chief tests/cloud
+test: check  ## lint, fast tests, and one each of: real cluster, pipeline run here, run on the fake Vertex AI
+	@$(PY) -m pytest -q -n 2 -m "smoke and not cloud" tests
+	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m "smoke and cloud" tests/cloud
+
+test-ci: setup  ## what CI runs after `make test`: real clusters, pipeline runs, containers, the fake Vertex AI
+	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not smoke and not slow" tests
+	@$(MAKE) --no-print-directory test-docker
+	@$(MAKE) --no-print-directory test-cloud ARGS='-m "cloud_ci and not smoke"'
 
 test-slow: setup  ## the longer tests, and many examples of each property
 	@$(PY) -m pytest -q -m slow tests

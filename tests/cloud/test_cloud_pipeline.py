@@ -71,7 +71,7 @@ def _assert_few_requests(cloud, run_id: str, job_dir: pathlib.Path, replicas: in
     assert max(counts.values()) <= own_requests, (own_requests, counts.most_common(5))
 
 
-@pytest.mark.parametrize(("cluster", "store_fails"), [pytest.param(ONE, False, id="one_chief", marks=pytest.mark.cloud_ci),
+@pytest.mark.parametrize(("cluster", "store_fails"), [pytest.param(ONE, False, id="one_chief", marks=[pytest.mark.cloud_ci, pytest.mark.smoke]),
                                                       pytest.param(SERVERS, False, id="servers", marks=pytest.mark.cloud_ci),
                                                       pytest.param(MIRRORED, False, id="mirrored"),
                                                       pytest.param(SERVERS, True, id="failing_store")])  # fmt: skip

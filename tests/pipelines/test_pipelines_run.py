@@ -48,30 +48,38 @@ def left_over(place: pathlib.Path) -> list[str]:
     return found
 
 
-def gone(place: pathlib.Path, within_s: float) -> bool:
+def gone(place: pathlib.Path, within_s: float = 60) -> bool:
     deadline = time.monotonic() + within_s
     while left_over(place) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not left_over(place)
 
 
-def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(command, place):
-    first = command("pipelines/run.py", *flags(place))
-    assert first.returncode == 0, first.stdout + first.stderr
-    run = newest(place)
-    told = summary(run)
-    assert told["status"] == "succeeded"
-    assert [s["name"] for s in told["steps"]] == [
-        *("convert", "plan", "train", "evaluate", "gate", "register", "promote", "cleanup")
-    ]
-    assert told["metrics"]["accuracy"] >= 0.97
-    assert json.dumps(told).count('"accuracy"') == 1
-    assert "there is no champion to compare with" in told["model"].pop("why")
-    assert told["model"] == {"name": "digits", "version": "1", "champion": "1", "passed_over": "", "verdict": "promote"}
-    assert told["throughput"]["examples_per_s"] > 0
-    assert all(pathlib.Path(path).exists() for path in told["paths"].values())
-    assert "test accuracy" in first.stdout and "now the champion" in first.stdout
-    assert "kfp" not in first.stdout.lower()  # full logs go to files, not over the progress
+@pytest.fixture(scope="module")
+def first_run(command, place) -> tuple[pathlib.Path, str]:
+    """The directory and the output of the first run in `place`, with the defaults."""
+    done = command("pipelines/run.py", *flags(place))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return newest(place), done.stdout
+
+
+@pytest.mark.smoke
+def test_first_run_registers_the_champion(first_run):
+    run, printed = first_run
+    result = summary(run)
+    assert result["status"] == "succeeded"
+    steps = ["convert", "plan", "train", "evaluate", "gate", "register", "promote", "cleanup"]
+    assert [step["name"] for step in result["steps"]] == steps
+    assert result["metrics"]["accuracy"] >= 0.97
+    assert json.dumps(result).count('"accuracy"') == 1
+    assert "there is no champion to compare with" in result["model"].pop("why")
+    assert result["model"] == {
+        "name": "digits", "version": "1", "champion": "1", "passed_over": "", "verdict": "promote"
+    }  # fmt: skip
+    assert result["throughput"]["examples_per_s"] > 0
+    assert all(pathlib.Path(path).exists() for path in result["paths"].values())
+    assert "test accuracy" in printed and "now the champion" in printed
+    assert "kfp" not in printed.lower()  # full logs go to files, not over the progress
     logs = {p.name for p in (run / "logs").iterdir()}
     assert {"pipeline.log", "convert.log", "train.log", "chief-0.log", "worker-0.log"} <= logs
     assert "chief/0 | " in (run / "logs" / "train.log").read_text()
@@ -79,27 +87,32 @@ def test_the_first_run_registers_a_good_model_and_the_second_takes_its_dataset(c
     assert "Confusion matrix" in page and "Learning curves" in page and "Attempts of the replicas" in page
     assert not (run / "tmp").exists()
 
-    second = command("pipelines/run.py", *flags(place))
-    assert second.returncode == 0, second.stdout + second.stderr
-    again = summary(newest(place))
-    status = {s["name"]: s["status"] for s in again["steps"]}
+
+def test_second_run_reuses_the_dataset(command, place, first_run):
+    first = summary(first_run[0])
+    done = command("pipelines/run.py", *flags(place))
+    assert done.returncode == 0, done.stdout + done.stderr
+    second = summary(newest(place))
+    status = {step["name"]: step["status"] for step in second["steps"]}
     assert status["convert"] == "succeeded"
     assert "another run has converted it" in (newest(place) / "logs" / "convert.log").read_text()
-    assert again["paths"]["dataset"] == told["paths"]["dataset"]
+    assert second["paths"]["dataset"] == first["paths"]["dataset"]
     assert "promote" not in status
-    assert again["metrics"] == told["metrics"]  # synchronous training is deterministic
-    assert (again["model"]["version"], again["model"]["champion"]) == ("2", "1")
-    assert "the champion stays version 1: accuracy 0.9" in second.stdout
+    assert second["metrics"] == first["metrics"]  # synchronous training is deterministic
+    assert (second["model"]["version"], second["model"]["champion"]) == ("2", "1")
+    assert "the champion stays version 1: accuracy 0.9" in done.stdout
 
+
+def test_rejected_run_shows_the_threshold(command, place, first_run):
     gate = place / "gate.yaml"
     gate.write_text("thresholds: {accuracy: 1}")
     quick = ("--gate", gate, "--fail-on-reject", "--train-steps", "20", "--cluster", "clusters/local.yaml")
-    third = command("pipelines/run.py", *flags(place), *quick)
-    assert third.returncode == 3, third.stdout + third.stderr
+    done = command("pipelines/run.py", *flags(place), *quick)
+    assert done.returncode == 3, done.stdout + done.stderr
     rejected = summary(newest(place))
     assert (rejected["model"]["verdict"], rejected["model"]["version"]) == ("reject", None)
     assert rejected["status"] == "succeeded" and "misses the threshold 1.0000" in rejected["model"]["why"]
-    assert f"rejected: {rejected['model']['why']}" in third.stdout
+    assert f"rejected: {rejected['model']['why']}" in done.stdout
     page = (newest(place) / "report.html").read_text()
     assert f"<b>Rejected</b>: {rejected['model']['why']}" in page and "Learning curves" in page
     assert "Versions of digits" in page and page.index("champion</td>") > page.index(">2</th>")  # the newest first
@@ -179,7 +192,7 @@ def test_ctrl_c_has_the_training_save_and_says_how_to_go_on(place):
             shown += part
     assert process.wait(40) == 130
     assert b"interrupted" in shown
-    assert gone(place, within_s=1), left_over(place)
+    assert gone(place), left_over(place)
     run = newest(place)
     assert summary(run)["status"] == "interrupted"
     assert f"pipelines/runs.py resume {run}".encode() in shown
@@ -195,5 +208,5 @@ def test_kill_9_leaves_no_process(place, victim):
     assert len(left_over(place)) > 3
     process.kill()
     process.wait()
-    assert gone(place, within_s=5), left_over(place)
+    assert gone(place), left_over(place)
     os.close(terminal)

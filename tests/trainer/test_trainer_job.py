@@ -98,6 +98,7 @@ def test_a_batch_that_another_number_of_replicas_would_change_is_refused(make):
     assert "--per-replica-batch-size 16 on 2 replicas makes 32 examples a step" in multiplied.output()
 
 
+@pytest.mark.smoke
 def test_sigterm_to_one_synchronous_replica_saves_at_one_step_and_the_resume_is_exact(make, straight):
     stopped = make()
     stopped.start("chief", "worker", flags=EXACT)
