@@ -111,8 +111,7 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
     """Explains, prints or runs a job of Vertex AI."""
     region = args.region or source.region or DEFAULT_REGION
     if args.mode == "explain":
-        named = all(pool.machine for pool in cluster.pools.values())
-        explain(source, cluster, plan_submission(args, cluster, region).bodies[0] if named else {}, region)
+        explain(source, cluster, region)
         return 0
     submission = plan_submission(args, cluster, region)
     for note in filter(None, [*ignored(cluster, "vertex"), misnamed(cluster)]):

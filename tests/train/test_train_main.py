@@ -70,8 +70,6 @@ REFUSED: dict[str, list[str]] = {
     "--command is empty": [*OWN, " "],
     "add --job-dir DIR before the '--'": ["--command", "python x"],
     "--code no/such: no such directory": [*OWN, "python x", "--code", "no/such"],
-    # What --explain would be about.
-    '--command "python \'x": No closing quotation': ["--explain", "--cluster", "BASIC", "--command", "python 'x"],
     "--strict allows no replacement": ["--explain", "--cluster", "BASIC_GPU", "--strict"],
     "NVIDIA_TESLA_T4 is not offered for training in us-east5": [
         *TIER,

@@ -1,16 +1,19 @@
-"""What each cluster means in full, as --explain prints it, and what writes that anew: python tests/train/train_golden.py
+"""What each cluster means in full, as --explain prints it and as worker pools, and what writes that anew: python tests/train/train_golden.py
 
 Review the difference that it makes with `git diff tests/train/golden` before it is committed.
 """
 
 import contextlib
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from components.train.__main__ import main
+from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.checks import schema
+from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Keys
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +30,9 @@ CLUSTERS = {
 def text(name: str) -> str:
     with contextlib.chdir(ROOT), contextlib.redirect_stdout(io.StringIO()) as out:
         assert main(["--cluster", name, "--explain"]) == 0
-    return out.getvalue()
+        cluster = Cluster.load(name)
+    specs = plan_vertex(cluster, "IMAGE", [], machines=all(pool.machine for pool in cluster.pools.values()))
+    return f"{out.getvalue()}\nWorker pools\n{json.dumps(specs, indent=2)}\n"
 
 
 def described_keys(name: str = "Keys", prefix: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:

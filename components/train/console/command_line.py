@@ -77,7 +77,7 @@ class _Options(Flags):
         str,
         f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' builds) or of the vertex "
         "back end",
-        by=("docker", "vertex", "explain"),
+        by=("docker", "vertex"),
         metavar="REF",
     )
     mount: tuple[str, ...] | None = _docker(
@@ -107,7 +107,7 @@ class _Options(Flags):
 
 # By flag: what heeds it.
 HEEDED_BY = {f"--{each.name.replace('_', '-')}": each.metadata["by"] for each in dataclasses.fields(_Options)}
-HEEDED_BY |= {f"--{each.name.replace('_', '-')}": ("vertex", "explain") for each in dataclasses.fields(JobSettings)}
+HEEDED_BY |= {f"--{each.name.replace('_', '-')}": ("vertex",) for each in dataclasses.fields(JobSettings)}
 HEEDED_BY["flags"] = _ANY
 
 

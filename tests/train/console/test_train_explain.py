@@ -1,4 +1,4 @@
-"""What --explain says in full is in the golden files."""
+"""What --explain says is in the golden files."""
 
 import json
 import re
@@ -18,22 +18,17 @@ def output(capsys: pytest.CaptureFixture, *args: str) -> str:
     return capsys.readouterr().out
 
 
-def test_the_cluster_file_that_it_prints_means_the_same(capsys: pytest.CaptureFixture, tmp_path: Path):
+def test_printed_cluster_file_means_the_same(capsys: pytest.CaptureFixture, tmp_path: Path):
+    def meaning(text: str) -> tuple[str, str]:
+        return text.splitlines()[1], text.partition("Pools\n")[2].partition("\n\n")[0]
+
     for path in SOURCES.glob("*.yaml"):
         if "trainingInput" not in path.read_text():
             continue
-        out = output(capsys, "--cluster", path, "--explain", "--image", "registry/i")
-        assert '"imageUri": "registry/i"' in out
+        out = output(capsys, "--cluster", path, "--explain")
         assert ("Vertex AI's TF_CONFIG gives evaluator another role" in out) == ("evaluatorCount" in path.read_text())
-        text = out.partition("The same as a cluster file\n")[2].partition("\n\n")[0]
-        (tmp_path / "cluster.yaml").write_text(text)
-        sync = ["--strategy", "multi_worker_mirrored"] if "--sync" in path.read_text() else []
-        vertex = ["--backend", "vertex", "--image", "i", "--dry-run"]
-        flags = ["--", "--data-dir", "gs://b/d", "--job-dir", "gs://b/j", "--train-steps", "9"]
-        assert main(["--cluster", str(path), *vertex, *sync, *flags]) == 0
-        pools = [spec["machineSpec"] for spec in json.loads(capsys.readouterr().out)["workerPoolSpecs"]]
-        assert main(["--cluster", str(tmp_path / "cluster.yaml"), *vertex, *flags]) == 0
-        assert [spec["machineSpec"] for spec in json.loads(capsys.readouterr().out)["workerPoolSpecs"]] == pools
+        (tmp_path / "cluster.yaml").write_text(out.partition("The same as a cluster file\n")[2].partition("\n\n")[0])
+        assert meaning(output(capsys, "--cluster", tmp_path / "cluster.yaml", "--explain")) == meaning(out)
 
 
 def test_vertex_dry_run_prints_json_alone_and_notes_beside_it(capsys: pytest.CaptureFixture):

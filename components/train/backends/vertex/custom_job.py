@@ -50,26 +50,24 @@ class Submission:
 
 
 def plan_submission(args: argparse.Namespace, cluster: Cluster, region: str) -> Submission:
-    """Checks the flags of the command line; where they only explain, names stand in for what is not given."""
-    run, settings = args.mode == "vertex", JobSettings.of(args)
+    """Checks the flags of the command line, and plans the requests."""
+    settings = JobSettings.of(args)
     settings.check(cluster, region)
     project = args.project or os.environ.get("GOOGLE_CLOUD_PROJECT") or ""
     command = own_command(args.command) if args.command is not None else ()
-    name, job_dir, image = "NAME", "JOB_DIR", args.image or "IMAGE"
+    if not args.image:
+        raise UserError("the vertex back end needs a container image; add --image REF@sha256:...")
+    if not args.dry_run and "@sha256:" not in args.image:
+        raise UserError(f"--image {args.image}: a job may be submitted again, and a tag be moved; give REF@sha256:...")
+    if not args.dry_run and not project:
+        raise UserError("--project is missing; give the id of a project, such as my-project")
+    name = new_name()
     planned = {"region": region, "command": command, "settings": settings}
-    specs = [plan_vertex(choice, image, args.flags, **planned) for choice in cluster.choices]
-    if run:
-        if not args.image:
-            raise UserError("the vertex back end needs a container image; add --image REF@sha256:...")
-        if not args.dry_run and "@sha256:" not in image:
-            raise UserError(f"--image {image}: a job may be submitted again, and a tag be moved; give REF@sha256:...")
-        if not args.dry_run and not project:
-            raise UserError("--project is missing; give the id of a project, such as my-project")
-        name = new_name()
-        # Our trainer's flags are checked: every replica would refuse them, some minutes later.
-        job_dir = args.job_dir if command else trainer_program(cluster, args.flags).job_dir
-        if not re.fullmatch("gs://[^/]+/.*[^/]", job_dir or ""):
-            raise UserError(f"--job-dir {job_dir or 'is missing'}: the replicas need a bucket; give gs://BUCKET/NAME")
+    specs = [plan_vertex(choice, args.image, args.flags, **planned) for choice in cluster.choices]
+    # Our trainer's flags are checked: every replica would refuse them, some minutes later.
+    job_dir = args.job_dir if command else trainer_program(cluster, args.flags).job_dir
+    if not re.fullmatch("gs://[^/]+/.*[^/]", job_dir or ""):
+        raise UserError(f"--job-dir {job_dir or 'is missing'}: the replicas need a bucket; give gs://BUCKET/NAME")
     bodies = [request(cluster, settings, each, name=name, job_dir=job_dir) for each in specs]
     bounds = Bounds(
         choices=len(bodies),
