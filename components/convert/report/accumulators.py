@@ -5,7 +5,7 @@
     tally.absorb(other.state())          # JSON; of the same type
     tally.summary(tally.edges([tally]))
 
-All that is kept are counts and exact sums, so the result is a function of the values alone. The `distribution` of a
+Counts are exact; the same parts in the same order give the same sums. The `distribution` of a
 feature are its examples by value or by range of values; one without a value, which has the default, counts too.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from components.convert.report.bins import Bins
-from components.convert.report.exact_sum import Sums
+from components.convert.report.moments import Moments
 from components.convert.writing.byte_strings import Strings, counts, few
 from trainer.base.feature_summary import Summary
 
@@ -32,7 +32,7 @@ class Numbers:
     """Of float32 or int64 values."""
 
     def __init__(self, dtype: np.typing.DTypeLike = np.float32):
-        self._missing, self._sums, self._bins = 0, Sums(dtype), Bins(dtype)
+        self._missing, self._moments, self._bins = 0, Moments(), Bins(dtype)
         self._range: list[float] = []
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
@@ -42,21 +42,21 @@ class Numbers:
             self._missing += int(missing.sum())
         if len(values):
             values, counts = few(values) or (values, np.ones(len(values), np.int64))
-            self._sums.add(values, counts)
+            self._moments.add(values, counts)
             self._bins.add(values, counts)
             # Adding 0 makes 0.0 of -0.0, which of them NumPy finds being a matter of chance.
             self._widen([values.min().item() + 0, values.max().item() + 0])
 
     def state(self) -> Any:
         """All of it, as JSON."""
-        return self._missing, self._range, self._sums.state(), self._bins.state()
+        return self._missing, self._range, self._moments.state(), self._bins.state()
 
     def absorb(self, state: Any) -> None:
         """Takes in what another one knows."""
-        missing, ends, sums, bins = state
+        missing, ends, moments, bins = state
         self._missing += missing
         self._widen(ends)
-        self._sums.absorb(sums)
+        self._moments.absorb(moments)
         self._bins.absorb(bins)
 
     def _widen(self, ends: Sequence[float]) -> None:
@@ -75,8 +75,8 @@ class Numbers:
         """All of it, in a histogram with such edges."""
         return Summary(
             missing=self._missing,
-            mean=self._sums.mean,
-            std=self._sums.std,
+            mean=self._moments.mean,
+            std=self._moments.std,
             histogram=self._bins.histogram(edges),
             edges=edges,
             **dict(zip(("min", "max"), self._range, strict=False)),
@@ -88,7 +88,8 @@ class Pixels(Numbers):
 
     def __init__(self, channels: int):
         super().__init__()
-        self._channels = [Sums(np.uint8) for _ in range(channels)]
+        # By channel, pixels, their sum and that of their squares, all whole numbers.
+        self._channels = [[0, 0, 0] for _ in range(channels)]
 
     def add(self, values: np.ndarray, missing: np.ndarray | None = None) -> None:
         """Takes in images [N, height, width, channels]."""
@@ -97,31 +98,36 @@ class Pixels(Numbers):
         for start in range(0, len(values), step):
             images, total = values[start : start + step], totals[start : start + step]
             for channel, known in enumerate(self._channels):
-                # Whole numbers, and all sums of them below 2**53, so these are exact in whatever order.
                 pixels = images[..., channel].astype(np.float64).reshape(len(images), -1)
                 sums = pixels.sum(axis=1)
                 total += sums
-                known.absorb((pixels.size, int(sums.sum()), int(np.einsum("ij,ij->", pixels, pixels))))
+                _add(known, (pixels.size, int(sums.sum()), int(np.einsum("ij,ij->", pixels, pixels))))
         super().add((totals / size).astype(np.float32))
 
     def state(self) -> Any:
         """All of it, as JSON."""
-        return super().state(), [sums.state() for sums in self._channels]
+        return super().state(), self._channels
 
     def absorb(self, state: Any) -> None:
         """Takes in what another one knows."""
         brightness, channels = state
         super().absorb(brightness)
         for mine, theirs in zip(self._channels, channels, strict=True):
-            mine.absorb(theirs)
+            _add(mine, theirs)
 
     def summary(self, edges: tuple[float, ...]) -> Summary:
         """All of it, in a histogram with such edges."""
         summary = super().summary(edges)
-        if not self._channels[0].count:
+        if not self._channels[0][0]:
             return summary
-        mean, std = (tuple(getattr(sums, what) for sums in self._channels) for what in ("mean", "std"))
+        mean = tuple(total / count for count, total, _ in self._channels)
+        std = tuple(math.sqrt(count * squares - total**2) / count for count, total, squares in self._channels)
         return dataclasses.replace(summary, channel_mean=mean, channel_std=std)
+
+
+def _add(sums: list[int], more: Sequence[int]) -> None:
+    for i, number in enumerate(more):
+        sums[i] += number
 
 
 class Categories(Numbers):

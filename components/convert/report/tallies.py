@@ -7,7 +7,7 @@
     found["test"].summaries["fare"].mean
     found["test"].drift["fare"]
 
-In whatever pieces the examples come, the result is the same.
+The same pieces in their order give the same result, whoever has read them.
 """
 
 import dataclasses
