@@ -49,7 +49,7 @@ def _joined(columns: list[Any]) -> Any:
 def drawn(count: int, *, validation_fraction: float = 0.1, test_fraction: float = 0.2, seed: int = 0) -> dict:
     """By split, the positions of so many training examples that go there."""
     draws = Draws({"train"}, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
-    chosen = dict(draws.begin("train", 0).of(np.arange(count)))
+    chosen = dict(draws.of("train", np.arange(count)))
     return {split: np.flatnonzero(chosen[split]) for split in ("train", "validation", "test")}
 
 

@@ -10,7 +10,6 @@ import time
 
 from components.convert import running
 from components.convert.options import Options
-from components.convert.report import drift
 from components.convert.report.tallies import Tallies
 from components.convert.writing import output
 from components.convert.writing.workers import EndedFromOutside
@@ -74,7 +73,6 @@ def _converted(options: Options, place: str | None) -> tuple[Manifest, Tallies]:
     """Converts into a directory for unfinished work, or into nothing; shards that are done lie in the output directory."""
     manifest, tallies = running.run(options, place)
     _tell_rows(options, manifest, tallies, place)
-    drift.require(manifest.splits, options.max_drift)
     return manifest, tallies
 
 
@@ -100,7 +98,7 @@ def _write_page(manifest: Manifest, tallies: Tallies, options: Options) -> None:
     """Writes the page of the dataset into the output directory, whole or not at all."""
     from components.convert.report import page  # what it needs is slow to import
 
-    written(f"{options.directory}/{output.PAGE}", page.render(manifest, tallies, max_drift=options.max_drift))
+    written(f"{options.directory}/{output.PAGE}", page.render(manifest, tallies))
 
 
 def _tell(directory: str, manifest: Manifest, seconds: float, outcome: str) -> None:

@@ -1,8 +1,8 @@
 """How a conversion is divided: which examples of which piece go to which shard, decided before any of them is read.
 
     division = Division.of(reader.cut(source, ...), shards=8, ...)
-    drawing = division.draws.begin(piece.split, piece.position)
-    for split, shards in division.places(piece.split, block.positions, drawing.of(block.positions, block.by)): ...
+    drawn = division.draws.of(piece.split, block.positions, block.by)
+    for split, shards in division.places(piece.split, block.positions, drawn): ...
 
 It is a small file, made once, and the same for every process that works on the conversion.
 """

@@ -7,7 +7,7 @@ from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.registry import READERS
 from components.convert.sources.tfds.builder import TFDS
 from trainer.base.command_line import Flags, flag
-from trainer.base.flags import Kind, at_least, local, place, positive, share, zero_to_one
+from trainer.base.flags import Kind, at_least, local, place, positive, share
 
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 _source = Kind(str, lambda text: " " in text or place.holds(text), "a path or gs://BUCKET/NAME, or a query")
@@ -71,13 +71,6 @@ class Options(Flags):
     skip_bad: int | None = flag(
         at_least(1),
         "of csv, jsonl and taxi: leave out rows that are wrong, so many at most; without it the first one is an error",
-    )
-    max_drift: float = flag(
-        zero_to_one,
-        "fail if a feature or the label is further than this from the training split in another one: 0 is the same "
-        "distribution, 1 has nothing in common, so that 1 allows any; dataset.html shows the distances",
-        default=1.0,
-        metavar="D",
     )
     processes: int | None = flag(
         at_least(1),

@@ -54,8 +54,7 @@ class Work:
 
     def look(self, i: int) -> Any:
         """Looks at a piece."""
-        piece = self.division.cut.pieces[i]
-        return self.source.look(piece, self.division.draws.begin(piece.split, piece.position).training)
+        return self.source.look(self.division.cut.pieces[i], self.division.draws.training)
 
     def write(self, i: int, place: str | None, advance: Callable[[int], object] = lambda num_bytes: None) -> Any:
         """Writes the parts of a piece into a directory; without one they are only counted and hashed. Tells what is in them, as JSON.
@@ -64,7 +63,6 @@ class Work:
         """
         piece, layout, tallies = self.division.cut.pieces[i], self.source.layout(), Tallies(self.source)
         writers: dict[str, tuple[str, parts.Writer]] = {}  # by split: positions ascend, so one shard at a time
-        drawing = self.division.draws.begin(piece.split, piece.position)
         told, written = 0, {}
         if before := [number for number in self.left if number < i]:
             tallies.samples.left = dict(self.left[max(before)])
@@ -73,7 +71,7 @@ class Work:
                 tallies.add_others(block)
                 if not len(block.positions):
                     continue
-                drawn = drawing.of(block.positions, block.by)
+                drawn = self.division.draws.of(piece.split, block.positions, block.by)
                 for split, shards in self.division.places(piece.split, block.positions, drawn):
                     for shard, rows in shards:
                         columns, missing, more = (

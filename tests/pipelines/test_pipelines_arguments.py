@@ -77,7 +77,6 @@ def test_the_seed_is_the_trainers_alone_and_the_split_seed_the_converters():
             "validation_fraction": st.floats(0, 1, exclude_max=True),
             "test_fraction": st.floats(0, 1, exclude_max=True),
             "split_seed": st.integers(0, 2**64 - 1),
-            "max_drift": st.floats(0, 1),
             "processes": st.integers(1, 1000),
         },
     ),

@@ -1,13 +1,12 @@
 """The page of a dataset, `dataset.html`: what is in it and how its splits compare, in one file without scripts.
 
-page.render(manifest, tallies, max_drift=0.1)
+page.render(manifest, tallies)
 """
 
 import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from components.convert.report import drift
 from components.convert.report.tallies import Tallies
 from components.evaluate.page.frame import render_page
 from components.templates import templates
@@ -17,7 +16,7 @@ _CLASSES = 100  # that are listed
 _TEMPLATES = templates("components.convert.report")
 
 
-def render(manifest: Manifest, tallies: Tallies, *, max_drift: float) -> str:
+def render(manifest: Manifest, tallies: Tallies) -> str:
     """The page's text, given what is known of its examples."""
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
     training = splits["train"].summaries
@@ -47,8 +46,6 @@ def render(manifest: Manifest, tallies: Tallies, *, max_drift: float) -> str:
         missing=[feature for feature in manifest.features if feature.name in missing],
         units={name: _unit(name, manifest) for name in training},
         drifts=_drifts(splits, set(training) - set(categories)),
-        max_drift=max_drift,
-        notable=drift.NOTABLE,
         arguments={
             name: value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
             for name, value in manifest.arguments.items()

@@ -78,10 +78,10 @@ class SplitRule:
     """What decides to which split a row goes.
 
     Rows with one value in the column go to one split; or, if there are starts, those of which the value is at least that
-    of a split. Without a column, every split gets its share of each class.
+    of a split.
     """
 
-    column: str | None = None
+    column: str
     starts: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 

@@ -77,7 +77,7 @@ class TableSource(pieces.Source):
         for table, found, told in self._labelled(piece):
             yield pieces.Block(
                 positions=table.positions,
-                by=self._by(table, found),
+                by=self._by(table),
                 columns={LABEL: found, **{c.name: _stored(table, c) for c in self.schema.stored}},
                 missing={c.name: table.missing(c.name) for c in self.schema.stored if c.default is not None},
                 skipped=table.skipped,
@@ -88,7 +88,7 @@ class TableSource(pieces.Source):
         """The least and largest integers and lengths of strings, and how often values occur in training rows."""
         bounds: dict[str, tuple[int, int]] = {}
         counted = self._frequencies()
-        for table, classes, _ in self._looked_at._labelled(piece):
+        for table, _, _ in self._looked_at._labelled(piece):
             if not len(table.positions):
                 continue
             columns = {c.name: _stored(table, c) for c in self.schema.stored if c.dtype != "float32"}
@@ -98,7 +98,7 @@ class TableSource(pieces.Source):
                 low, high = bounds.get(name, (least, most))
                 bounds[name] = min(low, least), max(high, most)
             if piece.split == "train":
-                by = self._by(table, classes)
+                by = self._by(table)
                 rows = training(table.positions) if by is None else training(table.positions, by)
                 for (name, of), frequencies in counted.items():
                     frequencies.add(of(columns[name][rows]))
@@ -157,12 +157,10 @@ class TableSource(pieces.Source):
                 raise self.too_many(kept.skipped[-1])
             yield kept, found, counts
 
-    def _by(self, table: TableBlock, found: np.ndarray) -> By | None:
-        """What the schema says that decides about splits, given the labels."""
+    def _by(self, table: TableBlock) -> By | None:
+        """What the schema says that decides about splits."""
         if (rule := self.schema.split) is None:
             return None
-        if rule.column is None:
-            return By(strata=found)
         values = _stored(table, self.schema.columns[rule.column])
         if rule.starts:
             return By(given={split: values >= start for split, start in rule.starts.items()})

@@ -101,7 +101,7 @@ def _schema(data: Any) -> Schema:
         ignore_others=_one_of(("refuse", "ignore"), data.get("other_columns", "refuse"), "other_columns") == "ignore",
         content=data,
         delimiter=_one_of(DELIMITERS, data["delimiter"], "delimiter") if "delimiter" in data else None,
-        split=_split_rule(data["split"], columns, label) if "split" in data else None,
+        split=_split_rule(data["split"], columns) if "split" in data else None,
     )
 
 
@@ -270,16 +270,10 @@ def _input(value: Any, columns: Mapping[str, Column], place: str) -> Input:
     )
 
 
-def _split_rule(value: Any, columns: Mapping[str, Column], label: Label) -> SplitRule:
-    if value == "stratified":
-        if not label.classes:
-            raise UserError(f"split: stratified is by class, and the label is {label.task}; leave split out")
-        return SplitRule()
-    if isinstance(value, str):
-        raise UserError(f"split: {reprlib.repr(value)} is neither 'stratified' nor a mapping with group or time")
+def _split_rule(value: Any, columns: Mapping[str, Column]) -> SplitRule:
     value = _mapping(value, "split", optional={"group", "time", *_STARTS})
     if len(value.keys() & {"group", "time"}) != 1:
-        raise UserError("split: needs either group or time, with a column; or write 'split: stratified'")
+        raise UserError("split: needs either group or time, with a column")
     if "group" in value:
         column = _known(_mapping(value, "split", required={"group"})["group"], columns, "split.group")
         if column.type == "float":

@@ -1,15 +1,11 @@
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert.__main__ import main
 from components.convert.report import drift
 from components.convert.report.accumulators import Categories, Numbers
 from components.convert.writing.byte_strings import Strings
-from trainer.base.manifest import Split
 
 histograms = st.lists(st.integers(0, 1000), min_size=1, max_size=25).filter(any).map(lambda h: dict(enumerate(h)))
 
@@ -56,30 +52,3 @@ def test_a_new_category_drifts_by_its_share_and_without_examples_there_is_no_dis
     train, empty = categories([b"Cash"] * 4 + [b"Card"]), categories([])
     assert distance(train, categories([b"Cash"] * 2 + [b"Phone"] * 2)) == 0.5
     assert distance(train, empty) is None and distance(empty, train) is None
-
-
-def test_too_much_drift_leaves_nothing_and_a_finished_dataset_as_it_is(tmp_path, idx_bytes, fails, content, capsys):
-    random, source, out = np.random.default_rng(0), tmp_path / "source", tmp_path / "out"
-    source.mkdir()
-    for prefix, low, classes in (("train-", 0, 10), ("t10k-", 150, 2)):  # test images are brighter, of fewer classes
-        (source / f"{prefix}images-idx3-ubyte").write_bytes(idx_bytes(random.integers(low, 256, (400, 5, 5))))
-        (source / f"{prefix}labels-idx1-ubyte").write_bytes(idx_bytes(np.arange(400) % classes))
-    flags = ("--dataset", "mnist", "--source", str(source), "--validation-fraction", "0", "--output", str(out))
-    assert "--max-drift" in fails(*flags, "--max-drift", "nan")
-    line = fails(*flags, "--max-drift", 0.25)
-    assert "--max-drift 0.25: 'image' is " in line and "in the 400 examples of test, and 1 more" in line
-    assert not out.exists()
-    assert main([*flags]) == 0
-    assert "drift above 0.3: 'image' is " in capsys.readouterr().out
-    before = content(out)
-    assert "'image'" in fails(*flags, "--max-drift", 0.9)
-    assert content(out) == before
-    assert main([*flags, "--max-drift", "1"]) == 0
-
-
-def test_a_small_split_is_not_told_of(capsys):
-    small = Split(examples=99, class_histogram=(), shards=(), drift={"fare": 0.9})
-    drift.require({"test": small}, 1.0)
-    assert capsys.readouterr().out == ""
-    drift.require({"test": dataclasses.replace(small, examples=100, drift={"fare": 0.9, "tips": 0.2})}, 1.0)
-    assert capsys.readouterr().out == "drift above 0.3: 'fare' is 0.900 from train in the 100 examples of test\n"

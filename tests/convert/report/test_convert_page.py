@@ -155,11 +155,11 @@ def test_as_many_classes_as_fit_are_shown(tmp_path, make_idx):
     assert len(text) < 400_000 and "156 more" in _Parsed(text).text
 
 
-def test_dim_pixels_are_shown_bright_and_the_threshold_is_told(tmp_path):
-    main(["--output", str(tmp_path / "out"), "--shards", "1", "--max-drift", "0.25"])
+def test_dim_pixels_are_shown_bright(tmp_path):
+    main(["--output", str(tmp_path / "out"), "--shards", "1"])
     page = _Parsed((tmp_path / "out" / PAGE).read_text(encoding="utf-8"))
     strips = _images(page)
-    assert "fails above 0.25" in page.text and "mean pixel value" in page.text
+    assert "mean pixel value" in page.text
     assert all(address.startswith("data:image/png;base64,") for address in page.addresses)
     assert [strip.shape for strip in strips] == [(8, 10 * 9 - 1)] * 10
     assert all(strip.max() == 255 and strip.min() == 0 for strip in strips)

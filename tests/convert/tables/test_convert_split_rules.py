@@ -30,7 +30,7 @@ def test_all_rows_with_one_value_go_to_one_split_and_not_where_the_rest_of_the_d
 
 
 @pytest.mark.parametrize(
-    "rule", ["stratified", {"group": "seconds"}, {"group": "company"}, {"time": "when", "test_from": START + 80}]
+    "rule", [{"group": "seconds"}, {"group": "company"}, {"time": "when", "test_from": START + 80}]
 )
 def test_a_part_of_the_table_may_have_no_row_that_the_filter_keeps(tmp_path, rule):
     few = [{**row, "seconds": i} for i, row in enumerate(ROWS)]
@@ -46,7 +46,7 @@ def test_what_is_documented_is_read(tmp_path):
     for rule in rules:
         (tmp_path / "schema.yaml").write_text(text + rule)
         assert yaml_loader.load(tmp_path / "schema.yaml").split
-    assert len(rules) == 4
+    assert len(rules) == 3
 
 
 def test_later_rows_are_the_test_split_and_those_before_them_validation(tmp_path):
@@ -65,18 +65,14 @@ def test_a_rule_that_leaves_nothing_for_training_is_told_as_that(tmp_path):
         converted(tmp_path, {"time": "when", "test_from": START})
 
 
-def test_stratified_splits_have_the_classes_in_one_proportion_which_a_vocabulary_is_of_too(tmp_path):
-    manifest = converted(tmp_path, "stratified", processes=2)
-    classes = np.bincount([row["tip"] == "yes" for row in ROWS])
-    for split, share in {"train": 0.72, "validation": 0.08, "test": 0.2}.items():
-        part = manifest.splits[split]
-        assert part.class_histogram == pytest.approx(classes * share, abs=9)  # of three pieces, each exact to about one
+def test_a_vocabulary_is_that_of_the_training_split(tmp_path):
+    manifest = converted(tmp_path, {"group": "seconds"}, processes=2)
     training = manifest.splits["train"].summaries["area"]
     assert manifest.deep[5].vocabulary[0] == training.frequent[0]
     assert sum(training.counts[:5]) == training.in_vocabulary
 
 
-@pytest.mark.parametrize("rule", ["stratified", {"group": "hour"}, {"time": "hour", "test_from": 20}])
+@pytest.mark.parametrize("rule", [{"group": "hour"}, {"time": "hour", "test_from": 20}])
 def test_a_source_that_is_split_is_not_split_otherwise(tmp_path, write_records, fails, rule):
     for split in ("train", "test"):
         write_records(tmp_path / "source" / f"{split}.tfrecord", [{"hour": i, "tip": i % 2} for i in range(24)])

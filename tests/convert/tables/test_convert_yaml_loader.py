@@ -71,16 +71,10 @@ def test_a_time_is_a_number_of_seconds_and_its_unit_is_known(tmp_path):
 
 def test_what_decides_about_splits_is_read(tmp_path):
     assert load(tmp_path, GOOD).split is None
-    assert load(tmp_path, {**GOOD, "split": "stratified"}).split == SplitRule()
     assert load(tmp_path, {**GOOD, "split": {"group": "company"}}).split == SplitRule(column="company")
     rule = {"time": "seconds", "test_from": 9, "validation_from": -3}
     found = load(tmp_path, {**GOOD, "split": rule}).split
     assert found == SplitRule(column="seconds", starts={"test": 9, "validation": -3})
-    with pytest.raises(UserError, match="split: stratified is by class, and the label is regression"):
-        load(
-            tmp_path,
-            {**change("columns.tips", {"type": "float"}), "label": {"regression": "tips"}, "split": "stratified"},
-        )
 
 
 @pytest.mark.parametrize(
@@ -177,9 +171,9 @@ LABELS = [
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        ("split", "random", r"split: 'random' is neither 'stratified' nor a mapping with group or time"),
+        ("split", "random", r"split: 'random' is no mapping"),
         ("deep", "fare " * 999, r"deep: 'fare [^']{1,40}' is no list"),
-        ("split", {}, "split: needs either group or time, with a column; or write 'split: stratified'"),
+        ("split", {}, "split: needs either group or time, with a column"),
         ("split", {"group": "company", "time": "seconds"}, "split: needs either group or time"),
         ("split", {"group": "compny"}, r"split\.group: unknown column 'compny'; did you mean 'company'"),
         ("split", {"group": "fare"}, r"split\.group: fare is a float"),
