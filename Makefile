@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-ci test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu prices chaos lint format compile image image-gpu bench pin lock clean clean-all
+.PHONY: help setup run check test test-ci test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench pin lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -63,9 +63,6 @@ prove-cloud: setup  ## show on the real Vertex AI what only it can, for under a 
 
 prove-gpu: setup  ## show on a machine with GPUs, rented for ten minutes, what only they can (ARGS='--help')
 	@$(PY) -m tests.prove_gpu $(ARGS)
-
-prices: setup  ## write prices.json, what machines cost on Vertex AI (ARGS='--region europe-west4'); needs an account
-	@$(PY) -m pipelines.vertex.prices $(ARGS)
 
 chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
 	@$(PY) -m tests.chaos $(ARGS)

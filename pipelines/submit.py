@@ -6,24 +6,24 @@
 import argparse
 import json
 import os
-import pathlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from components.asking import agreed
 from components.evaluate.gate import REJECT, TOLD
 from components.register.register import open_registry
 from components.train.backends.vertex.attempts import Again, Bounds, Over, decide
 from components.train.backends.vertex.job_settings import JobSettings, account
-from components.train.cluster.quotas import quota_warnings
+from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import EXIT_REJECTED, add_flags
-from pipelines.vertex import config_file, costs, step_sizes
+from pipelines.vertex import config_file, step_sizes
 from pipelines.vertex.bucket import like, read_json
 from pipelines.vertex.submission import NEEDED, STEPS, Submission, check_place, prepare
 from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.flags import at_least, positive
 
+VERTEX_TIMEOUT_S = 7 * 86_400  # of a job without a time limit
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
 _EXIT_CODES = f"""exit codes: 0 submitted, or with --wait ended well; 1 the run failed, or Google Cloud does not answer; 2 a
 mistake that the message names; {EXIT_REJECTED} rejected, with --fail-on-reject; 130 Ctrl-C, which ends the waiting and not the run."""
@@ -46,15 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.resume:
         check_place(args, ("project", "location", "bucket"))
     submission = Submission.load(args.bucket, args.resume) if args.resume else prepare(args)
-    prices = costs.Prices.load(pathlib.Path(args.prices), submission.job["location"]) if args.prices else None
-    bounds = costs.bounds(submission.cluster, prices, args.max_machine_hours, args.max_price)
+    bounds = _bounds(submission.cluster, args.max_machine_hours)
     first = decide([], bounds)
     if isinstance(first, Over):
         raise UserError(f"{first.why} before anything runs; allow more")
     if args.dry_run:
         print(json.dumps(submission.attempt(first).request(submission.run), indent=2))
         return 0
-    return _submit(args, submission, prices, bounds, first)
+    return _submit(args, submission, bounds, first)
 
 
 def _parser() -> Parser:
@@ -88,8 +87,6 @@ def _parser() -> Parser:
         "--max-restarts", type=at_least(0), help="further attempts after failures, and after preemptions"
     )
     limits.add_argument("--max-machine-hours", type=positive, help="of the training, all attempts together")
-    limits.add_argument("--max-price", type=positive, help="of the training, in the currency of --prices")
-    limits.add_argument("--prices", metavar="FILE", help="of machines; make prices writes one")
     doing = p.add_argument_group("this command")
     doing.add_argument("--config", metavar="FILE", help="YAML with any of these flags; the command line wins")
     doing.add_argument("--save", metavar="FILE", help="write the flags that are given as such a file")
@@ -108,17 +105,34 @@ def _parser() -> Parser:
     return p
 
 
-def _submit(
-    args: argparse.Namespace, submission: Submission, prices: costs.Prices | None, bounds: Bounds, first: Again
-) -> int:
+def _bounds(cluster: Cluster, max_machine_hours: float | None) -> Bounds:
+    """What all attempts of the training may take together."""
+    return Bounds(
+        choices=len(cluster.choices),
+        replicas=cluster.replicas,
+        max_restarts=cluster.scheduling.max_restarts,
+        timeout_s=cluster.scheduling.timeout_s or VERTEX_TIMEOUT_S,
+        machine_hours=max_machine_hours,
+    )
+
+
+def _machines(cluster: Cluster, longest_s: float) -> Iterator[str]:
+    """The pools and the machine-hours that they take at most, a line each."""
+    for role, pool in cluster.pools.items():
+        others = (choice.pools[role].shape for choice in cluster.choices[1 : 1 + len(pool.alternatives)])
+        yield f"  {role:10}{pool.replicas} x {', else '.join([pool.shape, *others])}"
+    hours = longest_s / 3600
+    machines = f"{cluster.replicas} machine{'s' if cluster.replicas > 1 else ''}"
+    yield f"  at most {hours * cluster.replicas:,.1f} machine-hours ({machines} for {hours:,.1f} h)"
+
+
+def _submit(args: argparse.Namespace, submission: Submission, bounds: Bounds, first: Again) -> int:
     from pipelines.vertex import checks, client, sending  # 2 s
 
     sending.connect(submission.job["project"], submission.job["location"])
     checks.look(submission)
-    for warning in quota_warnings(submission.cluster, submission.job["location"]):
-        print(f"warning: {warning}", file=sys.stderr)
     print(f"{submission.run} in {submission.job['location']} of {submission.job['project']}, {submission.image}")
-    print("\n".join(costs.told(submission.cluster, prices, first.timeout_s)))
+    print("\n".join(_machines(submission.cluster, first.timeout_s)))
     found = like(args.bucket, submission.values)
     if not args.resume:
         submission, told = step_sizes.sized(submission, found and found[0])

@@ -13,10 +13,10 @@ from components.train.backends.heeded import ignored
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program, own_program, trainer_program
 from components.train.backends.vertex.custom_job import plan_submission
+from components.train.backends.vertex.job_settings import DEFAULT_REGION
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.notes import Source, refuse_changes, tell
-from components.train.cluster.quotas import DEFAULT_REGION, quota_warnings
 from components.train.cluster.strategies import job_flags, resolve
 from components.train.console import job_control
 from components.train.console.command_line import parse
@@ -116,8 +116,6 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
     submission = plan_submission(args, cluster, region)
     for note in filter(None, [*ignored(cluster, "vertex"), misnamed(cluster)]):
         print(f"note: {note}", file=sys.stderr)
-    for warning in dict.fromkeys(each for choice in cluster.choices for each in quota_warnings(choice, region)):
-        print(f"warning: {warning}", file=sys.stderr)
     if args.dry_run:
         print(f"note: what is printed is FILE of: {submission.gcloud()}", file=sys.stderr)
         print(json.dumps(submission.bodies[0]["jobSpec"], indent=2))

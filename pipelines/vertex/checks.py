@@ -3,24 +3,21 @@
     look(submission)   # UserError with all that is wrong; ConnectionError if Google Cloud does not answer
 
 Each rule asks for one thing, all at once, and waits a few seconds at most. Sources: the REST references of Vertex AI, Cloud
-Storage, IAM, Cloud Quotas, and of the registry API (OCI distribution specification).
+Storage and IAM, and of the registry API (OCI distribution specification).
 """
 
-import collections
 import concurrent.futures
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import requests
 
 from components.bucket import LOGIN, credentials
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.quotas import needs
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError
 
-_TIMEOUT_S, _VERTEX = 4.0, "aiplatform.googleapis.com"
+_TIMEOUT_S = 4.0
 ACCELERATOR = "org.tfrecord-training.accelerator"  # label of our images: cpu or gpu
 _MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
     "oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"
@@ -136,41 +133,6 @@ def _accounts(submission: Submission, ask: Asker) -> Iterator[str]:
             yield f"you may not act as {account}; ask for the role Service Account User on it"
 
 
-def _quotas(submission: Submission, ask: Asker) -> Iterator[str]:
-    """The project has enough of what the pools need; where that cannot be asked, nothing is known."""
-    project, location = submission.job["project"], submission.job["location"]
-    token, limits = "", {}
-    url = f"https://cloudquotas.googleapis.com/v1/projects/{project}/locations/global/services/{_VERTEX}/quotaInfos"
-    while True:
-        status, answer = ask(f"{url}?pageSize=500&pageToken={token}")
-        if status != 200:
-            return
-        for info in answer.get("quotaInfos", ()):
-            for each in info.get("dimensionsInfos", ()):
-                if location in each.get("applicableLocations", ()) and "value" in each.get("details", {}):
-                    limits[info["metric"].rpartition("/")[2]] = int(each["details"]["value"])
-        if not (token := answer.get("nextPageToken", "")):
-            break
-    for metric, need in _metrics(submission.cluster).items():
-        if limits.get(metric, need) < need:
-            yield (
-                f"quota {metric} of {project} in {location} is {limits[metric]}, and the cluster needs {need}; ask for more "
-                "(console: IAM & Admin, Quotas), take fewer machines, or another --location"
-            )
-
-
-def _metrics(cluster: Cluster) -> Mapping[str, int]:
-    """What the pools need, by the name of the quota's metric. As users' error messages have them; `a100` is a guess."""
-    prefix = f"custom_model_training_{'' if cluster.scheduling.strategy == 'STANDARD' else 'preemptible_'}"
-    found: collections.Counter[str] = collections.Counter()
-    for (what, _), need in needs(cluster).items():
-        if what.startswith("NVIDIA_"):
-            found[f"{prefix}{what.lower().replace('_tesla_', '_')}_gpus"] += need
-        elif len(what) == 2:  # a family of machines
-            found[f"{prefix}cpus" if what in ("n1", "e2") else f"{prefix}{what}_cpus"] += need
-    return found
-
-
 def _sources(submission: Submission, ask: Asker) -> Iterator[str]:
     """There is an object, or a folder of objects, at each source, and it can be read."""
     for source in submission.sources:
@@ -188,7 +150,7 @@ def _sources(submission: Submission, ask: Asker) -> Iterator[str]:
 RULES: tuple[Callable[[Submission, Asker], Iterator[str]], ...] = (
     lambda sent, ask: project_problems(ask, sent.job["project"], sent.job["location"]),
     lambda sent, ask: bucket_problems(ask, sent.job["pipeline_root"].split("/")[2], sent.job["location"]),
-    *(_image, _accounts, _quotas, _sources),
+    *(_image, _accounts, _sources),
 )
 
 

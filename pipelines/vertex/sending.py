@@ -1,6 +1,7 @@
 """Sends a run, and where somebody waits for it goes on with training that was given up, as `attempts` decides."""
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from google.cloud import aiplatform
@@ -8,10 +9,10 @@ from google.cloud import aiplatform_v1 as v1
 
 from components.bucket import credentials
 from components.files.listing import deleted, listed
-from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide
+from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide, lacks_capacity
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.job_client import Jobs
-from components.train.backends.vertex.job_store import JobStore, begun, completed
+from components.train.backends.vertex.job_store import JobStore, begun, completed, refused
 from pipelines.vertex import client, watch
 from pipelines.vertex.submission import Submission
 from trainer.base.errors import UserError
@@ -54,8 +55,15 @@ def run(submission: Submission, bounds: Bounds, *, wait: bool) -> int:
             return 0
         job = watch.follow(name, store.job_dir)
         trained = [each for each in client.custom_jobs(submission.run) if each.name not in known]
+        failures = dict(_failures(job, trained, submission))
+        attempt = None
         if trained:
-            made.append(completed(line, trained[-1], store.step()))
+            attempt = completed(line, trained[-1], store.step())
+        elif lacks_capacity(failures.get("train", "")):  # its job was refused
+            line["error"] = failures["train"]
+            attempt = refused(line)
+        if attempt:
+            made.append(attempt)
         else:  # it did not come to that
             record.pop()
         store.write(record)
@@ -64,27 +72,24 @@ def run(submission: Submission, bounds: Bounds, *, wait: bool) -> int:
         if watch.state_of(job) == "CANCELLED":
             print(f"{job_id}: cancelled", file=sys.stderr)
             return 1
-        _explain(job, trained, submission)
-        if not trained or made[-1].ending is Ending.SUCCEEDED:
+        print(*filter(None, [job.error.message, *failures.values()]), sep="\n", file=sys.stderr)
+        if not attempt or attempt.ending is Ending.SUCCEEDED:
             return 1  # it was another step that failed
-        watch.say(f"training: {made[-1].ending}, at step {max(0, made[-1].step_after):,}")
+        watch.say(f"training: {attempt.ending}, at step {max(0, attempt.step_after):,}")
     print(f"training is given up: {order.why}", file=sys.stderr)
     return 1
 
 
-def _explain(job: v1.PipelineJob, trained: list[v1.CustomJob], submission: Submission) -> None:
-    """Which step has failed, with what; of the training which replica, and its last lines."""
-    if job.error.message:
-        print(job.error.message, file=sys.stderr)
+def _failures(job: v1.PipelineJob, trained: list[v1.CustomJob], submission: Submission) -> Iterator[tuple[str, str]]:
+    """Each step that has failed and why: of the training which replica, and its last lines."""
     for step, why, number in watch.failed_steps(job):
         blamed, roles = "", tuple[str, ...]()
         if step == "train" and trained:
             why, number = trained[-1].error.message or why, trained[-1].name.rpartition("/")[2]
             roles = tuple(submission.cluster.pools)
             blamed = replica_name(why, roles)
-        print(f"{step}{f' ({blamed})' if blamed else ''} failed: {' '.join(why.split())}", file=sys.stderr)
-        for line in _last_lines(submission, number, roles, blamed):
-            print(f"  {line}", file=sys.stderr)
+        head = f"{step}{f' ({blamed})' if blamed else ''} failed: {' '.join(why.split())}"
+        yield step, "\n  ".join([head, *_last_lines(submission, number, roles, blamed)])
 
 
 def _last_lines(submission: Submission, number: str, roles: tuple[str, ...], blamed: str) -> list[str]:

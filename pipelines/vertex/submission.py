@@ -104,7 +104,7 @@ def prepare(args: argparse.Namespace) -> Submission:
     settings = dataclasses.replace(settings, training_service_account=trained_by)
     settings.check(cluster, args.location)
     for choice in cluster.choices:  # refuses pools that cannot run there
-        plan_vertex(choice, args.image, [], region=args.location, settings=settings)
+        plan_vertex(choice, args.image, [], settings=settings)
     if args.serving_image:
         serving.check(args.serving_image, exported_by=None)
     if args.dataset == "bigquery":

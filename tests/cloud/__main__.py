@@ -29,7 +29,6 @@ _GOOGLES = (
     "us-central1-aiplatform",
     "iam",
     "iamcredentials",
-    "cloudquotas",
     "logging",
     "bigquery",
 )

@@ -1,7 +1,7 @@
-"""What a submission looks up beside Vertex AI and the store: accounts, images, quotas.
+"""What a submission looks up beside Vertex AI and the store: accounts and images.
 
-After the REST references of IAM (`serviceAccounts.testIamPermissions`), Cloud Quotas (`quotaInfos.list`), and the OCI
-distribution specification (manifests and blobs). Names say how each behaves, so that tests at once need not agree on it.
+After the REST references of IAM (`serviceAccounts.testIamPermissions`) and the OCI distribution specification (manifests
+and blobs). Names say how each behaves, so that tests at once need not agree on it.
 """
 
 import json
@@ -12,10 +12,6 @@ from google.api_core import exceptions
 from tests.cloud.compute import Groups
 from tests.cloud.front import Answer, Request
 
-# Of the project in its region; more than a test asks for, but for machines that none takes.
-_QUOTAS = {"custom_model_training_cpus": 2200, "custom_model_training_n2_cpus": 8, "custom_model_training_c2_cpus": 2200,
-           "custom_model_training_nvidia_t4_gpus": 12}  # fmt: skip
-
 
 def account(request: Request) -> Answer:
     """Every account of the project is there; whoever asks may not act as those that are called `forbidden`."""
@@ -24,18 +20,6 @@ def account(request: Request) -> Answer:
         raise exceptions.NotFound(f"Unknown service account {name}")
     wanted = json.loads(request.body)["permissions"]
     return Answer(200, {} if name.startswith("forbidden") else {"permissions": wanted})
-
-
-def quotas(request: Request) -> Answer:
-    """The project's limits."""
-    infos = [
-        {"metric": f"aiplatform.googleapis.com/{name}",
-         "dimensionsInfos": [{"applicableLocations": ["us-central1"], "details": {"value": str(limit)}}]}
-        for name, limit in _QUOTAS.items()
-    ]  # fmt: skip
-    start = int(request.query.get("pageToken") or 0)
-    more = {"nextPageToken": str(start + 2)} if start + 2 < len(infos) else {}
-    return Answer(200, {"quotaInfos": infos[start : start + 2], **more})
 
 
 def image(request: Request) -> Answer:
@@ -51,7 +35,6 @@ def image(request: Request) -> Answer:
 
 HOSTS = {
     "iam.googleapis.com": account,
-    "cloudquotas.googleapis.com": quotas,
     "us-docker.pkg.dev": image,
     "compute.googleapis.com": Groups().answer,
 }

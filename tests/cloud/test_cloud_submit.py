@@ -176,11 +176,16 @@ def test_every_setting_arrives_in_the_job_that_the_pipeline_makes(cloud, tmp_pat
 
 def test_where_there_is_no_capacity_the_run_trains_on_the_next_machines(cloud):
     cloud.lack(n1_highcpu_16=1)
-    other = "{strategy: one_device, chief: {machine: n1-highcpu-16, alternatives: [{machine: n1-highcpu-32}]}}"
-    run = cloud.submit(other, "--train-steps", 100)
-    assert "training: stockout, at step 0" in run.printed and "chief: 1 x n1-highcpu-32, from step 0" in run.printed
+    others = "[{machine: n2-standard-8}, {machine: n1-highcpu-32}]"  # of N2 the project may not have any
+    cluster = f"{{strategy: one_device, chief: {{machine: n1-highcpu-16, alternatives: {others}}}}}"
+    run = cloud.submit(cluster, "--train-steps", 100)
+    assert "1 x n1-highcpu-16, else n2-standard-8, else n1-highcpu-32" in run.printed
+    assert "at most 168.0 machine-hours (1 machine for 168.0 h)" in run.printed
+    assert run.printed.count("training: stockout, at step 0") == 2
+    assert "chief: 1 x n1-highcpu-32, from step 0" in run.printed
     attempts = json.loads((run.job_dir / "attempts.json").read_text())
-    assert [(line["choice"], line["ending"]) for line in attempts] == [(0, "stockout"), (1, "succeeded")]
+    assert [line["ending"] for line in attempts] == ["stockout", "stockout", "succeeded"]
+    assert "exceed quota limits" in attempts[1]["error"]
     assert run.step() == 100 and len({job["output"] for job in run.custom_jobs}) == 1
 
 

@@ -77,7 +77,10 @@ class Vertex:
 
 
 class LiveVertex(Vertex):
-    """Custom jobs and pipeline jobs really run; `runs` has the custom jobs by number."""
+    """Custom jobs and pipeline jobs really run; `runs` has the custom jobs by number.
+
+    The project has no quota for machines of the family N2.
+    """
 
     def __init__(self, work: pathlib.Path) -> None:
         super().__init__()
@@ -92,6 +95,10 @@ class LiveVertex(Vertex):
 
     def _create_job(self, request: Request, parent: str) -> v1.CustomJob:
         job = self.custom_jobs.create(request, parent)
+        if any(pool.machine_spec.machine_type.startswith("n2-") for pool in job.job_spec.worker_pool_specs):
+            del self.custom_jobs.items[job.name]
+            quota = "aiplatform.googleapis.com/custom_model_training_n2_cpus"
+            raise exceptions.TooManyRequests(f"The following quota metrics exceed quota limits: {quota}")
         run = Run(job, self._logs, self.stockouts)
         self.runs[run.number] = run
         return job
@@ -108,6 +115,8 @@ class LiveVertex(Vertex):
         """The job with what its tasks do, by the log of kfp.local."""
         job = self.pipeline_jobs.get(request, parent, id)
         tasks: list[list[str]] = []  # of a loop several have one name
+        errors: dict[str, dict[str, str]] = {}  # by task, its last line: that Vertex AI has it there is a guess
+        last = ""
         for line in (self._logs / id / "pipeline.log").read_text(errors="replace").splitlines():
             for state, pattern in EVENTS.items():
                 if match := pattern.match(ANSI.sub("", line)):
@@ -115,7 +124,12 @@ class LiveVertex(Vertex):
                     if state == "running" or not begun:
                         tasks.append(begun := [match[1], ""])
                     begun[1] = {"cached": "SKIPPED"}.get(state, state.upper())
-        job.job_detail.task_details = [{"task_name": name, "state": state} for name, state in tasks]
+                    if state == "failed":
+                        errors[match[1]] = {"message": last}
+            last = line.strip() or last
+        job.job_detail.task_details = [
+            {"task_name": name, "state": state, "error": errors.get(name)} for name, state in tasks
+        ]
         return job
 
     def _create_pipeline(self, request: Request, parent: str) -> v1.PipelineJob:

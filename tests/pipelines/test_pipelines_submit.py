@@ -13,7 +13,6 @@ from components.train.backends.vertex.attempts import Again
 from components.train.backends.vertex.job_settings import JobSettings
 from pipelines import submit
 from pipelines.vertex import client, config_file
-from pipelines.vertex.costs import VERTEX_TIMEOUT_S
 from pipelines.vertex.submission import Submission, prepare
 from trainer.base.errors import UserError
 
@@ -104,7 +103,9 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
     shown = json.loads(capsys.readouterr().out)
     submission = prepared(*flags[4:], "--cluster", "clusters/vertex-ps.yaml")
     name = client.send(
-        submission.attempt(Again(choice=0, timeout_s=submission.cluster.scheduling.timeout_s or VERTEX_TIMEOUT_S)),
+        submission.attempt(
+            Again(choice=0, timeout_s=submission.cluster.scheduling.timeout_s or submit.VERTEX_TIMEOUT_S)
+        ),
         submission.run,
     )
     sent = v1.PipelineJob.to_json(vertex.pipeline_jobs.items[name])

@@ -60,7 +60,7 @@ def requests(place: str, args: Any) -> dict[str, tuple[dict[str, Any], dict[str,
     for name, (pools, code, restart_all) in {**JOBS, **({"gpu": (_GPU, 0, True)} if args.gpu else {})}.items():
         flags = [f"{place}/{name}", str(code)] if name != "large" else ["x" * 100_000] * 15
         command = ("python", "-c", source)
-        pools = plan_vertex(Cluster(**pools), args.image, flags, region=args.location, command=command)
+        pools = plan_vertex(Cluster(**pools), args.image, flags, command=command)
         job = {
             "display_name": f"{place.rpartition('/')[2]}-{name}",
             "worker_pool_specs": pools,

@@ -71,14 +71,6 @@ REFUSED: dict[str, list[str]] = {
     "add --job-dir DIR before the '--'": ["--command", "python x"],
     "--code no/such: no such directory": [*OWN, "python x", "--code", "no/such"],
     "--strict allows no replacement": ["--explain", "--cluster", "BASIC_GPU", "--strict"],
-    "NVIDIA_TESLA_T4 is not offered for training in us-east5": [
-        *TIER,
-        "--cluster",
-        "BASIC_GPU",
-        "--region",
-        "us-east5",
-    ],
-    "unknown region 'mars'": [*TIER, "--region", "mars"],
     # Strategies that contradict the flags or the pools.
     "--sync: parameter servers train asynchronously": [*TIER, "--strategy", "parameter_server", "--", "--sync"],
     "--strategy mirrored is for one machine, and STANDARD_1 has workers": [*TIER, "--strategy", "mirrored"],

@@ -6,9 +6,8 @@ import functools
 from collections.abc import Sequence
 
 from components.train.backends.plan import DEFAULT_IMAGE
-from components.train.backends.vertex.job_settings import JobSettings
+from components.train.backends.vertex.job_settings import DEFAULT_REGION, JobSettings
 from components.train.cluster.keys import STRATEGIES
-from components.train.cluster.quotas import DEFAULT_REGION
 from components.train.supervision.timeouts import Patience
 from trainer.base.command_line import Flags, flag
 from trainer.base.errors import Parser, UserError
@@ -54,7 +53,7 @@ class _Options(Flags):
     dry_run: bool = _what(bool, "print the plan as JSON and start nothing", by=BACK_ENDS)
     region: str | None = _what(
         str,
-        f"of Vertex AI, also to check GPUs and quotas in (the cluster file's, else {DEFAULT_REGION})",
+        f"of Vertex AI (the cluster file's, else {DEFAULT_REGION})",
         "--location",
         by=("vertex", "explain"),
     )

@@ -9,7 +9,6 @@ from components.train.backends.cluster_spec import misnamed
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.machines import AS_OF, offered
 from components.train.cluster.notes import Source
-from components.train.cluster.quotas import check_region, quota_warnings
 
 _ROW = "{:<10} {:>8}  {:<20} {:>6} {:>10}  {}"
 
@@ -18,7 +17,6 @@ def explain(source: Source, cluster: Cluster, region: str) -> None:
     """Prints it to standard output."""
     from components.templates import templates  # Jinja: a job that is run has no use for it.
 
-    check_region(cluster, region)
     brief = cluster.model_dump(exclude_none=True, exclude_defaults=True)
     text = (
         templates(__package__)
@@ -30,7 +28,6 @@ def explain(source: Source, cluster: Cluster, region: str) -> None:
             pools=[_ROW.format(*row).rstrip() for row in _pools(cluster)],
             cluster_file=yaml.safe_dump(brief, sort_keys=False, default_flow_style=None, width=110).rstrip(),
             as_of=AS_OF,
-            warnings=quota_warnings(cluster, region),
             misnamed=misnamed(cluster),
             without_machine=[role for role, pool in cluster.pools.items() if not pool.machine],
         )

@@ -24,8 +24,8 @@ from components.bucket import LOGIN
 from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.custom_job import Submission
-from components.train.backends.vertex.job_client import Jobs, expired, log_in_again
-from components.train.backends.vertex.job_store import RECORD, JobStore, Taken, begun, completed
+from components.train.backends.vertex.job_client import Jobs, NoCapacity, expired, log_in_again
+from components.train.backends.vertex.job_store import RECORD, JobStore, Taken, begun, completed, refused
 from components.train.supervision.output import Output
 from trainer.base.errors import UserError, first_line
 
@@ -60,10 +60,12 @@ class SubmittedJob:
         try:
             while isinstance(order := decide(made, self._plan.bounds), Again) and not self._stop:
                 line = (not made and self._begun(record)) or self._submit(order, record)
-                made.append(self._follow(line))
+                attempt = self._follow(line) if "name" in line else refused(line)
+                self._say_attempt(line, attempt)
+                made.append(attempt)
                 self._patiently("the bucket", lambda: self._store.write(record) or True)
         except _Left as left:
-            number, link = left.args[0], self._link(line["name"]) if line else ""
+            number, link = left.args[0], self._link(line["name"]) if "name" in line else ""
             self._say("left", signal=signal.Signals(number).name, link=link)
             return 128 + number
         hours = sum(each.machine_hours for each in made)
@@ -90,6 +92,9 @@ class SubmittedJob:
         self._patiently("the bucket", lambda: self._store.write(record) or True)  # First: of two commands one goes on.
         try:
             line["name"] = self._jobs.create(self._plan.body(name, order)).name
+        except NoCapacity as error:
+            line["error"] = str(error)
+            return line  # without a name: there is no job
         except UserError:
             record.pop()
             with contextlib.suppress(UserError):
@@ -119,11 +124,12 @@ class SubmittedJob:
             elif self._stop and state != "JOB_STATE_CANCELLING":
                 self._try("Vertex AI", lambda: self._jobs.cancel(line["name"]))
             self._wait()
-        made = completed(line, job, self._patiently("the bucket", self._store.step))
-        step = None if made.step_after < 0 else made.step_after
-        said = {"ending": made.ending, "error": line["error"], "seconds": made.seconds, "step": step}
-        self._say("attempt", job=line["display_name"], **said)
-        return made
+        return completed(line, job, self._patiently("the bucket", self._store.step))
+
+    def _say_attempt(self, line: dict[str, Any], attempt: Attempt) -> None:
+        step = None if attempt.step_after < 0 else attempt.step_after
+        ended = {"ending": attempt.ending, "error": line["error"], "seconds": attempt.seconds, "step": step}
+        self._say("attempt", job=line["display_name"], **ended)
 
     def _over(self, order: Any, made: list[Attempt], line: dict[str, Any]) -> int:
         """Says how the training ended; returns the exit code."""

@@ -20,8 +20,6 @@ GOLDEN = ROOT / "tests" / "pipelines" / "golden"
 SOURCES = sorted(path.stem for path in (ROOT / "tests" / "train" / "sources").glob("*.yaml"))
 # Of the command line alone: what decides is not part of a request.
 _NOT_IN_A_REQUEST = {
-    "prices",
-    "max_price",
     "max_wait",
     "network_attachment",
     "persistent_resource",

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from components.train.cluster import machines
-from components.train.cluster.machines import Places, check, gpu_types, offered, substitute, table, without_gpus
+from components.train.cluster.machines import Places, check, gpu_types, offered, substitute, without_gpus
 from trainer.base.errors import UserError
 
 T4 = "NVIDIA_TESLA_T4"
@@ -51,6 +51,4 @@ def test_tables_are_shipped_with_their_date_and_source():
     readme = (folder / "README.md").read_text()
     assert f"As of {machines.AS_OF}" in readme
     assert len(offered()) > 100
-    for name in ("machines", "regions", "quotas"):
-        assert f"`{name}.csv`" in readme
-        assert sum(1 for _ in table(name)) > 100
+    assert "`machines.csv`" in readme

@@ -45,7 +45,7 @@ def test_vertex_dry_run_prints_json_alone_and_notes_beside_it(capsys: pytest.Cap
     assert job["baseOutputDirectory"] == {"outputUriPrefix": "gs://my-bucket/census"}
     v1.CustomJobSpec.from_json(out, ignore_unknown_fields=False)
     assert re.search("gcloud ai custom-jobs create --region europe-west1 --display-name .* --config FILE", err)
-    assert "replaced: " in err and "warning: default quota for NVIDIA_TESLA_T4 in europe-west1" in err
+    assert "replaced: " in err
     assert "note: Vertex AI's TF_CONFIG gives evaluator another role, by position" in err
 
 

@@ -118,6 +118,22 @@ def test_without_capacity_the_next_machines_are_taken_in_the_same_job_directory(
     assert "launcher | done after 1800.0 s, at step 9" in printed
 
 
+def test_without_quota_the_next_machines_are_taken(training):
+    create = training.vertex.custom_jobs.create
+
+    def refuse_n1(request: Any, parent: str) -> v1.CustomJob:
+        if "n1-standard-4" in request.body.decode():
+            raise exceptions.ResourceExhausted("quota metrics exceed quota limits: custom_model_training_cpus")
+        return create(request, parent)
+
+    training.vertex.route("POST", "{parent}/customJobs", refuse_n1)
+    training.endings = [(8, "The following quota metrics exceed quota limits: n2_cpus"), (0, "", 9, 1800)]
+    assert training() == 0
+    lines = training.record()
+    assert [(line["choice"], line["ending"]) for line in lines] == [(0, "stockout"), (1, "stockout"), (2, "succeeded")]
+    assert lines[0]["error"].startswith("Vertex AI refused: ") and lines[0]["machine_hours"] == 0
+
+
 def test_failure_ends_with_the_replica_that_failed_and_what_it_said_last(training, capfd):
     training.endings = [FAILED]
     assert training() == 7

@@ -17,7 +17,7 @@ NO_CAPACITY, TIMED_OUT, SAVED = 75, 124, 143
 _LEAST_S = 10.0  # In less than this no machine trains anything.
 # The first is what Vertex AI's page on the training service says. A Spot machine that is taken "fails with a STOCKOUT
 # error", says the page on Spot VMs; that this word is in the error's text is a guess.
-_STOCKOUT = re.compile("resources are insufficient|stockout", re.IGNORECASE)
+_STOCKOUT = re.compile("resources are insufficient|stockout|quota|RESOURCE_EXHAUSTED", re.IGNORECASE)
 _RESOURCE_EXHAUSTED = 8
 _NON_ZERO = re.compile(r"non-zero status of (\d+)")
 
@@ -27,7 +27,7 @@ class Ending(enum.StrEnum):
 
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
-    STOCKOUT = "stockout"  # no machines, or they were taken away
+    STOCKOUT = "stockout"  # no machines or no quota for them, or they were taken away
     FAILED = "failed"
 
 
@@ -63,8 +63,6 @@ class Bounds:
     max_restarts: int = 5  # After failures and, counted apart, after machines were taken away.
     timeout_s: float | None = None
     machine_hours: float | None = None
-    price: float | None = None
-    prices_per_h: tuple[float, ...] = ()  # By choice, what all its machines cost in an hour; needed with `price`.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,14 +84,21 @@ class Over:
 def ending(state: str, code: int, message: str) -> Ending:
     """How a job ended, by its state (`JOB_STATE_FAILED`) and the code and text of its error.
 
-    That a stockout has the code RESOURCE_EXHAUSTED, as a quota that is exceeded has, is a guess, and so is that a job
-    for whose machines nobody waits any longer is EXPIRED.
+    A quota that is exceeded is a stockout, too: other machines have other quotas. That a stockout has the code
+    RESOURCE_EXHAUSTED, as such a quota has, is a guess, and so is that a job for whose machines nobody waits any longer
+    is EXPIRED.
     """
     kind = state.removeprefix("JOB_STATE_")
     if kind in ("SUCCEEDED", "CANCELLED"):
         return Ending(kind.lower())
-    exhausted = code == _RESOURCE_EXHAUSTED and "quota" not in message.lower()
-    return Ending.STOCKOUT if exhausted or kind == "EXPIRED" or _STOCKOUT.search(message) else Ending.FAILED
+    if code == _RESOURCE_EXHAUSTED or kind == "EXPIRED" or lacks_capacity(message):
+        return Ending.STOCKOUT
+    return Ending.FAILED
+
+
+def lacks_capacity(message: str) -> bool:
+    """Whether an error of Vertex AI says that there are no machines, or no quota for them."""
+    return bool(_STOCKOUT.search(message))
 
 
 def exit_code(message: str) -> int:
@@ -111,7 +116,7 @@ def decide(attempts: Sequence[Attempt], bounds: Bounds) -> Again | Over:
             return Over(why="done", exit_code=0)
         choice, enough = _after(attempts, bounds)
     # Before all else: at its time limit a job ends as if it had failed or been cancelled.
-    left_s, why = min(_left(attempts, bounds, choice), default=(None, ""))
+    left_s, why = min(_left(attempts, bounds), default=(None, ""))
     if left_s is not None and left_s < _LEAST_S:
         return Over(why=why, exit_code=TIMED_OUT)
     return enough or Again(choice=choice, timeout_s=None if left_s is None else int(left_s))
@@ -137,7 +142,7 @@ def _after(attempts: Sequence[Attempt], bounds: Bounds) -> tuple[int, Over | Non
     return choice, enough if restarts > bounds.max_restarts else None
 
 
-def _left(attempts: Sequence[Attempt], bounds: Bounds, choice: int) -> Iterator[tuple[float, str]]:
+def _left(attempts: Sequence[Attempt], bounds: Bounds) -> Iterator[tuple[float, str]]:
     """For each limit the seconds that it leaves the next attempt, and what is told when they are used up."""
     if bounds.timeout_s is not None:
         used_s = sum(each.seconds for each in attempts)
@@ -145,6 +150,3 @@ def _left(attempts: Sequence[Attempt], bounds: Bounds, choice: int) -> Iterator[
     if bounds.machine_hours is not None:
         hours = bounds.machine_hours - sum(each.machine_hours for each in attempts)
         yield hours * 3600 / bounds.replicas, f"the {bounds.machine_hours:g} machine-hours that it may take are used up"
-    if bounds.price is not None:
-        price = bounds.price - sum(each.seconds / 3600 * bounds.prices_per_h[each.choice] for each in attempts)
-        yield price * 3600 / bounds.prices_per_h[choice], f"the price that it may have, {bounds.price:g}, is reached"

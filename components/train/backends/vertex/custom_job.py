@@ -62,7 +62,7 @@ def plan_submission(args: argparse.Namespace, cluster: Cluster, region: str) -> 
     if not args.dry_run and not project:
         raise UserError("--project is missing; give the id of a project, such as my-project")
     name = new_name()
-    planned = {"region": region, "command": command, "settings": settings}
+    planned = {"command": command, "settings": settings}
     specs = [plan_vertex(choice, args.image, args.flags, **planned) for choice in cluster.choices]
     # Our trainer's flags are checked: every replica would refuse them, some minutes later.
     job_dir = args.job_dir if command else trainer_program(cluster, args.flags).job_dir

@@ -12,6 +12,10 @@ from trainer.base.errors import UserError
 _EXPIRED = re.compile("credentials|plugin failed| 401 ", re.IGNORECASE)
 
 
+class NoCapacity(UserError):
+    """Vertex AI refuses a job for lack of quota; other machines have other quotas."""
+
+
 class Jobs:
     """Custom jobs of a project in a location."""
 
@@ -20,12 +24,16 @@ class Jobs:
         self._parent = f"projects/{project}/locations/{location}"
 
     def create(self, body: Mapping[str, Any]) -> Any:
-        """Has a job begin; errors are those of `told`."""
+        """Has a job begin; errors are those of `told`, and NoCapacity."""
+        from google.api_core.exceptions import TooManyRequests
         from google.cloud import aiplatform_v1 as v1
 
         with told():
             job = v1.CustomJob.from_json(json.dumps(body))
-            return self._client().create_custom_job(parent=self._parent, custom_job=job)
+            try:
+                return self._client().create_custom_job(parent=self._parent, custom_job=job)
+            except TooManyRequests as error:
+                raise NoCapacity(f"Vertex AI refused: {_reason(error)}") from None
 
     def named(self, display_name: str) -> Any:
         """The job of this display name; None if there is none."""
@@ -72,8 +80,12 @@ def told() -> Iterator[None]:
     except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.RetryError) as error:
         raise ConnectionError(f"Vertex AI does not answer ({' '.join(str(error).split())}); try again later") from None
     except exceptions.GoogleAPICallError as error:
-        said = re.sub(r"^[A-Z]+ https://\S+: ", "", error.message)  # by REST it begins with what was asked
-        raise UserError(f"Vertex AI refused: {said}") from None
+        raise UserError(f"Vertex AI refused: {_reason(error)}") from None
+
+
+def _reason(error: Any) -> str:
+    """The message of an error; by REST it begins with the request."""
+    return re.sub(r"^[A-Z]+ https://\S+: ", "", error.message)
 
 
 def log_in_again(project: str) -> None:

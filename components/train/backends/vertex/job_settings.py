@@ -20,6 +20,7 @@ from trainer.base.command_line import Flags, flag
 from trainer.base.errors import UserError
 from trainer.base.flags import Kind
 
+DEFAULT_REGION = "us-central1"
 _OUR_LABELS = {MANAGED_BY[0], "run"}  # the latter has the name of one
 _OUR_ENV = re.compile("TRAINER_.*|CLUSTER_SPEC|TF_CONFIG|AIP_.*|CLOUD_ML_.*")
 _PROJECT = r"projects/[a-z0-9:.-]+"

@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from components.files.store import asked
-from components.train.backends.vertex.attempts import Again, Attempt, ending, exit_code
+from components.train.backends.vertex.attempts import Again, Attempt, Ending, ending, exit_code
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
 
@@ -86,6 +86,16 @@ def completed(line: dict[str, Any], job: Any, step: int) -> Attempt:
     error = " ".join(job.error.message.split())
     line |= {"ending": ending(job.state.name, job.error.code, error), "error": error, "seconds": ran}
     line |= {"exit_code": exit_code(error), "step_after": step}
+    return _attempt(line)
+
+
+def refused(line: dict[str, Any]) -> Attempt:
+    """Completes the line of a job that Vertex AI did not make for lack of quota; it has the `error` already."""
+    line |= {"ending": Ending.STOCKOUT, "seconds": 0.0, "exit_code": 1, "step_after": line["step_before"]}
+    return _attempt(line)
+
+
+def _attempt(line: dict[str, Any]) -> Attempt:
     made = Attempt(**{field.name: line[field.name] for field in dataclasses.fields(Attempt)})
     line["machine_hours"] = made.machine_hours
     return made

@@ -6,7 +6,6 @@ from typing import Any
 from components.train.backends.plan import trainer_flags
 from components.train.backends.vertex.job_settings import JobSettings
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.quotas import check_region
 from trainer.base.errors import UserError
 from trainer.replicas.member import POOL_GPUS, POOL_ROLES
 
@@ -19,7 +18,6 @@ def plan_vertex(
     args: Sequence[str],
     *,
     machines: bool = True,
-    region: str | None = None,
     command: Sequence[str] = (),
     settings: JobSettings | None = None,
 ) -> list[dict[str, Any]]:
@@ -28,12 +26,9 @@ def plan_vertex(
     Nothing in it is zero or empty, as the pipeline launcher removes such entries: an empty pool would shift those
     behind it into other roles.
 
-    Every pool must name a machine, but for a run on this one (`machines` is false), and the region, where it is known,
-    must have the GPUs. `command` is a program of the user's own in place of the trainer; it gets `args` as they are.
+    Every pool must name a machine, but for a run on this one (`machines` is false). `command` is a program of the user's own in place of the trainer; it gets `args` as they are.
     """
     settings = settings or JobSettings()
-    if region:
-        check_region(cluster, region)
     flags = list(args) if command else trainer_flags(cluster, args)
     roles = ",".join(cluster.pools)
     specs = []

@@ -15,7 +15,7 @@ ENDINGS = {
     ("JOB_STATE_FAILED", 9, "The replica workerpool0-0 exited with a non-zero status of 1."): Ending.FAILED,
     ("JOB_STATE_FAILED", 9, "Resources are insufficient in region: us-east1. Try a different region."): Ending.STOCKOUT,
     ("JOB_STATE_FAILED", 8, "Out of machines"): Ending.STOCKOUT,
-    ("JOB_STATE_FAILED", 8, "The following quota metrics exceed quota limits: n1_cpus"): Ending.FAILED,
+    ("JOB_STATE_FAILED", 8, "The following quota metrics exceed quota limits: n1_cpus"): Ending.STOCKOUT,
     ("JOB_STATE_FAILED", 14, "STOCKOUT: workerpool1-0 was preempted"): Ending.STOCKOUT,
     ("JOB_STATE_EXPIRED", 4, ""): Ending.STOCKOUT,
 }
@@ -84,11 +84,9 @@ LEFT = [
     ({}, None),
     ({"timeout_s": 5000.0}, 1400),
     ({"machine_hours": 5.0}, 5400),
-    ({"price": 10.0, "prices_per_h": (4.0, 6.0)}, 3600),
     ({"timeout_s": 7200.0, "machine_hours": 2.5}, 900),
     ({"timeout_s": 3605.0}, "scheduling.timeout"),
     ({"machine_hours": 2.0}, "2 machine-hours"),
-    ({"price": 6.0, "prices_per_h": (4.0, 6.0)}, "price"),
 ]
 
 
@@ -100,8 +98,6 @@ def test_the_least_of_all_limits_is_the_next_time_limit_and_is_named_when_it_is_
         assert left in order.why and order.exit_code == 124
     elif how == "cancelled":
         assert order == Over(why="cancelled", exit_code=143)
-    elif "price" in bounds and how == "failed":
-        assert order.timeout_s == 2400  # the second choice again, which costs more
     else:
         assert order.timeout_s == left
 
