@@ -96,9 +96,9 @@ def workspace(tmp_path):
         ({"_UNTIL": "verdict"}, "--yes --wait --fail-on-reject"),
         (
             {"_CONFIG": "c.yaml", "_CLUSTER": "STANDARD_1", "_DATASET": "mnist", "_SOURCE": "gs://b/x gs://b/*", "_GATE": "gates/default.yaml", "_SERVICE_ACCOUNT": "p@x", "_TRAINING_ACCOUNT": "t@x",
-             "_FLAGS": "--train-steps 9 -- --ema 0.9"},
+             "_FLAGS": "--train-steps 9 -- --momentum 0.9"},
             "--config c.yaml --cluster STANDARD_1 --dataset mnist --source gs://b/x gs://b/* --gate gates/default.yaml --service-account p@x --training-service-account t@x "
-            "--dry-run --train-steps 9 -- --ema 0.9",
+            "--dry-run --train-steps 9 -- --momentum 0.9",
         ),
     ],
     ids=["push", "submit", "verdict", "all settings"],

@@ -16,6 +16,7 @@ from trainer.replicas.stop import Stop
 from trainer.validation import SPLIT, Scores, Validator
 
 _POLL_S, _POLL_IN_STORE_S = 0.5, 10.0
+_TIMEOUT_S = 600.0  # that the chief waits at the end for the last score
 _AWAIT_IN_STORE_S = 5.0  # of the chief, whose machines have nothing else left to do
 
 
@@ -50,13 +51,13 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
     return 0
 
 
-def await_evaluator(scores: Scores, step: int, journal: Journal, timeout_s: float) -> None:
+def await_evaluator(scores: Scores, step: int, journal: Journal) -> None:
     """Waits until the evaluator has scored the last checkpoint: on Vertex AI the job ends with the chief."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + _TIMEOUT_S
     every_s = _AWAIT_IN_STORE_S if is_remote(scores.job_dir) else _POLL_S
     while scores.latest_step < step:
         if time.monotonic() > deadline:
-            print(f"the evaluator has not scored step {step} within {timeout_s:.0f} s; going on without", flush=True)
+            print(f"the evaluator has not scored step {step} within {_TIMEOUT_S:.0f} s; going on without", flush=True)
             return
         journal.status("waiting", step)
         time.sleep(every_s)

@@ -1,7 +1,6 @@
 """From the options to what learns: optimizer, learning-rate schedule, decayed weights. The model states the defaults."""
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import tensorflow as tf
 
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
-from trainer.nn import layer_rates, schedules
+from trainer.nn import schedules
 from trainer.nn.models.registry import default, options, own_optimizer
 from trainer.nn.optimizers import SGD, Adam, AdamW, LossScale
 from trainer.options import Options
@@ -20,7 +19,7 @@ _MOMENTUM, _DECAY_OF_ADAMW = 0.9, 0.004  # as Keras has the latter
 _NOT_HERE = ("gradient_accumulation_steps", "use_ema", "loss_scale_factor")
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 # Flags that mean nothing to an optimizer of the user's own.
-_OF_OURS = ("optimizer", "momentum", "clip_norm", "ema")
+_OF_OURS = ("optimizer", "momentum", "clip_norm")
 _FALLING = {"linear": schedules.linear, "cosine": schedules.cosine}
 
 
@@ -43,25 +42,18 @@ def optimizer(
     made = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)
     whole = LossScale(made) if opts.precision == "float16" else made
     whole.build(model.trainable_variables)
-    try:
-        layer_rates.apply(default(opts.model, "LEARNING_RATE_FACTORS"), model, made)
-    except ValueError as error:
-        raise UserError(f"--model {opts.model}: LEARNING_RATE_FACTORS {error}") from None
     return whole
 
 
 def _shipped(opts: Options, rate: schedules.Schedule) -> keras.optimizers.Optimizer:
     name, options = _optimizer(opts), {"global_clipnorm": opts.clip_norm}
-    if opts.ema is not None:
-        options |= {"use_ema": True, "ema_momentum": opts.ema}
     if name == "sgd":
         return SGD(rate, momentum=_MOMENTUM if opts.momentum is None else opts.momentum, **options)
     if opts.momentum is not None:
         raise UserError(f"--momentum is for --optimizer sgd, and this job's is {name}; leave it out")
     if name == "adam":
         return Adam(rate, **options)
-    decays = functools.partial(_decays, opts)
-    return AdamW(rate, weight_decay=_decay_rate(opts), decays=decays, **options)
+    return AdamW(rate, weight_decay=_decay_rate(opts), decays=_decays, **options)
 
 
 def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.optimizers.Optimizer:
@@ -135,7 +127,7 @@ def settings(opts: Options, *, batch_size: int, horizon_steps: int) -> dict[str,
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
     """What of the squares of weights is added to the loss, and of which; nothing where the optimizer itself lets them decay."""
     rate = 0.0 if _optimizer(opts) == "adamw" else _decay_rate(opts)
-    return rate, [weight for weight in model.trainable_variables if _decays(opts, weight)]
+    return rate, [weight for weight in model.trainable_variables if _decays(weight)]
 
 
 def _decay_rate(opts: Options) -> float:
@@ -144,9 +136,9 @@ def _decay_rate(opts: Options) -> float:
     return default(opts.model, "WEIGHT_DECAY") or (_DECAY_OF_ADAMW if _optimizer(opts) == "adamw" else 0.0)
 
 
-def _decays(opts: Options, weight: keras.Variable) -> bool:
+def _decays(weight: keras.Variable) -> bool:
     # Keras calls them kernel, depthwise_kernel, pointwise_kernel, recurrent_kernel, and of an adapter lora_kernel_a.
-    return opts.weight_decay_on == "all" or "kernel" in weight.name.split("_")
+    return "kernel" in weight.name.split("_")
 
 
 def _optimizer(opts: Options) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from trainer.base.errors import UserError
 from trainer.job_dir.checkpoint import Checkpoints
-from trainer.job_dir.profile import Profile
 from trainer.job_dir.state import State
 from trainer.meter import Meter
 from trainer.options import Options
@@ -25,7 +24,6 @@ class Loop:
     checkpoints: Checkpoints
     validator: Validator | None  # of a replica that evaluates
     meter: Meter
-    profile: Profile
     wants_to_stop: Callable[[], bool]  # whether this process was told to; all replicas then agree on the step
 
     def run(self, step: int) -> tuple[int, bool]:
@@ -33,7 +31,6 @@ class Loop:
         first_step = step
         leaving, enough = False, self._enough(step)
         while step < self.last_step and not (leaving or enough):
-            self.profile.at(step)
             stop = self.wants_to_stop()
             window = self.steps.run(step, self._until(step), stop, stop or self.checkpoints.late)
             step += window.steps
@@ -53,7 +50,6 @@ class Loop:
                 ends = enough = self._enough(step)
             if ends or (self.steps.idle and self.checkpoints.due(step)):
                 self.checkpoints.save(step, last=ends)
-        self.profile.at(step, last=True)
         self.checkpoints.wait()
         # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
         there = self.validator and self.validator.scores.latest_step == step
@@ -73,9 +69,7 @@ class Loop:
     def _until(self, step: int) -> int:
         """The next step at which something may be to be done, the same on all replicas: they make equal calls."""
         every = self.opts.eval_every_steps or self.last_step
-        return min(
-            self.last_step, step - step % every + every, self.checkpoints.next_step(step), self.profile.next_step(step)
-        )
+        return min(self.last_step, step - step % every + every, self.checkpoints.next_step(step))
 
     def _evaluate(self, step: int) -> bool:
         """Scores the present state. Returns False if it was told to stop meanwhile."""

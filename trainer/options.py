@@ -36,14 +36,7 @@ _GROUPS = {
     "reader": "how training data is read; the order of samples is the same in all",
 }
 _MOST_THREADS = 1024
-_MOST_PARTS = 64  # each stands in the graph
-AUTO = "auto"  # of --checkpoint-secs
 _batch_size = at_least(1, 2**24)
-_seconds_or_auto = Kind(
-    lambda text: text if text == AUTO else float(text),
-    lambda value: value == AUTO or not_negative.holds(value),
-    f"{AUTO} or {not_negative.says}",
-)
 _class_weight = Kind(
     str,
     lambda text: text == weighing.BALANCED or ("=" in text and not_negative.holds(float(text.rpartition("=")[2]))),
@@ -96,13 +89,6 @@ class Options(Flags):
     per_replica_batch_size: int | None = _batches(
         _batch_size, "examples of a step on each replica, instead of --batch-size", "--train-batch-size"
     )
-    accumulate_steps: int = _batches(
-        at_least(1, _MOST_PARTS),
-        "parts of each replica's share of the batch that are computed one after the other before the update, so that only "
-        "one needs memory; batch normalisation goes by each part",
-        default=1,
-    )
-
     num_layers: int | None = _network(at_least(1), "of a resnet: 6n + 2")
     batch_norm_decay: float | None = _network(share, "of the moving statistics, each step")
     batch_norm_epsilon: float | None = _network(positive, "added to variances")
@@ -121,18 +107,11 @@ class Options(Flags):
     clip_norm: float | None = _learning(
         positive, "largest norm of all gradients of a step together; longer ones are scaled down (default: any)"
     )
-    ema: float | None = _learning(
-        share,
-        "share of the moving average of the weights that stays each step, such as 0.999; validation scores the average "
-        "(default: no average)",
-        metavar="DECAY",
-    )
     weight_decay: float | None = _learning(
         not_negative,
         "times half the squared weights, added to the loss; of adamw: share of a weight that a rate of 1 takes from it each "
         "step (default: the model's own, or 0.004)",
     )
-    weight_decay_on: str = _learning(("kernels", "all"), "which weights decay", default="kernels")
     schedule: str | None = _learning(("constant", "piecewise", "linear", "cosine"), "of the learning rate")
     boundaries_epochs: tuple[float, ...] | None = _learning(
         several(positive), "of piecewise: epochs of data seen, such as 82,123"
@@ -196,26 +175,13 @@ class Options(Flags):
         "evaluations of --eval-every-steps, one after the other without a better score, that end training early",
     )
     export: str = _validation(
-        ("last", "best", "ema"),
-        "weights to export: the last, those that were best on the validation split, or the last average of --ema; with "
-        "--ema the best are averages too",
+        ("last", "best"),
+        "weights to export: the last, or those that were best on the validation split",
         default="last",
     )
-    evaluator_timeout_s: float = _validation(
-        positive, "that the chief waits at the end for the evaluator", default=300.0, metavar="SECONDS"
-    )
-
-    checkpoint_num_steps: int | None = _checkpoints(
-        at_least(0), "steps between checkpoints; 0: none by steps (default: 500; 0 with --checkpoint-secs auto)"
-    )
-    checkpoint_secs: float | str = _checkpoints(
-        _seconds_or_auto,
-        "between checkpoints; 0: none by time; auto: by what they are measured to cost and --mtbf-hours",
-        default=60.0,
-        metavar="SECONDS",
-    )
-    mtbf_hours: float = _checkpoints(
-        positive, "mean time between failures of one replica, which --checkpoint-secs auto goes by", default=24.0
+    checkpoint_num_steps: int = _checkpoints(at_least(0), "steps between checkpoints; 0: none by steps", default=500)
+    checkpoint_secs: float = _checkpoints(
+        not_negative, "between checkpoints; 0: none by time", default=60.0, metavar="SECONDS"
     )
     keep_checkpoints: int = _checkpoints(at_least(1), "newest checkpoints to keep", default=3)
 
@@ -234,9 +200,6 @@ class Options(Flags):
         at_least(0, _MOST_THREADS),
         "of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
         default=0,
-    )
-    profile_steps: tuple[int, ...] | None = _machine(
-        several(at_least(1)), "first and last of the steps of which the chief writes a profile for TensorBoard"
     )
     start_timeout_s: float = _machine(
         positive, "that replicas wait for each other at the start", default=600.0, metavar="SECONDS"
@@ -257,8 +220,6 @@ class Options(Flags):
             )
         if self.boundaries_epochs and list(self.boundaries_epochs) != sorted(set(self.boundaries_epochs)):
             raise UserError(f"--boundaries-epochs {','.join(map(str, self.boundaries_epochs))} do not rise")
-        if self.export == "ema" and self.ema is None:
-            raise UserError("--export ema needs --ema, the share of the average that stays each step, such as 0.999")
         asynchronous = self.strategy == "parameter_server" and not self.sync
         if asynchronous and self.precision == "float16":
             raise UserError(
@@ -269,13 +230,6 @@ class Options(Flags):
             raise UserError("--jit-compile is for synchronous jobs: XLA does not reach weights on parameter servers")
         if self.patience and not self.eval_every_steps:
             raise UserError(f"--patience {self.patience} counts evaluations; give --eval-every-steps too")
-        if (steps := self.profile_steps) and not (
-            len(steps) == 2 and steps[0] <= min(steps[1], self.train_steps or MOST)
-        ):
-            given = ",".join(map(str, steps))
-            raise UserError(
-                f"--profile-steps {given}: give the first and the last, such as 100,110, within the training"
-            )
         if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
             raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 
@@ -297,13 +251,6 @@ class Options(Flags):
     def builder(self, manifest: Manifest) -> registry.Builder:
         """The builder of the model, with its task."""
         return registry.builder(self.model, manifest, self.network, label_smoothing=self.label_smoothing)
-
-    @property
-    def steps_a_checkpoint(self) -> int:
-        """Steps between checkpoints; 0 is none by steps."""
-        if self.checkpoint_num_steps is None:
-            return 0 if self.checkpoint_secs == AUTO else 500
-        return self.checkpoint_num_steps
 
     @property
     def network(self) -> dict[str, Any]:

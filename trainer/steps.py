@@ -14,7 +14,7 @@ import collections
 import dataclasses
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -25,7 +25,6 @@ from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns
 from trainer.data.weighing import WEIGHT
 from trainer.nn import in_training
-from trainer.nn.accumulation import Differentiate, accumulated
 from trainer.nn.tasks.base import Task
 
 _CALL_S = 0.5
@@ -56,7 +55,6 @@ class TrainStep:
     seed: int  # of dropout
     weight_decay: float = 0.0  # times half the sum of squares of the decayed weights, added to what is minimised
     decayed: Sequence[keras.Variable] = ()
-    accumulate: int = 1  # parts of the batch that are differentiated one after the other
     jit_compile: bool = False  # whether XLA compiles what is between the batch and the gradients
 
     def __call__(self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
@@ -65,10 +63,7 @@ class TrainStep:
         Returns this replica's share of the loss and of the task's metrics, [values]: over the replicas they add up to the
         means over the global batch.
         """
-        if self.accumulate > 1:
-            values, gradients = accumulated(self._differentiate, self.accumulate, batch, step, first, count)
-        else:
-            values, gradients = self._differentiate(batch, step, first, count)
+        values, gradients = self._differentiate(batch, step, first, count)
         self.optimizer.apply(gradients, self.model.trainable_variables)
         return values
 
@@ -92,11 +87,11 @@ class TrainStep:
         return tf.stack([loss, *metrics]), tape.gradient(objective, self.model.trainable_variables)
 
     @functools.cached_property
-    def _differentiate(self) -> Differentiate:
+    def _differentiate(self) -> Callable[..., tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]]:
         if not self.jit_compile:
             return self.differentiate
         compiled = tf.function(lambda *arguments: self.differentiate(*arguments), jit_compile=True, autograph=False)
-        # As a tensor, or each part of a batch would be compiled apart; the count is to be a static shape where it can.
+        # The position as a tensor, or each replica's would be compiled apart; the count is to be a static shape where it can.
         return lambda batch, step, first, count: compiled(batch, step, tf.cast(first, tf.int32), count)
 
     @property

@@ -17,11 +17,10 @@ from trainer.data import records, weighing
 from trainer.data.reader.modes import Choice
 from trainer.data.reader.shards import content_hashes
 from trainer.evaluator import await_evaluator, has_evaluator
-from trainer.job_dir import done, identity, interval, warm_start
+from trainer.job_dir import done, identity, warm_start
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.export import export
 from trainer.job_dir.journal import Journal, last
-from trainer.job_dir.profile import Profile
 from trainer.job_dir.state import State
 from trainer.loop import Loop
 from trainer.meter import Meter
@@ -101,8 +100,7 @@ class Training:
             validator = Validator(
                 self._build, self._manifest, opts, self._journal, together=together, tells=self._chief
             )
-        vital = interval.vital(self._begun["replicas"], asynchronous=self._asynchronous)
-        self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None, vital=vital)
+        self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None)
         self._first_step = self._restore(model)
         self._loop = Loop(
             opts=opts,
@@ -112,7 +110,6 @@ class Training:
             checkpoints=self._checkpoints,
             validator=validator,
             meter=Meter(extent, self._build.task.metrics, self._journal, optimizer, self._chief),
-            profile=Profile(opts.profile_steps, self._journal.outbox.path("logs", "train") if self._chief else None),
             wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
         )
         if self._chief:
@@ -145,11 +142,6 @@ class Training:
         if batch < replicas:
             raise UserError(
                 f"--batch-size {batch} leaves some of {replicas} replicas without an example; use {replicas} or more"
-            )
-        if batch // replicas < (parts := opts.accumulate_steps):
-            raise UserError(
-                f"--accumulate-steps {parts}: {batch} examples on {replicas} replicas leave some parts without an example; "
-                f"use {batch // replicas} or less"
             )
         # A job that is asked for more steps later keeps the schedule that it began with.
         now = {"batch_size": batch, "horizon_steps": opts.horizon_steps or last_step}
@@ -212,7 +204,6 @@ class Training:
             seed=opts.seed,
             weight_decay=weight_decay,
             decayed=decayed,
-            accumulate=opts.accumulate_steps,
             jit_compile=opts.jit_compile,
         )
         reader = records.open_reader(
@@ -276,7 +267,7 @@ class Training:
         opts, journal, loop = self._opts, self._journal, self._loop
         scores = Scores(opts.job_dir, self._build.task)
         if self._evaluator:
-            await_evaluator(scores, reached, journal, opts.evaluator_timeout_s)
+            await_evaluator(scores, reached, journal)
         exported = reached
         if opts.export == "best" and scores.load():
             exported = scores.restore_best(loop.state)
@@ -285,9 +276,7 @@ class Training:
             if opts.export == "best":
                 print(f"--export best: nothing was scored yet; the state of step {reached} is exported", flush=True)
         journal.status("exporting", reached)
-        # What is best was found by the averages, where there are such.
-        values = loop.state.weights(averaged=opts.export != "last")
-        export(values, self._build, self._manifest, os.path.join(opts.job_dir, "model"), self._learnt)
+        export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"), self._learnt)
         journal.event("export", reached, exported_step=exported)
         # An attempt that only had to export has not seen a step.
         final = loop.meter.final() if reached > self._first_step else last(opts.job_dir, self._member.name, "step")

@@ -71,7 +71,7 @@ class Validator:
             self._journal.alive()
             return interrupted()
 
-        score = self._scorer.score(state.weights(averaged=True), leave)
+        score = self._scorer.score(state.weights(), leave)
         if score is None or not self.tells:
             return score is not None
         self._writer = self._writer or tf.summary.create_file_writer(self._journal.outbox.path("logs", SPLIT))

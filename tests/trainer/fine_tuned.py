@@ -1,11 +1,11 @@
-"""A user's model with a slower part and an optimizer of its own, whose steps are smooth: `--model fine_tuned:network`."""
+"""A user's model with an optimizer of its own, whose steps are smooth: `--model fine_tuned:network`."""
 
 import keras
 
 from trainer.base.manifest import Manifest
 
 L = keras.layers
-LEARNING_RATE, LEARNING_RATE_FACTORS = 0.05, {"body": 0.1}
+LEARNING_RATE = 0.05
 
 
 def optimizer(

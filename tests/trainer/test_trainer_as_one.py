@@ -13,8 +13,8 @@ SGD, TABLE = "--optimizer sgd --learning-rate 0.01", "--batch-size 65 --label-sm
 JOBS = {
     "penalised": ("digits", f"--model own_models:penalised --batch-size 33 {SGD}", 40, 1e-5),
     "batch_norm": ("digits", f"--model own_models:batch_norm --batch-size 33 {SGD}", 40, 1e-5),
-    # Clipped is the gradient of all replicas and parts together: half the norm would show in every step.
-    "clipped": ("digits", f"--model own_models:subclassed --clip-norm 0.05 --accumulate-steps 3 {SGD}", 40, 1e-5),
+    # Clipped is the gradient of all replicas together: half the norm would show in every step.
+    "clipped": ("digits", f"--model own_models:subclassed --clip-norm 0.05 {SGD}", 40, 1e-5),
     "own optimizer": ("digits", "--model fine_tuned:network --batch-size 32", 30, 1e-5),
     "weighed": ("weighed", f"{TABLE} --weight-column importance --class-weights no=3,yes=0.5", 30, 2e-4),
     "table": ("weighed", TABLE, 30, 2e-4),

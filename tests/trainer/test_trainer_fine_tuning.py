@@ -72,7 +72,7 @@ def test_the_page_fine_tunes_a_backbone_that_is_read_once(make, tmp_path, monkey
     (kernel,) = [name for name in head.variables(4) if "SConv1" in name]
     before = pretrained.get_layer("Conv1").kernel.numpy()
     np.testing.assert_array_equal(head.variables(4)[kernel], before)
-    # Of four steps of Adam at a tenth of 0.001.
+    # Of four steps of Adam at 0.0001.
     assert 0 < np.abs(whole.variables(4)[kernel] - before).max() <= 4 * 1.1e-4
     heads = [next(job.variables(4)[n] for n in job.variables(4) if "Shead.Skernel" in n) for job in (head, whole)]
-    assert 0 < np.abs(heads[0] - heads[1]).max() <= 4 * 1.1e-3
+    assert 0 < np.abs(heads[0] - heads[1]).max() <= 4 * 1.1e-4

@@ -1,15 +1,12 @@
 import types
 
 import keras
-import numpy as np
 import own_models
 import pytest
 import tensorflow as tf
 
 from trainer import learning
 from trainer.base.errors import UserError
-from trainer.nn import layer_rates
-from trainer.nn.optimizers import Adam
 from trainer.options import Options, parse
 
 RESNET = ("num_layers", "batch_norm_decay", "batch_norm_epsilon", "batch_norm_statistics")
@@ -49,7 +46,7 @@ def test_an_option_that_would_do_nothing_is_refused(flags, message):
         (
             ["--model", "cnn"],
             {"optimizer": "adam", "learning_rate": 1e-3, "weight_decay": 0.0, "schedule": "constant", "horizon_steps": "none"}
-            | {"batch_size": 64, "seed": 0, "ema": "none", "augment": "none", "strategy": "synchronous"},
+            | {"batch_size": 64, "seed": 0, "augment": "none", "strategy": "synchronous"},
             {"momentum", "factors", "boundaries_epochs", *RESNET, *WIDE_DEEP},
         ),
         (
@@ -133,42 +130,3 @@ def test_clipping_of_an_own_optimizer_is_refused_where_each_replica_would_clip_i
 def test_flags_that_an_own_optimizer_makes_meaningless_are_refused(own, flags):
     with pytest.raises(UserError, match=f"{flags[0]} means nothing to --model own_models:sequential, whose module"):
         own(lambda manifest, schedule: keras.optimizers.SGD(schedule), *flags)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda rate: Adam(rate),
-        lambda rate: keras.optimizers.SGD(rate, momentum=0.9),
-        lambda rate: keras.optimizers.AdamW(rate, weight_decay=0.1),
-        lambda rate: keras.optimizers.RMSprop(rate),
-    ],
-    ids=["lazy_adam", "sgd", "adamw", "rmsprop"],
-)
-def test_a_layer_learns_as_with_an_optimizer_of_its_own_at_its_share_of_the_rate(make):
-    dense = [keras.layers.Dense(2, use_bias=False, name=name) for name in ("rest", "first", "inner")]
-    model = keras.Sequential([keras.Input((5,)), dense[0], keras.Sequential(dense[1:], name="outer")])
-    draw = np.random.default_rng(1)
-    whole = make(0.1)
-    whole.build(model.trainable_variables)
-    layer_rates.apply({"outer": 0.1, "inner": 0.5}, model, whole)
-    found = {v.path: v for v in model.trainable_variables}
-    shares = dict(zip((v.path for v in model.trainable_variables), (1, 0.1, 0.5), strict=True))
-    apart = {path: keras.Variable(v.numpy()) for path, v in found.items()}
-    each = {path: make(0.1 * share) for path, share in shares.items()}
-    for path, one in each.items():
-        one.build([apart[path]])
-    for _ in range(3):
-        gradients = [tf.constant(draw.normal(size=(n, 2)).astype(np.float32)) for n in (5, 3, 2)]
-        gradients[1] = tf.IndexedSlices(gradients[1], tf.constant([1, 0, 1]), dense_shape=tf.constant([2, 2]))
-        whole.apply(gradients, model.trainable_variables)
-        for (path, one), gradient in zip(each.items(), gradients, strict=True):
-            one.apply([gradient], [apart[path]])
-    for path, expected in apart.items():
-        np.testing.assert_allclose(found[path], expected, rtol=1e-6, atol=1e-7, err_msg=path)
-
-
-def test_factors_of_a_layer_that_is_not_there_are_refused(monkeypatch):
-    monkeypatch.setattr(own_models, "LEARNING_RATE_FACTORS", {"heed": 0.1}, raising=False)
-    with pytest.raises(UserError, match="LEARNING_RATE_FACTORS name a layer 'heed', and no layer is called so"):
-        optimizer("--model", "own_models:sequential")

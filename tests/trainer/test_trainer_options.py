@@ -67,7 +67,6 @@ PLACES = [
         (["--precision", "float64"], "--precision"),
         (["--precision", "float16", "--strategy", "parameter_server"], "--precision float16 is for synchronous jobs"),
         (["--jit-compile", "--strategy", "parameter_server"], "--jit-compile is for synchronous jobs"),
-        (["--export", "ema"], "--export ema needs --ema"),
         (["--model", "cnm"], "--model"),
         (["--strategy", "mirored"], "--strategy"),
         *(([flag, place], flag) for flag, place in PLACES),

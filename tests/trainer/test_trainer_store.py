@@ -182,7 +182,7 @@ def test_the_chief_asks_a_store_seldom_for_the_evaluators_scores(store, monkeypa
 
     monkeypatch.setattr(evaluator, "time", mock.Mock(monotonic=lambda: 0.0, sleep=scored))
     scores = validation.Scores(str(store), Classification(("no", "yes")))
-    evaluator.await_evaluator(scores, 7, mock.Mock(), timeout_s=1.0)
+    evaluator.await_evaluator(scores, 7, mock.Mock())
     assert len(slept) == 1 and slept[0] > 2
 
 

@@ -10,9 +10,9 @@ from trainer_jobs import CLUSTERS
 pytestmark = pytest.mark.cluster
 COMMON = "--model together:thawed --deterministic --eval-every-steps 6 --warmup-steps 4"
 TOGETHER = {
-    "float16": "--precision float16 --accumulate-steps 3 --ema 0.9 --export ema --optimizer adamw",
-    "compiled": "--jit-compile --accumulate-steps 2 --clip-norm 0.5 --label-smoothing 0.1 --ema 0.9",
-    "bfloat16": "--precision bfloat16 --class-weights balanced --clip-norm 0.5 --optimizer sgd --ema 0.5",
+    "float16": "--precision float16 --optimizer adamw",
+    "compiled": "--jit-compile --clip-norm 0.5 --label-smoothing 0.1",
+    "bfloat16": "--precision bfloat16 --class-weights balanced --clip-norm 0.5 --optimizer sgd",
     "patient": "--precision float16 --jit-compile --class-weights 3=5 --patience 1 --export best",
 }
 SLOW = pytest.mark.slow

@@ -4,72 +4,48 @@ Here stands all of the policy: when a checkpoint is due, which are kept, and whi
 copying of the state makes training wait; the files are written in a thread of their own, one save at a time.
 """
 
-import collections
 import concurrent.futures
 import math
 import os
 import re
-import statistics
 import time
 
 import tensorflow as tf
 
 from trainer.base.errors import first_line
 from trainer.base.files import is_remote, make_directory, store_errors, write_text
-from trainer.job_dir import interval
-from trainer.job_dir.journal import Journal, last
+from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
-from trainer.options import AUTO, Options
+from trainer.options import Options
 
 _NAME = re.compile(r"ckpt-(\d+)\.index")
-_REMEMBERED = 5  # checkpoints, the median of whose costs counts: the first of a process takes longer
 
 
 class Checkpoints:
     """Saves and restores a `State`. Every replica restores from the same directory and follows the same policy."""
 
-    def __init__(self, opts: Options, state: State, journal: Journal | None = None, *, vital: int = 1) -> None:
-        """Only the chief saves, and tells of it in its `journal`: a save is noted when it is complete, and not before.
-
-        As many replicas are `vital`: each that fails has all begin again at the newest checkpoint.
-        """
+    def __init__(self, opts: Options, state: State, journal: Journal | None = None) -> None:
+        """Only the chief saves, and tells of it in its `journal`: a save is noted when it is complete, and not before."""
         self._directory = os.path.join(opts.job_dir, "checkpoints")
         self._opts, self._state, self._journal = opts, state, journal
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._under_way: tuple[int, float, concurrent.futures.Future[tuple[float, float]]] | None = None
         self._saved_at = time.monotonic()
         self._unreadable: set[int] = set()
-        self._mtbf_s = opts.mtbf_hours * 3600 / vital
-        self._costs: collections.deque[tuple[float, float, float]] = collections.deque(maxlen=_REMEMBERED)
-        if journal and opts.checkpoint_secs == AUTO and (before := last(opts.job_dir, "chief-0", "checkpoint")):
-            self._costs.append((before["waited_s"], before["seconds"], before.get("cpu_s", 0.0)))
-
-    @property
-    def every_s(self) -> float:
-        """Seconds from one checkpoint to the next, by time; 0 is none."""
-        if (asked := self._opts.checkpoint_secs) != AUTO:
-            return asked
-        if not self._costs:
-            return interval.FIRST_S
-        waited_s, writing_s, cpu_s = map(statistics.median, zip(*self._costs, strict=True))
-        # While the writing thread computes, the steps do not have all cores; one is made when the one before is written.
-        return max(interval.advised_s(waited_s + cpu_s, self._mtbf_s), writing_s)
 
     @property
     def late(self) -> bool:
         """Whether the time since the last one is up: to be made as soon as the state may be saved."""
-        if self._under_way and self._under_way[2].done():
-            self.wait()  # no time: what it has cost decides when the next one is due
-        return 0 < self.every_s <= time.monotonic() - self._saved_at
+        return 0 < self._opts.checkpoint_secs <= time.monotonic() - self._saved_at
 
     def due(self, step: int) -> bool:
         """Whether one is to be made at this step."""
-        every = self._opts.steps_a_checkpoint
+        every = self._opts.checkpoint_num_steps
         return self.late or (every > 0 and step % every == 0)
 
     def next_step(self, step: int) -> float:
         """The next step at which one is due whatever the time, the same on all replicas; infinite if there is none."""
-        every = self._opts.steps_a_checkpoint
+        every = self._opts.checkpoint_num_steps
         return step - step % every + every if every else math.inf
 
     def steps(self) -> list[int]:
@@ -134,9 +110,8 @@ class Checkpoints:
             remove(self._path(step))
             raise OSError(f"checkpoint {step} could not be saved: {first_line(error)}") from None
         waited_s += time.perf_counter() - start
-        self._costs.append((waited_s, seconds, cpu_s))
         costs = {"seconds": round(seconds, 4), "waited_s": round(waited_s, 4), "cpu_s": round(cpu_s, 4)}
-        self._journal.event("checkpoint", step, **costs, every_s=round(self.every_s, 1))
+        self._journal.event("checkpoint", step, **costs)
 
     def _write(self, step: int) -> tuple[float, float]:
         """Returns how long it took, and how long this thread computed, in seconds."""

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.nn import optimizers, weights
+from trainer.nn import weights
 
 _value = keras.ops.convert_to_numpy
 
@@ -27,8 +27,6 @@ class State:
         with tf.device("CPU:0"):
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             self._copies = {name: tf.Variable(_value(v), trainable=False) for name, v in self._live.items()}
-        names, slot_names = ({id(v): n for n, v in these.items()} for these in (self._weights, slots))
-        self._averages = {names[id(w)]: slot_names[id(average)] for w, average in optimizers.averages(optimizer)}
         self.checkpoint = tf.train.Checkpoint(step=self._step, variables=self._copies)
 
     def take(self, step: int) -> None:
@@ -48,10 +46,6 @@ class State:
         """Of the copies."""
         return int(self._step.numpy())
 
-    def weights(self, *, averaged: bool = False) -> dict[str, np.ndarray]:
-        """The copies of the model's weights, as `trainer.nn.weights` names them.
-
-        If `averaged`, those that are trained are the optimizer's moving averages, where it keeps such.
-        """
-        where = self._averages if averaged else {}
-        return {name.removeprefix("model/"): self._copies[where.get(name, name)].numpy() for name in self._weights}
+    def weights(self) -> dict[str, np.ndarray]:
+        """The copies of the model's weights, as `trainer.nn.weights` names them."""
+        return {name.removeprefix("model/"): self._copies[name].numpy() for name in self._weights}

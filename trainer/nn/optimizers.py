@@ -106,14 +106,6 @@ class LossScale(keras.optimizers.LossScaleOptimizer):
         return tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
 
 
-def averages(optimizer: keras.optimizers.Optimizer) -> list[tuple[keras.Variable, keras.Variable]]:
-    """The weights that are trained and their moving averages; none where the optimizer keeps none."""
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    if not optimizer.use_ema:
-        return []
-    return list(zip(optimizer._trainable_variables, optimizer._model_variables_moving_average, strict=True))
-
-
 def _each_row_once(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:
     """The gradient; of a table, with the sum of what there is for each row, as its norm and its square need it."""
     if not isinstance(gradient, tf.IndexedSlices):

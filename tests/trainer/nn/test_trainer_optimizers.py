@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.nn.optimizers import SGD, Adam, AdamW, averages
+from trainer.nn.optimizers import SGD, Adam, AdamW
 
 ROWS, SIZE, STEPS = 6, 3, 5
 
@@ -61,11 +61,3 @@ def test_a_row_that_is_left_out_keeps_its_place_and_moments_where_keras_moves_it
     moved = np.abs(theirs[2][0] - theirs[0][0])
     assert (moved > 0.05).all()  # more than another step, by the moments alone
     assert not np.allclose(ours[3][0] - ours[2][0], theirs[3][0] - theirs[2][0])  # whose moments have decayed
-
-
-def test_a_table_has_a_moving_average_of_all_its_rows():
-    batches, optimizer = [[0, 1], [1, 1], [5]], Adam(0.05, use_ema=True, ema_momentum=0.9)
-    first, second, third = learn(optimizer, batches)
-    np.testing.assert_array_equal([first, second, third], learn(Adam(0.05), batches))
-    [(_, average)] = averages(optimizer)
-    np.testing.assert_allclose(average.numpy(), 0.81 * first + 0.09 * second + 0.1 * third, rtol=1e-6)

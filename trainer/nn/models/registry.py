@@ -2,8 +2,8 @@
 
 A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to logits (a user's function
 may return others, see `by_name`); every keyword of `build` is an option of the trainer by that name. It may state what
-suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT, and
-LEARNING_RATE_FACTORS of layers by their names. `package.module:function` names such a function anywhere on Python's path.
+suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT.
+`package.module:function` names such a function anywhere on Python's path.
 
 It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it is there) from the
 dataset's columns, in graph operations that look at each example alone. It is applied once to a split that is resident
@@ -44,7 +44,6 @@ _DEFAULTS = {
     "BOUNDARIES_EPOCHS": (),
     "FACTORS": (1.0,),
     "AUGMENT": "none",
-    "LEARNING_RATE_FACTORS": {},
 }
 
 
