@@ -13,14 +13,12 @@ def evaluate(
     evaluation: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
     confusion: dsl.Output[dsl.ClassificationMetrics],
-    sliced: dsl.Output[dsl.SlicedClassificationMetrics],
     report: dsl.Output[dsl.HTML],
     summary: dsl.Output[dsl.Markdown],
 ) -> str:
     """Scores the exported model and the champion on the same records, and judges.
 
-    The metrics are those of the model's task; of classes there is a confusion matrix, of two an ROC curve with it, and in
-    `sliced` the matrix of each slice that was asked for. The page is `report`; `summary` is the same in a few lines, and
+    The metrics are those of the model's task; of classes there is a confusion matrix, of two an ROC curve with it. The page is `report`; `summary` is the same in a few lines, and
     `evaluation` is all of it as JSON, also in the job's directory, where whoever waits for the run finds it. Flags beside
     those that the step knows are in `evaluate_args`.
 
@@ -50,16 +48,8 @@ def evaluate(
         confusion.log_confusion_matrix(content["class_names"], matrix)
     if curve := content["figures"].get("roc"):
         confusion.log_roc_curve(*map(list, zip(*curve, strict=True)))
-    sliced.metadata["evaluationSlices"] = slices = []  # kfp 2.17's methods for that fail
-    for column, parts in content["parts"].items():
-        for part in parts:
-            if matrix := part.get("confusion"):
-                shown = dsl.ClassificationMetrics()
-                shown.log_confusion_matrix(content["class_names"], matrix)
-                name = f"{column}: {part['value']}"
-                slices.append({"slice": name, "sliceClassificationMetrics": shown.metadata})
     files = {evaluation: text, report: page, summary: pages.summary(content), metrics: json.dumps(content["metrics"])}
-    files |= {confusion: "", sliced: ""}  # kfp takes a step for done when all its outputs are there
+    files |= {confusion: ""}  # kfp takes a step for done when all its outputs are there
     for artifact, written in files.items():
         pathlib.Path(artifact.path).write_text(written, encoding="utf-8")
     write_text(f"{job_dir}/{step.FILE}", text)

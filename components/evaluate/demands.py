@@ -1,7 +1,6 @@
-"""Makes all comparisons that a gate asks for: of the whole split, of its parts, and of what a model costs whoever serves it."""
+"""Makes all comparisons that a gate asks for: of the whole split, and of its parts."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -15,10 +14,8 @@ from trainer.base.errors import UserError
 _MOST_VALUES = 100
 
 
-def demands(
-    gate: Gate, answered: Answers, metrics: Mapping[str, float], footprint: Mapping[str, Any]
-) -> Iterator[Comparison]:
-    """Thresholds, slices and bounds, by what a model has answered, its metrics, and its `components.evaluate.details.footprint`.
+def demands(gate: Gate, answered: Answers, metrics: Mapping[str, float]) -> Iterator[Comparison]:
+    """Thresholds and slices, by what a model has answered and its metrics.
 
     A part of the records is judged by itself if it has enough of them, and defines the metric. That the gate names a metric
     or a column that there is not, or one with too many values, is a UserError.
@@ -45,12 +42,3 @@ def demands(
                     why = f"it takes {gate.slice_records}" if metric in own else "they do not define it"
                     words = f"{metric}{of} is not judged: {why}"
                     yield Comparison(who="slice", passed=True, words=words, metric=metric, records=count)
-    if gate.max_latency_ms:
-        yield _bound("latency", footprint["latency_ms"]["1"]["median"], gate.max_latency_ms, "ms")
-    if gate.max_size_mb:
-        yield _bound("size", footprint["bytes"] / 1e6, gate.max_size_mb, "MB")
-
-
-def _bound(what: str, value: float, most: float, unit: str) -> Comparison:
-    words = f"{what} {value:.4g} {unit} is {'within' if value <= most else 'over'} the bound {most:.4g} {unit}"
-    return Comparison(who="cost", passed=value <= most, words=words, metric=what, candidate=value, threshold=most)

@@ -15,7 +15,6 @@ from components.evaluate.comparing import beat
 from components.evaluate.demands import demands
 from components.evaluate.details.answered import sample
 from components.evaluate.details.figures import figures
-from components.evaluate.details.footprint import footprint
 from components.evaluate.details.parts import in_words, parts
 from components.evaluate.details.worst import worst
 from components.evaluate.eval_set import EvalSet, require_enough
@@ -46,15 +45,13 @@ def evaluate(options: Options) -> dict[str, Any]:
         chosen &= ~records.repeated
         way = f", or of few distinct rows with --count-repeated: {twice:,} are equal to training records"
     require_enough(chosen, split, f"{model_dir} was not trained on them", way)
-    model = load(model_dir, records)
-    candidate, cost = predict(model, records).of(chosen), footprint(model, records)
-    del model  # before the champion is loaded
+    candidate = predict(load(model_dir, records), records).of(chosen)
     rule, simple = baseline(records)
     found = bootstrap(task, {"candidate": candidate.answers, "baseline": simple[chosen]}, candidate.labels)
     ours, least = found.values()
     champion, shared, against_champion, notes = challenge(options, candidate, ours.metrics)
     comparisons = [
-        *demands(gate, candidate, ours.metrics, cost),
+        *demands(gate, candidate, ours.metrics),
         beat(BASELINE, f"the {rule}", ours, least, task, confidence=gate.confidence, margin=0.0),
         against_champion,
     ]
@@ -68,12 +65,8 @@ def evaluate(options: Options) -> dict[str, Any]:
     evaluation = {
         "metrics": ours.told,
         "figures": figures(manifest.task, names, candidate.answers, candidate.labels),
-        "parts": {
-            name: parts(candidate, in_words(candidate.column(column)), matrices=name in options.slices)
-            for name, column in columns.items()
-        },
+        "parts": {name: parts(candidate, in_words(candidate.column(column))) for name, column in columns.items()},
         "worst": worst(candidate),
-        "footprint": cost,
         "answered": sample(candidate, raw=provenance.trained_on(model_dir) is not None),
         "model_dir": model_dir,
         "model_digest": tree_digest(model_dir),

@@ -16,7 +16,7 @@ CHAMPION, BASELINE = "champion", "baseline"
 class Comparison:
     """A figure of the candidate beside what it has to reach or to beat; what does not apply is None."""
 
-    who: str  # `champion` decides about promotion; `baseline`, `threshold`, `slice` and `cost` about a version
+    who: str  # `champion` decides about promotion; `baseline`, `threshold` and `slice` about a version
     passed: bool  # what is no number never does
     words: str  # all of it
     metric: str | None = None

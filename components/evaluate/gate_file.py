@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from trainer.base.errors import UserError, readable, unknown
-from trainer.base.flags import Kind, at_least, not_negative, positive
+from trainer.base.flags import Kind, at_least, not_negative
 from trainer.base.strict_yaml import parse
 
 _THRESHOLD = Kind(float, math.isfinite, "a number")
@@ -40,8 +40,6 @@ class Gate:
     slice_records: int = _key(at_least(1), 30)
     margin: float = _key(not_negative, 0.0)
     confidence: float | None = _key(_SURE, 0.95)
-    max_latency_ms: float | None = _key(positive)
-    max_size_mb: float | None = _key(positive)  # 10^6 bytes
 
     @classmethod
     def of(cls, content: str) -> Self:

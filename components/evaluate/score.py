@@ -5,7 +5,6 @@ predict(load("jobs/m/model", records), records).measure()["accuracy"]
 """
 
 import dataclasses
-import time
 from typing import Any, Self
 
 import numpy as np
@@ -48,12 +47,11 @@ class Answers:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
-    """A SavedModel that was loaded from a directory in `load_s`, and its signature."""
+    """A SavedModel that was loaded from a directory, and its signature."""
 
     dir: str
     loaded: Any  # without it the signature has lost its variables
     serve: Any
-    load_s: float
 
 
 def predict(model: Model, records: EvalSet) -> Answers:
@@ -84,9 +82,7 @@ def load(model_dir: str, records: EvalSet) -> Model:
     try:
         if not tf.saved_model.contains_saved_model(model_dir):
             raise UserError(f"{model_dir}: no SavedModel here (a finished training job writes one to <job-dir>/model)")
-        began = time.perf_counter()
         model = tf.saved_model.load(model_dir)
-        load_s = time.perf_counter() - began
     except (OSError, tf.errors.OpError) as error:
         raise UserError(f"{model_dir}: the model cannot be read ({' '.join(str(error).split())})") from None
     serve = model.signatures.get("serving_default")
@@ -102,4 +98,4 @@ def load(model_dir: str, records: EvalSet) -> Model:
     if (outputs := given[task.answers[0]].shape[-1]) != manifest.outputs:
         what = "classes" if manifest.class_names else "targets"
         raise UserError(f"{model_dir} knows {outputs} {what}; dataset {manifest.name!r} has {manifest.outputs}")
-    return Model(dir=model_dir, loaded=model, serve=serve, load_s=load_s)
+    return Model(dir=model_dir, loaded=model, serve=serve)

@@ -81,7 +81,6 @@ def test_everybody_says_the_same_of_whatever_was_compared(evaluated, tmp_path, m
             "champion": version and {"version": version, "metrics": best, "incomparable": ""},
             "intervals": {"candidate": {metric: (0.4, 0.6), "loss": None}},
             **{"gate": {}, "figures": {}, "parts": {"x": [{"value": "1", "records": 9, "metrics": ours}]}, "worst": []},
-            "footprint": {"parameters": 1, "bytes": 1, "load_s": 0.1, "latency_ms": {}},
             "decision": decide(metric, comparisons),
         }
         evaluation |= plain(found)

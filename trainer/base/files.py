@@ -176,14 +176,6 @@ def tree_digest(directory: epath.PathLike) -> str:
     return digest.hexdigest()
 
 
-def tree_bytes(directory: epath.PathLike) -> int:
-    """Of all files below a directory."""
-    with store_errors():
-        # etils would ask who owns a local file, and fails where, as in a container, the owner has no name.
-        sizes = (path.stat().length if is_remote(path) else os.stat(path).st_size for path in _files(_path(directory)))
-        return sum(sizes)
-
-
 def copy_tree(source: epath.PathLike, target: epath.PathLike) -> None:
     """Copies all files below a directory to below another one."""
     from etils import epath

@@ -8,27 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluate.details.figures import confusion
 from components.evaluate.score import Answers
-from trainer.base.manifest import CLASSIFICATION
 
 _QUANTILES = 4
-_MOST_CELLS = 10_000  # of all matrices of a column: Vertex AI keeps 200 KB with an artifact
 
 
-def parts(answered: Answers, words: np.ndarray, *, matrices: bool = False) -> list[dict[str, Any]]:
-    """Of the part that each record is in, [N]: `value`, `records`, `metrics`; the worst first by the first metric that all have.
-
-    With `matrices` each has its `confusion` too, where records are of one of a few classes.
-    """
+def parts(answered: Answers, words: np.ndarray) -> list[dict[str, Any]]:
+    """Of the part that each record is in, [N]: `value`, `records`, `metrics`; the worst first by the first metric that all have."""
     each, task = [], answered.records.task
-    matrices = matrices and answered.records.manifest.task == CLASSIFICATION
-    matrices = matrices and answered.answers.shape[1] ** 2 * len(set(words.tolist())) <= _MOST_CELLS
     for value in dict.fromkeys(words.tolist()):
         chosen = answered.of(words == value)
         each.append({"value": value, "records": len(chosen.labels), "metrics": chosen.measure()})
-        if matrices:
-            each[-1]["confusion"] = confusion(chosen.answers, chosen.labels)
     by = task.ranked_by({metric: 0.0 for metric in each[0]["metrics"] if all(metric in e["metrics"] for e in each)})
     sign = -1 if by in task.lower_is_better else 1
     return sorted(each, key=lambda part: (sign * part["metrics"][by], part["value"]))

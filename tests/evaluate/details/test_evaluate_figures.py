@@ -1,7 +1,6 @@
 """Figures equal their definitions, written as loops over records."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -127,20 +126,6 @@ def test_each_record_is_in_one_part_whose_metrics_are_those_of_its_records_alone
         for part in shown:
             chosen = in_words(columns[name]) == part["value"]
             assert part["metrics"] == of.of(chosen).measure()
-
-
-@pytest.mark.parametrize(
-    ("classes", "task", "kept"), [(70, "classification", True), (71, "classification", False), (2, "own", False)]
-)
-def test_parts_have_confusion_matrices_where_the_cells_of_all_are_few(classes, task, kept):
-    records = EvalSet(
-        manifest=SimpleNamespace(task=task), data_dir="", split="test", task=Classification(("a",) * classes)
-    )
-    answers, labels = np.eye(classes)[[0, 1, 0]], np.array([0, 0, 1])
-    of = Answers(records=records, positions=np.arange(3), answers=answers, labels=labels)
-    found = parts(of, np.array(["x", "y", "y"]), matrices=True)
-    assert [part.get("confusion", [[]])[0][:2] for part in found] == ([[0, 1], [1, 0]] if kept else [[], []])
-    assert not any("confusion" in part for part in parts(of, np.array(["x", "y", "y"])))
 
 
 def test_numbers_with_many_values_are_quartered_and_rare_texts_are_together():

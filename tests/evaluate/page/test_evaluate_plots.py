@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from components.evaluate.page import plots
-from components.evaluate.page.judged import judged
 
 
 def one(title: str = "Loss", told: str = "It falls from 2 to 1.") -> str:
@@ -36,12 +35,3 @@ def test_a_long_line_is_drawn_by_means_over_its_whole_length(count):
     assert not count or np.average(
         xs, weights=[len(p) for p in np.array_split(range(count), len(xs))]
     ) == pytest.approx((count - 1) / 2)
-
-
-def test_the_errors_of_numbers_are_drawn_by_their_quantiles_in_their_own_unit():
-    quantiles = {"0.0": -3.0, "0.25": -0.5, "0.5": 0.1, "0.75": 1.5, "1.0": 7.0}
-    figures = {"residuals": [{"name": "tips", "mean": 0.1, "quantiles": quantiles}]}
-    (drawn,) = judged({"figures": figures, "class_names": []})
-    assert "Half of what is predicted of tips is off by -0.5 to 1.5, in the median by 0.1." in drawn
-    ticks = {text.text for text in ET.fromstring(drawn).findall(".//{*}text")}
-    assert {"6", "−2"} <= ticks, ticks  # and not those of shares alone

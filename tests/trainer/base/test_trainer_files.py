@@ -10,7 +10,7 @@ from etils import epath
 
 from trainer.base import provenance
 from trainer.base.errors import UserError
-from trainer.base.files import read_bytes, read_json, tree_bytes, write_text
+from trainer.base.files import read_bytes, read_json, write_text
 from trainer.base.learnt.trained_on import FILE as RECORDS
 from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
@@ -28,13 +28,6 @@ def test_what_cannot_be_there_is_not_there_and_what_is_wrong_here_is_read_once(t
     monkeypatch.setattr(time, "sleep", mock.Mock(side_effect=AssertionError("nobody replaces a file piece by piece")))
     with pytest.raises(ValueError, match="Expecting"):
         read_json(tmp_path / "a.json")
-
-
-def test_the_size_of_a_directory_is_known_where_its_owner_has_no_name(tmp_path, monkeypatch):
-    (tmp_path / "a").mkdir()
-    write_text(tmp_path / "a" / "b", "four")
-    monkeypatch.setattr("pwd.getpwuid", mock.Mock(side_effect=KeyError("uid not found")))
-    assert tree_bytes(tmp_path) == 4
 
 
 @pytest.mark.parametrize("content", ["", "[]", "null", "{}", '{"identity": 3}'])
