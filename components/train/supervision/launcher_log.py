@@ -30,13 +30,6 @@ _WORDS = {
     "spent": "{replica} is not started again: {why}",
     "dirty": "{replica}: the cleanup after it failed: {why}; will try again at the end",
     "timeout": "the time limit (scheduling.timeout: {timeout_s} s) is reached: stopping the replicas",
-    # Of a job on Vertex AI, which has no launcher.jsonl:
-    "left": "{signal}: the job goes on without this; {link}",
-    "submitted": "submitted {job} on {machines}: {link}",
-    "state": "{job} is {state}",
-    "waiting": "{who} cannot be asked ({why}); the job goes on, and so does waiting for it",
-    "attempt": "{job} {ending} after {seconds:.0f} s of its machines; newest checkpoint: {step}. {error}",
-    "spending": "jobs: {attempts}, machine-hours: {machine_hours:.2f}; they stand in {record}",
 }
 
 

@@ -37,14 +37,13 @@ class JobStore:
         found = filter(None, map(re.compile(r"ckpt-(\d+)\.index").fullmatch, names))
         return max((int(match[1]) for match in found), default=-1)
 
-    def done(self) -> dict[str, Any]:
-        """What `DONE.json` says; nothing if the training is not done."""
-        return self._read("DONE.json")[0] or {}
-
     def attempts(self) -> list[dict[str, Any]]:
         """The record, oldest first; what `write` then writes is its next version."""
-        found, self._version = self._read(RECORD)
-        return found or []
+        with asked(f"{self.job_dir}/{RECORD}") as (bucket, name):
+            if not (blob := bucket.get_blob(name)):
+                return []
+            self._version = blob.generation
+            return json.loads(bucket.blob(name, generation=blob.generation).download_as_bytes())
 
     def write(self, attempts: list[dict[str, Any]]) -> None:
         """Replaces the record; it is `Taken` if somebody else has done so meanwhile."""
@@ -58,13 +57,6 @@ class JobStore:
             except PreconditionFailed:
                 raise Taken(f"{self.job_dir}: another command submits jobs for it; end that, or wait") from None
             self._version = blob.generation
-
-    def _read(self, file: str) -> tuple[Any, int]:
-        """The content of a file and its generation; None and 0 if there is none."""
-        with asked(f"{self.job_dir}/{file}") as (bucket, name):
-            if not (found := bucket.get_blob(name)):
-                return None, 0
-            return json.loads(bucket.blob(name, generation=found.generation).download_as_bytes()), found.generation
 
 
 def begun(display_name: str, machines: Cluster, order: Again, step: int) -> dict[str, Any]:
