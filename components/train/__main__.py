@@ -102,8 +102,6 @@ def _patience(args: argparse.Namespace) -> Patience:
         given["start_s"] = args.start_timeout_s
     if args.silence_timeout_s:
         given["silence_s"] = dict.fromkeys(SILENCE_S, args.silence_timeout_s)
-    if args.sync_dst_dir:
-        given["cleanup_s"] = 600.0  # What has to come back from the chief's host takes longer than a container's end.
     return Patience(**given)
 
 

@@ -17,12 +17,15 @@ def step_of(job: Path, replica: str = "worker-0") -> int:
     return json.loads(status.read_text())["step"] if status.exists() else 0
 
 
-def check_recovery(job: Path, *, saved: int, last: int) -> list[dict[str, Any]]:
-    """The killed worker/0 was a preemption and all went on from step `saved` or later to `last`; the chief's journal."""
+def check_recovery(job: Path, *, saved: int, last: int, kills: int = 1) -> list[dict[str, Any]]:
+    """Returns the journal of the chief's last start.
+
+    Each kill of worker/0 was a preemption, and all went on from step `saved` or later to `last`.
+    """
     events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
-    (blame,) = [event for event in events if event["event"] == "blame"]
-    assert (blame["replica"], blame["kind"]) == ("worker/0", "preemption")
-    journal = [json.loads(line) for line in (job / "journal-chief-0-1.jsonl").read_text().splitlines()]
+    blames = [(event["replica"], event["kind"]) for event in events if event["event"] == "blame"]
+    assert blames == [("worker/0", "preemption")] * kills
+    journal = [json.loads(line) for line in (job / f"journal-chief-0-{kills}.jsonl").read_text().splitlines()]
     began = next(event for event in journal if event["event"] in ("start", "resume"))
     assert began["event"] == "resume" and began["step"] >= saved
     assert json.loads((job / "DONE.json").read_text())["step"] == last

@@ -17,7 +17,7 @@ import psutil
 from components.train.backends.plan import Plan
 from components.train.backends.processes import plan_processes
 from components.train.backends.program import Program
-from components.train.backends.resources import Division
+from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
 from components.train.supervision.launcher_log import last_run
@@ -70,9 +70,9 @@ class Bench:
             Program(command=command, env={}, job_dir=str(self.path), reports=reports),
             log_dir=str(self.path / "logs"),
             ports=range(20_001, 20_101),
-            division=Division(threads=1, gpus=None, notes=()),
+            division=divide(cluster, [Machine(name="here", cores=1, gpus=(), replicas=cluster.members)]),
         )
-        return dataclasses.replace(plan, max_restarts=max_restarts)
+        return dataclasses.replace(plan, max_restarts=max_restarts, notes=())
 
     def run(self, plan: Plan, patience: Patience = QUICK) -> tuple[int, list[str]]:
         """Exit code and merged lines of a job run in this process."""

@@ -19,13 +19,11 @@ from components.train.backends import engine_client
 from components.train.backends.engine_client import docker
 from components.train.backends.environment import job_plan, log_place
 from components.train.backends.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica
-from components.train.backends.probe import usable_gpus
 from components.train.backends.program import Program
-from components.train.backends.resources import divide
+from components.train.backends.resources import divide_here
 from components.train.cluster.cluster_file import Cluster
 from trainer.base.errors import UserError
 from trainer.base.files import is_remote
-from trainer.base.machine import usable_cores
 
 _PORT = 2222
 _CLIENT = (sys.executable, "-P", "-S", engine_client.__file__)
@@ -37,7 +35,7 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
     """Plans one container per replica, with the flags of the command line; for `--dry-run` without engine or image."""
     log_dir = log_place(program, args.log_dir)
     image, mounts = args.image or DEFAULT_IMAGE, _mounts(args, program, log_dir)
-    division = divide(cluster, cores=usable_cores(), gpus=usable_gpus())
+    division = divide_here(cluster)
     rootless = not args.dry_run and _check_engine(image)
     in_bucket = is_remote(program.job_dir)
     place = program.job_dir if in_bucket else os.path.realpath(program.job_dir)
@@ -57,13 +55,14 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
     def run(replica: Replica) -> Replica:
         host = f"{replica.role}-{replica.index}"
         name = f"{network}-{host}"
-        env = {**replica.env, "TRAINER_THREADS": str(division.threads)}
+        share = division.shares[replica.role, replica.index]
+        env = {**replica.env, "TRAINER_THREADS": str(share.threads)}
         own = ["--name", name, "--hostname", host, "--network-alias", host]
         if replica.role != "ps":
-            own += ["--cpus", str(division.threads)]
-        if division.gpus and (ids := division.gpus[replica.role, replica.index]):
+            own += ["--cpus", str(share.threads)]
+        if share.gpus:
             # Replicas' collectives use shared memory, of which a container has 64 MB if nothing is said.
-            own += ["--gpus", f'"device={",".join(ids)}"', "--shm-size", "1g"]
+            own += ["--gpus", f'"device={",".join(share.gpus)}"', "--shm-size", "1g"]
         for variable in (*env, ATTEMPT):
             own += ["--env", variable]
         return dataclasses.replace(

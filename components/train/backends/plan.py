@@ -50,9 +50,6 @@ class Plan:
     # Commands to run one after another before that, with the job's lock held. What they write to standard error is
     # shown; if one fails, its last line there is the error and the job ends.
     setup: tuple[tuple[str, ...], ...] = ()
-    # Command that has the replicas' machines start from the same checkpoints, where their disks are their own. It runs
-    # before all start again, as those of `setup` do; if it fails, the job ends.
-    level: tuple[str, ...] = ()
     teardown: tuple[str, ...] = ()  # Undoes them once no replica is left, however the job ended; the guard runs it.
     max_restarts: int = 5  # Bound on restarts after errors and, counted apart, after preemptions.
     timeout_s: int | None = None  # From the start of the replicas until all are told to stop; None is for ever.

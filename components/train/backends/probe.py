@@ -1,19 +1,15 @@
 """What a machine has. The launcher also sends this program to a host over ssh before anything starts: standard library
 only, for Python 3.8 and newer.
 
-The request names how many `ports` are needed, a path (`token`) that should be there, and a file (`manifest`) whose content
-matters; both may be null. The answer has `python`, `executable`, `tensorflow` (its version, or null), `cores`, `gpus` (ids),
-free `ports`, whether the token is `there`, the SHA-256 of the `manifest`, or null, and whether the host has `rsync`.
+The request has how many `ports` are needed, and `marker`, a file that should be there, or null. The answer has `executable`,
+`tensorflow` (its version, or null), `cores`, `gpus` (ids), free `ports`, and whether the host `sees_marker`.
 """
 
 import contextlib
-import hashlib
 import itertools
 import json
 import os
-import platform
 import random
-import shutil
 import socket
 import subprocess
 import sys
@@ -28,15 +24,12 @@ _USUAL_LAST_PORT = 32_767
 def main(request):
     """Prints the answer in one line."""
     answer = {
-        "python": platform.python_version(),
         "executable": sys.executable,
         "tensorflow": tensorflow_version(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "gpus": usable_gpus(limit_s=5),
         "ports": free_ports(request["ports"]),
-        "there": not request["token"] or os.path.exists(request["token"]),
-        "manifest": request["manifest"] and digest(request["manifest"]),
-        "rsync": bool(shutil.which("rsync")),
+        "sees_marker": not request["marker"] or os.path.exists(request["marker"]),
     }
     print("\n" + ANSWER + json.dumps(answer), flush=True)
 
@@ -86,15 +79,6 @@ def is_free(port):
         except OSError:
             return False
     return True
-
-
-def digest(path):
-    """SHA-256 (hexadecimal) of a file, or None if it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    except OSError:
-        return None
 
 
 if __name__ == "__main__":

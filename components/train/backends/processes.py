@@ -11,18 +11,16 @@ from collections.abc import Iterable, Iterator
 from components.train.backends.environment import job_plan, log_place
 from components.train.backends.plan import Plan, Replica
 from components.train.backends.ports import reserved
-from components.train.backends.probe import usable_gpus
 from components.train.backends.program import Program
-from components.train.backends.resources import Division, divide
+from components.train.backends.resources import Division, divide_here
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.machine import usable_cores
 
 
 @contextlib.contextmanager
 def planned(cluster: Cluster, program: Program, *, log_dir: str | None = None) -> Iterator[Plan]:
     """Yields the plan, with log and status files in `log_place`; its ports are locked until the block ends."""
     log_dir = log_place(program, log_dir)
-    division = divide(cluster, cores=usable_cores(), gpus=usable_gpus())
+    division = divide_here(cluster)
     with reserved(cluster.replicas) as ports:
         yield plan_processes(cluster, program, log_dir=log_dir, ports=ports, division=division)
 
@@ -34,7 +32,7 @@ def plan_processes(
     left = iter(ports)
 
     def run(replica: Replica) -> Replica:
-        return dataclasses.replace(replica, env={**replica.env, **division.env(replica.role, replica.index)})
+        return dataclasses.replace(replica, env={**replica.env, **division.shares[replica.role, replica.index].env})
 
     return job_plan(
         cluster,

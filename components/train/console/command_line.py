@@ -88,15 +88,9 @@ class _Options(Flags):
     )
     memory_gb: float | None = _docker(positive, "that each may use (all there is without)", metavar="GB")
     hosts: str | None = _ssh(str, "hosts, one a line: [user@]name[:port] [slots=N] [address=A]", metavar="FILE")
-    sync_dst_dir: str | None = _ssh(
-        str,
-        "directory on the disk of every host: the dataset is copied into it before, checkpoints come back from it; for "
-        "hosts that share no storage",
-        metavar="DIR",
-    )
     ssh_command: str | None = _ssh(str, "client and options, 'ssh -i KEY' for example (ssh without)", metavar="LINE")
     remote_python: str | None = _ssh(
-        str, "on the hosts (the one that runs this, else python3, if not given)", metavar="PATH"
+        str, "on the hosts (the path of the one that runs this, if not given)", metavar="PATH"
     )
     project: str | None = _vertex(str, "id of the project (GOOGLE_CLOUD_PROJECT without)", metavar="ID")
     max_machine_hours: float | None = _vertex(positive, "that all its jobs together may take (any)")

@@ -15,13 +15,11 @@ import time
 from components.train.backends.plan import Plan, Replica
 from components.train.supervision.launcher_log import Record
 from components.train.supervision.output import LogReader, Output, Row
-from components.train.supervision.preparation import prepare
 from components.train.supervision.reaper import Guard, kill_marked
 from components.train.supervision.replica import Child
 from components.train.supervision.restart_policy import FROZEN, Death, Gone, Order, State, Stop, decide
 from components.train.supervision.signals import received
 from components.train.supervision.timeouts import Patience
-from trainer.base.errors import UserError
 
 TIMED_OUT = 124  # As of timeout(1).
 _TICK_S = 0.05
@@ -47,7 +45,6 @@ class Job:
         )
         self._ending: dict[str, object] = {}  # Why the job ends, once it does.
         self._is_stopping = False  # Whether all were told to save and end.
-        self._unclean = False  # The chief's last cleanup failed.
         self._look_at = self._began = time.monotonic()
         self._time_out_at = math.inf
 
@@ -135,7 +132,6 @@ class Job:
         if child.exit_code is not None:
             if why := child.cleaned():
                 self._add_event("dirty", replica=name, command=" ".join(child.replica.cleanup), why=why)
-            self._unclean = bool(why) if child.replica.role == "chief" else self._unclean
         else:
             child.finish()
             now = time.monotonic()
@@ -187,13 +183,10 @@ class Job:
         fields = {"replica": death.replica, "ending": child.ending, "exit_code": death.exit_code}
         fields |= {"log": child.replica.log, "tail": child.tail()}
         self._add_event("blame", **fields, kind=death.kind, step=order.budget.step)
-        why = order.why
-        if self._plan.level and "chief/0" in order.start:
-            why = self._level()
-        if why and not order.start and not self._state.over:
-            self._add_event("spent", replica=death.replica, why=why)
-        elif why:
-            self._finish(**fields, why=why)
+        if order.why and not order.start and not self._state.over:
+            self._add_event("spent", replica=death.replica, why=order.why)
+        elif order.why:
+            self._finish(**fields, why=order.why)
         elif not self._is_stopping:
             before = [child for name, child in self._children.items() if name in order.start]
             kill_marked(*(self._guard.mark(child.replica.name, child.attempt) for child in before))
@@ -201,18 +194,6 @@ class Job:
             counts |= {"max_restarts": self._plan.max_restarts, "backoff_s": order.budget.backoff_s}
             self._due |= dict.fromkeys(order.start, time.monotonic() + order.budget.backoff_s)
             self._add_event("restart", replicas=order.start, after=death.kind, **counts)
-
-    def _level(self) -> str:
-        """Has all machines start from the same checkpoints; returns why they cannot, or nothing."""
-        try:
-            number = prepare(
-                [self._plan.level], self._guard.mark("setup", 0), self._signals, self._output, self._plan.log_dir
-            )
-        except UserError as error:
-            return str(error)
-        if number:
-            self._on_signal(number)
-        return ""
 
     def _look(self, now: float) -> None:
         """Looks at all that run, shows them, and tells the policy of one that is frozen."""
@@ -245,13 +226,9 @@ class Job:
 
     def _end(self) -> int:
         """Says how the job ended; returns its exit code."""
-        fields = self._ending
-        if self._unclean and self._plan.level and fields["why"] == "done":
-            why = "done, but what it made is still on the chief's host; the same command fetches it"
-            fields = {"why": why, "exit_code": 1}
         seconds = round(time.monotonic() - self._began, 3)
-        self._add_event("end", **fields, step=self._state.job.step, seconds=seconds)
-        return int(fields["exit_code"])
+        self._add_event("end", **self._ending, step=self._state.job.step, seconds=seconds)
+        return int(self._ending["exit_code"])
 
     def _add_event(self, event: str, **fields: object) -> None:
         self._output.event(self._record.add(event, **fields))

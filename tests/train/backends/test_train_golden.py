@@ -10,7 +10,7 @@ from train_golden import CLUSTERS, GOLDEN, ROOT, text
 
 from components.train.backends.processes import plan_processes
 from components.train.backends.program import Program
-from components.train.backends.resources import divide
+from components.train.backends.resources import Machine, divide
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from trainer.replicas.member import POOL_ROLES, from_environment
@@ -66,7 +66,7 @@ def test_no_golden_plan_is_left_of_a_file_that_is_gone():
 @pytest.mark.parametrize("stem", CLUSTERS)
 def test_every_replica_of_every_plan_finds_itself_and_the_same_others_on_each_back_end(stem: str):
     cluster = Cluster.load(CLUSTERS[stem])
-    division = divide(cluster, cores=4, gpus=())
+    division = divide(cluster, [Machine(name="here", cores=4, gpus=(), replicas=cluster.members)])
     plan = plan_processes(cluster, PROGRAM, log_dir="logs", ports=itertools.count(10_001), division=division)
     training = {role: pool.replicas for role, pool in cluster.pools.items() if role != "evaluator"}
     for replicas in ({replica.name: replica.env for replica in plan.replicas}, dict(vertex_environments(cluster))):

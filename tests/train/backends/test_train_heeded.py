@@ -62,7 +62,7 @@ def what_runs(backend: str, cluster: Cluster) -> Any:
         made = plan_submission(parse(argv), cluster, "us-central1")
         return [body["jobSpec"] for body in made.bodies], made.bounds
     plan = planned(backend, cluster)
-    commands = [each.command for each in plan.replicas if backend != "ssh"]  # There are random marks in those.
+    commands = [each.command for each in plan.replicas if backend != "ssh"]  # Those have random marks.
     # Each launcher has a network of its own.
     commands = [[re.sub(r"training-\w{12}-\w{8}", "network", word) for word in command] for command in commands]
     return [dict(each.env) for each in plan.replicas], commands, plan.max_restarts, plan.timeout_s
@@ -70,11 +70,10 @@ def what_runs(backend: str, cluster: Cluster) -> Any:
 
 @pytest.fixture(autouse=True)
 def machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = {"python": "3", "executable": "p", "tensorflow": None, "there": True, "manifest": None, "rsync": False}
+    facts = {"executable": "p", "tensorflow": None, "sees_marker": True}
     host = Facts(cores=8, gpus=GPUS.split(","), ports=range(10_001, 10_020), **facts)
-    monkeypatch.setattr(ssh, "read_hosts", lambda _: [Host(name="a", address="a", slots=9)])
+    monkeypatch.setattr(ssh, "read_hosts", lambda _: [Host(name="a", login="a", address="a", slots=9)])
     monkeypatch.setattr(ssh, "ask", lambda *_: {"a": host})
-    monkeypatch.setattr(ssh, "check_versions", lambda *_, **__: [])
     monkeypatch.setattr(processes, "reserved", lambda count: contextlib.nullcontext(range(10_001, 10_001 + count)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPUS)
 

@@ -77,13 +77,13 @@ def test_what_heeds_a_flag_reads_it(
         file.write(f"strategy: multi_worker_mirrored\nchief: {pool}\nworker: {pool}\n")
     path = clients.path
     (path / "code").mkdir()
-    values = VALUES | {"--cluster": path / "sync.yaml", "--hosts": path / "hosts", "--sync-dst-dir": path / "copy"}
+    values = VALUES | {"--cluster": path / "sync.yaml", "--hosts": path / "hosts"}
     values |= {"--code": path / "code", "--mount": path, "--log-dir": path / "logs"}
     values |= {} if mode == "vertex" else {"--job-dir": path / "job"}
     values |= {"--command": "true", "--ssh-command": "ssh", "--remote-python": "python3"}
     argv = [*of(mode)]
     for flag, by in HEEDED_BY.items():
-        # --code and --sync-dst-dir need a host. Settings exclude each other, and have a test of their own.
+        # Settings exclude each other, and have a test of their own.
         if mode in by and flag not in (f"--{mode}", "--backend", "flags", "--dry-run", *SETTINGS):
             argv += typed(flag, values)
     spies = []

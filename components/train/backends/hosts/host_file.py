@@ -1,25 +1,28 @@
 """The host file of the ssh back end, and which replica goes to which host.
 
     hosts = read_hosts("hosts.txt")
-    where = place(cluster, hosts)  # {("chief", 0): hosts[0], ("worker", 0): hosts[1], ...}
+    host_of = place(cluster, hosts)  # {("chief", 0): hosts[0], ("worker", 0): hosts[1], ...}
 
-A line is a host as ssh knows it, then what is said of it; `#` begins a comment:
+A line is `[user@]name[:port] [slots=N] [address=ADDRESS]`; `#` begins a comment:
 
     node1 slots=2
-    me@10.0.0.7 port=2222            # or me@10.0.0.7:2222
+    me@10.0.0.7:2222
     gpu-box address=192.168.1.20     # where the other hosts reach it, if not by this name
 """
 
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError, unknown
+from trainer.base.errors import UserError
 
-_LINE = re.compile(r"(?:([^@\s-][^@\s]*)@)?([A-Za-z0-9_.][A-Za-z0-9_.-]*|\[[0-9a-fA-F:.]+\])(?::(\d+))?")
-_KEYS = ("slots", "port", "address")
+_LINE = re.compile(
+    r"(?P<login>(?:[^@\s-][^@\s]*@)?(?P<name>[\w.][\w.-]*|\[[\da-fA-F:.]+\])(?::\d+)?)"
+    r"(?:\s+slots=(?P<slots>[1-9]\d*))?(?:\s+address=(?P<address>\S+))?",
+    re.ASCII,
+)
+_OPTIONS = ["-T", "-x", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"]
 _LOOPBACK = re.compile(r"localhost|127\..*|\[?::1\]?")
 
 
@@ -28,87 +31,59 @@ class Host:
     """A machine that ssh reaches."""
 
     name: str  # As ssh knows it.
+    login: str  # The same, with user and port where they are not ssh's own choice.
     address: str  # As the other hosts know it.
-    user: str = ""  # To log in as; ssh's own choice if empty.
-    port: int | None = None  # Of its ssh server; ssh's own choice if None.
     slots: int = 1  # Replicas that it takes.
 
 
 def read_hosts(path: str) -> list[Host]:
-    """Reads a host file; what it cannot say is refused with its line."""
+    """Reads a host file.
+
+    Raises:
+      UserError: If the file cannot be read, names no host, or has a wrong line, which is named.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
     except (OSError, ValueError) as error:
-        raise UserError(f"--hosts {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise UserError(f"--hosts {path}: {error}") from None
     hosts: dict[str, Host] = {}
     for number, line in enumerate(lines, 1):
-        if words := line.split("#")[0].split():
-            host = _host(words, f"{path}:{number}")
-            if host.name in hosts:
-                raise UserError(f"{path}:{number}: {host.name} is there twice; write it once, with slots=N")
-            hosts[host.name] = host
+        if not (text := line.split("#")[0].strip()):
+            continue
+        match = _LINE.fullmatch(text)
+        if not match:
+            raise UserError(f"{path}:{number}: {text!r} is not [user@]name[:port] [slots=N] [address=ADDRESS]")
+        name = match["name"]
+        if name in hosts:
+            raise UserError(f"{path}:{number}: {name} is named twice; write it once, with slots=N")
+        hosts[name] = Host(
+            name=name,
+            login=match["login"],
+            address=match["address"] or name,
+            slots=int(match["slots"] or 1),
+        )
     if not hosts:
         raise UserError(f"--hosts {path}: no host in it; write one a line, such as 'node1 slots=2'")
     return list(hosts.values())
 
 
-def _host(words: Sequence[str], where: str) -> Host:
-    match = _LINE.fullmatch(words[0])
-    if not match:
-        raise UserError(f"{where}: {words[0]!r} is no host; write a name, an address, or user@name")
-    values: dict[str, Any] = {"address": match[2], "port": int(match[3]) if match[3] else None}
-    for word in words[1:]:
-        key, _, value = word.partition("=")
-        if key not in _KEYS:
-            raise UserError(f"{where}: {unknown('setting', key, _KEYS)}")
-        if key == "address" and not value:
-            raise UserError(f"{where}: {word!r} is not address=ADDRESS")
-        if key != "address" and not (value.isdecimal() and 0 < int(value) < 65_536):
-            raise UserError(f"{where}: {word!r} is not {key}=a whole number")
-        values[key] = value if key == "address" else int(value)
-    return Host(name=match[2], user=match[1] or "", **values)
-
-
-def place(
-    cluster: Cluster, hosts: Sequence[Host], *, evaluator_beside_chief: bool = False
-) -> dict[tuple[str, int], Host]:
-    """The host of each replica; the chief's is the first, and the evaluator's too if it has to see the chief's disk."""
-    if (slots := sum(host.slots for host in hosts)) < cluster.replicas:
+def place(cluster: Cluster, hosts: Sequence[Host]) -> dict[tuple[str, int], Host]:
+    """Returns the host of each replica: one host after another that has a slot left, the chief on the first."""
+    members = cluster.members
+    slots = [(turn, number) for number, host in enumerate(hosts) for turn in range(min(host.slots, len(members)))]
+    if len(slots) < len(members):
         raise UserError(
-            f"the cluster has {cluster.replicas} replicas and the host file {slots} slots; add hosts, or "
+            f"the cluster has {len(members)} replicas and the host file {len(slots)} slots; add hosts, or "
             "slots=N to their lines"
         )
-    order = cluster.members
-    # One after another over the hosts that have a slot left, so that roles spread.
-    turns = sorted((turn, number) for number, host in enumerate(hosts) for turn in range(min(host.slots, len(order))))
-    if evaluator_beside_chief and cluster.evaluator:
-        if hosts[0].slots < 2:
-            raise UserError(
-                f"the evaluator reads the checkpoints on the chief's host; write '{hosts[0].name} slots=2', or use a "
-                "shared --job-dir"
-            )
-        order.insert(1, order.pop())
-        turns.remove((1, 0))
-        turns.insert(1, (1, 0))
-    where = {replica: hosts[number] for replica, (_, number) in zip(order, turns, strict=False)}
-    used = {host.name: host for host in where.values()}
-    loopback = [host.name for host in used.values() if _LOOPBACK.fullmatch(host.address)]
-    if loopback and len(used) > 1:
-        raise UserError(
-            f"{loopback[0]}: the other hosts cannot reach it by this name; write '{loopback[0]} address=ADDRESS'"
-        )
-    return where
+    host_of = {replica: hosts[number] for replica, (_, number) in zip(members, sorted(slots), strict=False)}
+    for host in host_of.values():
+        if _LOOPBACK.fullmatch(host.address) and len(set(host_of.values())) > 1:
+            raise UserError(f"{host.name}: the other hosts cannot reach it by this name; write '{host.name} address=A'")
+    return host_of
 
 
-def ssh_line(host: Host, ssh: Sequence[str]) -> tuple[str, ...]:
-    """The client's command for this host, to which the command on the host is to be appended.
-
-    It never asks for anything, and gives a host that is gone up after some seconds.
-    """
-    words = [*ssh, "-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
-    words += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
-    if host.port:
-        words += ["-p", str(host.port)]
-    name = host.name.strip("[]")
-    return (*words, f"{host.user}@{name}" if host.user else name)
+def ssh_command(host: Host, client: Sequence[str], command: str) -> list[str]:
+    """Returns the command line that runs `command` on a host; it asks for nothing, and gives a lost host up after 15 s."""
+    return [*client, *_OPTIONS, f"ssh://{host.login}", command]

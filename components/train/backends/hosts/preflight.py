@@ -1,19 +1,18 @@
 """Asks all hosts of a job at the same time whether and how it can run there.
 
-facts = ask({"node1": ["ssh", "node1", remote_python.on_host()]}, {"node1": {"ports": 2, ...}})
-check_versions(facts, needs_tensorflow=True)
+facts = ask({"node1": ["ssh", "node1", on_host("python3")]}, {"ports": 2, "marker": None})
 facts["node1"].ports  # (23456, 12345)
 """
 
 import dataclasses
-import platform
+import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from components.train.backends import probe
-from components.train.backends.hosts import remote_python
+from components.train.backends.hosts.replica_client import message
 from trainer.base.errors import UserError
 
 _ANSWER_S = 20.0  # ssh gives a host that does not answer up after 10 s; a program there may be slow to load.
@@ -23,56 +22,57 @@ _ANSWER_S = 20.0  # ssh gives a host that does not answer up after 10 s; a progr
 class Facts:
     """What a host says of itself; see `probe`."""
 
-    python: str
     executable: str
     tensorflow: str | None
     cores: int
     gpus: Sequence[str]
     ports: Sequence[int]
-    there: bool
-    manifest: str | None
-    rsync: bool
+    sees_marker: bool
 
 
-def ask(lines: Mapping[str, Sequence[str]], requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Facts]:
-    """Asks every host, by the line that runs `remote_python.on_host` there, what `probe` is to tell.
+def ask(commands: Mapping[str, Sequence[str]], request: Mapping[str, Any]) -> dict[str, Facts]:
+    """Returns what `probe` says on every host; `commands` run `on_host` there.
 
-    All that cannot be reached are named in one error, and why.
+    Raises:
+      UserError: Naming all hosts that cannot be reached, each with the reason.
     """
 
-    def one(name: str) -> Facts | str:
-        message = remote_python.message(probe, requests[name])
+    def ask_one(command: Sequence[str]) -> Facts | str:
         try:
-            done = subprocess.run(lines[name], input=message, capture_output=True, timeout=_ANSWER_S)
+            done = subprocess.run(command, input=message(probe, request), capture_output=True, timeout=_ANSWER_S)
         except OSError as error:
-            return f"cannot start {lines[name][0]}: {error.strerror}"
+            return str(error)
         except subprocess.TimeoutExpired:
             return f"no answer within {_ANSWER_S:.0f} s"
         for line in done.stdout.decode("utf-8", "replace").splitlines():
-            if answer := remote_python.answer(line):
-                return Facts(**answer)
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return said[-1].strip() if said else f"exit code {done.returncode}"
+            if line.startswith(probe.ANSWER):  # Others are of a login script.
+                return Facts(**json.loads(line.removeprefix(probe.ANSWER)))
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {done.returncode}"
 
-    with ThreadPoolExecutor(max_workers=min(64, len(lines))) as pool:
-        facts = dict(zip(lines, pool.map(one, lines), strict=True))
-    if bad := {name: why for name, why in facts.items() if isinstance(why, str)}:
-        every = "; ".join(f"{name} ({why})" for name, why in bad.items())
-        raise UserError(f"cannot run on {len(bad)} of {len(lines)} hosts: {every}; mend them, or leave them out")
-    return facts
+    with ThreadPoolExecutor(max_workers=min(64, len(commands))) as pool:
+        answers = dict(zip(commands, pool.map(ask_one, commands.values()), strict=True))
+    if reasons := [f"{name} ({reason})" for name, reason in answers.items() if isinstance(reason, str)]:
+        raise UserError(
+            f"cannot run on {len(reasons)} of {len(answers)} hosts: {'; '.join(reasons)}; mend them, or leave them out"
+        )
+    return answers
 
 
-def check_versions(facts: Mapping[str, Facts], *, needs_tensorflow: bool) -> list[str]:
-    """Refuses a host that has another TensorFlow than this machine; returns what else is another and may do no harm."""
-    notes = []
-    here = probe.tensorflow_version()
-    for name, each in facts.items():
-        if each.tensorflow != here and (needs_tensorflow or each.tensorflow):
-            what = f"TensorFlow {each.tensorflow}" if each.tensorflow else "no TensorFlow"
+def check(facts: Mapping[str, Facts], job_dir: str) -> None:
+    """Refuses hosts on which our trainer cannot work with this machine's.
+
+    They have another TensorFlow, or do not share the job directory.
+    """
+    version = probe.tensorflow_version()
+    for name, host in facts.items():
+        if host.tensorflow != version:
             raise UserError(
-                f"host {name}: {each.executable} has {what}, this machine {here or 'none'}; install the same there, or "
-                "name another Python with --remote-python"
+                f"host {name}: {host.executable} has TensorFlow {host.tensorflow}, this machine {version}; install the "
+                "same there, or name another Python with --remote-python"
             )
-        if each.python.split(".")[:2] != platform.python_version().split(".")[:2]:
-            notes.append(f"host {name} has Python {each.python}, this machine {platform.python_version()}")
-    return notes
+        if not host.sees_marker:
+            raise UserError(
+                f"--job-dir {job_dir} is not the same place on host {name} as here; name a directory that all hosts "
+                "share (NFS), or one in a bucket (gs://)"
+            )

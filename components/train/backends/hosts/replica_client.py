@@ -1,98 +1,101 @@
-"""The launcher's part beside a replica on another host: a process of its own, which lives as long as the replica does.
+"""Runs one replica on another host: this process writes what the replica writes, and ends with its exit code.
 
-    python -m components.train.backends.hosts.replica_client run REQUEST      # ends with the replica's exit code
-    python -m components.train.backends.hosts.replica_client clean REQUEST    # nothing is left of it on its host afterwards
+    python -m components.train.backends.hosts.replica_client REQUEST
 
-REQUEST is JSON, in one argument or several: `host`, `ssh` (command line that runs `remote_python.on_host` there), `mark`, `status` (file on this machine),
-`variables` (to pass on, of this process's environment), `mirror` (paths here and there, by name), `back` (null, or what
-`transfer` is then to bring back), and `command`, `path`, `cwd` as `replica_agent` has them. Standard library only: there is
-one such process for every replica.
+REQUEST is JSON: `host`, `ssh` (command line that runs `on_host` there), `code` (a directory to copy, or null,
+and its name there), `status` (file on this machine), `variables` (names, of this process's environment), and `agent`
+(what else `replica_agent` has in its request). Standard library only: there is one such process for every replica.
 """
 
 import contextlib
+import io
 import json
 import os
-import selectors
+import shlex
 import signal
 import subprocess
 import sys
+import tarfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from components.train.backends.hosts import remote_python, replica_agent, transfer
+from components.train.backends.hosts import replica_agent
 
-_BEAT_S = 0.5
-_OF_KEEPER = ("mark", "command", "env", "path", "cwd", "mirror", "files")
-_LOST = 128 + signal.SIGKILL  # A machine that is gone was taken away.
+_BOOT = "import sys; f = sys.stdin.buffer; exec(compile(f.read(int(f.readline())), 'training', 'exec'))"
+_BEAT_S = 2.0
+_CONNECTION_LOST = 255  # The exit code of ssh.
+_TAKEN_AWAY = 128 + signal.SIGKILL
+
+
+def on_host(python: str) -> str:
+    """Returns a command for a host's shell that waits for `message` and runs it with `python`.
+
+    Program and request travel over standard input: nothing needs to be quoted, and no list of processes shows it.
+    """
+    return shlex.join(["exec", python, "-c", _BOOT])
+
+
+def message(program: ModuleType, request: Mapping[str, Any]) -> bytes:
+    """Returns what to write to the standard input of `on_host`: a program, and the argument of its `main`."""
+    source = Path(program.__file__).read_bytes()
+    return b"%d\n%s%s\n" % (len(source), source, json.dumps(request).encode())
 
 
 def run(request: dict[str, Any]) -> int:
-    """Runs the replica and passes on what it writes; returns its exit code."""
-    hear, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    request["env"] = {name: os.environ[name] for name in request["variables"] if name in os.environ}
-    # Not of our process group: a signal to the launcher's replica is not for the connection.
-    process = subprocess.Popen(
+    """Copies the code, runs the replica and passes on what it writes; returns its exit code."""
+    archive = _archive(*request["code"])
+    env = {name: os.environ[name] for name in request["variables"]}
+    agent_request = {**request["agent"], "env": env, "archive_bytes": len(archive)}
+    # Not in our process group: a signal to it is for the replica, not for the connection.
+    ssh = subprocess.Popen(
         request["ssh"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True
     )
-    mirror = replica_agent.Mirror(
-        {"status": request["status"], **{name: here for name, (here, _) in request["mirror"].items()}}
-    )
-    # What is here holds, and what a host has kept of an earlier start does not.
-    request["files"] = dict.fromkeys(request["mirror"]) | dict(mirror.changed())
-    request["mirror"] = {name: there for name, (_, there) in request["mirror"].items()}
-    _send(process, remote_python.message(replica_agent, {key: request[key] for key in _OF_KEEPER}))
-    code, last, rest = None, "", b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(hear, selectors.EVENT_READ)
-        selector.register(process.stderr, selectors.EVENT_READ)
+
+    def send(text: bytes) -> None:
+        with contextlib.suppress(OSError):  # The connection is lost, and its end says so.
+            ssh.stdin.write(text)
+
+    def beat() -> None:
         while True:
-            ready = [key.fileobj for key, _ in selector.select(_BEAT_S)]
-            _say(process, **({"stop": True} if hear in ready and os.read(hear, 64) else {}))
-            for change in mirror.changed():
-                _say(process, file=change)
-            if process.stderr not in ready:
-                continue
-            if not (chunk := process.stderr.read(65_536)):
-                break
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in (line.decode("utf-8", "replace").rstrip("\r") for line in lines):
-                words = remote_python.answer(line)
-                if words is None:
-                    print(line, flush=True)
-                    last = line
-                elif "file" in words:
-                    mirror.write(*words["file"])
-                else:
-                    code = words["ended"]
-    process.wait()
-    if code is None:
-        print(f"the connection to host {request['host']} is lost: {last or f'ssh ended with {process.returncode}'}")
-    return _LOST if code is None else code
+            send(b"\n")
+            time.sleep(_BEAT_S)
+
+    send(message(replica_agent, agent_request) + archive)
+    signal.signal(signal.SIGTERM, lambda *_: send(b"stop\n"))
+    threading.Thread(target=beat, daemon=True).start()
+    for line in io.TextIOWrapper(ssh.stderr, encoding="utf-8", errors="replace"):
+        if line.startswith(replica_agent.ANSWER):
+            with contextlib.suppress(OSError):
+                Path(request["status"]).write_text(json.loads(line.removeprefix(replica_agent.ANSWER)))
+        else:
+            print(line, end="", flush=True)
+    code = ssh.wait()
+    if 0 <= code < _CONNECTION_LOST:
+        return code
+    print(f"the connection to host {request['host']} is lost")
+    return _TAKEN_AWAY
 
 
-def clean(request: dict[str, Any]) -> int:
-    """Kills what is left of the replica on its host, and brings back what it made; returns 0 if all of that is done."""
-    message = remote_python.message(replica_agent, {"mark": request["mark"]})
-    code = subprocess.run(
-        request["ssh"], input=message, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ).returncode
-    if code:
-        print(f"host {request['host']}: cannot end what runs there", file=sys.stderr)
-    fetched = transfer.main("back", request["back"]) if request["back"] else 0
-    return code or fetched
+def _archive(directory: str | None, name: str) -> bytes:
+    """Returns a tar archive of a directory that its owner alone may read, without secrets and history."""
 
+    def member(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        name = Path(info.name).name
+        if name.startswith(".env") or name in (".git", "__pycache__"):
+            return None
+        mode = 0o700 if info.isdir() or info.mode & 0o100 else 0o600
+        return info.replace(mode=mode, uid=0, gid=0, uname="", gname="")
 
-def _say(process: subprocess.Popen[bytes], **words: Any) -> None:
-    _send(process, json.dumps(words).encode() + b"\n")
-
-
-def _send(process: subprocess.Popen[bytes], words: bytes) -> None:
-    with contextlib.suppress(OSError):  # The connection is lost, as its end will tell.
-        process.stdin.write(words)
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
+        if directory:
+            archive.add(directory, name, filter=member)
+    return file.getvalue()
 
 
 if __name__ == "__main__":
-    sys.exit({"run": run, "clean": clean}[sys.argv[1]](remote_python.from_arguments(sys.argv[2:])))
+    sys.exit(run(json.loads(sys.argv[1])))

@@ -1,51 +1,80 @@
+"""The ssh back end, with a stand-in for ssh."""
+
+import json
+import os
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from train_clients import Clients
 
-from components.train.backends import environment
-from components.train.backends.hosts import remote_python, ssh
-from components.train.backends.hosts.preflight import Facts
-from components.train.backends.plan import Plan
-from components.train.backends.program import Program
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import Pool
-from components.train.console.command_line import parse
+from components.train.backends import probe
+from components.train.backends.hosts import replica_agent
+from components.train.backends.hosts.preflight import Facts, check
+from components.train.backends.hosts.replica_client import message, on_host
 from trainer.base.errors import UserError
 
+pytestmark = pytest.mark.cluster
 
-def plan(path: Path, monkeypatch: pytest.MonkeyPatch, *, hosts: int, name: str) -> Plan:
-    """Of a job on this many hosts, which are not asked."""
-    facts = {"python": "3.11.0", "executable": "python", "tensorflow": None, "cores": 4, "gpus": (), "ports": (10_001,)}
-    told = Facts(**facts, there=True, manifest=None, rsync=True)
-    monkeypatch.setattr(ssh, "ask", lambda lines, _: dict.fromkeys(lines, told))
-    monkeypatch.setattr(ssh, "check_versions", lambda *_, **__: [])
-    (path / "hosts").write_text("".join(f"{name}{i}\n" for i in range(hosts)))
-    return ssh.plan_hosts(
-        parse(["--backend", "ssh", "--hosts", str(path / "hosts"), "--sync-dst-dir", "/disk"]),
-        Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=hosts - 1)),
-        Program(command=("x",), env={}, job_dir=str(path), data_dir=str(path), reports=True),
-    )
+SHOWS_ITS_CODE = """
+import json, os, stat
+code = os.path.dirname(__file__)
+paths = [code, *(os.path.join(folder, name) for folder, *names in os.walk(code) for name in sum(names, []))]
+modes = {os.path.relpath(path, code): oct(stat.S_IMODE(os.stat(path).st_mode)) for path in paths}
+print(json.dumps([os.environ["TMPDIR"], modes]))
+with open(os.environ["TRAINER_STATUS"], "w") as file:
+    file.write('{"phase": "training", "step": 7}')
+"""
 
 
-def test_every_command_and_variable_of_a_job_on_600_hosts_can_be_given_to_a_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    found = plan(tmp_path, monkeypatch, hosts=600, name="training-node-in-a-rack.of-our-own.example.org-")
-    chief = found.replicas[0]
-    for command in (*found.setup, found.level, found.teardown, chief.command, chief.cleanup):
-        subprocess.run(["true", *command], env=dict(chief.env), check=True)
-    request = remote_python.from_arguments(found.level[4:])
-    assert len(request["hosts"]) == 600
-    assert remote_python.from_arguments(chief.command[4:])["back"] == request
+def test_code_on_host_is_private_and_removed(clients: Clients):
+    words = clients.program(SHOWS_ITS_CODE)
+    code = clients.path / "code"
+    (code / "pkg").mkdir()
+    (code / "pkg" / "run.sh").touch(0o755)
+    for secret in (".env", ".env.local", ".git/config", "pkg/.env"):
+        (code / secret).parent.mkdir(exist_ok=True)
+        (code / secret).write_text("secret")
+    exit_code, out, err = clients.run("ssh", *words)
+    assert exit_code == 0, out + err
+    (line,) = (line.partition(" | ")[2] for line in out.splitlines() if line.startswith("chief/0 | ["))
+    scratch, modes = json.loads(line)
+    assert modes == {".": "0o700", "mine.py": "0o600", "pkg": "0o700", "pkg/run.sh": "0o700"}
+    assert not Path(scratch).exists()
+    assert json.loads((clients.path / "job/replicas/chief-0.status.json").read_text())["step"] == 7
 
 
-def test_cluster_whose_addresses_do_not_fit_into_tf_config_is_a_user_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    with pytest.raises(UserError, match=r"TF_CONFIG of 600 replicas has 1\d\d,\d{3} bytes, and Linux"):
-        plan(tmp_path, monkeypatch, hosts=600, name="n" * 230)
-    # And that is what Linux would say.
-    with pytest.raises(OSError, match="Argument list too long"):
-        subprocess.run(["true"], env={"TF_CONFIG": "n" * (environment._VARIABLE_BYTES + 1)})
-    subprocess.run(["true"], env={"TF_CONFIG": "n" * environment._VARIABLE_BYTES}, check=True)
+def test_lost_connection_is_a_preemption(tmp_path: Path):
+    request = {"host": "h", "ssh": ["sh", "-c", "exit 255"], "code": [None, "."], "variables": [], "agent": {}}
+    client = [sys.executable, "-m", "components.train.backends.hosts.replica_client", json.dumps(request)]
+    done = subprocess.run(client, capture_output=True, text=True)
+    assert done.returncode == 137
+    assert done.stdout == "the connection to host h is lost\n"
+
+
+def test_replica_dies_when_the_launcher_is_silent(tmp_path: Path):
+    agent = ModuleType("agent")
+    agent.__file__ = str(tmp_path / "agent.py")
+    source = Path(replica_agent.__file__).read_text()
+    Path(agent.__file__).write_text(source.replace("SILENCE_S = 30.0", "SILENCE_S = 0.2"))
+    archive = b"\0" * 1024
+    request = {"mark": f"test-{os.getpid()}", "command": ["sleep", "60"], "python": "", "env": {}, "cwd": "/"}
+    with subprocess.Popen(["sh", "-c", on_host(sys.executable)], stdin=subprocess.PIPE, bufsize=0) as process:
+        process.stdin.write(message(agent, {**request, "archive_bytes": len(archive)}) + archive)
+        assert process.wait() == 137
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"tensorflow": "1.15"}, "host b: p has TensorFlow 1.15, this machine .*; install the same there"),
+        ({"sees_marker": False}, "--job-dir /job is not the same place on host b as here; .* share .NFS., or .* .gs:"),
+    ],
+)
+def test_host_on_which_the_trainer_cannot_run_is_refused(changes: dict, error: str):
+    facts = {"executable": "p", "tensorflow": probe.tensorflow_version(), "cores": 4, "gpus": (), "ports": ()}
+    good = {**facts, "sees_marker": True}
+    with pytest.raises(UserError, match=error):
+        check({"a": Facts(**good), "b": Facts(**good | changes)}, "/job")
