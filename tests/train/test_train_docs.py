@@ -10,9 +10,8 @@ import pytest
 from train_golden import described_keys
 
 from components.train.__main__ import main
-from components.train.cluster.ai_platform import TrainingInput, _Config
+from components.train.cluster.ai_platform import TrainingInput, _Config, replacement
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.machines import substitute
 from components.train.cluster.scale_tiers import LEGACY_MACHINES, LEGACY_TPU, TIERS
 from components.train.supervision.timeouts import Patience
 
@@ -58,10 +57,10 @@ def test_every_legacy_name_is_there_with_what_replaces_it():
         assert f"`{name}`" in TEXT
     for name, legacy in LEGACY_MACHINES.items():
         row = next(line for line in TEXT.splitlines() if line.startswith("| `") and f"`{name}`" in line)
-        found = substitute(*legacy)
+        found = replacement(legacy)
         assert row.endswith("| the same |") == (found == legacy)
         if found != legacy:
-            assert found[0] in row.split("|")[3]
+            assert found.machine in row.split("|")[3]
 
 
 @pytest.mark.slow

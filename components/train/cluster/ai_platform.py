@@ -26,6 +26,7 @@ from trainer.base.errors import UserError, unknown
 _TOP = "trainingInput"
 # Their prefix for each role of ours.
 _PREFIXES = {"chief": "master", "worker": "worker", "ps": "parameterServer", "evaluator": "evaluator"}
+_EIGHT = Legacy("g2-standard-96", "NVIDIA_L4", 8)  # T4, which replace other GPUs that are gone, come by four at most.
 _DISK_TYPES = ("pd-ssd", "pd-standard")  # The faster first.
 # What must not be lost unseen.
 _DEMANDS = ("network", "encryptionConfig")
@@ -185,7 +186,7 @@ def _machine(kind: str, place: str, prefix: str, config: _Config) -> tuple[dict[
     if kind not in LEGACY_MACHINES and "-" not in kind:
         raise UserError(f"{place}: {unknown('machine type', kind, LEGACY_MACHINES)}")
     asked = LEGACY_MACHINES.get(kind) or Legacy(kind, *((gpus.type, gpus.count) if gpus else ()))
-    found = Legacy(*machines.substitute(*asked))
+    found = replacement(asked)
     machines.check(Places(gpus_place if gpus else place, place, gpus_place), *found)
     note = None
     if found != asked:
@@ -195,6 +196,14 @@ def _machine(kind: str, place: str, prefix: str, config: _Config) -> tuple[dict[
         note = Note(place=place, text=f"{kind} is {found}")
     gpu = {"accelerator": {"type": found.gpu, "count": found.count}} if found.gpu else {}
     return {"machine": found.machine, **gpu}, note
+
+
+def replacement(asked: Legacy) -> Legacy:
+    """What is offered in place of a machine and its GPUs; what is still offered comes back as it is."""
+    if asked.gpu in machines.SUCCESSORS and asked.count == _EIGHT.count:
+        return _EIGHT
+    machine = machines.SUCCESSORS.get(asked.machine, asked.machine)
+    return Legacy(machine, asked.gpu and machines.SUCCESSORS.get(asked.gpu, asked.gpu), asked.count)
 
 
 def _disk(values: TrainingInput, pools: Mapping[str, Any], notes: list[Note]) -> dict[str, Any]:

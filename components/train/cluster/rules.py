@@ -73,15 +73,13 @@ def _check_gpus(keys: Keys) -> None:
             continue
         place = f"{role}.accelerator: {pool.gpus} GPUs"
         if not most:
-            free = machines.without_gpus(pool.machine) if pool.machine else None
-            other = f" and write 'machine: {free}'" if free != pool.machine else ""
-            raise UserError(f"{place}, but the {role} of a parameter_server job computes nothing; remove them{other}")
+            raise UserError(
+                f"{place}, but the {role} of a parameter_server job computes nothing; take a machine without GPUs"
+            )
         if keys.strategy == "one_device":
             raise UserError(f"{place}, but one_device computes on 1; write 'strategy: mirrored', or 'count: 1'")
-        one = machines.nearest(pool.machine, pool.accelerator.type, 1)[0] if pool.machine else ""
-        name = f" with 'machine: {one}'" if one else ""
         raise UserError(
-            f"{place}, but the worker of a parameter_server job computes on 1; write 'count: 1'{name} and more replicas"
+            f"{place}, but the worker of a parameter_server job computes on 1; write 'count: 1' and more replicas"
         )
     if keys.worker and keys.strategy == "multi_worker_mirrored" and keys.worker.gpus != keys.chief.gpus:
         raise UserError(
@@ -109,7 +107,7 @@ def _check_flex_start(keys: Keys) -> None:
         if shape != shapes["chief"]:
             raise UserError(f"{place} needs the same machine in every pool, and {role} differs; {instead}")
     gpu = keys.chief.accelerator
-    lent = sorted({row["accelerator"] for row in machines.table("machines") if row["flex_start"] == "yes"})
+    lent = sorted({row["accelerator"] for row in machines.rows() if row["flex_start"] == "yes"})
     if not gpu or gpu.type not in lent:
         what = gpu.type if gpu else "none"
         raise UserError(f"{place} needs GPUs, one of {', '.join(lent)}, and the chief has {what}; {instead}")

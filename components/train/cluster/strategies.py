@@ -10,13 +10,23 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.train.cluster.machines import nearest, offered, without_gpus
+from components.train.cluster.machines import offered
 from components.train.cluster.notes import Note, Source
 from components.train.cluster.rules import most_gpus
 from trainer.base.errors import Parser, UserError
 from trainer.replicas.member import ROLES
 
 SYNC = "--sync"
+# Machines of AI Platform's files in jobs with parameter servers: a chief or ps in place of one that always has GPUs, and
+# by GPU a worker in place of one that has several.
+_WITHOUT_GPUS = "n1-standard-16"
+_WITH_ONE_GPU = {
+    "NVIDIA_L4": "g2-standard-12",
+    "NVIDIA_TESLA_A100": "a2-highgpu-1g",
+    "NVIDIA_TESLA_P4": "n1-standard-8",
+    "NVIDIA_TESLA_T4": "n1-standard-8",
+    "NVIDIA_TESLA_V100": "n1-standard-8",
+}
 
 
 def resolve(source: Source, flags: Sequence[str] = (), strategy: str | None = None) -> Source:
@@ -91,12 +101,13 @@ def _fit(values: Mapping[str, Any], strategy: str) -> tuple[dict[str, Any], list
         machine, gpu, count = pool["machine"], pool["accelerator"]["type"], pool["accelerator"]["count"]
         most = most_gpus(strategy, role)
         if most == 0:
-            fitted[role] = {**pool, "machine": without_gpus(machine)}
+            machine = _WITHOUT_GPUS if offered()[machine].carries_gpus else machine
+            fitted[role] = {**pool, "machine": machine}
             del fitted[role]["accelerator"]
-            text = f"its {count} {gpu} are left out, as this role computes nothing; it runs on {without_gpus(machine)}"
+            text = f"its {count} {gpu} are left out, as this role computes nothing; it runs on {machine}"
             notes.append(Note(place=role, text=text, changes=True))
         elif role == "worker" and most == 1 < count:
-            machine, gpu, _ = nearest(machine, gpu, 1)
+            machine = machine if 1 in offered()[machine].gpus[gpu] else _WITH_ONE_GPU.get(gpu, machine)
             replicas = pool["replicas"] * count
             fitted[role] = {"machine": machine, "replicas": replicas, "accelerator": {"type": gpu, "count": 1}}
             text = f"{pool['replicas']} with {count} GPUs become {replicas} {machine} with 1 {gpu}: each computes on 1"
