@@ -17,13 +17,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from components.container_engine import check_engine
 from components.convert import store
 from components.evaluate.gate import REJECT
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.signals import STOPPING
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments, sources_seen
-from pipelines.local import history, summary
+from pipelines.local import containers, history, summary
 from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import Progress
 from pipelines.local.record import RunRecord
@@ -108,10 +109,7 @@ def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
     if args.runner == "docker":
         if not args.image:
             raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
-        from pipelines.local import containers  # only this runner needs the engine's client
-
-        with containers.engine():  # before anything is made
-            pass
+        check_engine("--runner subprocess")  # Before anything is made.
     cluster = Cluster.load(args.cluster, args.trainer_flags)
     sources = sources_seen(args, lambda path: path if is_remote(path) else str(pathlib.Path(path).resolve()))
     arguments = pipeline_arguments(args, cluster, sources)
@@ -179,9 +177,7 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
         _signal_group(child, signal.SIGKILL)
         child.wait()
         if record.runner == "docker":
-            from pipelines.local.containers import remove  # Only this runner needs the engine's client.
-
-            remove(record.id)
+            containers.remove(record.id)
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -14,6 +14,7 @@ import warnings
 
 from kfp import local
 
+from components.container_engine import check_engine, security_options
 from pipelines.local.record import RunRecord
 from pipelines.local.steps import NAMES
 from pipelines.training import build, step_names
@@ -66,8 +67,6 @@ def _runner(record: RunRecord, directory: pathlib.Path) -> local.SubprocessRunne
         return local.SubprocessRunner(use_venv=False)
     from docker.types import Mount
 
-    from pipelines.local import containers  # only this runner needs the client
-
     # Paths inside are those outside, so every argument means the same.
     written = (str(directory.parent), record.arguments["registry"])
     mounts = [
@@ -78,17 +77,13 @@ def _runner(record: RunRecord, directory: pathlib.Path) -> local.SubprocessRunne
     environment = {"HOME": temporary, "TMPDIR": temporary}
     if user := os.environ.get("USER"):  # who has registered a model, for the registry's history
         environment["USER"] = user
-    # As little as a step may do: docs/SECURITY.md.
     return local.DockerRunner(
         mounts=mounts,
         labels={record.label: record.id},
         environment=environment,
-        user=containers.user(),
-        init=True,
         read_only=True,
         tmpfs={"/tmp": ""},
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
+        **security_options(rootless=check_engine("--runner subprocess")),
     )
 
 

@@ -59,16 +59,16 @@ def halves(table: pathlib.Path) -> list[pathlib.Path]:
 
 
 def test_a_container_sees_every_source_and_can_do_little_else(table, monkeypatch):
-    from pipelines.local import containers
-    from pipelines.local.runner import _runner
+    from pipelines.local import runner
 
-    monkeypatch.setattr(containers, "user", lambda: "12:34")
+    monkeypatch.setattr(runner, "check_engine", lambda _: True)
     places = [table / "runs/r", table / "registry", *halves(table)]
     facts = {"id": "r", "runner": "docker", "image": "i", "dataset": "csv", "cluster": "c.yaml"}
     record = RunRecord(**facts, sources=list(map(str, places[2:])), arguments={"registry": str(places[1])})
-    given = _runner(record, places[0]).container_run_args
+    given = runner._runner(record, places[0]).container_run_args
     mounts = given["mounts"]
-    assert (given["user"], given["read_only"], given["cap_drop"]) == ("12:34", True, ["ALL"])
+    assert (given["user"], given["read_only"], given["cap_drop"]) == ("0:0", True, ["ALL"])
+    assert given["security_opt"] == ["no-new-privileges"]
     assert [mount["Source"] for mount in mounts] == [str(place) for place in (places[0].parent, *places[1:])]
     assert [mount["ReadOnly"] for mount in mounts] == [False, False, True, True]
 

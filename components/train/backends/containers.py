@@ -10,13 +10,10 @@ import dataclasses
 import hashlib
 import os
 import secrets
-import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 
+from components import container_engine
 from components.train.backends import engine_client
-from components.train.backends.engine_client import docker
 from components.train.backends.environment import job_plan, log_place
 from components.train.backends.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica
 from components.train.backends.program import Program
@@ -26,9 +23,7 @@ from trainer.base.errors import UserError
 from trainer.base.files import is_remote
 
 _PORT = 2222
-_CLIENT = (sys.executable, "-P", "-S", engine_client.__file__)
-_PREPARE = (sys.executable, "-m", "components.train.backends.engine_client", "prepare")
-_ENGINE_S = 20.0
+_CLIENT = (sys.executable, "-m", "components.train.backends.engine_client")
 
 
 def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program) -> Plan:
@@ -36,16 +31,20 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
     log_dir = log_place(program, args.log_dir)
     image, mounts = args.image or DEFAULT_IMAGE, _mounts(args, program, log_dir)
     division = divide_here(cluster)
-    rootless = not args.dry_run and _check_engine(image)
-    in_bucket = is_remote(program.job_dir)
-    place = program.job_dir if in_bucket else os.path.realpath(program.job_dir)
-    # Of one launcher of the job at this place: another's is another.
-    network = f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}-{secrets.token_hex(4)}"
+    rootless = not args.dry_run and container_engine.check_engine("--backend process")
+    if not args.dry_run and container_engine.docker("image", "inspect", image).returncode:
+        repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
+        raise UserError(f"--image {image}: no such image on this machine; {repair}")
+    # One for each job directory here: what a launcher that was killed left is found again. A bucket has no lock that
+    # would keep another launcher from using it at the same time.
+    place = os.path.realpath(program.job_dir).encode()
+    network = (
+        f"training-{secrets.token_hex(6) if is_remote(program.job_dir) else hashlib.sha256(place).hexdigest()[:12]}"
+    )
     shared = [
-        *("docker", "run", "--init", "--log-driver", "none", "--network", network),
-        *("--label", f"{engine_client.LABEL}={network}", "--label", f"{engine_client.JOB}={place}"),
-        *("--workdir", os.getcwd(), *_mount_flags(mounts)),
-        *("--user", engine_client.caller(rootless=rootless), "--env", "HOME=/tmp"),
+        *("--log-driver", "none", "--network", network, "--label", f"{engine_client.LABEL}={network}"),
+        *("--workdir", os.getcwd(), "--env", "HOME=/tmp", *mounts),
+        *container_engine.as_flags(container_engine.security_options(rootless=rootless)),
     ]
     if args.memory_gb:
         shared += ["--memory", f"{args.memory_gb * 2**30:.0f}", "--memory-swap", f"{args.memory_gb * 2**30:.0f}"]
@@ -67,7 +66,7 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
             own += ["--env", variable]
         return dataclasses.replace(
             replica,
-            command=(*_CLIENT, "run", name, *shared, *own, "--entrypoint", entry, image, *words),
+            command=(*_CLIENT, "run", name, "docker", "run", *shared, *own, "--entrypoint", entry, image, *words),
             env=env,
             cleanup=("docker", "rm", "--force", "--volumes", name),
         )
@@ -80,55 +79,28 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
         address=lambda role, index: f"{role}-{index}:{_PORT}",
         run=run,
         notes=(f"image: {image}; network: {network}", *division.notes),
-        setup=((*_PREPARE, network, place, "shared" if in_bucket else "locked"),),
+        setup=((*_CLIENT, "prepare", network),),
         teardown=(*_CLIENT, "remove", network),
     )
 
 
-def _mounts(args: argparse.Namespace, program: Program, log_dir: str) -> dict[str, bool]:
-    """Absolute paths of this machine that containers see at the same place, and whether they may write there."""
-    given = [("--mount", path, True) for path in args.mount or ()]
-    given += [("--data-dir", program.data_dir, False), ("--cache-dir", program.cache_dir, True)]
-    given += [("--code", program.code, False), ("", program.job_dir, True), ("", log_dir, True)]
-    found: dict[str, bool] = {}
-    for flag, path, writable in given:
-        if not path or is_remote(path):
-            continue
-        if flag and not os.path.exists(path):
-            raise UserError(f"{flag} {path}: no such file or directory on this machine; containers see it at this path")
-        path = os.path.abspath(path)
-        found[path] = found.get(path, False) or writable
-    return found
-
-
-def _mount_flags(mounts: Mapping[str, bool]) -> list[str]:
-    """A path that is in another one has a mount of its own only if it may be written and that may not."""
-    words = []
-    for path, writable in sorted(mounts.items()):
-        above = [mounts[str(each)] for each in Path(path).parents if str(each) in mounts]
-        if above and max(above) >= writable:
-            continue
+def _mounts(args: argparse.Namespace, program: Program, log_dir: str) -> list[str]:
+    """Returns flags by which containers see directories of this machine at the same paths."""
+    writable = [("--mount", path) for path in args.mount or ()]
+    writable += [("--cache-dir", program.cache_dir), ("", program.job_dir), ("", log_dir)]
+    read_only = [("--data-dir", program.data_dir), ("--code", program.code)]
+    options: dict[str, str] = {}
+    for places, option in ((read_only, ",readonly"), (writable, "")):
+        for flag, path in places:
+            if not path or is_remote(path):
+                continue
+            if flag and not os.path.exists(path):
+                raise UserError(
+                    f"{flag} {path}: no such file or directory on this machine; containers see it at this path"
+                )
+            options[os.path.abspath(path)] = option
+    flags = []
+    for path, option in options.items():
         quoted = path.replace('"', '""')  # The engine's client reads a line of CSV.
-        read_only = "" if writable else ",readonly"
-        words += ["--mount", f'type=bind,"source={quoted}","target={quoted}"{read_only}']
-    return words
-
-
-def _check_engine(image: str) -> bool:
-    """Looks for the engine and the image; returns whether the engine is rootless, that is, runs as this user."""
-    try:
-        asked = docker("info", "--format", "{{.ServerVersion}} {{json .SecurityOptions}}", limit_s=_ENGINE_S)
-        there = docker("image", "inspect", image, limit_s=_ENGINE_S)
-    except FileNotFoundError:
-        raise UserError(
-            "no container engine: there is no program docker; install it, or use --backend process"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise UserError(f"no container engine: it has not answered within {_ENGINE_S:.0f} s") from None
-    if asked.returncode or not asked.stdout.split():
-        why = (asked.stderr.strip().splitlines() or ["it does not answer"])[-1]
-        raise UserError(f"no container engine: {why}; start Docker, or use --backend process")
-    if there.returncode:
-        repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
-        raise UserError(f"--image {image}: no such image on this machine; {repair}")
-    return "name=rootless" in asked.stdout
+        flags.append(f'--mount=type=bind,"source={quoted}","target={quoted}"{option}')
+    return flags
