@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-ci test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench pin lock clean clean-all
+.PHONY: help setup run check test test-ci test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -91,9 +91,6 @@ image-gpu:  ## build the same for GPUs, with -gpu behind its name
 
 bench: setup  ## speed, as ratios to peers in one run
 	@$(PY) -m tests.bench
-
-pin:  ## write the digests of the base image and of Cloud Build's images into the files that name them
-	@deploy/pin Dockerfile cloudbuild.yaml deploy/builds/*.yaml
 
 lock: setup  ## resolve the locks again for all platforms and Pythons
 	@test -x $(UV) || { $(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv; }

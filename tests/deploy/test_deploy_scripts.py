@@ -33,7 +33,7 @@ def test_shellcheck_finds_nothing_in_the_scripts(shellcheck):
     found = scripts()
     if not found:
         pytest.skip("not a git checkout")
-    assert {ROOT / "deploy/setup", ROOT / "deploy/pin"} <= set(found)
+    assert ROOT / "deploy/setup" in found
     done = subprocess.run([shellcheck, *found], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
