@@ -5,11 +5,11 @@ import functools
 import json
 from collections.abc import Callable, Sequence
 
-from components.register.comparison import compare, table
+from components.register.comparison import table
 from components.register.register import load_evaluation, open_registry, promote, register
 from components.register.store import CHAMPION, PROMOTE, Store
 from components.undefined import figure
-from trainer.base.errors import Parser, UserError, run_cli
+from trainer.base.errors import Parser, run_cli, unknown
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,14 +43,11 @@ def _parser() -> Parser:
     verb("list", _list, "lists the versions of a model, or without --name the models", named=False)
     show = verb("show", _show, "prints what is kept of a version, as JSON")
     show.add_argument("version", nargs="?", default=CHAMPION, help="its number or an alias")
-    pair = verb("compare", _compare, "sets metrics and differing settings of two versions side by side")
-    pair.add_argument("versions", nargs=2, metavar="VERSION", help="number or alias")
     move = verb(
         "promote", _promote, "makes a version the champion without asking for an evaluation, if it answers as it did"
     )
     move.add_argument("version", help="its number")
     back = verb("rollback", _rollback, "makes the previous champion the champion again, if it answers as it did")
-    back.add_argument("--to", metavar="VERSION", help="another version")
     delete = verb("delete", _delete, "deletes a version that no alias points at")
     delete.add_argument("version", help="its number")
     for changes in (move, back, delete):
@@ -92,21 +89,13 @@ def _show(store: Store, args: argparse.Namespace) -> str:
     return json.dumps({"version": version, **about, **facts}, indent=1)
 
 
-def _compare(store: Store, args: argparse.Namespace) -> str:
-    versions = [store.find(args.name, version) for version in args.versions]
-    found = [store.facts(args.name, version) for version in versions]
-    if gone := [version for version, facts in zip(versions, found, strict=True) if not facts]:
-        raise UserError(f"the files of version {gone[0]} of model {args.name!r} are gone, and its figures with them")
-    return compare(*found)
-
-
 def _promote(store: Store, args: argparse.Namespace) -> str:
     store.rollback(args.name, args.version, args.why, event=PROMOTE)
     return f"{args.name}: version {args.version} is the champion now"
 
 
 def _rollback(store: Store, args: argparse.Namespace) -> str:
-    return f"{args.name}: version {store.rollback(args.name, args.to, args.why)} is the champion again"
+    return f"{args.name}: version {store.rollback(args.name, why=args.why)} is the champion again"
 
 
 def _delete(store: Store, args: argparse.Namespace) -> str:
@@ -122,7 +111,7 @@ def _history(store: Store, args: argparse.Namespace) -> str:
 
 def _known(store: Store, name: str) -> list[str]:
     if not (versions := store.versions(name)):
-        raise UserError(f"there is no model {name!r} in {store} (there: {', '.join(store.names()) or 'none'})")
+        raise unknown("model", name, store.names())
     return versions
 
 

@@ -1,26 +1,7 @@
-"""Versions as lines for people: two side by side, and tables."""
+"""Texts side by side: tables of lines, and pairs of values that differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-_ORIGIN = ("dataset", "fingerprint", "split", "code_version", "image_digest", "cluster", "run", "registered", "by")
-
-
-def compare(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Metrics of two versions, and the settings and origins in which they differ, as lines."""
-    heads = [f"version {facts['version']}" for facts in (one, other)]
-    parts = {
-        "metrics": rows(one["metrics"], other["metrics"], all_of_them=True),
-        "settings that differ": rows(one.get("settings", {}), other.get("settings", {})),
-        "origin where it differs": rows(*({key: facts.get(key) for key in _ORIGIN} for facts in (one, other))),
-    }
-    lines = [("", *heads)]
-    for title, found in parts.items():
-        lines += [(title, "", ""), *((f"  {name}", *values) for name, *values in found)]
-    lines = table(lines)
-    if (one["fingerprint"], one["split"]) != (other["fingerprint"], other["split"]):
-        lines.append("the metrics are of different records")
-    return "\n".join(lines)
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

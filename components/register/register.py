@@ -8,7 +8,6 @@ from typing import Any
 from etils import epath
 
 from components.register import serving
-from components.register.model_card import model_card
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store, because
 from trainer import code_version
@@ -62,10 +61,8 @@ def register(
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
         raise UserError(f"the evaluation rejects {model_dir}: {'; '.join(decision['reasons'])}")
-    job = identity.facts(os.fspath(epath.Path(model_dir).parent))
     if serving_image:
-        versions = job.get("versions", {})
-        serving.check(serving_image, versions.get("tensorflow", versions.get("tensorflow-cpu")))
+        serving.check(serving_image)
     facts = {
         "name": name,
         "run": run,
@@ -73,10 +70,10 @@ def register(
         **({"image_digest": image.partition("@")[2]} if "@" in image else {}),
         **({"cluster": json.loads(cluster)} if cluster else {}),
         **({"serving_image": serving_image} if serving_image else {}),
-        **job,
+        **identity.facts(os.fspath(epath.Path(model_dir).parent)),
         **{key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION},
     }
-    return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema, card=model_card)
+    return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema)
 
 
 def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None, run: str = "") -> str:

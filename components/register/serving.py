@@ -1,6 +1,6 @@
 """The container that serves a version on Vertex AI: TensorFlow Serving by its own command line, in an image of the user's choice.
 
-serving.check("us-docker.pkg.dev/p/serving/tensorflow@sha256:...", exported_by="2.21.0")
+serving.check("us-docker.pkg.dev/p/serving/tensorflow@sha256:...")
 v1.Model(container_spec=serving.container("us-docker.pkg.dev/p/serving/tensorflow@sha256:...", "mnist"), ...)
 """
 
@@ -11,33 +11,21 @@ from trainer.base.errors import UserError
 
 VERSION = "1"  # the folder of the SavedModel: TensorFlow Serving loads from those that are numbers
 _DIGEST = re.compile(r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}")
-_PREBUILT = re.compile(r"/prediction/tf\w*-[a-z]+\.(\d+)-(\d+)[:@]")
 _REST, _GRPC = 8501, 8500
 
 
-def check(image: str, exported_by: str | None) -> None:
-    """Refuses an image without a digest, and a prebuilt one that is older than the TensorFlow that exported the model."""
+def check(image: str) -> None:
+    """Refuses an image without a digest."""
     if not _DIGEST.fullmatch(image):
         raise UserError(
             f"--serving-image {image}: give the image by digest, REPOSITORY@sha256:..., for a tag can be moved"
         )
-    exporter = re.match(r"(\d+)\.(\d+)", exported_by or "")
-    if (prebuilt := _PREBUILT.search(image)) and exporter and _numbers(prebuilt) < _numbers(exporter):
-        raise UserError(
-            f"--serving-image {image} has TensorFlow {'.'.join(prebuilt.groups())}, which does not load what TensorFlow "
-            f"{exported_by} has exported; give one of TensorFlow Serving that is not older"
-        )
-
-
-def is_prebuilt(image: str) -> bool:
-    """Whether it is one of Google's, which has its own command line and wants the SavedModel itself, without `VERSION`."""
-    return bool(_PREBUILT.search(image))
 
 
 def container(image: str, name: str) -> dict[str, Any] | None:
     """What Vertex AI calls a `ModelContainerSpec`; without an image none, and such a version cannot be deployed."""
-    if not image or is_prebuilt(image):
-        return {"image_uri": image} if image else None
+    if not image:
+        return None
     flags = {"port": _GRPC, "rest_api_port": _REST, "model_name": name, "model_base_path": "$(AIP_STORAGE_URI)"}
     return {
         "image_uri": image,
@@ -47,7 +35,3 @@ def container(image: str, name: str) -> dict[str, Any] | None:
         "predict_route": f"/v1/models/{name}:predict",
         "health_route": f"/v1/models/{name}",
     }
-
-
-def _numbers(version: re.Match[str]) -> tuple[int, ...]:
-    return tuple(map(int, version.groups()))

@@ -15,7 +15,8 @@ import datetime
 import getpass
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etils import epath
@@ -29,7 +30,6 @@ ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
 # What a version answers to: whoever uses a name counts on these.
 _SCHEMA = ("task", "features", "class_names", "targets")
 Facts = Mapping[str, Any]  # what is known of a version
-Card = Callable[[Facts], str]  # what a person reads of them
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
@@ -76,8 +76,8 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
-        """Makes a new version with a card of its facts, if there is to be one, whole or not at all. Returns it."""
+    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool) -> str:
+        """Makes a new version, whole or not at all. Returns it."""
 
     @abc.abstractmethod
     def _do(self, name: str, event: dict[str, Any]) -> None:
@@ -122,9 +122,7 @@ class Store(abc.ABC):
         """The newest version that a run registered, or None."""
         return next((v for v in reversed(self.versions(name)) if self.facts(name, v).get("run") == run), None)
 
-    def add(
-        self, name: str, model_dir: str, facts: Facts, *, new_schema: bool = False, card: Card | None = None
-    ) -> str:
+    def add(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool = False) -> str:
         """Adds a SavedModel as a new version with these facts. Returns the version.
 
         A run that adds again gets the version it has. A number is never given twice. What takes or answers other than the
@@ -136,7 +134,7 @@ class Store(abc.ABC):
         if own := self._own_version(name, facts, new_schema):
             return own
         facts = {"registered": now(), "by": self._who(), **facts}
-        return self._insert(name, model_dir, facts, new_schema=new_schema, card=card)
+        return self._insert(name, model_dir, facts, new_schema=new_schema)
 
     def promote(self, name: str, version: str, *, instead_of: str | None, why: str = "") -> bool:
         """Makes a version the champion if the one to beat is still `instead_of`. Returns whether it did.
@@ -194,8 +192,7 @@ class Store(abc.ABC):
     def _check_usable(self, name: str, version: str) -> None:
         self._check_known(name, version)
         if not self.has_files(name, version):
-            there = ", ".join(v for v in self.versions(name) if self.has_files(name, v)) or "none"
-            raise UserError(f"the files of version {version} of model {name!r} are gone; those of {there} are there")
+            raise UserError(f"the files of version {version} of model {name!r} are gone")
 
     def _check_answers(self, name: str, version: str) -> None:
         """Outside of `_changing`: it takes seconds, in which others need not wait."""
@@ -214,7 +211,7 @@ class Store(abc.ABC):
     def _check_schema(self, name: str, facts: Facts) -> None:
         newest = next((kept for version in reversed(self.versions(name)) if (kept := self.facts(name, version))), {})
         if other := [key for key in _SCHEMA if key in newest and newest[key] != facts.get(key)]:
-            said = "; ".join(f"{key} {_short(facts.get(key))} and not {_short(newest[key])}" for key in other)
+            said = "; ".join(f"{key} {_shorten(facts.get(key))} and not {_shorten(newest[key])}" for key in other)
             raise UserError(
                 f"the versions of model {name!r} are for other data: this one has {said}; give it another name, or "
                 "--new-schema if whoever uses this one knows"
@@ -254,6 +251,5 @@ def _is_model(directory: str) -> bool:
         return (epath.Path(directory) / "saved_model.pb").exists()
 
 
-def _short(value: Any, most: int = 120) -> str:
-    text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
-    return text if len(text) <= most else f"{text[:most]}..."
+def _shorten(value: Any) -> str:
+    return textwrap.shorten(str(value), 120, placeholder="...")

@@ -33,7 +33,7 @@ from components.bucket import MANAGED_BY, OURS, is_ours, refusals
 from components.files.listing import deleted, listed
 from components.files.writing import copy_folder
 from components.register import serving
-from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Facts, Store, added, check_name
+from components.register.store import CHAMPION, DELETE, PREVIOUS, Facts, Store, added, check_name
 from trainer.base.errors import UserError
 from trainer.base.files import stated, write_text
 
@@ -95,7 +95,7 @@ class VertexRegistry(Store):
         """The newest version that a run registered, or None."""
         return next((v for v, m in reversed(self.resources(name).items()) if m.labels.get("run") == run), None)
 
-    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
+    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool) -> str:
         if not (bucket := re.match("gs://[^/]+", model_dir)):
             raise UserError(
                 f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, and add that"
@@ -103,7 +103,7 @@ class VertexRegistry(Store):
         folder, image = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}", facts.get("serving_image", "")
         model = v1.Model(
             display_name=name,
-            artifact_uri=f"{folder}/{serving.VERSION}" if serving.is_prebuilt(image) else folder,
+            artifact_uri=folder,
             labels=dict([MANAGED_BY]) | {"name": name} | ({"run": facts["run"]} if facts.get("run") else {}),
             version_description="; ".join([*([] if image else [_BARE]), *facts["decision"]["reasons"]])[:500],
             container_spec=serving.container(image, name),
@@ -113,8 +113,6 @@ class VertexRegistry(Store):
         write_text(folder_of(model) / _RECORD, _text({**facts, "registry": self._place}, []))
         with refusals(self._place):
             version = self._upload(name, model)
-        if card:
-            write_text(folder_of(model) / "MODEL_CARD.md", card({"version": version, **facts}))
         if not image:
             print(f"{name}: version {version} {_BARE}; add the model again with --serving-image for one that can")
         return version
@@ -190,7 +188,7 @@ class VertexRegistry(Store):
 
 def folder_of(model: v1.Model) -> epath.Path:
     """The folder that is a version's own."""
-    return epath.Path(model.artifact_uri.removesuffix(f"/{serving.VERSION}"))
+    return epath.Path(model.artifact_uri)
 
 
 def _text(facts: Facts, moves: list[dict[str, Any]]) -> str:

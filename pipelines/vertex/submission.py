@@ -106,7 +106,7 @@ def prepare(args: argparse.Namespace) -> Submission:
     for choice in cluster.choices:  # refuses pools that cannot run there
         plan_vertex(choice, args.image, [], settings=settings)
     if args.serving_image:
-        serving.check(args.serving_image, exported_by=None)
+        serving.check(args.serving_image)
     if args.dataset == "bigquery":
         args.export_dir = args.export_dir or f"{args.bucket}/exports"
     arguments = pipeline_arguments(args, cluster, sources_seen(args, reached))

@@ -140,7 +140,7 @@ def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, 
     assert "required: --model-dir, --evaluation" in refused(main, "add", *flags)
     assert "model name '../m'" in refused(main, "rollback", "--registry", place, "--name", "../m")
     assert "a registry is a local directory" in refused(main, "rollback", "--registry", "gs://b/r", "--name", "m")
-    assert "there is no model 'm' in" in refused(main, "history", *flags)
+    assert "unknown model 'm'" in refused(main, "history", *flags)
     assert not (tmp_path / "registry").exists()
 
 

