@@ -4,27 +4,24 @@
     python -m tests.chaos --trials 1 --seed 17 # one of them again
 
 Every trial must end at the asked step with the accuracy of an undisturbed job, lose no step beyond the last checkpoint,
-leave no process, and have records that tell what happened. Prints a row a trial and the times of recovery: from the
-signal to the first step after it.
+leave no process, and have records that tell what happened. Prints a row a trial.
 """
 
 import argparse
 import contextlib
 import dataclasses
 import io
-import itertools
 import json
 import os
 import pathlib
 import random
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from components.convert.convert import convert
@@ -36,9 +33,9 @@ from trainer.job_dir.journal import events
 
 ROOT = pathlib.Path(__file__).parents[1]
 MNIST = ROOT.parent / "shared" / "data" / "mnist"
-CLUSTERS = {"sync": ("chief/0", "worker/0"), "ps": ("chief/0", "worker/0", "worker/1", "ps/0")}
+REPLICAS = {"sync": ("chief/0", "worker/0"), "ps": ("chief/0", "worker/0", "worker/1", "ps/0")}
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)
-MOMENTS = ("start", "training", "training", "saving", "end")
+BLOWS = [(cluster, victim, number) for cluster in REPLICAS for victim in REPLICAS[cluster] for number in SIGNALS]
 # Of undisturbed asynchronous jobs the accuracies differ among each other; synchronous ones are equal.
 NOISE = {"sync": 0.002, "ps": 0.03}
 _LIMIT_S, _POLL_S = 240.0, 0.003
@@ -46,24 +43,11 @@ _LIMIT_S, _POLL_S = 240.0, 0.003
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blow:
-    """What is done to a job."""
+    """A signal to a replica of a job."""
 
     victim: str
     number: signal.Signals
-    moment: str  # One of `MOMENTS`; `end` is when the last step is being made or has been.
-    when: float  # From 0 to 1, where in that moment.
-
-    def __str__(self) -> str:
-        return f"{self.number.name} to {self.victim} at {self.moment}"
-
-
-@dataclasses.dataclass(kw_only=True)
-class Outcome:
-    """What came of one blow."""
-
-    step: int  # Of the chief when it fell; -1 before training.
-    restarted: tuple[str, ...] = ()
-    recovered_s: float | None = None  # Until the first step after it; None if there was none to make.
+    when: float  # Share of the job's steps that are made by then; negative while the replica starts.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,10 +59,10 @@ class Arena:
     steps: int  # That every job is to make.
     every: int  # Steps between checkpoints.
 
-    def run(self, cluster: pathlib.Path, blows: Sequence[Blow], name: str) -> tuple[float, list[Outcome]]:
+    def run(self, cluster: pathlib.Path, blows: Sequence[Blow], name: str) -> tuple[float, list[tuple[str, ...]]]:
         """Runs a job that suffers blows one after the other, each when the one before is overcome.
 
-        Returns the accuracy on the validation split, and what came of each blow; fails if it did not bear them.
+        Returns the accuracy on the validation split, and who started again after each blow; fails if it did not bear them.
         """
         job = self.base / name
         command = [
@@ -95,7 +79,7 @@ class Arena:
                 env={**os.environ, OWNER_PID: str(os.getpid())},  # It ends with this process, however that ends.
             )
             try:
-                outcomes = [self._strike(job, launcher, blow) for blow in blows]
+                restarted = [self._strike(job, launcher, blow) for blow in blows]
                 code = launcher.wait(_LIMIT_S)
             finally:
                 launcher.kill()
@@ -104,58 +88,42 @@ class Arena:
         assert not (left := Bench(path=job).processes()), f"left behind: {left}"
         done = json.loads((job / "DONE.json").read_text())
         assert done["step"] == self.steps, f"ended at step {done['step']}"
-        _check_records(job, blows, outcomes)
+        _check_records(job, [blow for blow, names in zip(blows, restarted, strict=True) if names])
         _check_steps(job)
-        return done["validation"]["latest"]["accuracy"], outcomes
+        return done["validation"]["latest"]["accuracy"], restarted
 
-    def _strike(self, job: pathlib.Path, launcher: subprocess.Popen, blow: Blow) -> Outcome:
+    def _strike(self, job: pathlib.Path, launcher: subprocess.Popen, blow: Blow) -> tuple[str, ...]:
         """Waits for the moment, strikes, and waits until the job has got over it or has ended."""
-        self._wait_for(job, launcher, blow)
-        ups = [event for event in last_run(str(job)) if event["event"] == "up" and event["replica"] == blow.victim]
-        outcome, struck = Outcome(step=_step(job)), time.time()
+
+        def starts() -> list[dict[str, Any]]:
+            return [e for e in last_run(str(job)) if e["event"] == "up" and e["replica"] == blow.victim]
+
+        def restarts() -> list[dict[str, Any]]:
+            return [e for e in last_run(str(job)) if e["event"] == "restart" and e["time"] >= struck]
+
+        def is_overcome() -> bool:
+            since = max((e["time"] for e in restarts()), default=time.time())
+            return any(e["event"] == "step" and e["time"] > since for e in events(job, "chief-0"))
+
+        def wait(condition: Any) -> None:
+            wait_until(lambda: condition() or launcher.poll() is not None, _LIMIT_S, _POLL_S)
+
+        wait(starts if blow.when < 0 else lambda: _step(job) >= blow.when * self.steps)
+        time.sleep(max(0.0, -blow.when))
+        struck = time.time()
         with contextlib.suppress(ProcessLookupError):
-            os.kill(ups[-1]["pid"], blow.number)
-
-        def overcome() -> bool:
-            restarts = [e for e in last_run(str(job)) if e["event"] == "restart" and e["time"] >= struck]
-            if not restarts:
-                return False
-            outcome.restarted = tuple(restarts[-1]["replicas"])
-            since = restarts[-1]["time"] if "chief/0" in outcome.restarted else struck
-            told = events(job, "chief-0")
-            if steps := [e["time"] for e in told if e["event"] == "step" and e["time"] > since]:
-                outcome.recovered_s = min(steps) - struck
-            return bool(steps)
-
-        wait_until(lambda: overcome() or launcher.poll() is not None, _LIMIT_S, _POLL_S)
-        overcome()
-        return outcome
-
-    def _wait_for(self, job: pathlib.Path, launcher: subprocess.Popen, blow: Blow) -> None:
-        def reached() -> bool:
-            match blow.moment:
-                case "start":
-                    return any(e["event"] == "up" and e["replica"] == blow.victim for e in last_run(str(job)))
-                case "training":
-                    return _step(job) >= 1 + blow.when * 0.8 * self.steps
-                case "saving":
-                    return _step(job) >= blow.when * 0.6 * self.steps and _status(job).get("phase") == "saving"
-                case _:
-                    return _step(job) >= self.steps - 1
-
-        wait_until(lambda: reached() or launcher.poll() is not None, _LIMIT_S, _POLL_S)
-        if blow.moment in ("start", "end"):
-            time.sleep(blow.when * (4.0 if blow.moment == "start" else 0.5))
+            os.kill(starts()[-1]["pid"], blow.number)
+        wait(is_overcome)
+        return tuple(restarts()[-1]["replicas"]) if restarts() else ()
 
 
-def _check_records(job: pathlib.Path, blows: Sequence[Blow], outcomes: Sequence[Outcome]) -> None:
+def _check_records(job: pathlib.Path, blows: Sequence[Blow]) -> None:
     """The launcher's record tells of every blow that had all or one start again, and why."""
     record = last_run(str(job))
     assert (record[0]["event"], record[-1]["event"]) == ("start", "end"), "the record has no beginning or end"
     blames = [event for event in record if event["event"] == "blame"]
-    answered = [blow for blow, outcome in zip(blows, outcomes, strict=True) if outcome.restarted]
-    assert len(blames) == len(answered), f"{len(blames)} blames for {len(answered)} blows"
-    for blow, blame in zip(answered, blames, strict=True):
+    assert len(blames) == len(blows), f"{len(blames)} blames for {len(blows)} blows"
+    for blow, blame in zip(blows, blames, strict=True):
         kind = "error" if blow.number == signal.SIGSTOP else "preemption"
         assert blame["kind"] == kind, f"{blow}: {blame['kind']}"
         if blow.number == signal.SIGTERM:  # All save at one step and leave; who is first does not matter.
@@ -175,28 +143,11 @@ def _check_steps(job: pathlib.Path) -> None:
             saved = max(saved, event["step"])
 
 
-def _status(job: pathlib.Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        return json.loads((job / "replicas" / "chief-0.status.json").read_text())
-    return {}
-
-
 def _step(job: pathlib.Path) -> int:
-    status = _status(job)
-    return status["step"] if status.get("phase") not in (None, "starting") else -1
-
-
-def _file(cluster: str) -> pathlib.Path:
-    return ROOT / "clusters" / f"local-{cluster}.yaml"
-
-
-def blows(seed: int) -> Iterator[tuple[str, Blow]]:
-    """Cluster and blow of each trial, without end: every cluster, role and signal in turn, at random moments."""
-    order = [(c, v, n) for c, victims in CLUSTERS.items() for v in victims for n in SIGNALS]
-    for trial in itertools.count(seed):
-        generator = random.Random(trial)
-        cluster, victim, number = order[trial * 7 % len(order)]
-        yield cluster, Blow(victim=victim, number=number, moment=generator.choice(MOMENTS), when=generator.random())
+    with contextlib.suppress(OSError, ValueError):
+        status = json.loads((job / "replicas" / "chief-0.status.json").read_text())
+        return -1 if status["phase"] == "starting" else status["step"]
+    return -1
 
 
 def arena(base: pathlib.Path, dataset: str) -> Arena:
@@ -208,39 +159,27 @@ def arena(base: pathlib.Path, dataset: str) -> Arena:
 
 
 def main() -> int:
-    """Runs the trials; returns how many failed."""
-    p = argparse.ArgumentParser(prog="tests.chaos", description=__doc__.splitlines()[0])
-    p.add_argument("--trials", type=int, default=30)
-    p.add_argument("--seed", type=int, default=0, help="of the first trial; the next ones count up")
-    args = p.parse_args()
+    """Runs the trials: every cluster, role and signal in turn, at random moments. Returns how many failed."""
+    parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0, help="of the first trial; the next ones count up")
+    args = parser.parse_args()
     base = pathlib.Path(tempfile.mkdtemp(prefix="chaos-"))
-    dataset = "mnist" if MNIST.exists() else "digits"
-    times: dict[str, list[float]] = {}
-    failed = 0
-    ring = arena(base, dataset)
-    calm = {cluster: ring.run(_file(cluster), [], f"calm-{cluster}")[0] for cluster in CLUSTERS}
-    print(f"{dataset}, {ring.steps} steps, jobs in {base}; undisturbed accuracy: {calm}", flush=True)
-    print(f"{'trial':>5}  {'job':<5}{'signal':<9}{'to':<10}{'at':<10}{'step':>5}  {'again':<7}{'after s':>8}  accuracy")
-    for trial, (cluster, blow) in zip(range(args.seed, args.seed + args.trials), blows(args.seed), strict=False):
-        row = f"{trial:>5}  {cluster:<5}{blow.number.name:<9}{blow.victim:<10}{blow.moment:<10}"
+    ring, failed = arena(base, "mnist" if MNIST.exists() else "digits"), 0
+    files = {cluster: ROOT / "clusters" / f"local-{cluster}.yaml" for cluster in REPLICAS}
+    calm = {cluster: ring.run(file, [], f"calm-{cluster}")[0] for cluster, file in files.items()}
+    print(f"{ring.steps} steps, jobs in {base}; undisturbed accuracy: {calm}", flush=True)
+    for trial in range(args.seed, args.seed + args.trials):
+        cluster, victim, number = BLOWS[trial * 7 % len(BLOWS)]
+        blow = Blow(victim=victim, number=number, when=random.Random(trial).uniform(-3, 1))
         try:
-            accuracy, (outcome,) = ring.run(_file(cluster), [blow], f"trial-{trial}")
+            accuracy, [restarted] = ring.run(files[cluster], [blow], f"trial-{trial}")
             assert abs(accuracy - calm[cluster]) <= NOISE[cluster], f"accuracy {accuracy:.4f}"
+            outcome = f"{accuracy:.4f}, started again: {', '.join(restarted) or 'nobody'}"
+            shutil.rmtree(base / f"trial-{trial}")
         except Exception as error:
-            failed += 1
-            print(f"{row}FAILED: {error}", flush=True)
-            continue
-        again = "all" if len(outcome.restarted) > 1 else "one" if outcome.restarted else "-"
-        after = f"{outcome.recovered_s:.1f}" if outcome.recovered_s is not None else "-"
-        print(f"{row}{outcome.step:>5}  {again:<7}{after:>8}  {accuracy:.4f}", flush=True)
-        if outcome.recovered_s is not None:
-            times.setdefault(f"{cluster} {again} {blow.number.name}", []).append(outcome.recovered_s)
-        shutil.rmtree(base / f"trial-{trial}")
-    for what, seconds in sorted(times.items()):
-        print(f"  {what:<22} {statistics.median(seconds):5.1f} s  ({len(seconds)})")
-    everything = [second for seconds in times.values() for second in seconds]
-    if everything:
-        print(f"recovered after {statistics.median(everything):.1f} s (median of {len(everything)})")
+            failed, outcome = failed + 1, f"FAILED: {error}"
+        print(f"{trial:>5}  {cluster:<5}{number.name:<9}{victim:<10}{blow.when:>5.2f}  {outcome}", flush=True)
     print(f"{args.trials - failed} of {args.trials} trials went well")
     if not failed:
         shutil.rmtree(base)
