@@ -29,8 +29,7 @@ class Replica:
     env: Mapping[str, str]  # On top of the launcher's own environment and TRAINER_ATTEMPT, the number of this start.
     log: str  # File that takes its standard output and error.
     status: str  # File on this machine in which the replica tells how it is (`trainer.job_dir.journal`).
-    # Command that removes what is left when the process has ended, however that came about; before a restart, at the
-    # end, and by the guard if the launcher itself was killed. It may run twice.
+    # Command that removes what is left elsewhere when the process has ended, however that came about. It may run twice.
     cleanup: tuple[str, ...] = ()
 
     @property

@@ -3,13 +3,12 @@
 The guard is a process of its own, since in a launcher that gets SIGKILL nothing runs any more. It waits for the end of
 a pipe that only the launcher holds open. Then it kills every process that carries the job's mark in its environment:
 children inherit it, so this finds those that left the process group or the session too, as `timeout` and daemons do.
-(Jenkins' ProcessTreeKiller looks for processes in the same way.) Last it runs the cleanup commands that the launcher
-has not, for what runs elsewhere: containers, processes of other machines; and it deletes the job's temporary directory,
-since TensorFlow leaves files in it when its process is killed.
+(Jenkins' ProcessTreeKiller looks for processes in the same way.) Last it runs the job's teardown, for what runs
+elsewhere: containers; and it deletes the job's temporary directory, since TensorFlow leaves files in it when its process
+is killed.
 """
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -17,49 +16,41 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import psutil
 
 MARK = "TRAINER_RUN"
-CLEANUP_S = 30.0
+TEARDOWN_S = 30.0
 _KILL_S = 10.0
-LIMIT_S = _KILL_S + 2 * CLEANUP_S + 5.0  # Of all that a guard does: killing, cleanups, the job's own, and its files.
-JOB = ""
+LIMIT_S = _KILL_S + TEARDOWN_S + 5.0  # Of all that a guard does: killing, the teardown, and its files.
 
 
 class Guard:
     """The launcher's end of the guard: once it is closed, or this process ends, nothing that was marked stays behind."""
 
-    def __init__(self, hold: Sequence[int]):
-        """Starts the guard; it keeps the descriptors in `hold` open until its work is done."""
+    def __init__(self, hold: int, teardown: Sequence[str]) -> None:
+        """Starts the guard; it keeps the descriptor `hold` open until its work is done, and runs `teardown` at its end."""
         self.token = f"{os.getpid()}-{time.time_ns()}"  # The job's mark; those of its replicas begin with it.
         self.scratch = tempfile.mkdtemp(prefix="training-")  # For the temporary files of the replicas.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, self.token, self.scratch],
+            [sys.executable, "-P", __file__, self.token, self.scratch, *teardown],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             # Not with the mark of a job that this launcher may itself be part of.
             env={name: value for name, value in os.environ.items() if name != MARK},
             start_new_session=True,
-            pass_fds=hold,
+            pass_fds=[hold],
         )
 
     def mark(self, name: str, attempt: int) -> str:
-        """What the processes of one start of a replica carry as `MARK`."""
+        """Returns what the processes of one start of a replica carry as `MARK`."""
         return f"{self.token}:{name}:{attempt}"
-
-    def expect(self, name: str, cleanup: Sequence[str]) -> None:
-        """From now on this command has to be done after a replica, or if it is empty nothing; after all others of `JOB`."""
-        with contextlib.suppress(BrokenPipeError):  # It was killed; the launcher still does its own part.
-            self._process.stdin.write(json.dumps([name, cleanup]).encode() + b"\n")
-            self._process.stdin.flush()
 
     def close(self) -> None:
         """Lets it do its work, and waits for it."""
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+        self._process.stdin.close()
         self._process.wait()
 
 
@@ -85,29 +76,15 @@ def _mark(process: psutil.Process) -> str | None:
         return None  # Gone, or another user's.
 
 
-def _main(token: str, scratch: str) -> None:
+def _main(token: str, scratch: str, *teardown: str) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    cleanups = dict(json.loads(line) for line in sys.stdin.buffer if line.endswith(b"\n"))
+    sys.stdin.read()
     kill_marked(token)
-    teardown = cleanups.pop(JOB, ())
-    _run(cleanups.values())
-    _run([teardown])
+    if teardown:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(teardown, stdin=subprocess.DEVNULL, timeout=TEARDOWN_S)
     shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _run(commands: Iterable[Sequence[str]]) -> None:
-    """Runs them at the same time, for at most 30 s."""
-    running = []
-    for command in filter(None, commands):
-        with contextlib.suppress(OSError):
-            running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
-    give_up = time.monotonic() + CLEANUP_S
-    for process in running:
-        try:
-            process.wait(max(0.0, give_up - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One replica as a process: started, told to stop, cleaned up after."""
+"""One replica as a process: started, signalled, reaped, cleaned up after."""
 
 import contextlib
 import functools
@@ -27,7 +27,7 @@ _CAUSE = {signal.SIGBUS: " (a file that it had mapped into memory was cut short,
 
 
 class Child:
-    """A start of a replica, and the cleanup after it."""
+    """A start of a replica."""
 
     def __init__(self, replica: Replica, attempt: int, guard: Guard) -> None:
         """Starts it, as number `attempt` from 0."""
@@ -37,8 +37,6 @@ class Child:
         self.frozen = ""  # Why it was taken for frozen and killed, if it was.
         self.is_signalled = False  # Whether it got a signal from us, or is about to.
         self.started = time.monotonic()
-        self.pidfd: int | None = None  # Tells of the end of `process`, where the system has such a thing.
-        self._guard = guard
         self._term_at = self._kill_at = math.inf
         self._environ = {name: value for name, value in os.environ.items() if name not in _ROLE_VARIABLES}
         self._environ |= {"TMPDIR": guard.scratch, **replica.env, ATTEMPT: str(attempt)}
@@ -51,8 +49,21 @@ class Child:
         except OSError as error:
             raise UserError(f"{replica.name}: cannot write {replica.log}: {error.strerror}") from None
         self.log_start = self.log.seek(0, os.SEEK_END)
-        guard.expect(replica.name, replica.cleanup)
-        self._popen(replica.command)
+        try:
+            # It writes to its log by itself: a launcher that is stopped or killed holds it up in nothing.
+            self.process = subprocess.Popen(
+                replica.command,
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=self.log,
+                env=self._environ,
+                start_new_session=True,
+                # The guard would find it too, but not before it carries the mark, and not if the guard was killed first.
+                preexec_fn=functools.partial(die_with_parent, os.getpid()),
+            )
+        except OSError as error:
+            raise UserError(f"{replica.name}: cannot start {replica.command[0]}: {error.strerror}") from None
+        self.pidfd = lifeline.open_pidfd(self.process.pid)  # Tells of its end, where the system has such a thing.
         self.vitals = Vitals(replica.status, self.process.pid, self.started)
 
     def finish(self) -> None:
@@ -71,19 +82,20 @@ class Child:
         """Returns the last lines that it wrote."""
         return last_lines(self.log, self.log_start, TAIL_LINES)
 
-    def clean_up(self, limit_s: float) -> bool:
-        """Starts what is to be done after its end, now its `process`; returns whether that is something."""
-        if self.replica.cleanup:
-            self._popen(self.replica.cleanup, stdout=subprocess.DEVNULL)
-            self._kill_at = time.monotonic() + limit_s
-        return bool(self.replica.cleanup)
-
-    def cleaned(self) -> str:
-        """Reaps the cleanup; returns why it failed, or nothing. The guard tries again at the end of the job."""
-        if code := self.process.wait():
-            return ending(code)
-        self._guard.expect(self.replica.name, ())
-        return ""
+    def clean_up(self, limit_s: float) -> str:
+        """Removes what is left of it elsewhere; returns why that failed, or nothing."""
+        try:
+            done = subprocess.run(
+                self.replica.cleanup,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self.log,
+                env=self._environ,
+                timeout=limit_s,
+            )
+        except subprocess.TimeoutExpired as error:
+            return str(error)
+        return ending(done.returncode) if done.returncode else ""
 
     def stop(self, wait_s: float, grace_s: float) -> None:
         """Lets it run for `wait_s`, then asks it to end, then after `grace_s` SIGKILL; an earlier time set stays."""
@@ -102,31 +114,16 @@ class Child:
             self._term_at = math.inf
             self._signal(signal.SIGTERM)
 
-    def row(self, unknown: str) -> Row:
-        """Returns its progress, with a phase for people; `unknown` while it has not told one."""
-        phase = self.vitals.phase or unknown
-        if self.is_signalled or self.exit_code is not None:
-            phase = "stopping" if self.exit_code is None else "cleaning up"
+    def row(self, *, is_due: bool) -> Row:
+        """Returns its progress; `is_due` if it is to be started again."""
+        phase = self.vitals.phase or "started"
+        if self.exit_code is not None:
+            phase = "to be restarted" if is_due else "ended"
+        elif self.is_signalled:
+            phase = "stopping"
         return self.vitals.row(self.replica.name, phase)
 
     def _signal(self, number: int) -> None:
         self.is_signalled = True
-        # It is not reaped before `finish` or `cleaned`, so the group's id is still its own.
+        # It is not reaped before `finish`, so the group's id is still its own.
         os.killpg(self.process.pid, number)
-
-    def _popen(self, command: tuple[str, ...], stdout: int | None = None) -> None:
-        """Starts a process that writes to the log by itself: a launcher that is stopped or killed delays and loses nothing."""
-        try:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout or self.log,
-                stderr=self.log,
-                env=self._environ,
-                start_new_session=True,
-                # The guard would find it too, but not before it carries the mark, and not if the guard was killed first.
-                preexec_fn=functools.partial(die_with_parent, os.getpid()),
-            )
-        except OSError as error:
-            raise UserError(f"{self.replica.name}: cannot start {command[0]}: {error.strerror}") from None
-        self.pidfd = lifeline.open_pidfd(self.process.pid)

@@ -3,7 +3,7 @@
     state, order = decide(state, Death(replica="worker/0", exit_code=137))  # order.stop is Stop.ALL
     state, order = decide(state, Gone(replica="chief/0", last=True))  # order.start is ("chief/0", "worker/0")
 
-To obey its orders is the matter of `running_job`.
+To obey its orders is the matter of `supervisor`.
 A death after a signal of ours is never to blame: whoever is told to stop may answer as it likes. An evaluator only reads
 checkpoints: it starts again alone, has budgets of its own, and its failures never end the job.
 """

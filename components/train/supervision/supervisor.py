@@ -3,26 +3,37 @@
     with Output() as output:
         exit_code = run(plan, output)
 
-Who starts again when a replica dies, and when it is enough, is `restart_policy`; when one is taken for frozen, `health`;
-what is done then, `running_job`. A signal to this process stops every replica; nothing outlives it, be it killed by SIGKILL, and it
-does not outlive the process that `PIPELINE_OWNER_PID` names.
+Who starts again when a replica dies, and when it is enough, is `restart_policy`; when one is taken for frozen, `health`.
+A signal to this process stops every replica; nothing outlives it, be it killed by SIGKILL, and it does not outlive the
+process that `PIPELINE_OWNER_PID` names.
 """
 
 import contextlib
+import dataclasses
+import functools
+import math
 import os
+import selectors
 import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
 
-from components.train.backends.plan import Plan
+from components.train.backends.plan import Plan, Replica
 from components.train.supervision.job_lock import locked
 from components.train.supervision.launcher_log import Record
-from components.train.supervision.output import Output
-from components.train.supervision.preparation import prepare
-from components.train.supervision.reaper import JOB, Guard
-from components.train.supervision.running_job import Job
-from components.train.supervision.signals import signal_socket
+from components.train.supervision.output import LogReader, Output, Row
+from components.train.supervision.reaper import MARK, Guard, kill_marked
+from components.train.supervision.replica import Child
+from components.train.supervision.restart_policy import FROZEN, Death, Gone, Order, State, Stop, decide
+from components.train.supervision.signals import ending, received, signal_socket
 from components.train.supervision.timeouts import Patience
 from trainer.base import lifeline
 from trainer.base.errors import UserError
+
+TIMED_OUT = 124  # As of timeout(1).
+_TICK_S = 0.05
 
 
 def run(plan: Plan, output: Output, patience: Patience | None = None) -> int:
@@ -40,18 +51,205 @@ def run(plan: Plan, output: Output, patience: Patience | None = None) -> int:
         except OSError as error:
             raise UserError(f"cannot write to {error.filename or plan.records_dir}: {error.strerror}") from None
         signals = stack.enter_context(signal_socket())
-        guard = Guard(hold=[lock])
-        job = Job(plan, patience or Patience(), output, record, guard, signals)
+        guard = Guard(lock, plan.teardown)
+        job = _Job(plan, patience or Patience(), output, record, guard, signals)
         stack.callback(job.reap)
         stack.enter_context(contextlib.closing(guard))
-        guard.expect(JOB, plan.teardown)
         if owner:
             # The guard does the rest.
             lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
-        if number := prepare(plan.setup, guard.mark("setup", 0), signals, output, plan.log_dir):
-            return 128 + number
+        for command in plan.setup:
+            _prepare(command, guard.mark("setup", 0))
         try:
             return job.run()
         except UserError as error:
             record.add("end", exit_code=2, why=str(error))
             raise
+
+
+def _prepare(command: Sequence[str], mark: str) -> None:
+    """Runs a command before the job; if it fails, its last line on standard error is the `UserError`."""
+    environ = {**os.environ, MARK: mark}
+    process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ)
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"{command[0]}: {ending(process.returncode)}"]
+        raise UserError(lines[-1].removeprefix("error: "))
+
+
+class _Job:
+    """The replicas of one job, and what has happened so far.
+
+    Everything happens in one thread, in the callbacks of a selector.
+    """
+
+    def __init__(
+        self, plan: Plan, patience: Patience, output: Output, record: Record, guard: Guard, signals: socket.socket
+    ) -> None:
+        self._plan, self._patience, self._output, self._record = plan, patience, output, record
+        self._guard, self._signals = guard, signals
+        # Callbacks by file descriptor. epoll reports ends of processes in the order in which they came, however late
+        # it is asked: the order of blame is the order of death.
+        self._selector = selectors.DefaultSelector()
+        self._replicas = {replica.name: replica for replica in plan.replicas}
+        self._children: dict[str, Child] = {}  # The newest start of each.
+        self._due = dict.fromkeys(self._replicas, 0.0)  # To be started, and when.
+        self._state = State(
+            names=tuple(self._replicas), strategy=plan.strategy, max_restarts=plan.max_restarts, tells=plan.reports
+        )
+        self._ending: dict[str, object] = {}  # Why the job ends, once it does.
+        self._is_stopping = False  # Whether all were told to save and end.
+        self._look_at = self._began = time.monotonic()
+        self._time_out_at = math.inf
+
+    def run(self) -> int:
+        """Starts every replica, and waits until none is left; returns the job's exit code."""
+        self._time_out_at = time.monotonic() + (self._plan.timeout_s or math.inf)
+        self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
+        self._add_event("start", pid=os.getpid(), **self._plan.facts)
+        while self._alive() or self._due:
+            for key, _ in self._selector.select(_TICK_S):
+                key.data()
+            for child in self._alive():
+                if child.pidfd is None and child.process.poll() is not None:
+                    self._on_end(child)
+                else:
+                    child.signal_if_due()
+            now = time.monotonic()
+            for name in [name for name, due in self._due.items() if due <= now]:
+                del self._due[name]
+                self._start(self._replicas[name])
+            if now >= self._look_at:
+                self._look(now)
+        self._show()
+        seconds = round(time.monotonic() - self._began, 3)
+        self._add_event("end", **self._ending, step=self._state.job.step, seconds=seconds)
+        return int(self._ending["exit_code"])
+
+    def reap(self) -> None:
+        """Collects replicas that the guard had to kill because the job could not go on."""
+        for child in self._alive():
+            child.process.wait()
+        self._selector.close()
+
+    def _alive(self) -> list[Child]:
+        return [child for child in self._children.values() if child.exit_code is None]
+
+    def _start(self, replica: Replica) -> None:
+        before = self._children.get(replica.name)
+        child = Child(replica, before.attempt + 1 if before else 0, self._guard)
+        self._children[replica.name] = child
+        self._output.follow(replica.name, LogReader(child.log, child.log_start))
+        if child.pidfd is not None:
+            self._selector.register(child.pidfd, selectors.EVENT_READ, functools.partial(self._on_end, child))
+        self._add_event("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid)
+
+    def _on_signals(self) -> None:
+        for number in received(self._signals):
+            name = signal.Signals(number).name
+            self._add_event("stop", signal=name, again=self._is_stopping)
+            self._stop_all(f"told to stop by {name}", 128 + number)
+
+    def _stop_all(self, why: str, exit_code: int) -> None:
+        """Has all save and end, who are not to start again; at once if they were told before."""
+        grace_s = 0 if self._is_stopping else self._patience.stop_s
+        self._is_stopping = True
+        self._finish(why=why, exit_code=exit_code)
+        for child in self._alive():
+            child.stop(0, grace_s)
+
+    def _finish(self, **ending: object) -> None:
+        """Nobody is to be started again; the first cause is the one that counts."""
+        self._ending = self._ending or ending
+        self._state = dataclasses.replace(self._state, over=True)
+        self._due.clear()
+
+    def _on_end(self, child: Child) -> None:
+        """Handles the end of a replica's process."""
+        if child.pidfd is not None:
+            self._selector.unregister(child.pidfd)
+            os.close(child.pidfd)
+        name = child.replica.name
+        child.finish()
+        now = time.monotonic()
+        self._note(child, now)
+        fields = {"attempt": child.attempt, "ending": child.ending, "exit_code": child.exit_code}
+        self._add_event("down", replica=name, **fields, seconds=round(now - child.started, 3))
+        computing = (other for other in self._alive() if other.replica.role != "evaluator")
+        stopped = next((other.replica.name for other in computing if other.vitals.stopped), "")
+        self._hear(Death(replica=name, exit_code=child.exit_code, told=child.is_signalled, stopped=stopped))
+        if child.replica.cleanup and (why := child.clean_up(self._patience.cleanup_s)):
+            self._add_event("dirty", replica=name, command=" ".join(child.replica.cleanup), why=why)
+        self._hear(Gone(replica=name, last=not self._alive()))
+
+    def _hear(self, news: Death | Gone) -> None:
+        """Has the policy decide, and does what it orders."""
+        self._state, order = decide(self._state, news)
+        if order.kill:
+            child = self._children[order.kill.replica]
+            child.kill_frozen(order.kill.frozen)
+            self._add_event("frozen", replica=child.replica.name, why=child.frozen)
+        if order.stop is not Stop.NOBODY:
+            self._due.clear()
+            for child in self._alive():
+                child.stop(*self._times(order.stop, child.replica))
+        if order.stop is Stop.SERVING:
+            self._finish(why="done", exit_code=0)
+        if order.answered:
+            self._answer(order.answered, order)
+
+    def _times(self, stop: Stop, replica: Replica) -> tuple[float, float]:
+        """Returns how long a replica is left alone, and then has from SIGTERM to SIGKILL, both in seconds."""
+        patience = self._patience
+        if stop is Stop.ALL_SAVING:
+            return 0, patience.stop_s
+        if stop is Stop.ALL:
+            return patience.hear_s if replica.cleanup else 0, patience.failure_s
+        waits = {"evaluator": patience.evaluator_s}
+        if self._plan.strategy != "parameter_server":
+            waits["worker"] = patience.join_s
+        return waits.get(replica.role, 0), patience.failure_s
+
+    def _answer(self, death: Death, order: Order) -> None:
+        """Starts replicas again after a death, or says why not."""
+        child, budget = self._children[death.replica], order.budget
+        fields = {"replica": death.replica, "ending": child.ending, "exit_code": death.exit_code}
+        fields |= {"log": child.replica.log, "tail": child.tail()}
+        self._add_event("blame", **fields, kind=death.kind, step=budget.step)
+        if order.why and self._state.over:
+            self._finish(**fields, why=order.why)
+        elif order.why:
+            self._add_event("spent", replica=death.replica, why=order.why)
+        elif not self._is_stopping:
+            kill_marked(*(self._guard.mark(name, self._children[name].attempt) for name in order.start))
+            self._due |= dict.fromkeys(order.start, time.monotonic() + budget.backoff_s)
+            counts = {"errors": budget.errors, "preemptions": budget.preemptions, "backoff_s": budget.backoff_s}
+            counts["max_restarts"] = self._plan.max_restarts
+            self._add_event("restart", replicas=order.start, after=death.kind, **counts)
+
+    def _look(self, now: float) -> None:
+        """Looks at the time limit and at all that run, shows them, and tells the policy of one that is frozen."""
+        self._look_at = now + self._patience.look_s
+        if now >= self._time_out_at and not self._is_stopping and "replica" not in self._ending:
+            limit_s = self._plan.timeout_s
+            self._add_event("timeout", timeout_s=limit_s)
+            self._stop_all(f"ended by its time limit (scheduling.timeout: {limit_s} s)", TIMED_OUT)
+        frozen = []
+        for child in self._alive():
+            self._note(child, now)
+            if why := child.vitals.frozen(now, self._patience, reports=self._plan.reports):
+                frozen.append((child.is_signalled, child.vitals.changed, child.started, child.replica.name, why))
+        if frozen:
+            is_signalled, *_, name, why = min(frozen)  # The others may only wait for it.
+            self._hear(Death(replica=name, exit_code=FROZEN, frozen=why, told=is_signalled))
+        self._show()
+
+    def _note(self, child: Child, now: float) -> None:
+        child.vitals.look(now)
+        self._state = self._state.noted(child.replica.name, child.vitals.step)
+
+    def _show(self) -> None:
+        rows = {name: child.row(is_due=name in self._due) for name, child in self._children.items()}
+        self._output.progress([rows.get(name) or Row(replica=name, phase="ended") for name in self._replicas])
+
+    def _add_event(self, event: str, **fields: object) -> None:
+        self._output.event(self._record.add(event, **fields))

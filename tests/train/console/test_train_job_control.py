@@ -28,7 +28,7 @@ def test_status_of_a_running_job(bench: Bench, capsys: pytest.CaptureFixture):
     assert job.restarts == {"errors": 1, "preemptions": 0}
     chief, worker, _ = job.rows
     assert (chief.phase, chief.step) == ("training", 7)
-    assert worker.phase == "running"
+    assert worker.phase == "started"
     assert main(["--status", str(bench.path)]) == 0
     assert f"running, process {launcher.pid} of {socket.gethostname()}, started" in capsys.readouterr().out
     launcher.send_signal(signal.SIGTERM)
