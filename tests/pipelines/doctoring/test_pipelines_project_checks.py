@@ -10,7 +10,7 @@ from google.auth.transport.requests import AuthorizedSession
 from google.oauth2.credentials import Credentials
 
 from pipelines.doctoring import project_checks
-from pipelines.doctoring.findings import FAILED, OK, WARNING, Finding
+from pipelines.doctoring.findings import FAILED, OK, Finding
 from pipelines.vertex import checks
 from tests.cloud.front import Answer, Front, Request
 
@@ -22,7 +22,6 @@ class Project:
     """A project that has all that is needed, until a test takes something away."""
 
     permissions: set[str] = dataclasses.field(default_factory=lambda: STARTS | WRITES)
-    formats: tuple[str, ...] = ("DOCKER", "KFP")
     bucket: dict = dataclasses.field(default_factory=lambda: {"location": "US-CENTRAL1", "locationType": "region"})
 
     def answer(self, request: Request) -> Answer:
@@ -38,8 +37,6 @@ class Project:
                 return Answer(200, self.bucket)
             case ["storage.googleapis.com", "storage", "v1", "b", "my-bucket", "iam", "testPermissions"]:
                 return Answer(200, {"permissions": sorted(WRITES & self.permissions)})
-            case ["artifactregistry.googleapis.com", "v1", "projects", "my-project", *_, "repositories"]:
-                return Answer(200, {"repositories": [{"format": name} for name in self.formats]})
         raise exceptions.NotFound("there is no such thing")
 
     def findings(self, *, project: str = "my-project", bucket: str = "gs://my-bucket", location: str = "us-central1"):
@@ -67,23 +64,22 @@ def only_wrong(found: list[Finding]) -> Finding:
 
 def test_a_project_that_has_everything_is_right():
     found = Project().findings()
-    assert [finding.name for finding in found] == ["project", "permissions", "bucket", "repositories"]
+    assert [finding.name for finding in found] == ["project", "permissions", "bucket"]
     assert {finding.status for finding in found} == {OK}
 
 
 @pytest.mark.parametrize(
-    ("lacking", "name", "status", "meaning", "repair"),
+    ("lacking", "name", "meaning", "repair"),
     [
-        ({"permissions": WRITES}, "permissions", FAILED, "no aiplatform.customJobs.create, ", "an owner: gcloud projects add"),
-        ({"permissions": STARTS}, "bucket", FAILED, "no storage.objects.create, ", "ask for the role Storage Object User"),
-        ({"bucket": {"location": "EUROPE-WEST4"}}, "bucket", FAILED, "lies in europe-west4 and the run in us-central1", "gcloud storage buckets create"),
-        ({"formats": ("DOCKER",)}, "repositories", WARNING, "no repository of format KFP in us-central1", "deploy/setup"),
+        ({"permissions": WRITES}, "permissions", "no aiplatform.customJobs.create, ", "an owner: gcloud projects add"),
+        ({"permissions": STARTS}, "bucket", "no storage.objects.create, ", "ask for the role Storage Object User"),
+        ({"bucket": {"location": "EUROPE-WEST4"}}, "bucket", "lies in europe-west4 and the run in us-central1", "gcloud storage buckets create"),
     ],
-    ids=["permissions", "bucket's permissions", "bucket elsewhere", "repositories"],
+    ids=["permissions", "bucket's permissions", "bucket elsewhere"],
 )  # fmt: skip
-def test_what_is_missing_is_named_with_its_repair(lacking, name, status, meaning, repair):
+def test_what_is_missing_is_named_with_its_repair(lacking, name, meaning, repair):
     wrong = only_wrong(Project(**lacking).findings())
-    assert (wrong.name, wrong.status) == (name, status)
+    assert (wrong.name, wrong.status) == (name, FAILED)
     assert meaning in wrong.meaning and repair in wrong.repair
 
 
