@@ -6,9 +6,6 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO
-
-import numpy as np
 
 from components.convert import pieces
 from components.files.listing import File, found, is_folder
@@ -16,7 +13,6 @@ from trainer.base.errors import UserError
 from trainer.base.files import digest_of as digest_of_file
 from trainer.base.files import is_remote
 
-_READ_BYTES = 1 << 20
 Paths = str | Sequence[str] | None
 
 
@@ -113,14 +109,6 @@ def there(files: list[File]) -> list[File]:
     if absent := [file.path for file in files if not file.version]:
         raise UserError(f"{absent[0]}: no such file")
     return files
-
-
-def fill(array: np.ndarray, stream: IO[bytes]) -> int:
-    """Fills an array with a stream's bytes, as many as there are; returns how many are missing."""
-    due = memoryview(array).cast("B")
-    while due and (got := stream.readinto(due[:_READ_BYTES])):  # a decompressor holds what is asked for once more
-        due = due[got:]
-    return len(due)
 
 
 def downloads_dir(given: str | None) -> pathlib.Path:

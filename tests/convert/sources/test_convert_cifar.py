@@ -1,9 +1,7 @@
 import dataclasses
 import io
 import pathlib
-import pickle
 import tarfile
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -112,28 +110,9 @@ def test_the_fine_label_is_the_class(tmp_path):
     assert source.class_names == tuple(sorted(source.class_names)) and len(set(source.class_names)) == 100
 
 
-@pytest.mark.parametrize("archive", [False, True])
-def test_the_python_version_is_refused_unopened(tmp_path, reader, archive):
-    class Bomb:
-        def __reduce__(self):
-            return pytest.fail, ("a pickle was loaded",)
-
-    folder = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}[reader.name]
-    files = {min(set(reader.pickled) - {folder}): pickle.dumps(Bomb())}
-    inner = tmp_path / "a" / folder
-    for path in [pack(tmp_path / "a", files)] if archive else [unpack(inner, files), inner.parent]:
-        with pytest.raises(UserError, match="Python version, pickles, which are never loaded; get the binary version"):
-            whole(reader, str(path))
-
-
-def test_a_member_twice_is_refused_and_a_link_is_no_file(tmp_path, reader):
+def test_a_link_in_an_archive_is_no_file(tmp_path, reader):
     files = contents(reader)
     first = next(iter(files))
-    path = pack(tmp_path / "twice", files, "w")
-    with tarfile.open(path, "a") as tar:
-        tar.addfile(tarfile.TarInfo(f"other/{first}"))
-    with pytest.raises(UserError, match=f"holds {first} more than once"):
-        whole(reader, str(path))
     path = pack(tmp_path / "link", {k: v for k, v in files.items() if k != first}, "w")
     with tarfile.open(path, "a") as tar:
         link = tarfile.TarInfo(first)
@@ -155,20 +134,3 @@ def test_a_damaged_archive_is_named(tmp_path, reader, mode):
         path.write_bytes(data)
         with pytest.raises(UserError, match=str(path)):
             whole(reader, str(path))
-
-
-@pytest.mark.parametrize("kind", ["member", "header"])
-def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, reader, kind):
-    member = tarfile.TarInfo("zeros")
-    member.size = 30_000_000
-    member.type = tarfile.REGTYPE if kind == "member" else tarfile.GNUTYPE_LONGNAME
-    path = tmp_path / "bomb"
-    with tarfile.open(path, "w:gz", compresslevel=1) as tar, open("/dev/zero", "rb") as zeros:
-        tar.addfile(member, zeros)
-    tracemalloc.start()
-    try:
-        with pytest.raises(UserError, match=f"{path}: unpacks to more than"):
-            whole(reader, str(path))
-        assert tracemalloc.get_traced_memory()[1] < 20_000_000
-    finally:
-        tracemalloc.stop()

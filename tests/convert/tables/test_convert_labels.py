@@ -65,7 +65,6 @@ def test_one_target_is_a_number_of_32_bits(tmp_path, examples, written):
         numbers = [value for (value,) in found[split].values()]
         summary = part.summaries["label.rain"]
         assert summary.mean == pytest.approx(np.mean(numbers)) and summary.max == max(numbers)
-    assert 0 < test.drift["label.rain"] < 1 and test.drift["label.rain"] == test.drift["rain"]
 
 
 def test_several_targets_may_be_computed(tmp_path, examples):
@@ -84,16 +83,11 @@ def test_several_labels_are_conditions_or_columns_of_0_and_1(tmp_path, examples)
     assert (manifest.task, manifest.targets) == (MULTI_LABEL, ("wet", "windy", "flooded"))
     label = manifest.feature("label")
     assert (label.dtype, label.shape, label.num_bytes, label.value_range) == ("int64", (3,), 3, (0.0, 1.0))
-    shares = {}
     for split, part in manifest.splits.items():
         found = labels(tmp_path, manifest, examples, split) if part.examples else {}
         assert found == {i: [int(i > 30), int(i % 7 > 4), int(i % 5 == 0)] for i in found}
         assert part.class_histogram == tuple(sum(column) for column in zip([0, 0, 0], *found.values(), strict=True))
-        shares[split] = [count / max(part.examples, 1) for count in part.class_histogram]
         assert not any(name.startswith("label") for name in part.summaries)
-    for i, name in enumerate(manifest.targets):
-        drift = manifest.splits["test"].drift[f"label.{name}"]
-        assert drift == pytest.approx(abs(shares["train"][i] - shares["test"][i]), abs=1e-6)
 
 
 @pytest.mark.parametrize("written", [{"multi_label": {"wet": "wet", "dry": {"not": "wet"}}}, "condition", "column"])

@@ -2,8 +2,7 @@
 
     (path,) = fetch([RemoteFile(urls=("https://...",), num_bytes=123, sha256="...")], directory)
 
-A file gets its name when its checksum is right. What has come before an interruption stays as `.part`, and the next
-attempt, or the next run, asks for the rest only. Proxies are taken from the environment.
+A file gets its name when its checksum is right. Proxies are taken from the environment.
 """
 
 import functools
@@ -28,15 +27,11 @@ _PAUSE_S = 0.5  # between these, doubled after each
 _REPAIR = "check the network, or get the files elsewhere and give their place with --source"
 
 
-class _Again(Exception):
-    """An answer was of no use, and another may be."""
-
-
 class _Useless(Exception):
     """A URL does not give the file, and would not if it were asked again."""
 
 
-_PASSING = (requests.RequestException, urllib3.exceptions.HTTPError, _Again)
+_PASSING = (requests.RequestException, urllib3.exceptions.HTTPError)
 _FINAL = requests.ConnectTimeout  # a firewall that drops what is sent will go on to
 
 
@@ -68,59 +63,36 @@ def _download(file: RemoteFile, path: pathlib.Path) -> None:
     )
     for url in file.urls:
         try:
-            again(_complete, url, file, part)
+            again(_receive, url, file, part)
         except (*_PASSING, _Useless) as error:
             faults.append(f"{url}: {_reason(error)}")
         else:
             part.replace(path)
             return
+        finally:
+            part.unlink(missing_ok=True)
     raise UserError(f"cannot download {'; '.join(faults)}; {_REPAIR}")
 
 
-def _complete(url: str, file: RemoteFile, part: pathlib.Path) -> None:
-    """Asks for what `part` lacks, as long as that brings something, and checks the whole."""
-    pieces = int(_size(part) > 0)
-    while (start := _size(part)) < file.num_bytes:
-        pieces += 1
-        try:
-            _receive(url, file, part, start)
-        except _PASSING:
-            if _size(part) <= start:
-                raise
-    if not _intact(part, file):
-        fault = f"SHA-256 is {digest_of(part)} where {file.sha256} was published"
-        part.unlink()
-        # What was put together from pieces may be wrong for that reason alone.
-        raise _Useless(fault) if pieces == 1 else _Again(fault)
-
-
-def _size(part: pathlib.Path) -> int:
-    return part.stat().st_size if part.exists() else 0
-
-
-def _receive(url: str, file: RemoteFile, part: pathlib.Path, start: int) -> None:
-    """Appends what comes after `start`, or writes all of it if the server sends all."""
-    # As it is: a server may take the file's own compression for one of the transfer.
-    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+def _receive(url: str, file: RemoteFile, part: pathlib.Path) -> None:
+    """Writes the file, and checks it."""
+    headers = {"Accept-Encoding": "identity"}  # a server may take the file's own compression for one of the transfer
     with requests.get(url, headers=headers, stream=True, timeout=(_CONNECT_S, _READ_S)) as response:
-        status, piece = response.status_code, response.headers.get("Content-Range", "")
-        if status not in (200, 206, 416):
-            raise (_Again if status >= 500 or status in (408, 425, 429) else _Useless)(f"HTTP status {status}")
-        resumed = status == 206 and piece.startswith(f"bytes {start}-")
-        with open(part, "ab" if resumed else "wb") as stream:
-            if status != 200 and not resumed:
-                raise _Again(f"HTTP status {status} {piece}")  # the whole is asked for next
-            told = " from where it was" * (stream.tell() > 0)
-            print(f"downloading {url}, {file.num_bytes / 1e6:,.1f} MB{told}", flush=True)
-            with progress.track(file.name, file.num_bytes, "bytes") as advance:
-                advance(stream.tell())
-                while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=False):
-                    stream.write(chunk)
-                    advance(len(chunk))
-                    if stream.tell() > file.num_bytes:
-                        raise _Useless(f"sends more than the {file.num_bytes:,} bytes that were published")
-            if stream.tell() < file.num_bytes:
-                raise _Again(f"ended after {stream.tell():,} of {file.num_bytes:,} bytes")
+        if response.status_code >= 500 or response.status_code == 429:
+            response.raise_for_status()
+        if response.status_code != 200:
+            raise _Useless(f"HTTP status {response.status_code}")
+        print(f"downloading {url}, {file.num_bytes / 1e6:,.1f} MB", flush=True)
+        with open(part, "wb") as stream, progress.track(file.name, file.num_bytes, "bytes") as advance:
+            while chunk := response.raw.read(_CHUNK_BYTES, decode_content=False):
+                stream.write(chunk)
+                advance(len(chunk))
+                if stream.tell() > file.num_bytes:
+                    raise _Useless(f"sends more than the {file.num_bytes:,} bytes that were published")
+    if part.stat().st_size < file.num_bytes:
+        raise requests.ConnectionError(f"ended after {part.stat().st_size:,} of {file.num_bytes:,} bytes")
+    if not _intact(part, file):
+        raise _Useless(f"SHA-256 is {digest_of(part)} where {file.sha256} was published")
 
 
 def require_reachable(urls: Iterable[str], otherwise: str = "") -> None:

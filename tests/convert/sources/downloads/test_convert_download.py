@@ -1,7 +1,6 @@
 import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import http.server
 import importlib.util
@@ -41,29 +40,21 @@ def status(number: int) -> Answer:
     return sends(status=number, data=b"sorry")
 
 
-def ranged(handler, most: int = len(DATA)) -> None:
-    """The range that is asked for, of which no more bytes come than that."""
-    start = int(handler.headers.get("Range", "bytes=0-")[6:-1])
-    headers = {"status": 206, "Content_Range": f"bytes {start}-{len(DATA) - 1}/{len(DATA)}"} if start else {}
-    send(handler, data=DATA[start : start + most], promised=len(DATA) - start, **headers)
-
-
 def hangs(handler) -> None:
-    ranged(handler, most=1000)
+    send(handler, data=DATA[:1000], promised=len(DATA))
     time.sleep(1)
 
 
-whole, cut = sends(), functools.partial(ranged, most=100_000)
-other_part = sends(status=206, data=DATA[:9], Content_Range=f"bytes 0-8/{len(DATA)}")
+whole, cut = sends(), sends(data=DATA[:100_000], promised=len(DATA))
 
 
 @dataclasses.dataclass
 class Server:
-    """Gives the answers one after another, the last one again and again; keeps what ranges were asked for."""
+    """Gives the answers one after another, the last one again and again; counts the requests."""
 
     url: str
     answers: list[Answer] = dataclasses.field(default_factory=list)
-    ranges: list[str | None] = dataclasses.field(default_factory=list)
+    requests: int = 0
 
     def offer(self, *answers: Answer) -> RemoteFile:
         self.answers = list(answers)
@@ -83,7 +74,7 @@ def server(monkeypatch) -> Iterator[Server]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            made.ranges.append(self.headers.get("Range"))
+            made.requests += 1
             answer = made.answers.pop(0) if len(made.answers) > 1 else made.answers[0]
             answer(self)
 
@@ -103,25 +94,15 @@ def server(monkeypatch) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(
-    ("answers", "ranges"),
-    [
-        ([whole], [None]),
-        ([status(500), status(503), whole], [None, None, None]),
-        ([status(429), whole], [None, None]),
-        ([cut, cut, ranged], [None, "bytes=100000-", "bytes=200000-"]),
-        ([cut, whole], [None, "bytes=100000-"]),
-        ([cut, status(416), whole], [None, "bytes=100000-", None]),
-        ([cut, other_part, whole], [None, "bytes=100000-", None]),
-        ([hangs, ranged], [None, "bytes=1000-"]),
-        ([sends(data=DATA[:9] + b"x" * 99_991, promised=len(DATA)), ranged], [None, "bytes=100000-", None]),
-    ],
-    ids=["good", "5xx", "429", "cut twice", "no ranges", "416", "another range", "hangs", "wrong part"],
+    "answers",
+    [[whole], [status(500), status(503), whole], [status(429), whole], [cut, whole], [hangs, whole]],
+    ids=["good", "5xx", "429", "cut", "hangs"],
 )
-def test_what_can_be_had_is_had(tmp_path, server, answers, ranges):
+def test_what_can_be_had_is_had(tmp_path, server, answers):
     file = server.offer(*answers)
     assert fetch([file], tmp_path / "new") == [tmp_path / "new" / "data.gz"]
     assert (tmp_path / "new" / "data.gz").read_bytes() == DATA
-    assert server.ranges == ranges and [path.name for path in (tmp_path / "new").iterdir()] == ["data.gz"]
+    assert server.requests == len(answers) and [path.name for path in (tmp_path / "new").iterdir()] == ["data.gz"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +111,7 @@ def test_what_can_be_had_is_had(tmp_path, server, answers, ranges):
         ([sends(data=DATA[::-1])], f"SHA-256 is {hashlib.sha256(DATA[::-1]).hexdigest()} where .* was", 1),
         ([sends(data=DATA + b"more")], "sends more than the 300,000 bytes", 1),
         ([status(404)], "HTTP status 404", 1),
-        ([status(500)], "HTTP status 500", 3),
+        ([status(500)], "500 Server Error", 3),
         ([sends(data=b"")], "ended after 0 of 300,000 bytes", 3),
         ([lambda handler: time.sleep(0.6)], "Read timed out. .read timeout=0.3", 3),
         ([lambda handler: handler.connection.shutdown(socket.SHUT_RDWR)], "data.gz: .", 3),
@@ -142,21 +123,16 @@ def test_what_cannot_is_told_in_one_line_that_names_source(tmp_path, server, ans
     with pytest.raises(UserError, match=message) as error:
         fetch([file], tmp_path)
     assert "--source" in str(error.value) and file.urls[0] in str(error.value) and "\n" not in str(error.value)
-    assert not (tmp_path / "data.gz").exists() and len(server.ranges) == requests
+    assert not list(tmp_path.iterdir()) and server.requests == requests
 
 
-def test_what_has_come_stays_for_the_next_run_and_what_is_damaged_is_asked_for_again(tmp_path, server):
-    file, path = server.offer(cut, status(500)), tmp_path / "data.gz"
-    with pytest.raises(UserError):
+def test_a_file_that_is_damaged_is_asked_for_again(tmp_path, server):
+    file, path = server.offer(whole), tmp_path / "data.gz"
+    for content, requests in ((DATA, 0), (DATA[:-1] + b"x", 1)):
+        path.write_bytes(content)
+        server.requests = 0
         fetch([file], tmp_path)
-    assert (tmp_path / "data.gz.part").read_bytes() == DATA[:100_000]
-    server.offer(ranged)
-    for content, asked in ((None, ["bytes=100000-"]), (DATA, []), (DATA[:-1] + b"x", [None])):
-        if content:
-            path.write_bytes(content)
-        server.ranges.clear()
-        fetch([file], tmp_path)
-        assert server.ranges == asked and path.read_bytes() == DATA
+        assert server.requests == requests and path.read_bytes() == DATA
 
 
 def test_another_url_takes_over(tmp_path, server):
@@ -169,7 +145,7 @@ def test_two_downloads_to_one_place_ask_once(tmp_path, server):
     file = server.offer(whole)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(fetch, [[file]] * 4, [tmp_path] * 4))
-    assert len(server.ranges) == 1 and (tmp_path / "data.gz").read_bytes() == DATA
+    assert server.requests == 1 and (tmp_path / "data.gz").read_bytes() == DATA
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path, server):
@@ -202,22 +178,6 @@ def test_one_host_that_answers_is_enough_and_a_proxy_answers_for_others(server, 
         download.require_reachable(["http://no.such.host.invalid/x"])
 
 
-def test_a_host_that_takes_no_connection_is_given_up_within_seconds(tmp_path, monkeypatch):
-    monkeypatch.setattr(download, "_CONNECT_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as waiting:
-        address = full.getsockname()
-        for _ in range(3):  # those that nobody accepts fill the queue: what comes after them is dropped
-            waiting.enter_context(socket.socket()).setblocking(False)
-        for held in (socket.socket() for _ in range(3)):
-            held.setblocking(False)
-            waiting.enter_context(held).connect_ex(address)
-        file = RemoteFile(urls=(f"http://127.0.0.1:{address[1]}/data.gz",), num_bytes=1, sha256="")
-        started = time.monotonic()
-        with pytest.raises(UserError, match=r"timed out.*--source"):
-            fetch([file], tmp_path)
-        assert time.monotonic() - started < 3
-
-
 @pytest.fixture
 def offered(monkeypatch, server, tmp_path, make_idx) -> tuple[pathlib.Path, tuple[RemoteFile, ...]]:
     """IDX files in a directory, and `fashion_mnist` offered by the server with just these files."""
@@ -243,14 +203,14 @@ def test_a_dataset_without_source_is_downloaded_and_read(tmp_path, server, offer
     there, files = offered
     given = convert(Options(dataset="fashion_mnist", source=str(there), output=str(tmp_path / "a")))
     assert source_digest("fashion_mnist", None) == source_digest("fashion_mnist", str(there))
-    assert not server.ranges
+    assert not server.requests
     assert convert(Options(dataset="fashion_mnist", output=str(tmp_path / "b"))) == given
-    assert content(tmp_path / "a") == content(tmp_path / "b") and len(server.ranges) == 4
+    assert content(tmp_path / "a") == content(tmp_path / "b") and server.requests == 4
     assert f"downloading {files[0].urls[0]}" in capsys.readouterr().out
     kept = tmp_path / "cache" / "tfrecord-training-pipeline" / "fashion_mnist"
     assert {path.name for path in kept.iterdir()} == {file.name for file in files}
     options = Options(dataset="fashion_mnist", output=str(tmp_path / "c"), download_dir=str(tmp_path / "d"))
-    assert convert(options) == given and len(server.ranges) == 8 and (tmp_path / "d" / "fashion_mnist").is_dir()
+    assert convert(options) == given and server.requests == 8 and (tmp_path / "d" / "fashion_mnist").is_dir()
 
 
 def test_a_download_that_fails_leaves_no_output(tmp_path, offered, server, fails):
