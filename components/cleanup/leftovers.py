@@ -4,11 +4,10 @@ leftovers(state, keep_versions=5)      # everything of ours that costs and that 
 leftovers(state, run="training-7")     # of one run
 
 Ours is what carries our label, and in the bucket what lies in the folder of a pipeline job that does and has ended, or in the
-folder of a version. Of a run that still runs nothing goes, nor anything that has an alias.
+folder of a version that does. Of a run that still runs nothing goes, nor anything that has an alias.
 """
 
 import collections
-import datetime
 import re
 from collections.abc import Iterator, Mapping
 
@@ -19,9 +18,7 @@ from components.cleanup.project_state import Leftover, ProjectState
 from components.register.vertex import folder_of
 
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
-_ABANDONED = datetime.timedelta(days=1)  # nobody takes that long to make a version
 _TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
-_VERSION_FOLDER = re.compile(r"models/[^/]+/[^/]+/")
 _OF_PIPELINE = re.compile(r"runs/\d+/([^/]+)/")
 _DATASET = re.compile(r"/manifest\.json$|\.tfrecord$")
 
@@ -39,7 +36,6 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
         *(_versions(state, keep_versions, busy) if keep_versions is not None else ()),
         *_files(state, owners),
         *(_datasets(state, owners) if not busy else ()),  # which of them a run has from the cache, nobody knows yet
-        *_folders_without_version(state),
     ]
     return [each for each in found if run in ("", each.run)]
 
@@ -93,13 +89,6 @@ def _files(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftover]
         for why, (folder, names) in groups.items():
             if names:
                 yield _of_files(state, names, why, "files", f"{state.bucket}/{folder}", run)
-    staged = collections.defaultdict(list)
-    for name in state.files:
-        if name.endswith("/executor_output.json") and _owner(name, owners):
-            staged[_OF_PIPELINE.match(name)[0]].append(name)
-    for folder, names in staged.items():
-        why = "what steps told Vertex AI when they ended"
-        yield _of_files(state, names, why, "files", f"{state.bucket}/{folder}", _owner(folder, owners))
 
 
 def _datasets(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftover]:
@@ -109,18 +98,6 @@ def _datasets(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftov
         if (run := _owner(folder, owners)) and (not whole or (of and of not in used)):
             why = "no training and no version is of this dataset" if whole else "half a dataset"
             yield _of_files(state, _below(state, folder), why, "dataset", f"{state.bucket}/{folder}", run)
-
-
-def _folders_without_version(state: ProjectState) -> Iterator[Leftover]:
-    known = {str(folder_of(version)) for version in state.versions}
-    folders = {match[0] for name in state.files if (match := _VERSION_FOLDER.match(name))}
-    for folder in sorted(folders):
-        files, record = _below(state, folder), f"{folder}version.json"
-        # No version without this file; one of another location's registry is none of these.
-        elsewhere = record in state.files and state.registries.get(record) != state.registry
-        newest = max(state.files[name].updated for name in files)
-        if f"{state.bucket}/{folder[:-1]}" not in known and not elsewhere and state.now - newest > _ABANDONED:
-            yield _of_files(state, files, "files of no version", "files", f"{state.bucket}/{folder}", "")
 
 
 def _owner(name: str, owners: Mapping[str, str]) -> str:
@@ -133,5 +110,5 @@ def _below(state: ProjectState, folder: str) -> list[str]:
 
 
 def _of_files(state: ProjectState, files: list[str], why: str, kind: str, name: str, run: str) -> Leftover:
-    cost = f"{sum(state.files[file].bytes for file in files) / 1e6:.2f} MB"
+    cost = f"{sum(state.files[file] for file in files) / 1e6:.2f} MB"
     return Leftover(kind=kind, name=name, why=why, cost=cost, run=run, files=tuple(files))

@@ -8,14 +8,6 @@ from google.cloud import aiplatform_v1 as v1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class File:
-    """An object of the bucket."""
-
-    bytes: int
-    updated: datetime.datetime
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ProjectState:
     """All of it at a moment, as Vertex AI and Cloud Storage tell it."""
 
@@ -25,12 +17,10 @@ class ProjectState:
     pipelines: tuple[v1.PipelineJob, ...] = ()
     custom_jobs: tuple[v1.CustomJob, ...] = ()
     versions: tuple[v1.Model, ...] = ()
-    # By name in the bucket, below `runs/` and `models/`.
-    files: Mapping[str, File] = dataclasses.field(default_factory=dict)
+    # Bytes by name in the bucket, below `runs/` and `models/`.
+    files: Mapping[str, int] = dataclasses.field(default_factory=dict)
     # By name of a `manifest.json`, `job.json` or `version.json` the fingerprint of the dataset that it is, or was made, of.
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # By name of a `version.json` the registry that the version is in.
-    registries: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from google.cloud import aiplatform
 
 from components.bucket import OURS, refusals
-from components.cleanup.project_state import File, ProjectState
+from components.cleanup.project_state import ProjectState
 from components.files.store import asked
 from components.register.register import open_registry
 from trainer.base.errors import reading
@@ -38,9 +38,8 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
         pipelines=pipelines,
         custom_jobs=jobs,
         versions=versions,
-        files={blob.name: File(bytes=blob.size, updated=blob.updated) for blob in blobs},
+        files={blob.name: blob.size for blob in blobs},
         fingerprints={name: of["fingerprint"] for name, of in made_of.items() if of.get("fingerprint")},
-        registries={name: content["facts"].get("registry", "") for name, content in told.items() if "facts" in content},
     )
 
 

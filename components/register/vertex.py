@@ -110,7 +110,7 @@ class VertexRegistry(Store):
         )
         # First, and it stays: of an upload that fails nobody knows whether there is a version now.
         copy_folder(model_dir, f"{folder}/{serving.VERSION}")
-        write_text(folder_of(model) / _RECORD, _text({**facts, "registry": self._place}, []))
+        write_text(folder_of(model) / _RECORD, _text(facts, []))
         with refusals(self._place):
             version = self._upload(name, model)
         if not image:

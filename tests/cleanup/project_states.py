@@ -5,7 +5,7 @@ import datetime
 from google.cloud import aiplatform_v1 as v1
 from hypothesis import strategies as st
 
-from components.cleanup.project_state import File, ProjectState
+from components.cleanup.project_state import ProjectState
 
 PARENT, BUCKET, REGISTRY = (
     "projects/demo-project/locations/us-central1",
@@ -13,7 +13,6 @@ PARENT, BUCKET, REGISTRY = (
     "vertex://demo-project/us-central1",
 )
 NOW = datetime.datetime.now(datetime.UTC)
-OLD, NEW = (NOW - datetime.timedelta(hours=hours) for hours in (30, 5))
 OURS = {"managed_by": "tfrecord-training"}
 _labels = st.sampled_from([OURS, OURS, OURS, {}, {"managed_by": "somebody-else"}])
 _data = st.sampled_from(["", "a", "b", "c"])
@@ -26,7 +25,6 @@ _run = st.fixed_dictionaries(
         "temporary": st.booleans(),
         "done": st.booleans(),
         "trained_on": _data,
-        "staged": st.booleans(),
         "dataset": st.sampled_from([None, "half", "a", "b", "c"]),
     }
 )
@@ -34,7 +32,6 @@ _version = st.tuples(
     st.sets(st.sampled_from(["champion", "previous", "theirs"])), st.booleans(), st.integers(0, 4), _data
 )
 _model = st.tuples(_labels, st.lists(_version, min_size=1, max_size=5), st.integers(0, 4))
-_stray = st.tuples(st.sampled_from([REGISTRY, "vertex://demo-project/europe-west4", ""]), st.booleans(), _data)
 
 
 Fates = dict[tuple[str, str], str]  # the run, by kind and name of what has to go
@@ -45,16 +42,16 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
     """A state, how many versions of a model are kept, and all that has to go."""
     keep, goes = draw(st.integers(1, 3)), {}
     runs = {f"training-{i}": run for i, run in enumerate(draw(st.lists(_run, max_size=4)))}
-    models, strays = draw(st.lists(_model, max_size=3)), draw(st.lists(_stray, max_size=3))
+    models = draw(st.lists(_model, max_size=3))
     for run in runs.values():
         run["live"] = run["live"][:1] if run["scheduled"] else run["live"]  # nobody submits that again
     running = {name for name, run in runs.items() if run["labels"] == OURS and any(run["live"])}
     busy = running | {name for name, run in runs.items() if (True, OURS) in run["jobs"]}
     used = {run["trained_on"] for run in runs.values()} | {data for _, versions, _ in models for *_, data in versions}
-    used |= {data for registry, _, data in strays if registry}
-    pipelines, jobs, versions, registries = [], [], [], {}
+    pipelines, jobs, versions = [], [], []
     others = "runs/77/other/convert/output/manifest.json"  # a pipeline of somebody else's in our bucket
-    files, data_of = {"runs/notes.txt": _file(), "other/x.tmp": _file(), others: _file()}, {others: "d"}
+    not_ours = ["runs/notes.txt", "other/x.tmp", "models/bert/7/saved_model.pb", others]
+    files, data_of = dict.fromkeys(not_ours, 10), {others: "d"}
     for name, run in runs.items():
         told, ours = {} if run["scheduled"] else {"run": name}, run["labels"] == OURS
         for attempt, live in enumerate(run["live"]):
@@ -65,22 +62,21 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
             if live and labels == OURS and ours and name not in running:
                 goes["job", jobs[-1].name] = name
         own, steps, quiet = f"runs/{name}/job/", f"runs/77/{name}/", ours and name not in busy
-        files |= dict.fromkeys([f"{own}model/saved_model.pb", f"{own}checkpoints/ckpt-1", f"{steps}report"], _file())
+        files |= dict.fromkeys([f"{own}model/saved_model.pb", f"{own}checkpoints/ckpt-1", f"{steps}report"], 10)
         if run["trained_on"]:
-            files[f"{own}job.json"], data_of[f"{own}job.json"] = _file(), run["trained_on"]
+            files[f"{own}job.json"], data_of[f"{own}job.json"] = 10, run["trained_on"]
         for has, whose, paths in (
             ("temporary", own, [f"{own}a.1.tmp", f"{own}model.partial/a", f"{own}checkpoints/ckpt-2_temp/a"]),
             ("done", f"{own}checkpoints/", [f"{own}DONE.json"]),
-            ("staged", steps, [f"{steps}a/executor_output.json", f"{steps}b/executor_output.json"]),
         ):
             if run[has]:
-                files |= dict.fromkeys(paths, _file())
+                files |= dict.fromkeys(paths, 10)
                 goes |= {("files", f"{BUCKET}/{whose}"): name} if quiet else {}
         if of := run["dataset"]:
             folder = f"{steps}convert/output/"
-            files[f"{folder}train-00000.tfrecord"] = _file()
+            files[f"{folder}train-00000.tfrecord"] = 10
             if of != "half":
-                files[f"{folder}manifest.json"], data_of[f"{folder}manifest.json"] = _file(), of
+                files[f"{folder}manifest.json"], data_of[f"{folder}manifest.json"] = 10, of
             if quiet and not busy and of not in used:
                 goes["dataset", f"{BUCKET}/{folder}"] = name
     for i, (labels, kinds, default) in enumerate(models):
@@ -88,22 +84,13 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
         for n, (aliases, deployed, run, data) in enumerate(kinds):
             aliases = (aliases & left) | ({"default"} if n == default % len(kinds) else set())
             left, folder, of = left - aliases, f"models/m{i}/{n:016x}", f"training-{run}"
-            files |= dict.fromkeys([f"{folder}/1/saved_model.pb", f"{folder}/version.json"], _file(OLD))
+            files |= dict.fromkeys([f"{folder}/1/saved_model.pb", f"{folder}/version.json"], 10)
             data_of |= {f"{folder}/version.json": data} if data else {}
             versions.append(version(f"m{i}", n + 1, labels | {"run": of}, f"{BUCKET}/{folder}", aliases, deployed))
-            registries[f"{folder}/version.json"] = REGISTRY if labels == OURS else "vertex://other/us-central1"
             if labels == OURS and n < len(kinds) - keep and not aliases and not deployed and of not in busy:
                 goes["version", f"m{i} {n + 1}"] = of
-    for i, (registry, old, data) in enumerate(strays):
-        folder, at = f"models/stray/{i}/", OLD if old else NEW
-        files[f"{folder}1/saved_model.pb"] = _file(at)
-        if registry:
-            files[f"{folder}version.json"], registries[f"{folder}version.json"] = _file(at), registry
-            data_of |= {f"{folder}version.json": data} if data else {}
-        if old and registry in (REGISTRY, ""):
-            goes["files", f"{BUCKET}/{folder}"] = ""
     lists = {"pipelines": pipelines, "custom_jobs": jobs, "versions": versions}
-    told = {"files": files, "fingerprints": data_of, "registries": registries}
+    told = {"files": files, "fingerprints": data_of}
     about = {"registry": REGISTRY, "bucket": BUCKET, "now": NOW}
     return ProjectState(**about, **told, **{name: tuple(each) for name, each in lists.items()}), keep, goes
 
@@ -128,7 +115,3 @@ def version(model: str, number: int, labels: dict[str, str], folder: str, aliase
         deployed_models=[v1.DeployedModelRef(endpoint="e", deployed_model_id="1")] * deployed,
         create_time=NOW,
     )
-
-
-def _file(updated: datetime.datetime = NEW) -> File:
-    return File(bytes=10, updated=updated)

@@ -1,3 +1,4 @@
+import project_states
 import pytest
 from kfp import dsl
 
@@ -7,19 +8,13 @@ from components.cleanup.component import cleanup
 @pytest.fixture
 def job(vertex):
     """Makes a custom job of a run in a state; returns its resource name."""
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import aiplatform_v1 as v1
-
-    at = {"api_endpoint": vertex.url}
-    client = v1.JobServiceClient(transport="rest", credentials=AnonymousCredentials(), client_options=at)
 
     def make(run, state, **labels):
-        labels = labels or {"managed_by": "tfrecord-training", "run": run}
-        pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1}
-        custom = v1.CustomJob(display_name=run, labels=labels, job_spec={"worker_pool_specs": [pool]})
-        name = client.create_custom_job(parent=vertex.parent, custom_job=custom).name
-        vertex.custom_jobs.items[name].state = v1.JobState[f"JOB_STATE_{state}"]
-        return name
+        number = len(vertex.custom_jobs.items)
+        custom = project_states.job(f"customJobs/{number}", run, labels or project_states.OURS | {"run": run}, True)
+        custom.state = f"JOB_STATE_{state}"
+        vertex.custom_jobs.items[custom.name] = custom
+        return custom.name
 
     return make
 
@@ -55,9 +50,9 @@ def test_a_job_that_cannot_be_cancelled_does_not_save_the_others(vertex, job, ca
     cancel = vertex.custom_jobs.cancel
 
     def refuse(request, parent, id):
-        if id == "1":
+        if id == "0":
             raise exceptions.PermissionDenied("not you")
-        if id == "2":
+        if id == "1":
             vertex.custom_jobs.items[names[1]].state = 4  # it succeeds just now
         return cancel(request, parent, id)
 
