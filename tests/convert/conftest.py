@@ -3,7 +3,6 @@ import gzip
 import io
 import pathlib
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -111,7 +110,7 @@ def _feature(values: Any):
 
 @pytest.fixture(scope="session")
 def write_records() -> Callable[..., pathlib.Path]:
-    """Writes a TFRecord file, packed if its name ends in `.gz` or `.zlib`: of bytes, or of the features of Examples."""
+    """Writes a TFRecord file, packed if its name ends in `.gz`: of bytes, or of the features of Examples."""
     from tensorflow_datasets.proto import tf_example_pb2  # slow to import
 
     def write(path: pathlib.Path, records: list[bytes | dict[str, Any]]) -> pathlib.Path:
@@ -123,7 +122,7 @@ def write_records() -> Callable[..., pathlib.Path]:
                     record = tf_example_pb2.Example(features={"feature": features}).SerializeToString()
                 length = struct.pack("<Q", len(record))
                 file.write(length + struct.pack("<I", _masked(length)) + record + struct.pack("<I", _masked(record)))
-            path.write_bytes({".gz": gzip.compress, ".zlib": zlib.compress}.get(path.suffix, bytes)(file.getvalue()))
+            path.write_bytes((gzip.compress if path.suffix == ".gz" else bytes)(file.getvalue()))
         return path
 
     return write

@@ -1,6 +1,6 @@
 """What TFRecord files hold, as a source: images, or rows of a table, with what is to be predicted.
 
-    cut = cut(schema, {"train": listed("downloads/flowers")}, pieces=8, piece_bytes=1 << 26)
+    cut = cut(schema, {"train": listed("downloads/flowers")})
     source = source(schema, cut)
 
 Records are taken in the order of the files.
@@ -28,13 +28,13 @@ _FIRST_BYTES = 1 << 16  # that a record is likely to have at most
 
 def describe(file: File) -> str:
     """The features of the first record of a file, in words."""
-    features = _first(record_files.cut({"train": [file]}, pieces=1, piece_bytes=1 << 60), "train", [file]).features
+    features = _first(record_files.cut({"train": [file]}), "train", [file]).features
     return ", ".join(f"{key} ({describe_value(feature)})" for key, feature in sorted(features.items()))
 
 
-def cut(schema: Schema | ImageSchema, splits: Mapping[str, Sequence[File]], **sizes: int) -> pieces.Cut:
+def cut(schema: Schema | ImageSchema, splits: Mapping[str, Sequence[File]]) -> pieces.Cut:
     """Cuts the files of `train`, and of others that are given, and tells what the first record has not, or has besides."""
-    found = record_files.cut(splits, **sizes)
+    found = record_files.cut(splits)
     features = {split: _first(found, split, files).features for split, files in splits.items()}["train"]
     if isinstance(schema, Schema):
         if schema.delimiter:

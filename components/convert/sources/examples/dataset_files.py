@@ -37,13 +37,13 @@ class TfrecordReader(Reader):
         return list(self._find(source).values())
 
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
-        """Cuts the files."""
+        """Each file is a piece."""
         from components.convert.sources.examples import contents
 
         files, splits = self._find(source), {}
         for name, split in _split(files).items():
             splits.setdefault(split, []).append(files[name])
-        return contents.cut(self._schema, splits, pieces=pieces, piece_bytes=piece_bytes)
+        return contents.cut(self._schema, splits)
 
     def open(self, cut: Cut) -> Source:
         """What the records hold."""

@@ -86,7 +86,7 @@ class TfdsReader(Reader):
         given = self._given(source)
         prepared = self._find(given) or self._prepare(given)
         splits = {split: [*map(of_path, paths)] for split, paths in features.splits(prepared).items()}
-        cut = contents.cut(features.schema(prepared), splits, pieces=pieces, piece_bytes=piece_bytes)
+        cut = contents.cut(features.schema(prepared), splits)
         return dataclasses.replace(cut, facts={**cut.facts, "prepared": str(prepared.data_path)})
 
     def open(self, cut: Cut) -> Source:
