@@ -60,7 +60,7 @@ def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
         (run_dir / part).mkdir(exist_ok=True)
     steps = Steps(run_dir / "logs")
     runs = f"{_shown(sys.executable)} pipelines/runs.py"
-    _say(f"TensorBoard: {runs} board {_shown(run_dir)}")
+    _say(f"TensorBoard: {_shown(pathlib.Path(sys.executable).parent)}/tensorboard --logdir {_shown(run_dir / 'job')}")
     status, code = _drive(record, run_dir, steps)
     reason = _reason(steps) if status == "failed" else None
     with writable(run_dir):

@@ -1,7 +1,6 @@
 """Looks at the pipeline's runs on this machine, goes on with them and deletes them: `python pipelines/runs.py --help`."""
 
 import argparse
-import dataclasses
 import functools
 import pathlib
 import shutil
@@ -15,15 +14,14 @@ from components.convert import store
 from components.register.comparison import rows, table, text
 from pipelines.local import cache, history, summary
 from pipelines.local.record import RunRecord, hold
-from pipelines.pages import comparison
 from pipelines.run import execute, of_finished
 from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.flags import at_least, local, not_negative
+from trainer.base.flags import local
 from trainer.base.manifest import FILE as MANIFEST
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line. Returns 0, or of `resume` and `repeat` the exit code of the run."""
+    """Runs the command line. Returns 0, or of `resume` the exit code of the run."""
     args = _parser().parse_args(argv)
     args.runs_dir = pathlib.Path(args.runs_dir).resolve()
     args.runs = [history.find(name, args.runs_dir) for name in getattr(args, "runs", ())]
@@ -31,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    p = Parser(prog="pipelines/runs.py", description="Looks at runs, goes on with them, repeats and deletes them.")
+    p = Parser(prog="pipelines/runs.py", description="Looks at runs, goes on with them and deletes them.")
     verbs = p.add_subparsers(required=True, metavar="VERB", parser_class=functools.partial(Parser, version=False))
 
     def verb(name: str, function: object, says: str, *, runs: str | int | None = None) -> argparse.ArgumentParser:
@@ -44,17 +42,11 @@ def _parser() -> Parser:
 
     verb("list", _list, "the runs, the oldest first")
     verb("show", _show, "what one was to do, and what became of it", runs=1)
-    compare = verb("compare", _compare, "metrics of two, and the settings in which they differ; as a page too", runs=2)
-    compare.add_argument("--page", metavar="FILE", help="that page (compare-RUN-RUN.html beside the list of runs)")
+    verb("compare", _compare, "metrics of two, and the settings in which they differ", runs=2)
     verb("resume", _resume, "finish a run, whatever ended it, with the flags that it was started with", runs=1)
-    verb("repeat", _repeat, "run the same again, in a directory of its own", runs=1)
-    board = verb("board", _board, "TensorBoard over these, or over all", runs="*")
-    board.add_argument("--port", type=at_least(0, 65535), default=6006, help="of this machine; 0: any")
     says = "delete runs; other runs and versions in the registry stay whole"
     flag = verb("delete", _delete, says, runs="*").add_argument
     flag("--datasets", action="store_true", help="delete also the datasets that no run is left to use")
-    flag("--older-than", type=at_least(0), default=0, metavar="DAYS", help="of --datasets: not used for so long")
-    flag("--keep-gb", type=not_negative, default=0.0, help="of --datasets: so much stays, the last used; 0: nothing")
     flag("--yes", action="store_true", help="without asking")
     return p
 
@@ -87,22 +79,7 @@ def _compare(args: argparse.Namespace) -> int:
     figures = [run.summary.get("metrics", {}) for run in args.runs]
     measured = [(f"test {name}", *values) for name, *values in rows(*figures, all_of_them=True)]
     print(*table([("", one.dir.name, other.dir.name), *measured, *rows(one.settings, other.settings)]), sep="\n")
-    page = pathlib.Path(args.page).resolve() if args.page else comparison.default_page(args.runs)
-    try:
-        sentence = comparison.write(args.runs, page)
-        if page.parent == one.dir.parent:
-            history.write_page(page.parent)
-    except OSError as error:
-        raise UserError(f"{page}: {error.strerror}; --page writes it elsewhere") from None
-    print(f"\n{sentence}\npage: {page}")
     return 0
-
-
-def _board(args: argparse.Namespace) -> int:
-    from pipelines.local import board  # 1 s
-
-    runs = args.runs or [run for run in history.runs_in(args.runs_dir) if run.record]
-    return board.show(runs, args.port)
 
 
 def _delete(args: argparse.Namespace) -> int:
@@ -115,8 +92,7 @@ def _delete(args: argparse.Namespace) -> int:
             raise UserError(
                 f"{users[0]} begins with what {run.dir.name} has learnt; delete that first, or both at once"
             )
-    evicted = args.older_than, args.keep_gb
-    datasets = [path for place in places if args.datasets for path in history.unused(place, going, *evicted)]
+    datasets = [path for place in places if args.datasets for path in history.unused(place, going)]
     for path in (*going, *datasets):
         print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
     if not going and not datasets:
@@ -125,11 +101,9 @@ def _delete(args: argparse.Namespace) -> int:
         try:
             for path in going:
                 shutil.rmtree(path)
-                for page in comparison.pages_of(path):
-                    page.unlink()
             for path in datasets:
                 with store.held(path):
-                    if path in history.unused(path.parents[1], (), *evicted):  # a run may have begun meanwhile
+                    if path in history.unused(path.parents[1], ()):  # a run may have begun meanwhile
                         shutil.rmtree(path)
         except OSError as error:  # of what containers wrote, for one
             raise UserError(f"{error.filename}: {error.strerror}; delete it as its owner") from None
@@ -153,17 +127,6 @@ def _resume(args: argparse.Namespace) -> int:
     (run.dir / summary.FILE).unlink(missing_ok=True)  # that it has ended
     print(f"run {record.id} goes on: {record.dataset} on {record.cluster}", flush=True)
     return execute(record, run.dir)
-
-
-def _repeat(args: argparse.Namespace) -> int:
-    (run,) = args.runs
-    dataset = run.dir.parent / cache.STORE / pathlib.Path(run.record.arguments["dataset_dir"]).name
-    arguments = {**run.record.arguments, "dataset_dir": str(dataset)}  # where it is, if all was moved
-    before = dataclasses.replace(run.record, arguments=arguments)
-    _check_source(before)
-    record, run_dir = before.begin(run.dir.parent)
-    print(f"run {record.id} repeats {before.id}: {record.dataset} on {record.cluster}", flush=True)
-    return execute(record, run_dir)
 
 
 def _check_source(record: RunRecord) -> None:

@@ -89,7 +89,6 @@ def _parser() -> Parser:
     limits.add_argument("--max-machine-hours", type=positive, help="of the training, all attempts together")
     doing = p.add_argument_group("this command")
     doing.add_argument("--config", metavar="FILE", help="YAML with any of these flags; the command line wins")
-    doing.add_argument("--save", metavar="FILE", help="write the flags that are given as such a file")
     doing.add_argument("--dry-run", action="store_true", help="print the request and send nothing; needs no account")
     doing.add_argument("--yes", action="store_true", help="do not ask before it is sent")
     doing.add_argument(

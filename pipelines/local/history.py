@@ -2,13 +2,10 @@
 
 import dataclasses
 import json
-import math
 import pathlib
-import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import running
 from components.evaluate.page.frame import render_page
 from components.undefined import figure
@@ -20,7 +17,7 @@ from trainer.base.files import write_text
 
 RUNNING, SUCCEEDED, BROKEN = "running", "succeeded", "broken"
 KILLED = "killed"  # Without a word: the process that drove it is gone, and left no summary.
-PAGE, COMPARISONS = "index.html", "compare-*.html"
+PAGE = "index.html"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,33 +97,21 @@ def read(run_dir: pathlib.Path) -> Run:
     return Run(dir=run_dir, status=status, record=record, summary=told)
 
 
-def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path], days: int, keep_gb: float) -> list[pathlib.Path]:
-    """Datasets of the store that no run refers to, but for these, and that were not used for so long, the oldest first.
-
-    They are so many that the store, with those that runs refer to, is no larger than 10^9 bytes times `keep_gb`, if they can.
-    """
+def unused(runs_dir: pathlib.Path, but: Collection[pathlib.Path]) -> list[pathlib.Path]:
+    """Datasets of the store that no run refers to, but for these."""
     used = set()
     for run in runs_in(runs_dir):
         if run.record is None:
             raise UserError(f"{run.dir / FILE} cannot be read; until it can, or is gone, its dataset is not known")
         if run.dir not in but:
             used.add(pathlib.Path(run.record.arguments["dataset_dir"]).name)  # the directory may have been moved
-    last = time.time() - 86400 * days
-    found = {path: path.stat().st_mtime for path in (runs_dir / STORE).glob("*") if path.is_dir()}
-    sizes = {path: num_bytes(path) if keep_gb else 0 for path in found}
-    spare, going = sum(sizes.values()) - 1e9 * keep_gb if keep_gb else math.inf, []
-    for path in sorted(found, key=found.__getitem__):
-        if spare > 0 and path.name not in used and found[path] <= last:
-            going.append(path)
-            spare -= sizes[path]
-    return going
+    return sorted(path for path in (runs_dir / STORE).glob("*") if path.is_dir() and path.name not in used)
 
 
 def write_page(runs_dir: pathlib.Path) -> None:
-    """Writes `index.html`: the runs, the newest first, with links to their pages and to those that compare them."""
+    """Writes `index.html`: the runs, the newest first, with links to their pages."""
     runs = [(run.row, (run.dir / summary.REPORT).exists()) for run in reversed(runs_in(runs_dir))]
-    compared = sorted(path.name for path in runs_dir.glob(COMPARISONS))
-    body = summary.TEMPLATES.get_template("runs.html").render(runs=runs, compared=compared)
+    body = summary.TEMPLATES.get_template("runs.html").render(runs=runs)
     write_text(runs_dir / PAGE, render_page("Runs", body))
 
 

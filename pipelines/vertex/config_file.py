@@ -1,4 +1,4 @@
-"""A file that holds the flags of a command (`run.yaml`): read before the command line, which wins, and written from it.
+"""A file that holds the flags of a command (`run.yaml`): read before the command line, which wins.
 
 project: my-project
 cluster: clusters/vertex-sync.yaml
@@ -13,28 +13,19 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from trainer.base import strict_yaml
 from trainer.base.errors import Parser, UserError, about, readable, unknown
 
 # What says how this command is to be run, and nothing of the run.
-_OF_THE_COMMAND = {"help", "config", "save", "dry_run", "yes", "wait", "list", "cancel", "resume"}
+_OF_THE_COMMAND = {"help", "config", "dry_run", "yes", "wait", "list", "cancel", "resume"}
 _FLAGS = "trainer_flags"  # what follows --
 
 
 def parse(parser: Parser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments: of the command line, else of the file that `--config` names, else by default.
-
-    With `--save FILE` those that are given are written there.
-    """
+    """The arguments: of the command line, else of the file that `--config` names, else by default."""
     given = _given(parser, argv)
     if config := given.get("config"):
-        told = _read(parser, pathlib.Path(config))
-        given = {**told, **given}
-    if save := given.get("save"):
-        kept = {name: value for name, value in given.items() if name not in _OF_THE_COMMAND}
-        pathlib.Path(save).write_text(yaml.safe_dump(kept, sort_keys=True), encoding="utf-8")
+        given = {**_read(parser, pathlib.Path(config)), **given}
     args = parser.parse_args([])
     vars(args).update(given)
     return args

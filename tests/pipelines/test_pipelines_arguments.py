@@ -178,15 +178,11 @@ def test_a_disk_that_is_full_at_the_end_of_a_run_is_told(refused, monkeypatch, t
     assert f"cannot write {tmp_path}/runs/" in line and "No space left on device" in line
 
 
-@pytest.mark.parametrize(("cluster", "same"), [("local-sync", True), ("local-ps", False)])
-def test_the_page_of_a_run_promises_no_bits_that_are_not_the_same_and_links_to_nothing_that_is_not_there(
-    monkeypatch, tmp_path, cluster, same
-):
+def test_the_page_of_a_run_links_to_nothing_that_is_not_there(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(run, "_drive", lambda *_: ("interrupted", 130))
     where = ["--runs-dir", str(tmp_path / "runs"), "--registry", str(tmp_path / "registry")]
-    assert run.main([*where, "--cluster", f"clusters/{cluster}.yaml"]) == 130
+    assert run.main(where) == 130
     (page,) = tmp_path.glob("runs/*/report.html")
-    text = page.read_text()
-    assert ("Again, with the same bits: " in text) == same and "runs.py repeat" in text
-    assert all((page.parent / link).exists() for link in re.findall(r'href="([^"#:]+)"', text))
+    links = re.findall(r'href="([^"#:]+)"', page.read_text())
+    assert links and all((page.parent / link).exists() for link in links)

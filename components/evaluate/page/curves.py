@@ -1,4 +1,4 @@
-"""Learning curves: what was measured by the step, in training and on the validation split; of one job, or of several."""
+"""Learning curves: what was measured by the step, in training and on the validation split."""
 
 import collections
 import itertools
@@ -26,18 +26,6 @@ def curves(job: Job) -> list[markupsafe.Markup]:
     exported = [event["exported_step"] for event in job.lasting("export")][-1:]
     both = {name: {"training": training[name], "validation": validation[name]} for name in _names(training, validation)}
     return [_plot(name, lines, exported) for name, lines in both.items() if any(lines.values())]
-
-
-def overlaid(names: Sequence[str], jobs: Sequence[Job]) -> list[markupsafe.Markup]:
-    """Of jobs with these names, one over the other, a plot of each measure of training and of validation."""
-    found = []
-    for kind, event in _KINDS.items():
-        measured = [_measured(job, event) for job in jobs]
-        for name in _names(*measured):
-            lines = {job: each[name] for job, each in zip(names, measured, strict=True)}
-            if max(map(len, lines.values())) > 1:
-                found.append(_plot(f"{kind} {name}", lines))
-    return found
 
 
 def _measured(job: Job, event: str) -> Mapping[str, Line]:

@@ -43,14 +43,6 @@ def test_the_log_of_the_runner_tells_what_became_of_each_step(tmp_path):
     assert "\x1b" not in whole and "no luck" in whole
 
 
-def test_a_step_of_which_one_task_failed_has_failed_though_others_go_on(tmp_path):
-    steps = Steps(tmp_path)
-    said = ["Executing task 'w'", "Task 'w' finished with status FAILURE", "Executing task 'w'"]
-    said = ["Steps: w"] + [f"10:00:00.000 - INFO - {text}" for text in [*said, "Task 'w' finished with status SUCCESS"]]
-    list(steps.follow(f"{line}\n".encode() for line in said))
-    assert steps.failed is steps.seen["w"]
-
-
 def test_progress_without_a_terminal_prints_a_line_for_each_end(tmp_path):
     steps = Steps(tmp_path)
     console = Console(force_terminal=False, record=True, width=100, file=(tmp_path / "out").open("w"))

@@ -1,4 +1,4 @@
-"""The pages in Chromium: of real runs, promoted, rejected and failed, of their list, and of comparisons."""
+"""The pages in Chromium: of real runs, promoted, rejected and failed, and of their list."""
 
 import json
 import pathlib
@@ -80,18 +80,14 @@ def pages(command, tmp_path_factory) -> dict[str, pathlib.Path]:
         summary = json.loads(page.with_name("summary.json").read_text())
         assert (summary["status"], summary["model"]["verdict"]) == EXPECTED[kind]
         found[f"data of {kind}"] = pathlib.Path(summary["paths"]["dataset_page"])
-    for other in ("rejected", "failed"):
-        done = command("pipelines/runs.py", "compare", made["promoted"], made[other], "--runs-dir", runs)
-        found[f"{other} beside promoted"] = pathlib.Path(re.search(r"^page: (.*)", done.stdout, re.MULTILINE)[1])
     return {**found, "list": runs / history.PAGE}
 
 
 EXPECTED = {"promoted": ("succeeded", "promote"), "rejected": ("succeeded", "reject"), "failed": ("failed", None)}
-BESIDE = tuple(f"{kind} beside promoted" for kind in ("rejected", "failed"))
 
 
 @pytest.mark.pipeline
-@pytest.mark.parametrize("page", [*EXPECTED, *(f"data of {kind}" for kind in EXPECTED), *BESIDE, "list"])
+@pytest.mark.parametrize("page", [*EXPECTED, *(f"data of {kind}" for kind in EXPECTED), "list"])
 def test_a_page_has_no_fault_on_a_screen_or_a_phone_in_light_or_dark_colours(browser, pages, page):
     found = chromium.faults(browser, pages[page])
     assert not found, "\n".join(found)
