@@ -47,7 +47,9 @@ class Array:
     @classmethod
     def of(cls, file: File, dimensions: int) -> "Array":
         """Reads the header of a file."""
-        with _opened(file, _HEAD_BYTES) as (data, packed):
+        with readable(file.path), opened(file, stop=len(_GZIP_MAGIC)) as raw:
+            packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        with _opened(file, packed, 0, _HEAD_BYTES) as data:
             header = data.read(4 + 4 * dimensions)
         magic = bytes((0, 0, _UINT8, dimensions))
         if header[:4] != magic or len(header) < 4 + 4 * dimensions:
@@ -71,8 +73,9 @@ class Array:
         """Reads the elements [N, ...] of rows of the first dimension, some at a time; behind the last row the file has to end."""
         row_bytes = math.prod(self.shape[1:])
         step = max(1, _BLOCK_BYTES // row_bytes)
-        with _opened(self.file) as (data, _):
-            data.seek(4 + 4 * len(self.shape) + start * row_bytes)
+        first, last = (4 + 4 * len(self.shape) + row * row_bytes for row in (start, stop))
+        with _opened(self.file, self.packed, 0 if self.packed else first, None if self.packed else last) as data:
+            data.seek(first)
             for at in range(start, stop, step):
                 count = min(step, stop - at)
                 content = data.read(count * row_bytes)
@@ -84,13 +87,11 @@ class Array:
 
 
 @contextlib.contextmanager
-def _opened(file: File, stop: int | None = None) -> Iterator[tuple[IO[bytes], bool]]:
-    """Opens a file, which may be packed; what is wrong with it while it is unpacked is told too."""
+def _opened(file: File, packed: bool, start: int, stop: int | None) -> Iterator[IO[bytes]]:
+    """Opens a file; what is wrong with it while it is unpacked is told too."""
     try:
-        with readable(file.path), opened(file, stop=stop) as raw:
-            packed = raw.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
-            with gzip.open(raw) if packed else raw as data:
-                yield data, packed
+        with readable(file.path), opened(file, start, stop) as raw, gzip.open(raw) if packed else raw as data:
+            yield data
     except (EOFError, zlib.error) as error:
         raise UserError(f"{file.path}: {error}") from None
 

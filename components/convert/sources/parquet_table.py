@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,7 @@ from trainer.base.errors import UserError, about
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _BATCH_ROWS, _BATCH_BYTES = 1 << 15, 4 << 20
-# Of the wanted columns: small row groups that are fetched together; and how much is held of one that is larger than that.
-_RUN_BYTES, _HELD_BYTES = 8 << 20, 32 << 20
-_GAP_BYTES = 16 << 10  # between columns, which cost less than another request
+_HELD_BYTES = 32 << 20  # of the wanted columns, that are read at once
 _MAGIC_BYTES = 8  # behind the footer: its size, and what says that this is Parquet
 
 
@@ -57,7 +55,7 @@ class ParquetTable(TableSource):
     def headers(self) -> dict[str, tuple[str, ...]]:
         """Those of the first file that has rows."""
         first = self.cut.facts["files"][self.cut.pieces[0].file]
-        with _opened(File(**first["file"])) as (data, _):
+        with _opened(File(**first["file"])) as data:
             texts = dict.fromkeys(first["texts"], arrow_columns.LIKELIEST)
             return {**arrow_columns.headers(data.schema_arrow), **texts}
 
@@ -67,20 +65,17 @@ class ParquetTable(TableSource):
         file, texts, row = File(**fact["file"]), fact["texts"], piece.position - fact["start"]
         headers = [column.header for column in self.schema.columns.values()]
         wanted = list(dict.fromkeys([*headers, *(header.split("[")[0] for header in headers)]))
-        with _opened(file, fact["footer_bytes"], buffer_bytes=max(1, _HELD_BYTES // len(wanted))) as (data, content):
-            runs = list(_runs(data.metadata, range(piece.start, piece.stop), wanted))
-            content.expect(runs[0][1])
-            for (groups, _), (_, next_spans) in itertools.pairwise([*runs, ([], [])]):
-                content.expect(next_spans)
-                most = max(1, min(_BATCH_ROWS, _BATCH_BYTES * piece.extent // max(1, piece.num_bytes)))
-                for batch in _batches(data, groups, batch_size=most, columns=wanted, use_threads=False):
-                    yield TableBlock(
-                        columns=_columns_of(batch, file.path, texts, self.schema, row),
-                        path=file.path,
-                        positions=np.arange(batch.num_rows) + (row + fact["start"]),
-                        locate=lambda position: f"row {position - fact['start'] + 1:,}",
-                    )
-                    row += batch.num_rows
+        most = max(1, min(_BATCH_ROWS, _BATCH_BYTES * piece.extent // max(1, piece.num_bytes)))
+        with _opened(file, fact["footer_bytes"], buffer_bytes=max(1, _HELD_BYTES // len(wanted))) as data:
+            groups = range(piece.start, piece.stop)
+            for batch in _batches(data, groups, batch_size=most, columns=wanted, use_threads=False):
+                yield TableBlock(
+                    columns=_columns_of(batch, file.path, texts, self.schema, row),
+                    path=file.path,
+                    positions=np.arange(batch.num_rows) + (row + fact["start"]),
+                    locate=lambda position: f"row {position - fact['start'] + 1:,}",
+                )
+                row += batch.num_rows
 
 
 def compare(given: pa.Schema, path: str, texts: Mapping[str, str], schema: Schema) -> None:
@@ -91,7 +86,7 @@ def compare(given: pa.Schema, path: str, texts: Mapping[str, str], schema: Schem
 
 def _checked(file: File, texts: Mapping[str, str], schema: Schema) -> pq.FileMetaData:
     """What the footer says; that the file's columns can be the schema's is seen on the way."""
-    with _opened(file) as (data, _):
+    with _opened(file) as data:
         compare(data.schema_arrow, file.path, texts, schema)
         return data.metadata
 
@@ -109,41 +104,11 @@ def _pieces(footer: pq.FileMetaData, most: int, *, file: int, position: int) -> 
             extent, num_bytes = extent + group.num_rows, num_bytes + group.total_byte_size
 
 
-def _runs(footer: pq.FileMetaData, numbers: range, wanted: Collection[str]) -> Iterator[tuple[list[int], list[range]]]:
-    """Neighbouring row groups that are read together, with the bytes of the wanted columns; none if these are too many to be held."""
-    wanted, paths = set(wanted), [footer.schema.column(k).path.split(".") for k in range(footer.num_columns)]
-    taken = [k for k, path in enumerate(paths) if wanted.intersection(itertools.accumulate(path, "{}.{}".format))]
-    groups, chunks = [], []
-    for i in numbers:
-        groups.append(i)
-        chunks += [_bytes(footer.row_group(i).column(k)) for k in taken]
-        if (held := sum(map(len, chunks))) >= _RUN_BYTES or i == numbers[-1]:
-            yield groups, _joined(chunks) if held <= _HELD_BYTES else []
-            groups, chunks = [], []
-
-
-def _batches(data: pq.ParquetFile, groups: list[int], **how: Any) -> Iterator[pa.RecordBatch]:
+def _batches(data: pq.ParquetFile, groups: range, **how: Any) -> Iterator[pa.RecordBatch]:
     """The rows of row groups; Arrow puts their dictionaries together, but not those of texts within lists and structures."""
     within = any(pa.types.is_nested(field.type) and "dictionary<" in str(field.type) for field in data.schema_arrow)
-    for some in [[group] for group in groups] if within else [groups]:
+    for some in [[group] for group in groups] if within else [list(groups)]:
         yield from data.iter_batches(row_groups=some, **how)
-
-
-def _bytes(column: pq.ColumnChunkMetaData) -> range:
-    """Where a column of a row group lies in its file."""
-    start = column.dictionary_page_offset or column.data_page_offset
-    return range(start, start + column.total_compressed_size)
-
-
-def _joined(spans: list[range]) -> list[range]:
-    """The same, neighbours as one."""
-    found = []
-    for span in sorted(spans, key=lambda span: span.start):
-        if found and span.start - found[-1].stop <= _GAP_BYTES and span.stop - found[-1].start <= _RUN_BYTES:
-            found[-1] = range(found[-1].start, span.stop)
-        else:
-            found.append(span)
-    return found
 
 
 def _columns_of(
@@ -172,11 +137,11 @@ def _footer(file: File, num_bytes: int) -> pq.FileMetaData:
 
 
 @contextlib.contextmanager
-def _opened(file: File, footer_bytes: int | None = None, buffer_bytes: int = 0) -> Iterator[tuple[pq.ParquetFile, Any]]:
-    """The file, and what of it is read; whatever is wrong with it is told in a line."""
+def _opened(file: File, footer_bytes: int | None = None, buffer_bytes: int = 0) -> Iterator[pq.ParquetFile]:
+    """The file; whatever is wrong with it is told in a line."""
     try:
         with jumping(file) as content:
-            data = pq.ParquetFile(
+            yield pq.ParquetFile(
                 content,
                 metadata=footer_bytes and _footer(file, footer_bytes),
                 buffer_size=buffer_bytes,
@@ -184,7 +149,6 @@ def _opened(file: File, footer_bytes: int | None = None, buffer_bytes: int = 0) 
                 page_checksum_verification=True,
                 coerce_int96_timestamp_unit="us",
             )
-            yield data, content
     except pa.ArrowMemoryError:
         raise  # which is no fault of the file
     except (pa.ArrowException, OSError) as error:

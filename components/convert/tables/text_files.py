@@ -34,7 +34,6 @@ _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # by what they beg
 _SCANNED_BYTES = 1 << 18  # at once: they stay in the cache of a core
 _PROCESS_BYTES = 1 << 26  # to scan, that make up for the start of a process
 _READ_SINGLY = 32  # records, among which is one that is wrong
-_SCANNED_AHEAD = 8  # ranges: one machine scans for all, each process ten times as fast as one connection brings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -148,7 +147,7 @@ def _scan(
     """
     path, found, parts, rows, at, stop = file.path, [], [], 0, 0, 0
     delimiter = _delimiter(file, schema, json=json)
-    with readable(path), opened(file, stop=file.num_bytes, ahead=_SCANNED_AHEAD) as raw:
+    with readable(path), opened(file) as raw:
         magic = raw.peek(max(map(len, _PACKED)))
         codec = next((codec for begin, codec in _PACKED.items() if magic.startswith(begin)), None)
         due = list(due[:1] if codec else due)[::-1]

@@ -86,7 +86,7 @@ def test_pieces_are_row_groups_in_order_and_every_row_is_in_one(tmp_path_factory
 
 
 @pytest.mark.parametrize("place", ["here", pytest.param("bucket", marks=pytest.mark.cluster)])
-def test_tasks_together_read_each_byte_of_the_wanted_columns_once(tmp_path, reader, monkeypatch, request, place):
+def test_processes_together_read_each_byte_of_the_wanted_columns_once(tmp_path, reader, request, place):
     folder, noise = tmp_path, np.random.default_rng(0).bytes(5_000_000).hex()
     if place == "bucket":
         folder = request.getfixturevalue("bucket")
@@ -111,12 +111,10 @@ def test_tasks_together_read_each_byte_of_the_wanted_columns_once(tmp_path, read
     floats = {name: {"type": "float"} for name in numbers}
     few = {"columns": {**SCHEMA["columns"], **floats}, "other_columns": "ignore"}
     everything = {"columns": {**few["columns"], "text": {"type": "string"}}}
-    for held in (32 << 20, 1 << 20):  # of row groups that are too large to be held, some pages are in memory at a time
-        monkeypatch.setattr(parquet_table, "_HELD_BYTES", held)
-        for tasks in (1, 4, 10):
-            texts, share = read(reader(**everything), tasks)
-            assert texts == noise and 0.99 < share < 1.05
-            assert read(reader(**few), tasks)[1] < 0.1
+    for tasks in (1, 4, 10):
+        texts, share = read(reader(**everything), tasks)
+        assert texts == noise and 0.99 < share < 1.05
+        assert read(reader(**few), tasks)[1] < 0.1
 
 
 def test_folders_say_columns_and_hidden_files_are_none(tmp_path, reader):
