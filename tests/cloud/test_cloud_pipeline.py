@@ -117,7 +117,7 @@ def test_a_better_second_version_becomes_the_champion_with_the_dataset_of_the_ca
     words += ["--bucket", f"gs://{cloud.bucket}", "--run", first.run_id]
     said = [cloud.run("-m", *words, *flags).communicate()[0] for flags in (["--delete", "--yes"], [])]
     assert "checkpoints of a finished job" in said[0] and "0 items" in said[1], said
-    assert not list(first.job_dir.glob("checkpoints/*")) and not list(cloud.files.rglob("executor_output.json"))
+    assert not list(first.job_dir.glob("checkpoints/*"))
     second = cloud.submit(ONE, "--train-steps", 400)
 
     first, better = (set(version.version_aliases) for version in _versions(cloud.bucket))
@@ -128,39 +128,16 @@ def test_a_better_second_version_becomes_the_champion_with_the_dataset_of_the_ca
     assert "evaluate" in executed and "convert" not in executed
 
 
-@pytest.mark.parametrize("dataset", ["csv", "images"])
-def test_a_dataset_is_converted_from_a_bucket_that_is_read_as_a_store(cloud, dataset):
-    (cloud.files / "data").mkdir()
-    flags, source = ["--dataset", dataset, "--train-steps", 50], f"gs://{cloud.bucket}/data"
-    if dataset == "images":
-        for i in range(600):
-            (cloud.files / "data" / "ab"[i % 2]).mkdir(exist_ok=True)
-            pixels = np.random.default_rng(i).integers(0, 128 + 127 * (i % 2), (8, 8), np.uint8)
-            Image.fromarray(pixels).save(cloud.files / "data" / "ab"[i % 2] / f"{i}.png")
-    else:
-        rows = [f"{i % 7}.{i:03},{(i * 37) % 11},{'yes' if (i % 7) + (i * 37) % 11 > 8 else 'no'}" for i in range(600)]
-        (cloud.files / "data" / "rows.csv").write_text("\n".join(["a,b,answer", *rows, ""]))
-        schema, source = cloud.work / f"{cloud.bucket}-schema.yaml", f"{source}/rows.csv"
-        schema.write_text(
-            "name: sums\norigin: made up\ncolumns: {a: {type: float}, b: {type: float}, answer: {type: string}}\n"
-            "label: {column: answer, classes: ['no', 'yes']}\n"
-            "deep: [{column: a, numeric: z_score}, {column: b, numeric: z_score}]\n"
-        )
-        flags += ["--schema", schema]
-    run = cloud.submit(ONE, *flags, "--source", source)
-    assert run.step() == 50
+def test_a_dataset_is_converted_from_a_bucket_that_is_read_as_a_store(cloud):
+    for i in range(600):
+        (cloud.files / "data" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(i).integers(0, 128 + 127 * (i % 2), (8, 8), np.uint8)
+        Image.fromarray(pixels).save(cloud.files / "data" / "ab"[i % 2] / f"{i}.png")
+    flags = ["--dataset", "images", "--source", f"gs://{cloud.bucket}/data", "--train-steps", 50]
+    assert cloud.submit(ONE, *flags).step() == 50
     log = (cloud.work / "requests.log").read_text()  # what is read through /gcs is not in it
     read = re.findall(rf"GET .*{cloud.bucket}/o/(data%2F[^?]*)\?.*alt=media", log)
-    assert len(set(read)) == (600 if dataset == "images" else 1)
-
-
-def test_four_first_runs_at_once_make_four_versions_of_one_model(cloud):
-    runs = [cloud.start(ONE, "--train-steps", 100, "--seed", i) for i in range(4)]
-    ended = [cloud.finish(run) for run in runs]
-
-    versions = _versions(cloud.bucket)  # of one model
-    assert {version.labels["run"] for version in versions} == {run.run_id for run in ended}
-    assert [{"champion", "default"} <= set(version.version_aliases) for version in versions].count(True) == 1
+    assert len(set(read)) == 600
 
 
 @pytest.mark.parametrize("how", ["cancelled", "training_cancelled", "launcher_killed"])

