@@ -1,4 +1,4 @@
-"""Processes, memory, the order of tasks and packing decide how fast a conversion is, and nothing else."""
+"""Processes and the order of tasks decide how fast a conversion is, and nothing else."""
 
 import dataclasses
 import pathlib
@@ -22,8 +22,7 @@ def options(request, tmp_path_factory, make_idx, write_records) -> Options:
         schema = {**trips.SCHEMA, "label": {"regression": targets}, "deep": trips.SCHEMA["deep"][:1], "wide": []}
         kind = trips.write(root, trips.rows(3000), schema)
     elif request.param == "packed idx":
-        for place in ("plain", "packed"):
-            make_idx(root / place, size=(9, 7), packed=place == "packed", train=3000, test=500)
+        make_idx(root / "packed", size=(9, 7), train=3000, test=500)
         kind = {"dataset": "idx", "source": str(root / "packed")}
     else:
         kind = kinds.make(request.param, root, make_idx, write_records)
@@ -32,10 +31,8 @@ def options(request, tmp_path_factory, make_idx, write_records) -> Options:
 
 @pytest.fixture(scope="module")
 def expected(options, content) -> dict[str, bytes]:
-    """What one process makes that has all memory, of files that are not packed."""
-    source = options.source
-    source = source if isinstance(source, tuple) else source.replace("/packed", "/plain")
-    convert(dataclasses.replace(options, source=source, processes=1))
+    """What one process makes."""
+    convert(dataclasses.replace(options, processes=1))
     return content(pathlib.Path(options.output))
 
 
