@@ -3,14 +3,12 @@
 import base64
 import contextlib
 import dataclasses
-import functools
-import itertools
 import os
 import pathlib
 from collections.abc import Iterable
 from typing import Any
 
-from components.files.store import THREADS, asked, parallel, retried
+from components.files.store import asked, parallel, retried
 from trainer.base.errors import UserError
 from trainer.base.files import is_remote
 
@@ -59,7 +57,7 @@ def listed(place: str) -> list[File]:
         return [file]
     if is_remote(place):
         with asked(place.rstrip("/")) as (bucket, name):
-            blobs = _below(bucket, f"{name}/" if name else "")
+            blobs = bucket.list_blobs(prefix=f"{name}/" if name else "", fields=_FIELDS, retry=retried)
         files = [of_blob(blob) for blob in blobs if not blob.name.endswith("/")]  # that would be a folder's marker
     else:
         walk = os.walk(place, onerror=_refuse)
@@ -134,22 +132,6 @@ def _delete(path: str) -> None:
 
     with asked(path) as (bucket, name), contextlib.suppress(NotFound):
         bucket.blob(name).delete(retry=retried)
-
-
-def _below(bucket: Any, prefix: str) -> list[Any]:
-    """All objects below a folder: where they are too many for one answer, ranges of its folders are listed at once."""
-    ask = functools.partial(bucket.list_blobs, prefix=prefix, retry=retried)
-    first = ask(fields=_FIELDS)
-    blobs = list(next(first.pages))
-    if not first.next_page_token:
-        return blobs
-    folders = ask(delimiter="/", fields="prefixes,nextPageToken")
-    list(folders)
-    names = sorted(folders.prefixes)
-    inner = sorted({names[len(names) * share // THREADS] for share in range(1, THREADS)} if names else ())
-    spans = itertools.pairwise([None, *inner, None])
-    parts = parallel(lambda span: list(ask(fields=_FIELDS, start_offset=span[0], end_offset=span[1])), spans)
-    return [blob for part in parts for blob in part]
 
 
 def _refuse(error: OSError) -> None:

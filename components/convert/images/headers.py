@@ -17,7 +17,6 @@ from typing import IO
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from components.convert.images import wholeness
 from trainer.base.errors import UserError
 
 _FORMATS = ("PNG", "JPEG")
@@ -40,7 +39,6 @@ def require_whole(data: bytes, place: str) -> tuple[int, int]:
         size = image.height, image.width
         image.draft(None, (1, 1))  # of a JPEG every byte is unpacked, but no more pixels than needed are computed
         image.load()
-        wholeness.require(data)
     return size
 
 
@@ -54,7 +52,6 @@ def decode(data: bytes, place: str, *, channels: int, size: tuple[int, int]) -> 
     """
     with _opened(io.BytesIO(data), place) as image:
         image.load()
-        wholeness.require(data)
         if image.mode.startswith("I"):
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         image = image.convert("L" if channels == 1 else "RGB")

@@ -112,7 +112,7 @@ class TableSource(pieces.Source):
                 most[name] = max(high, most.get(name, 0))
                 negative |= {name} if low < 0 and self.schema.columns[name].dtype != "string" else set()
             for frequencies, state in zip(counted.values(), look["counted"], strict=True):
-                frequencies.add(*state)
+                frequencies.add(state)
         most = {name: value for name, value in most.items() if name not in negative}
         deep, wide = (tuple(_found(e, counted) for e in part) for part in (self.schema.deep, self.schema.wide))
         return dataclasses.replace(self, looks=False, most=most, deep=deep, wide=wide)
@@ -176,7 +176,7 @@ def _found(entry: Input, counted: Mapping[tuple[str, Callable], vocabulary.Frequ
     if entry.vocabulary_size is None:
         return entry.encoding
     name, of = _counted(entry)
-    values = counted[name, of].best(entry.vocabulary_size, name)
+    values = counted[name, of].best(entry.vocabulary_size)
     if of is vocabulary.words and not values:
         raise UserError(f"column {name!r} has no words in the training split")
     return dataclasses.replace(entry.encoding, vocabulary=tuple(values))

@@ -1,8 +1,8 @@
-"""The most frequent values of a column, or words in its texts, in bounded memory.
+"""The most frequent values of a column, or words in its texts.
 
 names = Frequencies()
 names.add(counts(Strings.of([b"Cash", b"Card", b"Cash"])))
-names.best(10, "payment")                               # ["Cash", "Card"]
+names.best(10)                                          # ["Cash", "Card"]
 words(Strings.of([b"Paid, in cash.", b"Cash!"]))        # (b"paid", 1), (b"in", 1), (b"cash", 2)
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 
 from components.convert.writing.byte_strings import Strings
 
-HELD = 1 << 18  # different values that are counted, each for itself
 _PUNCTUATION = string.punctuation.encode()
 
 
@@ -28,39 +27,22 @@ def words(texts: Strings) -> Iterable[tuple[bytes, int]]:
 
 
 class Frequencies:
-    """How often values occur: exactly while at most `HELD` differ.
-
-    If there are more, the rarer ones are forgotten, and all counts are less than they should be by one number, which is
-    known, and is at most 2 in `HELD` of all that was counted (Misra and Gries, Finding repeated elements, 1982).
-    """
+    """How often values occur."""
 
     def __init__(self) -> None:
-        self._counts, self._error = collections.Counter(), 0
+        self._counts: collections.Counter[Any] = collections.Counter()
 
-    def add(self, counted: Iterable[tuple[Any, int]], error: int = 0) -> None:
-        """Takes in different values with how often they occur, which may be more often by the error."""
+    def add(self, counted: Iterable[tuple[Any, int]]) -> None:
+        """Takes in different values with how often they occur."""
         for value, count in counted:
             self._counts[value] += count
-        self._error += error
-        if len(self._counts) > HELD:
-            forgotten = heapq.nlargest(HELD // 2 + 1, self._counts.values())[-1]
-            self._error += forgotten
-            kept = {value: count - forgotten for value, count in self._counts.items() if count > forgotten}
-            self._counts = collections.Counter(kept)
 
     @property
     def state(self) -> list[Any]:
         """What `add` takes, as JSON."""
-        decoded = [(v.decode() if isinstance(v, bytes) else v, count) for v, count in self._counts.items()]
-        return [decoded, self._error]
+        return [(v.decode() if isinstance(v, bytes) else v, count) for v, count in self._counts.items()]
 
-    def best(self, size: int, column: str) -> list[str | int]:
-        """So many of the most frequent values, the most frequent first, equals by value; tells if they are not certain."""
-        if self._error:
-            print(
-                f"{column}: more than {HELD:,} different values; of rare ones the counts, by which its vocabulary is "
-                f"chosen, may be too small by {self._error:,}",
-                flush=True,
-            )
+    def best(self, size: int) -> list[str | int]:
+        """So many of the most frequent values, the most frequent first, equals by value."""
         ranked = heapq.nsmallest(size, self._counts.items(), key=lambda item: (-item[1], item[0]))
         return [value.decode() if isinstance(value, bytes) else value for value, _ in ranked]

@@ -4,8 +4,7 @@
         results[i] = result
 
 The processes are forked: what `work` refers to is theirs without being sent or held twice. Where forking is not safe
-(on macOS, and with TensorFlow's threads in the process) threads take their place; NumPy, hashing and files let go of
-the interpreter's lock, checksums do not, so these are slower and nothing else changes.
+(on macOS, and with TensorFlow's threads in the process) this process does all.
 
 Python's own pool is not used: it waits for ever if a process is killed while it sends a result, as all processes write
 into one pipe whose end nobody sees, or if a handler of a signal raises amid the pool's own locks. Here each process has
@@ -13,13 +12,10 @@ a pipe, and who waits for it holds no lock.
 """
 
 import contextlib
-import itertools
 import multiprocessing
 import os
-import queue
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -47,14 +43,11 @@ def run(work: Work, tasks: Sequence[Any], *, processes: int, advance: Advance) -
       EndedFromOutside: If a process was killed. What `work` raises is raised; the other processes are ended then.
     """
     processes = min(processes, len(tasks))
-    if processes <= 1:
+    if processes <= 1 or sys.platform != "linux" or "tensorflow" in sys.modules:
         yield from ((i, work(task, advance)) for i, task in enumerate(tasks))
         return
     done, told, left = multiprocessing.Value("q"), 0, len(tasks)
-    forked = sys.platform == "linux" and "tensorflow" not in sys.modules
-    with (_processes if forked else _threads)(
-        lambda i: work(tasks[i], lambda more: _add(done, more)), left, processes
-    ) as come:
+    with _processes(lambda i: work(tasks[i], lambda more: _add(done, more)), left, processes) as come:
         while left:
             outcomes = come()
             now = done.get_obj().value  # without its lock, which a process may have had when it was killed
@@ -109,32 +102,6 @@ def _live(parent: int, do: Callable[[int], Any], take: Callable[[], int], number
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     lifeline.watch(parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
     _work(do, take, number, writer.send)
-
-
-@contextlib.contextmanager
-def _threads(do: Callable[[int], Any], number: int, size: int) -> Iterator[Callable[[], list[_Outcome]]]:
-    """As `_processes`, but threads, each of which finishes the task that it has begun."""
-    outcomes, positions, ended = queue.SimpleQueue(), itertools.count(), threading.Event()
-
-    def come() -> list[_Outcome]:
-        try:
-            return [outcomes.get(timeout=_TOLD_EVERY_S)]
-        except queue.Empty:
-            return []
-
-    def take() -> int:
-        return number if ended.is_set() else next(positions)
-
-    threads = [threading.Thread(target=_work, args=(do, take, number, outcomes.put), daemon=True) for _ in range(size)]
-    try:
-        for thread in threads:
-            thread.start()
-        yield come
-    finally:
-        ended.set()
-        for thread in threads:
-            if thread.ident:
-                thread.join()
 
 
 def _work(do: Callable[[int], Any], take: Callable[[], int], number: int, put: Callable[[_Outcome], object]) -> None:

@@ -4,13 +4,19 @@ import zlib
 
 import numpy as np
 import pytest
-from image_files import file, join
 from PIL import Image
 
 from components.convert.images import headers
 from trainer.base.errors import UserError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
+
+
+def file(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+    """An image as a file."""
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
 
 
 def decode(data: bytes, channels: int = 3, size: tuple[int, int] = (20, 30)) -> np.ndarray:
@@ -74,7 +80,9 @@ def test_resizing_gives_the_same_bytes_on_every_machine():
 def png(width: int, height: int) -> bytes:
     """A file whose head promises so many pixels."""
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return join([(b"IHDR", head), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")])
+    chunks = [(b"IHDR", head), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")]
+    packed = (struct.pack(">I", len(body)) + kind + body for kind, body in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(part + struct.pack(">I", zlib.crc32(part[4:])) for part in packed)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +104,16 @@ def test_what_is_no_image_is_refused_in_one_line(data, message, recwarn):
     assert not recwarn
 
 
-def test_no_flipped_byte_of_a_png_passes():
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_a_file_that_is_cut_is_refused(kind):
+    data = file(Image.fromarray(PIXELS), kind)
+    for length in range(20, len(data) * 9 // 10, 97):
+        with pytest.raises(UserError, match=r"^place: "):
+            headers.require_whole(data[:length], "place")
+
+
+def test_a_flipped_byte_of_pixels_in_a_png_is_refused():
     whole = file(Image.fromarray(PIXELS))
-    for i in range(0, len(whole), 7):
-        data = whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :]
-        with pytest.raises(UserError):
-            headers.require_whole(data, "place")
+    for i in range(50, len(whole) - 20, 97):
+        with pytest.raises(UserError, match=r"^place: broken image"):
+            headers.require_whole(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :], "place")

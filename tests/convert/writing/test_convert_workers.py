@@ -14,19 +14,15 @@ from trainer.base.errors import UserError
 pytestmark = pytest.mark.cluster
 
 
-@pytest.fixture(params=["processes", "threads"])
-def kind(request, monkeypatch):
-    if request.param == "threads":
-        monkeypatch.setitem(sys.modules, "tensorflow", object())
-    else:
-        monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-        if sys.platform != "linux":
-            pytest.skip("processes are forked on Linux only")
-    return request.param
+@pytest.fixture(autouse=True)
+def forking(monkeypatch):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    if sys.platform != "linux":
+        pytest.skip("processes are forked on Linux only")
 
 
 @pytest.mark.parametrize("processes", [1, 3, 30])
-def test_every_task_is_done_once_and_progress_is_told(kind, processes):
+def test_every_task_is_done_once_and_progress_is_told(processes):
     tasks, told = [5, 3, 8, 1, 9, 2, 7], []
 
     def square(task: int, advance: workers.Advance) -> tuple[int, int]:  # of this test: it could not be sent
@@ -39,31 +35,35 @@ def test_every_task_is_done_once_and_progress_is_told(kind, processes):
     assert {i: value for i, (value, _) in found.items()} == {i: task**2 for i, task in enumerate(tasks)}
     assert sum(told) == sum(tasks) + len(tasks)
     used = {pid for _, pid in found.values()}
-    assert (os.getpid() in used) == (kind == "threads" or processes == 1)
+    assert (os.getpid() in used) == (processes == 1)
     assert not multiprocessing.active_children()
     assert list(workers.run(square, [], processes=processes, advance=told.append)) == []
 
 
+def test_with_tensorflow_in_the_process_it_does_all_itself(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", object())
+    done = list(workers.run(lambda task, advance: os.getpid(), range(3), processes=3, advance=print))
+    assert done == [(i, os.getpid()) for i in range(3)]
+
+
 @pytest.mark.parametrize("error", [UserError("trips.csv: line 3"), OSError(28, "No space left"), KeyError("bug")])
-def test_what_work_raises_is_raised_and_the_others_end(kind, error):
+def test_what_work_raises_is_raised_and_the_others_end(error):
     def work(task, advance):
         if task == 3:
             raise error
-        time.sleep(0.01 if kind == "threads" else 30)
+        time.sleep(30)
 
     start = time.monotonic()
     with pytest.raises(type(error)) as caught:
         list(workers.run(work, [3, 0, 1, 2], processes=4, advance=print))
     assert str(caught.value) == str(error) and time.monotonic() - start < 10
     assert not multiprocessing.active_children()
-    if isinstance(error, KeyError) and kind == "processes":
+    if isinstance(error, KeyError):
         assert "in work" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGTERM])
-def test_a_process_that_is_killed_is_told_in_one_line(monkeypatch, which):
-    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-
+def test_a_process_that_is_killed_is_told_in_one_line(which):
     def work(task, advance):
         if task == 2:
             os.kill(os.getpid(), which)
