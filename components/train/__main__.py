@@ -5,7 +5,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from components.train.backends import processes
 from components.train.backends.cluster_spec import misnamed
@@ -24,7 +23,6 @@ from components.train.console.explain import explain
 from components.train.supervision import supervisor
 from components.train.supervision.output import Output
 from components.train.supervision.signals import signal_socket
-from components.train.supervision.timeouts import SILENCE_S, Patience
 from trainer.base.errors import UserError, run_cli
 from trainer.base.machine import usable_cores
 
@@ -39,13 +37,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not args.cluster:
         raise UserError("--cluster is missing; add for example --cluster clusters/local.yaml")
     source, cluster = _cluster(args)
-    if args.mode in ("explain", "vertex"):
+    if args.explain:
+        print(explain(source, cluster))
+        return 0
+    tell(source.name, source.notes)
+    if args.mode == "vertex":
         return _vertex(source, cluster, args)
     program = _program(cluster, args)
     with _planned(args, cluster, program) as plan:
         if not args.dry_run:
             with Output() as output:
-                return supervisor.run(plan, output, _patience(args))
+                return supervisor.run(plan, output)
         print(plan.to_json())
     return 0
 
@@ -65,8 +67,6 @@ def _cluster(args: argparse.Namespace) -> tuple[Source, Cluster]:
         args.flags, args.job_dir = args.flags or list(source.args), args.job_dir or source.job_dir
     else:
         args.flags = job_flags(source, args.flags)
-    if not args.explain:
-        tell(source.name, source.notes)
     return source, cluster
 
 
@@ -96,22 +96,9 @@ def _planned(args: argparse.Namespace, cluster: Cluster, program: Program) -> It
         yield ssh.plan_hosts(args, cluster, program)
 
 
-def _patience(args: argparse.Namespace) -> Patience:
-    given: dict[str, Any] = {}
-    if args.start_timeout_s:
-        given["start_s"] = args.start_timeout_s
-    if args.silence_timeout_s:
-        given["silence_s"] = dict.fromkeys(SILENCE_S, args.silence_timeout_s)
-    return Patience(**given)
-
-
 def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
-    """Explains, prints or runs a job of Vertex AI."""
-    region = args.region or source.region or DEFAULT_REGION
-    if args.mode == "explain":
-        explain(source, cluster, region)
-        return 0
-    submission = plan_submission(args, cluster, region)
+    """Prints or runs a job of Vertex AI."""
+    submission = plan_submission(args, cluster, args.region or source.region or DEFAULT_REGION)
     for note in filter(None, [*ignored(cluster, "vertex"), misnamed(cluster)]):
         print(f"note: {note}", file=sys.stderr)
     if args.dry_run:

@@ -17,10 +17,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     children = set(psutil.Process().children(recursive=True))
     yield bench
     left = [*bench.processes(), *(set(psutil.Process().children(recursive=True)) - children)]
-    told = [f"{p} of {p.ppid()}: {p.cmdline()}" for p in left if p.is_running()]
     for process in left:
         process.kill()
-    assert not left, told
+    assert not left
 
 
 @pytest.fixture

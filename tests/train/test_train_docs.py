@@ -84,7 +84,7 @@ def test_figures_of_running_are_those_of_the_code():
     for said in (
         f"stopped for {limits.stopped_s:.0f} s is frozen",
         f"not up after {limits.start_s:.0f} s",
-        f"{limits.silence_s['training']:.0f} s in training, {limits.silence_s['saving']:.0f} s in\n  saving",
+        f"{limits.silence_s['training']:.0f} s in training, {limits.silence_s['saving']:.0f} s in saving",
         f"frozen after {limits.silence_s['serving']:.0f} s without",
     ):
         assert said in RUNNING, said

@@ -49,13 +49,9 @@ TIER = ["--explain", "--cluster", "STANDARD_1"]
 # By what is said, the arguments behind `--cluster clusters/local.yaml`.
 REFUSED: dict[str, list[str]] = {
     "trainer flags, behind the '--': the following arguments are required: --data-dir, --job-dir": [],
-    "argument --job-dir: expected one argument": ["--", *DATA, "--job-dir"],
-    "unrecognized arguments: --dry-run": ["--", *DATA, "--job-dir", "a", "--dry-run"],
     "--job-dir is gs://bucket/a; add --log-dir": ["--", *DATA, "--job-dir", "gs://bucket/a"],
     f"{__file__} is not a directory; remove it": ["--dry-run", "--", *DATA, "--job-dir", f"{__file__}/a"],
     "--job-dir here is for --command": ["--job-dir", "a", "--", *DATA],
-    "--code here is for --command": ["--code", "a", "--", *DATA],
-    "'-1' is not a whole number of at least 0": ["--max-restarts", "-1"],
     "--strategy mirrored: the cluster file says one_device": ["--", "--job-dir", "a", "--strategy", "mirrored"],
     "a tag be moved; give REF@sha256:": [*VERTEX[:6], "--", *DATA, "--job-dir", "gs://b/a"],
     "--project is missing": [*VERTEX[:5], "i@sha256:0", "--", *DATA, "--job-dir", "gs://b/a"],
@@ -63,39 +59,26 @@ REFUSED: dict[str, list[str]] = {
     "add --image": [*VERTEX[:4], "--dry-run"],
     "chief: Vertex needs a machine type": ["--backend", "vertex", "--dry-run", "--image", "i"],
     # What the trainer would refuse is refused before there is a job.
-    "the following arguments are required: --data-dir, --job-dir": VERTEX,
     "give either --train-steps or --train-epochs": [*VERTEX, "--job-dir", "gs://b/a", "--data-dir", "gs://b/d"],
     # Programs of one's own.
     "No closing quotation; close the quotation": [*OWN, "python 'x"],
-    "--command is empty": [*OWN, " "],
     "add --job-dir DIR before the '--'": ["--command", "python x"],
     "--code no/such: no such directory": [*OWN, "python x", "--code", "no/such"],
     "--strict allows no replacement": ["--explain", "--cluster", "BASIC_GPU", "--strict"],
     # Strategies that contradict the flags or the pools.
     "--sync: parameter servers train asynchronously": [*TIER, "--strategy", "parameter_server", "--", "--sync"],
     "--strategy mirrored is for one machine, and STANDARD_1 has workers": [*TIER, "--strategy", "mirrored"],
-    "--strategy parameter_server: BASIC has no parameter": [
-        *TIER,
-        "--cluster",
-        "BASIC",
-        "--strategy",
-        "parameter_server",
-    ],
-    "BASIC: strategy: unknown value 'sync'": [*TIER, "--cluster", "BASIC", "--", "--strategy", "sync"],
-    "argument --strategy: expected one argument": [*TIER, "--cluster", "BASIC", "--", "--strategy"],
 }
 
 
 @pytest.mark.parametrize(("says", "args"), REFUSED.items())
-def test_arguments_that_cannot_work_are_user_errors_and_nothing_is_printed(
-    capsys: pytest.CaptureFixture, says: str, args: list[str]
-):
+def test_bad_arguments_are_user_errors(capsys: pytest.CaptureFixture, says: str, args: list[str]):
     with pytest.raises(UserError, match=re.escape(says)):
         main(["--cluster", str(CLUSTERS / "local.yaml"), *args])
     assert not capsys.readouterr().out
 
 
-def test_command_line_tells_a_user_error_in_one_line_with_code_2(refused):
+def test_user_error_is_one_line_and_code_2(refused):
     error = refused(main, "--cluster", "no/such.yaml", "--", "--job-dir", "a")
     assert error.startswith("error: unknown cluster file 'no/such.yaml'")
 
@@ -109,7 +92,7 @@ def test_trainer_starts_no_thread_before_it_can_block_sigterm():
 
 
 @pytest.mark.cluster
-def test_trainer_really_runs_and_its_exit_code_is_ours(capfd: pytest.CaptureFixture, tmp_path: Path, monkeypatch):
+def test_trainer_runs_and_its_exit_code_is_ours(capfd: pytest.CaptureFixture, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(CLUSTERS.parent)
     cluster = str(CLUSTERS / "local.yaml")
     flags = ["--data-dir", str(tmp_path), "--job-dir", str(tmp_path / "job"), "--train-steps", "9"]

@@ -48,7 +48,7 @@ class Clients:
 
     def run(self, backend: str, *more: str) -> tuple[int, str, str]:
         launcher = self.start(backend, *more)
-        out, err = launcher.communicate(timeout=60)
+        out, err = launcher.communicate()
         return launcher.returncode, out, err
 
     def processes(self, word: str) -> list[psutil.Process]:

@@ -14,7 +14,6 @@ from typing import NamedTuple, Self
 
 from trainer.base.errors import UserError, unknown
 
-AS_OF = "2026-08-22"
 # What replaces the machine type and the GPUs that are no longer offered.
 SUCCESSORS = {
     "n1-highcpu-8": "n1-standard-8",

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from components.train.backends.plan import DEFAULT_IMAGE
 from components.train.backends.vertex.job_settings import DEFAULT_REGION, JobSettings
 from components.train.cluster.keys import STRATEGIES
-from components.train.supervision.timeouts import Patience
 from trainer.base.command_line import Flags, flag
 from trainer.base.errors import Parser, UserError
 from trainer.base.flags import at_least, positive
@@ -55,7 +54,7 @@ class _Options(Flags):
         str,
         f"of Vertex AI (the cluster file's, else {DEFAULT_REGION})",
         "--location",
-        by=("vertex", "explain"),
+        by=("vertex",),
     )
     command: str | None = _own(str, "what every replica runs, 'python -m mytrainer.task ...'", by=_ANY, metavar="LINE")
     code: str | None = _own(str, "directory to put on Python's path (on Vertex AI it is in the image)", metavar="DIR")
@@ -65,12 +64,6 @@ class _Options(Flags):
         at_least(0),
         "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)",
         by=BACK_ENDS,
-    )
-    start_timeout_s: float | None = _here(positive, f"for a replica to come up ({Patience().start_s:.0f})", metavar="S")
-    silence_timeout_s: float | None = _here(
-        positive,
-        "without a sign of life, after which a replica is frozen (by what it does: training 300, ...)",
-        metavar="S",
     )
     image: str | None = _docker(
         str,

@@ -4,8 +4,8 @@ It knows only the job's directory: the launcher's lock tells who runs it, the la
 replicas' status files how they are.
 """
 
-import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from components.train.backends.launcher_identity import Fate, Launcher
@@ -18,59 +18,24 @@ from trainer.base.errors import UserError
 _POLL_S = 0.1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Status:
-    """State of the newest launcher of a job directory (or, of a job in a bucket, of its log directory)."""
-
-    state: str  # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
-    holder: Launcher | None  # The launcher that runs.
-    start: Event
-    end: Event | None
-    restarts: dict[str, int]  # After errors, and after preemptions.
-    rows: list[Row]  # One for each replica.
-    words: list[str]  # The newest that the launcher said.
-
-
-def status(job_dir: str) -> Status:
-    """Returns the state of a job."""
-    holder, events = job_lock.holder(job_dir), last_run(job_dir)
-    if not events:
-        raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
-    start = events[0]
-    end = events[-1] if events[-1]["event"] == "end" else None
-    if holder:
-        # Another than that of the events, if it has not written anything yet.
-        state = "starting" if holder.since > start["time"] else "running"
-    elif end:
-        has_failed = "replica" in end or end["exit_code"] == 2
-        state = "done" if end["exit_code"] == 0 else "failed" if has_failed else "stopped"
-    else:
-        state = "killed"
-    # Of the job's own budget; an evaluator has another.
-    restarts = [e for e in events if e["event"] == "restart" and e["replicas"] != ["evaluator/0"]]
-    return Status(
-        state=state,
-        holder=holder,
-        start=start,
-        end=end,
-        restarts={kind: restarts[-1][kind] if restarts else 0 for kind in ("errors", "preemptions")},
-        rows=[_row(replica, events, is_running=bool(holder)) for replica in start["replicas"]],
-        words=next((words for event in reversed(events) if (words := in_words(event))), []),
-    )
-
-
 def show(job_dir: str) -> int:
-    """Prints the status. Returns 0."""
+    """Prints the state of the newest launcher of a job directory (or, of a job in a bucket, of its log directory).
+
+    That is `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word). Returns 0.
+    """
     from rich.console import Console
 
-    job = status(job_dir)
-    text = f"{job.state}, process {job.holder.pid} of {job.holder.host}" if job.holder else job.state
-    text += time.strftime(", started %Y-%m-%d %H:%M:%S", time.localtime(job.start["time"]))
-    if job.end:
-        text += f", took {job.end['time'] - job.start['time']:.1f} s, exit code {job.end['exit_code']}"
-    print(f"{text}; restarts after errors: {job.restarts['errors']}, preemptions: {job.restarts['preemptions']}")
-    Console(soft_wrap=True).print(table(job.rows))
-    print("\n".join(job.words))
+    holder, events = job_lock.holder(job_dir), _events(job_dir)
+    start, end = events[0], events[-1]
+    text = _state(holder, events)
+    text += f", process {holder.pid} of {holder.host}" if holder else ""
+    text += time.strftime(", started %Y-%m-%d %H:%M:%S", time.localtime(start["time"]))
+    if end["event"] == "end":
+        text += f", took {end['time'] - start['time']:.1f} s, exit code {end['exit_code']}"
+    print(text)
+    rows = [_row(replica, events, is_running=bool(holder)) for replica in start["replicas"]]
+    Console(soft_wrap=True).print(table(rows))
+    print(_last_words(events))
     return 0
 
 
@@ -78,7 +43,8 @@ def stop(job_dir: str) -> int:
     """Tells the launcher to stop, waits until nothing of the job is left, and says what happened. Returns 0."""
     holder = job_lock.holder(job_dir)
     if not holder:
-        raise UserError(f"{job_dir}: nothing is running here; the last that did is {status(job_dir).state}")
+        state = _state(None, _events(job_dir))
+        raise UserError(f"{job_dir}: nothing is running here; the last that did is {state}")
     if holder.fate is Fate.UNKNOWN:
         raise UserError(
             f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from here; run the same command there"
@@ -87,16 +53,36 @@ def stop(job_dir: str) -> int:
     holder.terminate()
     while job_lock.holder(job_dir) == holder:  # What is left of it when it is gone has limits of its own.
         time.sleep(_POLL_S)
-    print("\n".join(status(job_dir).words))
+    print(_last_words(_events(job_dir)))
     return 0
 
 
-def _row(replica: dict[str, Any], events: list[Event], *, is_running: bool) -> Row:
-    name = replica["replica"]
-    last = [event for event in events if event.get("replica") == name and event["event"] in ("up", "down")][-1:]
-    vitals = Vitals(replica["status"])
+def _events(job_dir: str) -> list[Event]:
+    if not (events := last_run(job_dir)):
+        raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
+    return events
+
+
+def _state(holder: Launcher | None, events: Sequence[Event]) -> str:
+    end = events[-1]
+    if holder:
+        # Another than that of the events, if it has not written anything yet.
+        return "starting" if holder.since > events[0]["time"] else "running"
+    if end["event"] != "end":
+        return "killed"
+    has_failed = "replica" in end or end["exit_code"] == 2
+    return "done" if end["exit_code"] == 0 else "failed" if has_failed else "stopped"
+
+
+def _last_words(events: Sequence[Event]) -> str:
+    return "\n".join(next(filter(None, map(in_words, reversed(events))), []))
+
+
+def _row(replica: dict[str, Any], events: Sequence[Event], *, is_running: bool) -> Row:
+    name, vitals = replica["replica"], Vitals(replica["status"])
     vitals.look(0.0)
-    if is_running and last and last[0]["event"] == "up":
-        return vitals.row(name, vitals.phase or "started")
-    ending = f"ended: {last[0]['ending']}" if last and last[0]["event"] == "down" else "ended"
-    return dataclasses.replace(vitals.row(name, ending), examples_per_s=None)
+    changes = [event for event in events if event.get("replica") == name and event["event"] in ("up", "down")]
+    last = changes[-1] if changes else {"event": "up"}
+    if last["event"] == "down":
+        return vitals.row(name, f"ended: {last['ending']}")
+    return vitals.row(name, vitals.phase or "started" if is_running else "ended")

@@ -6,12 +6,10 @@ One JSON object a line, always with `event` and `time` (seconds since the epoch)
     up         replica, attempt, pid
     frozen     replica, why
     down       replica, attempt, ending, exit_code, seconds
-    blame      replica (that died first), kind, ending, exit_code, step, log, tail
+    blame      replica (that died first), kind, ending, exit_code, why (it is not started again), step, log, tail
     restart    replicas, after (the kind), errors, preemptions, max_restarts, backoff_s
-    spent      replica (an evaluator that is not started again), why
     dirty      replica (the cleanup after which failed), command, why
-    stop       signal, again
-    timeout    timeout_s
+    stop       why (a signal, or the time limit), again
     end        exit_code, why, step, seconds; replica, ending, log and tail if one is to blame
 """
 
@@ -27,9 +25,7 @@ Event = Mapping[str, Any]
 _WORDS = {
     "frozen": "{replica} is frozen ({why}); killing it",
     "down": "{replica} ended: {ending} after {seconds:.1f} s",
-    "spent": "{replica} is not started again: {why}",
     "dirty": "{replica}: the cleanup after it failed: {why}; will try again at the end",
-    "timeout": "the time limit (scheduling.timeout: {timeout_s} s) is reached: stopping the replicas",
 }
 
 
@@ -40,14 +36,14 @@ class Record:
         self._file = open(os.path.join(directory, FILE), "ab+", buffering=0)  # noqa: SIM115
         end = self._file.seek(0, os.SEEK_END)
         self._file.seek(max(0, end - 1))
-        self._torn = self._file.read(1) not in (b"", b"\n")  # By one that was killed.
+        if self._file.read(1) not in (b"", b"\n"):  # Torn by a launcher that was killed.
+            self._file.write(b"\n")
 
     def add(self, event: str, **fields: Any) -> Event:
         """Appends an event and returns it."""
         line = {"event": event, "time": round(time.time(), 3), **fields}
-        text = b"\n" * self._torn + json.dumps(line).encode() + b"\n"
         with contextlib.suppress(OSError):  # A full disk; the job may still end well.
-            self._torn = self._file.write(text) < len(text)
+            self._file.write(json.dumps(line).encode() + b"\n")
         return line
 
     def close(self) -> None:
@@ -77,17 +73,17 @@ def in_words(event: Event) -> list[str]:
             again = f"starting {', '.join(names)} again{f' in {wait_s:.1f} s' if wait_s else ''}; restarts after"
             counts = "errors: {errors}, after preemptions: {preemptions} (of {max_restarts} each)".format(**event)
             return [f"{again} {counts}"]
-        case {"event": "stop", "signal": name, "again": again}:
-            return [f"{name}: {'killing' if again else 'stopping'} the replicas"]
-        case {"event": "end", "replica": _, "why": why, "tail": tail}:
-            return [f"{_first_failure(event, why)}; its last lines:", *(f"  {line}" for line in tail)]
+        case {"event": "stop", "why": why, "again": again}:
+            return [f"{why}: {'killing' if again else 'stopping'} the replicas"]
+        case {"event": "end", "replica": _, "tail": tail}:
+            return [f"{_first_failure(event)}; its last lines:", *(f"  {line}" for line in tail)]
         case {"event": "end", "why": why, "seconds": seconds, "step": step}:
             return [f"{why} after {seconds:.1f} s{'' if step is None else f', at step {step}'}"]
     words = _WORDS.get(event["event"])
     return [words.format(**event).rstrip()] if words else []
 
 
-def _first_failure(event: Event, *consequence: str) -> str:
+def _first_failure(event: Event) -> str:
     what = "was preempted" if event["exit_code"] == 143 else "failed"
     first = f"{event['replica']} {what} first: {event['ending']}"
-    return "; ".join([first, *consequence, f"log: {event['log']}"])
+    return "; ".join(filter(None, [first, event["why"], f"log: {event['log']}"]))

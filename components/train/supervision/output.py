@@ -2,19 +2,19 @@
 
     with Output() as output:
         output.follow("worker/1", LogReader(log, start=0))
-        output.event(record.add("stop", signal="SIGTERM", again=False))
+        output.event(record.add("stop", why="SIGTERM", again=False))
 
 A thread reads the log files and writes to standard output. A reader who stands still (`less`, a terminal after Ctrl-S)
 makes that thread wait, never the job, and misses nothing: what is not shown yet is in the files.
 """
 
+import contextlib
 import dataclasses
 import functools
 import io
 import os
 import queue
 import re
-import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
@@ -23,8 +23,8 @@ from components.train.supervision.launcher_log import Event, in_words
 
 _POLL_S = 0.1
 _STALLED_S = 2.0
-_LINE_BYTES = 65_536  # A longer line is shown in parts.
-_PIPE_BYTES = 4096  # A write to a pipe returns when all of it is there, so this much is a sign of life of its reader.
+_TAIL_BYTES = 65_536
+_CHUNK_BYTES = 16_384  # Of a log at a time; a longer line is shown in parts.
 # A progress bar ends its lines with a carriage return alone; one at the end of what is there may be half of CR LF.
 _LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")
 
@@ -65,10 +65,10 @@ class LogReader:
     def read(self) -> Iterator[list[str]]:
         """Yields the complete lines up to where the file ends now, some at a time."""
         end = os.fstat(self._file.fileno()).st_size
-        while self._position < end and (chunk := os.pread(self._file.fileno(), _LINE_BYTES, self._position)):
+        while self._position < end and (chunk := os.pread(self._file.fileno(), _CHUNK_BYTES, self._position)):
             self._position += len(chunk)
             *lines, self._rest = _LINE_END.split(self._rest + chunk)
-            if len(self._rest) > _LINE_BYTES:
+            if len(self._rest) > _CHUNK_BYTES:
                 lines.append(self._rest)
                 self._rest = b""
             yield [line.decode("utf-8", "replace") for line in lines]
@@ -82,7 +82,7 @@ class LogReader:
 def last_lines(file: io.FileIO, start: int, count: int) -> list[str]:
     """Returns the last lines of what was written to a file from `start` on."""
     size = os.fstat(file.fileno()).st_size
-    reader = LogReader(file, max(start, size - _LINE_BYTES))
+    reader = LogReader(file, max(start, size - _TAIL_BYTES))
     lines = [line for some in reader.read() for line in some] + reader.read_rest()
     return lines[-count:]
 
@@ -92,11 +92,18 @@ class Output:
 
     def __init__(self, descriptor: int = 1) -> None:
         """Starts to write to `descriptor`."""
-        self._stream = _Stream(descriptor)
+        os.set_blocking(descriptor, True)  # Somebody who shares it may have changed that.
+        self._file = open(descriptor, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._logs: dict[str, LogReader] = {}
         self._rows: Sequence[Row] = ()
-        self._live = _live(self._stream) if self._stream.isatty() else None
+        self._written = 0  # Writes.
+        self._live: Any = None
+        if self._file.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(file=self._file), auto_refresh=False)
         # A launcher forks. That is safe beside this thread: while another runs Python, it waits or is in a system call.
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
@@ -108,8 +115,8 @@ class Output:
         """Waits until everything is shown, or the reader stands still."""
         self._tasks.put(None)
         written = -1
-        while self._thread.is_alive() and written != self._stream.written:
-            written = self._stream.written
+        while self._thread.is_alive() and written != self._written:
+            written = self._written
             self._thread.join(_STALLED_S)
 
     def follow(self, name: str, log: LogReader) -> None:
@@ -131,33 +138,32 @@ class Output:
         self._rows = rows
 
     def _run(self) -> None:
-        if self._live:
-            self._live.start()
-        while True:
-            try:
-                task = self._tasks.get(timeout=_POLL_S)
-            except queue.Empty:
-                task = self._draw
-            for name, log in list(self._logs.items()):
-                for lines in log.read():
-                    self._print(name, lines)
-            if task is None:
-                break
-            task()
-        for name in self._logs:
-            self._print_rest(name)
-        if self._live:
+        with contextlib.suppress(OSError), self._live or contextlib.nullcontext():  # Nobody may read any more.
+            while True:
+                try:
+                    task = self._tasks.get(timeout=_POLL_S)
+                except queue.Empty:
+                    task = self._draw
+                for name, log in list(self._logs.items()):
+                    for lines in log.read():
+                        self._print(name, lines)
+                if task is None:
+                    break
+                task()
+            for name in self._logs:
+                self._print_rest(name)
             self._draw()
-            self._live.stop()
 
     def _print(self, name: str, lines: Sequence[str]) -> None:
-        if not self._live:
-            self._stream.write("".join(f"{name} | {line}\n" for line in lines))
-        elif lines:
+        if self._live and lines:
             from rich.text import Text
 
             texts = [Text(f"{name} | ", style="cyan").append(Text.from_ansi(line)) for line in lines]
             self._live.console.print(Text("\n").join(texts), soft_wrap=True)  # Each print draws the table again.
+        elif lines:
+            self._file.write("".join(f"{name} | {line}\n" for line in lines))
+            self._file.flush()
+        self._written += 1
 
     def _print_rest(self, name: str) -> None:
         self._print(name, self._logs[name].read_rest())
@@ -165,38 +171,3 @@ class Output:
     def _draw(self) -> None:
         if self._live:
             self._live.update(table(self._rows) if self._rows else "", refresh=True)
-
-
-class _Stream:
-    """A file of text, as far as `rich` needs one, that waits for its reader."""
-
-    encoding = "utf-8"
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self.written = 0  # Bytes.
-
-    def write(self, text: str) -> None:
-        left = text.encode("utf-8", "replace")
-        while left and self._descriptor >= 0:
-            try:
-                count = os.write(self._descriptor, left[:_PIPE_BYTES])
-                left = left[count:]
-                self.written += count
-            except BlockingIOError:  # Somebody who shares the descriptor has made it non-blocking.
-                select.select([], [self._descriptor], [])
-            except OSError:
-                self._descriptor = -1  # Nobody reads any more; the job and its log files go on.
-
-    def flush(self) -> None:
-        """Does nothing: there is no buffer."""
-
-    def isatty(self) -> bool:
-        return os.isatty(self._descriptor)
-
-
-def _live(stream: _Stream) -> Any:
-    from rich.console import Console
-    from rich.live import Live
-
-    return Live(console=Console(file=stream), auto_refresh=False)

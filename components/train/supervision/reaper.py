@@ -44,9 +44,9 @@ class Guard:
             pass_fds=[hold],
         )
 
-    def mark(self, name: str, attempt: int) -> str:
-        """Returns what the processes of one start of a replica carry as `MARK`."""
-        return f"{self.token}:{name}:{attempt}"
+    def mark(self, name: str) -> str:
+        """Returns what the processes of a replica carry as `MARK`."""
+        return f"{self.token}:{name}"
 
     def close(self) -> None:
         """Lets it do its work, and waits for it."""

@@ -22,8 +22,6 @@ from trainer.replicas.member import POOL_GPUS, POOL_ROLES
 TAIL_LINES = 20
 # What a launcher above this one, a Vertex replica say, told this process about itself is not for its replicas.
 _ROLE_VARIABLES = ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES, POOL_GPUS, ON_VERTEX)
-# Of a death that says nothing else and that nobody would guess.
-_CAUSE = {signal.SIGBUS: " (a file that it had mapped into memory was cut short, or its disk is full)"}
 
 
 class Child:
@@ -40,7 +38,7 @@ class Child:
         self._term_at = self._kill_at = math.inf
         self._environ = {name: value for name, value in os.environ.items() if name not in _ROLE_VARIABLES}
         self._environ |= {"TMPDIR": guard.scratch, **replica.env, ATTEMPT: str(attempt)}
-        self._environ[MARK] = guard.mark(replica.name, attempt)
+        self._environ[MARK] = guard.mark(replica.name)
         with contextlib.suppress(OSError):
             os.unlink(replica.status)  # What an earlier start said of itself is not about this one.
         try:
@@ -70,7 +68,7 @@ class Child:
         """Reaps it after its death."""
         code = self.process.wait()
         self.exit_code = code if code >= 0 else 128 - code
-        self.ending = f"frozen ({self.frozen})" if self.frozen else ending(code) + _CAUSE.get(-code, "")
+        self.ending = f"frozen ({self.frozen})" if self.frozen else ending(code)
         self._term_at = self._kill_at = math.inf
 
     def kill_frozen(self, why: str) -> None:
@@ -114,14 +112,10 @@ class Child:
             self._term_at = math.inf
             self._signal(signal.SIGTERM)
 
-    def row(self, *, is_due: bool) -> Row:
-        """Returns its progress; `is_due` if it is to be started again."""
-        phase = self.vitals.phase or "started"
-        if self.exit_code is not None:
-            phase = "to be restarted" if is_due else "ended"
-        elif self.is_signalled:
-            phase = "stopping"
-        return self.vitals.row(self.replica.name, phase)
+    def row(self) -> Row:
+        """Returns its progress."""
+        phase = "stopping" if self.is_signalled else self.vitals.phase or "started"
+        return self.vitals.row(self.replica.name, phase if self.exit_code is None else "ended")
 
     def _signal(self, number: int) -> None:
         self.is_signalled = True

@@ -24,7 +24,7 @@ from components.train.backends.vertex.attempts import Again, Attempt, Ending, Ov
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.custom_job import Submission
 from components.train.backends.vertex.job_client import Jobs, NoCapacity, expired, log_in_again
-from components.train.backends.vertex.job_store import RECORD, JobStore, Taken, begun, completed, refused
+from components.train.backends.vertex.job_store import JobStore, Taken, begun, completed, refused
 from components.train.supervision.output import Output
 from components.train.supervision.signals import received
 from trainer.base.errors import UserError, first_line
@@ -68,9 +68,6 @@ class SubmittedJob:
             number = left.args[0]
             self._say(f"{signal.Signals(number).name}: the job goes on without this; {self._link}")
             return 128 + number
-        hours = sum(each.machine_hours for each in attempts)
-        place = f"{self._plan.job_dir}/{RECORD}"
-        self._say(f"jobs: {len(attempts)}, machine-hours: {hours:.2f}; they stand in {place}")
         if isinstance(order, Again) or (self._stop and order.exit_code):
             order = Over(why="stopped", exit_code=128 + self._stop)
         self._show_end(order, attempts, line.get("error", ""))

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from components.train.backends.plan import Plan, Replica
 from components.train.supervision.job_lock import locked
 from components.train.supervision.launcher_log import Record
-from components.train.supervision.output import LogReader, Output, Row
+from components.train.supervision.output import LogReader, Output
 from components.train.supervision.reaper import MARK, Guard, kill_marked
 from components.train.supervision.replica import Child
 from components.train.supervision.restart_policy import FROZEN, Death, Gone, Order, State, Stop, decide
@@ -34,9 +34,10 @@ from trainer.base.errors import UserError
 
 TIMED_OUT = 124  # As of timeout(1).
 _TICK_S = 0.05
+_DEFAULTS = Patience()
 
 
-def run(plan: Plan, output: Output, patience: Patience | None = None) -> int:
+def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
     """Runs the job to its end; to be called from the main thread. After a `UserError` no replica runs.
 
     Returns 0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when
@@ -52,14 +53,14 @@ def run(plan: Plan, output: Output, patience: Patience | None = None) -> int:
             raise UserError(f"cannot write to {error.filename or plan.records_dir}: {error.strerror}") from None
         signals = stack.enter_context(signal_socket())
         guard = Guard(lock, plan.teardown)
-        job = _Job(plan, patience or Patience(), output, record, guard, signals)
+        job = _Job(plan, patience, output, record, guard, signals)
         stack.callback(job.reap)
         stack.enter_context(contextlib.closing(guard))
         if owner:
             # The guard does the rest.
             lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
         for command in plan.setup:
-            _prepare(command, guard.mark("setup", 0))
+            _prepare(command, guard.mark("setup"))
         try:
             return job.run()
         except UserError as error:
@@ -145,12 +146,11 @@ class _Job:
 
     def _on_signals(self) -> None:
         for number in received(self._signals):
-            name = signal.Signals(number).name
-            self._add_event("stop", signal=name, again=self._is_stopping)
-            self._stop_all(f"told to stop by {name}", 128 + number)
+            self._stop_all(f"told to stop by {signal.Signals(number).name}", 128 + number)
 
     def _stop_all(self, why: str, exit_code: int) -> None:
         """Has all save and end, who are not to start again; at once if they were told before."""
+        self._add_event("stop", why=why, again=self._is_stopping)
         grace_s = 0 if self._is_stopping else self._patience.stop_s
         self._is_stopping = True
         self._finish(why=why, exit_code=exit_code)
@@ -214,13 +214,12 @@ class _Job:
         child, budget = self._children[death.replica], order.budget
         fields = {"replica": death.replica, "ending": child.ending, "exit_code": death.exit_code}
         fields |= {"log": child.replica.log, "tail": child.tail()}
+        fields["why"] = order.why
         self._add_event("blame", **fields, kind=death.kind, step=budget.step)
         if order.why and self._state.over:
-            self._finish(**fields, why=order.why)
-        elif order.why:
-            self._add_event("spent", replica=death.replica, why=order.why)
-        elif not self._is_stopping:
-            kill_marked(*(self._guard.mark(name, self._children[name].attempt) for name in order.start))
+            self._finish(**fields)
+        elif not order.why and not self._is_stopping:
+            kill_marked(*map(self._guard.mark, order.start))
             self._due |= dict.fromkeys(order.start, time.monotonic() + budget.backoff_s)
             counts = {"errors": budget.errors, "preemptions": budget.preemptions, "backoff_s": budget.backoff_s}
             counts["max_restarts"] = self._plan.max_restarts
@@ -230,17 +229,16 @@ class _Job:
         """Looks at the time limit and at all that run, shows them, and tells the policy of one that is frozen."""
         self._look_at = now + self._patience.look_s
         if now >= self._time_out_at and not self._is_stopping and "replica" not in self._ending:
-            limit_s = self._plan.timeout_s
-            self._add_event("timeout", timeout_s=limit_s)
-            self._stop_all(f"ended by its time limit (scheduling.timeout: {limit_s} s)", TIMED_OUT)
+            self._stop_all(f"ended by its time limit (scheduling.timeout: {self._plan.timeout_s} s)", TIMED_OUT)
         frozen = []
         for child in self._alive():
             self._note(child, now)
-            if why := child.vitals.frozen(now, self._patience, reports=self._plan.reports):
-                frozen.append((child.is_signalled, child.vitals.changed, child.started, child.replica.name, why))
+            why = child.vitals.frozen(now, self._patience, reports=self._plan.reports)
+            if why and not child.is_signalled:
+                frozen.append((child.vitals.changed, child.started, child.replica.name, why))
         if frozen:
-            is_signalled, *_, name, why = min(frozen)  # The others may only wait for it.
-            self._hear(Death(replica=name, exit_code=FROZEN, frozen=why, told=is_signalled))
+            *_, name, why = min(frozen)  # The others may only wait for it.
+            self._hear(Death(replica=name, exit_code=FROZEN, frozen=why))
         self._show()
 
     def _note(self, child: Child, now: float) -> None:
@@ -248,8 +246,7 @@ class _Job:
         self._state = self._state.noted(child.replica.name, child.vitals.step)
 
     def _show(self) -> None:
-        rows = {name: child.row(is_due=name in self._due) for name, child in self._children.items()}
-        self._output.progress([rows.get(name) or Row(replica=name, phase="ended") for name in self._replicas])
+        self._output.progress([child.row() for child in self._children.values()])
 
     def _add_event(self, event: str, **fields: object) -> None:
         self._output.event(self._record.add(event, **fields))

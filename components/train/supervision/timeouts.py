@@ -22,7 +22,7 @@ SILENCE_S = {
 class Patience:
     """How long replicas are waited for."""
 
-    start_s: float = 120.0  # From the start to the first status; an import of TensorFlow has been seen to take 43 s.
+    start_s: float = 300.0  # From the start to the first status; an import of TensorFlow has been seen to take 43 s.
     silence_s: Mapping[str, float] = dataclasses.field(default_factory=SILENCE_S.copy)  # Between statuses, by phase.
     stopped_s: float = 5.0  # That a process may be stopped (SIGSTOP).
     stop_s: float = 25.0  # From SIGTERM to SIGKILL when the job is told to stop or is preempted: replicas save.

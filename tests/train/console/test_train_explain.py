@@ -20,7 +20,7 @@ def output(capsys: pytest.CaptureFixture, *args: str) -> str:
 
 def test_printed_cluster_file_means_the_same(capsys: pytest.CaptureFixture, tmp_path: Path):
     def meaning(text: str) -> tuple[str, str]:
-        return text.splitlines()[1], text.partition("Pools\n")[2].partition("\n\n")[0]
+        return text.splitlines()[1], text.partition("Pools\n")[2].partition("\n\n")[0].strip()
 
     for path in SOURCES.glob("*.yaml"):
         if "trainingInput" not in path.read_text():

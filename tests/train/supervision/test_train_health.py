@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -13,52 +12,53 @@ from components.train.supervision.timeouts import Patience
 LIMITS = Patience(start_s=100, silence_s={"training": 10, "starting": 50}, stopped_s=5)
 
 
-def vitals(path: Path, **state: object) -> Vitals:
-    found = Vitals(str(path / "status.json"), os.getpid(), 1000.0)
-    if state:
-        (path / "status.json").write_text(json.dumps(state))
+def vitals(path: Path, text: str = "") -> Vitals:
+    if text:
+        (path / "new").write_bytes(text.encode("latin-1"))
+        (path / "new").rename(path / "status.json")
+    found = Vitals(str(path / "status.json"), started=1000.0)
     found.look(1000.0)
     return found
 
 
-def test_silence_and_absence_are_judged_by_what_the_program_tells(tmp_path: Path):
-    found = vitals(tmp_path, phase="training", step=7)
+def test_silence_is_judged_by_phase(tmp_path: Path):
+    text = json.dumps({"phase": "training", "step": 7})
+    found = vitals(tmp_path, text)
     assert not found.frozen(1009.9, LIMITS, reports=True)
-    assert found.frozen(1010.0, LIMITS, reports=True) == "no sign of life for 10 s while training"
-    assert found.frozen(1010.0, LIMITS, reports=False)
-    (tmp_path / "new").write_text(json.dumps({"phase": "training", "step": 7}))
-    (tmp_path / "new").rename(tmp_path / "status.json")
+    assert found.frozen(1010.0, LIMITS, reports=False) == "no sign of life for 10 s while training"
+    vitals(tmp_path, text)
     found.look(1008.0)
     assert not found.frozen(1015.0, LIMITS, reports=True)
     assert found.frozen(1018.0, LIMITS, reports=True)
-    serving = vitals(tmp_path, phase="serving", step=0)
-    assert serving.frozen(1060.0, Patience(), reports=True) == "no sign of life for 60 s while serving"
-    ended = vitals(tmp_path, phase="done", step=0)
-    assert not ended.frozen(99_999.0, LIMITS, reports=True)
-    (tmp_path / "status.json").unlink()
+    assert not vitals(tmp_path, '{"phase": "done", "step": 0}').frozen(99_999.0, LIMITS, reports=True)
+
+
+def test_absence_is_judged_only_where_reports_are_due(tmp_path: Path):
     absent = vitals(tmp_path)
     assert absent.frozen(1100.0, LIMITS, reports=True) == "not up after 100 s"
     assert not absent.frozen(9999.0, LIMITS, reports=False)
 
 
-TOLD = [
-    *((text, "", None) for text in ("", "{", "[1]", '{"phase": "training"}', "\xff")),
-    *((f'{{"phase": "{phase}", "step": 3}}', phase, None) for phase in ("starting", "serving")),
-    *((f'{{"phase": "{phase}", "step": 3}}', phase, 3) for phase in ("training", "done")),
-    ('{"phase": "training", "step": "x"}', "", None),
-]
-
-
-@pytest.mark.parametrize(("text", "phase", "step"), TOLD)
-def test_step_counts_once_it_trains_and_a_status_that_makes_no_sense_is_passed_over(
-    tmp_path: Path, text: str, phase: str, step: int | None
-):
-    (tmp_path / "status.json").write_bytes(text.encode("latin-1"))
-    found = vitals(tmp_path)
+@pytest.mark.parametrize(
+    ("text", "phase", "step"),
+    [
+        *((text, "", None) for text in ("{", "[1]", '{"phase": "training"}', "\xff", '{"phase": "x", "step": "x"}')),
+        ('{"phase": "starting", "step": 3}', "starting", None),
+        ('{"phase": "training", "step": 3}', "training", 3),
+    ],
+)
+def test_status_is_read_or_passed_over(tmp_path: Path, text: str, phase: str, step: int | None):
+    found = vitals(tmp_path, text)
     assert (found.phase, found.step, bool(found.state)) == (phase, step, bool(phase))
 
 
-def test_stopped_process_is_frozen_after_a_while_and_a_continued_one_is_not():
+@pytest.mark.parametrize("speed", ["fast", None, [1], float("nan")])
+def test_speed_that_is_no_number_is_not_shown(tmp_path: Path, speed: object):
+    found = vitals(tmp_path, json.dumps({"phase": "training", "step": 3, "examples_per_s": speed}))
+    assert found.row("chief/0", "training").examples_per_s is None
+
+
+def test_stopped_process_is_frozen_after_a_while():
     process = subprocess.Popen(["sleep", "60"])
     try:
         found = Vitals("no status", process.pid, 1000.0)

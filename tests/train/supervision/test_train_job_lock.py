@@ -3,10 +3,8 @@ import fcntl
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,11 +17,9 @@ from components.train.backends.launcher_identity import Fate
 from components.train.supervision.job_lock import FILE, holder, locked
 from trainer.base.errors import UserError
 
-HOLD = "import sys, time\nfrom components.train.supervision.job_lock import locked\nwith locked(sys.argv[1]): print('', flush=True); time.sleep(60)"
-
 
 @pytest.mark.cluster
-def test_second_launcher_is_refused_with_who_and_since_when_and_changes_nothing(bench: Bench):
+def test_second_launcher_is_refused(bench: Bench):
     launcher = bench.start(bench.plan(ONE))
     wait_until(bench.starts)
     record = (bench.path / "launcher.jsonl").read_text()
@@ -38,7 +34,7 @@ def test_second_launcher_is_refused_with_who_and_since_when_and_changes_nothing(
 
 
 @pytest.mark.cluster
-def test_launcher_that_was_killed_is_over_only_when_its_guard_has_done_its_work(bench: Bench):
+def test_killed_launcher_is_over_with_its_guard(bench: Bench):
     launcher = bench.start(bench.plan(ONE))
     guard = guard_of(launcher)
     guard.suspend()
@@ -61,13 +57,11 @@ ELSEWHERE = [
     ({"host": "node-7", "boot": "b"}, "process 1 of node-7 (boot b, "),
     ({"boot": "b"}, "process 1 of this machine before its last start, or of another of the same name (boot b, "),
     ({"host": "c0ffee", "pid_namespace": "pid:[7]"}, "process 1 in another container of this machine, c0ffee"),
-    ({"pid_namespace": "pid:[7]"}, "process 1 in another container of this machine, "),
-    ({"host": "clone"}, "process 1 in another container of this machine, clone"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "name"), ELSEWHERE)
-def test_holder_of_another_machine_boot_or_container_is_told_and_never_signalled(
+def test_holder_elsewhere_is_named_and_not_signalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], name: str
 ):
     sent = []
@@ -78,15 +72,13 @@ def test_holder_of_another_machine_boot_or_container_is_told_and_never_signalled
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(UserError, match=f"{re.escape(name)}.*; run the same command there"):
             main(["--stop", str(tmp_path)])
-        begin = time.monotonic()
         with pytest.raises(UserError, match=f"{re.escape(name)}.*end it, there, with"), locked(str(tmp_path)):
             pass
-        assert time.monotonic() - begin < 5
         holder(str(tmp_path)).terminate()
     assert not sent
 
 
-def test_another_process_with_the_holders_id_is_not_signalled_and_the_holder_is_known_to_be_gone(tmp_path: Path):
+def test_reused_process_id_is_not_signalled(tmp_path: Path):
     with subprocess.Popen(["sleep", "60"]) as other:
         crafted(tmp_path, pid=other.pid)  # With the start of this process.
         with open(tmp_path / FILE) as file:
@@ -98,28 +90,8 @@ def test_another_process_with_the_holders_id_is_not_signalled_and_the_holder_is_
         other.kill()
 
 
-@pytest.mark.cluster
-def test_launcher_in_another_pid_namespace_is_told_and_goes_on(container: list[str], tmp_path: Path):
-    with subprocess.Popen([*container, sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        found = holder(str(tmp_path))
-        assert (found.pid, found.fate) == (1, Fate.UNKNOWN)
-        with pytest.raises(UserError, match="process 1 in another container"):
-            main(["--stop", str(tmp_path)])
-        assert process.poll() is None
-        process.kill()
-    wait_until(lambda: holder(str(tmp_path)) is None)
-
-
-def test_no_room_for_the_holder_and_no_directory_are_user_errors(bench: Bench):
-    plan = bench.plan(ONE)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # Python ignores SIGXFSZ.
-        with pytest.raises(UserError, match=f"cannot write to {bench.path}: File too large"):
-            bench.run(plan)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+def test_unusable_directory_is_user_error(bench: Bench):
     (bench.path / "file").touch()
+    plan = dataclasses.replace(bench.plan(ONE), job_dir=str(bench.path / "file"))
     with pytest.raises(UserError, match=r"cannot write to .*/file: File exists"):
-        bench.run(dataclasses.replace(plan, job_dir=str(bench.path / "file")))
+        bench.run(plan)

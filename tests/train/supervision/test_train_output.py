@@ -2,24 +2,18 @@
 
 import contextlib
 import io
-import json
 import os
 import pty
 import signal
-import tempfile
 import threading
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 from train_fakes import ONE, QUICK, SYNC, Bench, of, wait_until
 
-from components.train.supervision.health import Vitals
 from components.train.supervision.output import Output, Row, table
 from components.train.supervision.supervisor import run
-from components.train.supervision.timeouts import Patience
 
 pytestmark = pytest.mark.cluster
 
@@ -38,7 +32,7 @@ def test_job_whose_output_nobody_reads_ends(bench: Bench, sink: str):
     os.close(write)
     if sink == "gone":
         os.close(read)
-    assert launcher.wait(60) == 3
+    assert launcher.wait() == 3
     assert (bench.path / "logs" / "chief-0.log").stat().st_size == 8 * 200 * 1000
     if sink != "gone":
         os.close(read)
@@ -115,29 +109,12 @@ def test_terminal_shows_lines_above_progress(bench: Bench, monkeypatch: pytest.M
 def test_table_has_a_row_per_replica():
     rows = [
         Row(replica="chief/0", phase="training", step=12_345, examples_per_s=2500.4),
-        Row(replica="ps/0", phase="to be restarted"),
+        Row(replica="ps/0", phase="[bold]"),
     ]
     text = io.StringIO()
     Console(file=text, width=100).print(table(rows))
     assert [line.split() for line in text.getvalue().splitlines()] == [
         ["replica", "phase", "step", "examples/s"],
         ["chief/0", "training", "12,345", "2,500"],
-        ["ps/0", "to", "be", "restarted"],
+        ["ps/0", "[bold]"],
     ]
-
-
-VALUES = st.none() | st.text("[/]ab", max_size=5) | st.integers() | st.floats() | st.lists(st.integers(), max_size=1)
-
-
-@given(phase=VALUES, step=st.integers(), speed=VALUES)
-def test_whatever_a_status_file_says_can_be_shown(phase: object, step: int, speed: object):
-    with tempfile.NamedTemporaryFile("w") as file:
-        json.dump({"phase": phase, "step": step, "examples_per_s": speed}, file)
-        file.flush()
-        vitals = Vitals(file.name)
-        vitals.look(1.0)
-    row = vitals.row("chief/0", vitals.phase)
-    text = io.StringIO()
-    Console(file=text, width=200).print(table([row]))
-    assert row.phase in text.getvalue()
-    assert not vitals.frozen(1.0, Patience(), reports=True)

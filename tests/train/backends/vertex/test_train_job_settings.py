@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 from train_settings import ATTACHMENT, BOARD, GIVEN, NETWORK, RESERVATION
 
+from components.train.backends.vertex.custom_job import request
 from components.train.backends.vertex.job_settings import JobSettings
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
@@ -20,6 +21,38 @@ def test_every_setting_survives_being_a_step_s_flags():
         for each in (value, value[0]) if isinstance(value, tuple) else (value,):
             settings = JobSettings(**{name: each})
             assert JobSettings.parse(settings.as_flags(), "plan") == settings != JobSettings()
+
+
+# By setting: where it arrives in the job, and as what if not as it is.
+ARRIVES = {
+    "training_service_account": ("jobSpec.serviceAccount", None),
+    "network": ("jobSpec.network", None),
+    "reserved_ip_ranges": ("jobSpec.reservedIpRanges", ["range-1", "range-2"]),
+    "network_attachment": ("jobSpec.pscInterfaceConfig.networkAttachment", None),
+    "encryption_key": ("encryptionSpec.kmsKeyName", None),
+    "labels": ("labels", {"team": "blue", "cost": "low", "managed_by": "tfrecord-training", "run": "name"}),
+    "tensorboard": ("jobSpec.tensorboard", None),
+    "persistent_resource": ("jobSpec.persistentResourceId", None),
+    "reservation": ("jobSpec.workerPoolSpecs.0.machineSpec.reservationAffinity.values.0", None),
+    "max_wait": ("jobSpec.scheduling.maxWaitDuration", "21600s"),
+    "web_access": ("jobSpec.enableWebAccess", None),
+    "restart": ("jobSpec.scheduling.restartJobOnWorkerRestart", False),
+}
+
+
+@pytest.mark.parametrize("name", ARRIVES)
+def test_setting_arrives_in_job(name: str):
+    settings, (place, expected) = JobSettings(**{name: GIVEN[name]}), ARRIVES[name]
+    specs = plan_vertex(cluster(), "IMAGE", [], settings=settings)
+    value = request(cluster(), settings, specs, name="name", job_dir="gs://b/job")
+    for key in place.split("."):
+        value = value[int(key)] if key.isdigit() else value[key]
+    assert value == (GIVEN[name] if expected is None else expected)
+
+
+def test_environment_arrives_in_every_pool():
+    [spec] = plan_vertex(cluster(), "IMAGE", [], settings=JobSettings(env=GIVEN["env"]))
+    assert {"name": "TEXT", "value": "a = b"} in spec["container_spec"]["env"]
 
 
 @pytest.mark.parametrize(
