@@ -121,7 +121,7 @@ def test_signal_to_launcher_stops_replicas(bench: Bench, number: int, code: int)
 
 
 def test_second_signal_kills_at_once(bench: Bench):
-    launcher = bench.start(bench.plan(ONE, chief_0=STUBBORN), SLOW)
+    launcher = bench.start(bench.plan(ONE, chief_0=STUBBORN), Patience(stop_s=3600, **CALM))
     while "ready" not in launcher.stdout.readline():
         pass
     launcher.send_signal(signal.SIGTERM)
