@@ -1,7 +1,7 @@
 """Runs the small jobs that show what only Vertex AI can: `make prove-cloud ARGS='--project P --bucket gs://B --image I'`.
 
 UNPROVEN: nobody has run it against the real Vertex AI; it was run against the cloud of this machine, which cannot show
-what it is for. It asks before it sends anything, with the most that it can cost, and removes what it made.
+what it is for. It asks before it sends anything, with the machine-hours that it can take, and removes what it made.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from trainer.base.errors import Parser, UserError, run_cli
 # what each attempt of each of their replicas noted under a name (`probe.py`).
 SHOWN = (
     (1, "all jobs run and write to the bucket", "", "me"),
-    (2, "what of the project cannot be imported", "lone", "lacking"),
+    (2, "whether the project can be imported", "lone", "modules"),
     (3, "a replica alone ended with 143: is there a second attempt", "lone", "me"),
     (4, "the worker ended with 134: which replicas have a second attempt", "restart", "me"),
     (5, "have attempts one name and machine, and when did they begin", "restart", "me"),
@@ -48,8 +48,6 @@ JOBS = {
     "large": (_LONE, 0, True),  # with too many arguments, and cancelled
 }
 _LIMIT_S, _QUEUE_S = 15 * 60, 20 * 60  # of a job, and for machines before it begins
-# Above the prices of "Vertex AI pricing" in US dollars: an hour of the machine, and of the GPU.
-_MACHINE_USD, _GPU_USD = 0.40, 0.60
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
 
 
@@ -77,10 +75,10 @@ def shown(requests: dict[str, Any]) -> str:
     return re.sub(r'"((?:[^"\\]|\\.){60})(?:[^"\\]|\\.){2000,}"', r'"\1..."', text) + "\n"
 
 
-def most_usd(args: Any) -> float:
-    """What everything costs at most; the large request is cancelled before it has machines."""
-    machines = sum(len(pools.keys() - {"strategy"}) for name, (pools, *_) in JOBS.items() if name != "large")
-    return (machines * _MACHINE_USD + args.gpu * (_MACHINE_USD + _GPU_USD)) * _LIMIT_S / 3600
+def machine_hours(requests: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> float:
+    """What everything takes at most; the large request is cancelled before it has machines."""
+    pools = [pool for name, (job, _) in requests.items() if name != "large" for pool in job["worker_pool_specs"]]
+    return sum(pool["replica_count"] for pool in pools) * _LIMIT_S / 3600
 
 
 def prove(requests: dict[str, tuple[dict[str, Any], dict[str, Any]]], bucket: Any, directory: str) -> str:
@@ -160,7 +158,7 @@ def main() -> int:
     if args.dry_run:
         print(shown(made), end="")
         return 0
-    print(f"{len(made)} jobs in {args.project}, {args.location}; at most {most_usd(args):.2f} USD, and half an hour")
+    print(f"{len(made)} jobs in {args.project}, {args.location}; at most {machine_hours(made):.2f} machine-hours")
     if not args.yes and input("send them? [y/N] ") != "y":
         return 1
     try:

@@ -5,11 +5,9 @@ ends with CODE; the others wait for its second. It stands alone, in an image tha
 """
 
 import concurrent.futures
-import importlib
 import json
 import os
 import pathlib
-import pkgutil
 import socket
 import sys
 import time
@@ -17,6 +15,8 @@ from collections.abc import Callable
 
 from google.api_core.exceptions import TooManyRequests
 from google.cloud import storage
+
+from pipelines.doctoring.image_checks import modules
 
 _PATIENCE_S = 400.0  # for another replica; a machine comes in two or three minutes
 
@@ -38,7 +38,7 @@ def main(place: str, code: str) -> None:
     with socket.create_server(("", int(own.rpartition(":")[2]))):
         seen["store"] = _store(bucket.blob(f"{base}/shared"))
         if len(everybody) == 1:
-            seen |= {"mount": _mount(bucket, base), "lacking": _lacking(), "gpus": _gpus()}
+            seen |= {"mount": _mount(bucket, base), "modules": modules().meaning, "gpus": _gpus()}
         elif attempt == 0:
             seen["reached"] = [address for address in everybody if _until(lambda a=address: _answers(a))]
         bucket.blob(f"{job}/{me}-{attempt}.json").upload_from_string(json.dumps(seen))
@@ -96,19 +96,6 @@ def _mount(bucket: storage.Bucket, base: str) -> dict[str, object]:
     except OSError as error:
         renamed = str(error)
     return {"seen": seen, "after_s": seconds, "renamed": renamed}
-
-
-def _lacking() -> list[str]:
-    """Modules of the project that cannot be imported, with the reason."""
-    lacking = []
-    for package in map(importlib.import_module, ("trainer", "components", "pipelines")):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
-                try:
-                    importlib.import_module(module.name)
-                except Exception as error:
-                    lacking.append(f"{module.name}: {error}")
-    return lacking
 
 
 def _gpus() -> int:

@@ -1,7 +1,7 @@
 """Trains small jobs that show what only GPUs can: `make prove-gpu` on any machine that has one, better two; ten minutes.
 
 UNPROVEN: nobody has run it on a GPU; `--allow-cpu` runs the same jobs on processors, which shows that this program works
-and nothing of GPUs. Every job is one of `components.train`, as a user starts it. Writes JSON, and a line for docs.
+and nothing of GPUs. Every job is one of `components.train`, as a user starts it. Writes JSON.
 """
 
 import argparse
@@ -130,19 +130,6 @@ def machine() -> dict[str, Any]:
     return about
 
 
-def line(about: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> str:
-    """A row for the table in docs/BENCHMARKS.md."""
-    gpus = about["gpus"]
-    on = f"{len(gpus)} x {gpus[0].get('device_name')}, driver {about['driver']}" if gpus else "no GPU"
-    states = [each["status"] for each in found.values()]
-    lacking = [name for name, each in found.items() if each["status"] != "proven"]
-    speeds = [
-        f"{name} {each['examples_per_s']:,.0f}/s" for name, each in found.items() if each.get("examples_per_s") and gpus
-    ]
-    proven = f"{states.count('proven')} of {len(states)} proven" + (f", not {', '.join(lacking)}" if lacking else "")
-    return f"| {on} | TensorFlow {about['tensorflow']}, {about['code']} | {proven} | {', '.join(speeds) or '-'} |"
-
-
 def _args() -> argparse.Namespace:
     p = Parser(prog="make prove-gpu", description="Shows on GPUs what only they can.")
     p.add_argument(
@@ -187,7 +174,7 @@ def main() -> int:
     output = pathlib.Path(args.output)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps({"machine": about, "steps": args.steps, "found": found}, indent=1) + "\n")
-    print(f"{output}\nfor docs/BENCHMARKS.md:\n{line(about, found)}")
+    print(output)
     return int(any(each["status"] == "FAILED" for each in found.values()))
 
 

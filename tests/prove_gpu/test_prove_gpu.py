@@ -50,13 +50,10 @@ def test_a_machine_without_gpus_proves_nothing(prove, trained):
     assert {each["status"] for each in found.values()} == {"ran on a processor", "not shown"}
 
 
-def test_what_needs_more_gpus_than_there_are_is_not_shown_and_the_line_says_so(prove, trained, capsys):
+def test_what_needs_more_gpus_than_there_are_is_not_shown(prove, trained):
     trained(1)
     code, found = prove("--data-dir", "d", "--only", "one", "mirrored-nccl")
     assert (code, found["one"]["status"], found["mirrored-nccl"]["status"]) == (0, "proven", "not shown")
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "| 1 x Tesla T4, driver 550.1 | TensorFlow 2.21.0, abc123 | 1 of 2 proven, not mirrored-nccl | one 12,346/s |"
-    )
     trained(2)
     assert prove("--data-dir", "d", "--only", "mirrored-nccl")[1]["mirrored-nccl"]["status"] == "proven"
 
