@@ -1,16 +1,13 @@
-import dataclasses
 import json
 from typing import Any
 from unittest import mock
 
 import pytest
-import yaml
 from google.cloud import aiplatform_v1 as v1
 from lint.specs import lint
 
 from components.convert.options import Options
 from components.train.backends.vertex.attempts import Again
-from components.train.backends.vertex.job_settings import JobSettings
 from pipelines import submit
 from pipelines.vertex import client, config_file
 from pipelines.vertex.submission import Submission, prepare
@@ -18,38 +15,7 @@ from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
 REGION = "projects/p/locations/us-central1"
-# Every flag that is about the run on Vertex AI, with a value, and where that has to arrive in the resource.
-_PARAMETER = "runtimeConfig.parameterValues"
-_ACCOUNT = "t@p.iam.gserviceaccount.com"
-_ATTACHMENT = "projects/p/regions/us-central1/networkAttachments/a"
-_KEY = f"{REGION}/keyRings/r/cryptoKeys/k"
-_RESERVATION = "projects/p/zones/us-central1-a/reservations/r"
-KNOBS: dict[str, tuple[str, str, Any]] = {
-    "service_account": (_ACCOUNT, "serviceAccount", _ACCOUNT),
-    "training_service_account": (_ACCOUNT, f"{_PARAMETER}.service_account", _ACCOUNT),
-    "network": ("projects/1/global/networks/n", "network", "projects/1/global/networks/n"),
-    "reserved_ip_ranges": ("range", f"{_PARAMETER}.reserved_ip_ranges", ["range"]),
-    "network_attachment": (_ATTACHMENT, "pscInterfaceConfig.networkAttachment", _ATTACHMENT),
-    "encryption_key": (_KEY, "encryptionSpec.kmsKeyName", _KEY),
-    "labels": ("team=blue", "labels.team", "blue"),
-    "env": ("LEVEL=2", f"{_PARAMETER}.job_args", ["--env=LEVEL=2"]),
-    "tensorboard": (f"{REGION}/tensorboards/1", f"{_PARAMETER}.tensorboard", f"{REGION}/tensorboards/1"),
-    "persistent_resource": ("pool", f"{_PARAMETER}.persistent_resource_id", "pool"),
-    "reservation": (_RESERVATION, f"{_PARAMETER}.job_args", [f"--reservation={_RESERVATION}"]),
-    "max_wait": ("2h", f"{_PARAMETER}.max_wait_duration", "7200s"),
-    "web_access": (True, f"{_PARAMETER}.enable_web_access", True),
-    "restart": ("one", f"{_PARAMETER}.restart_job_on_worker_restart", False),
-    "serving_image": (IMAGE, f"{_PARAMETER}.serving_image", IMAGE),
-    "scheduling": ("SPOT", f"{_PARAMETER}.strategy", "SPOT"),
-    "timeout": ("3h", f"{_PARAMETER}.timeout", "10800s"),
-    "location": ("europe-west4", f"{_PARAMETER}.location", "europe-west4"),
-}
-# What one alone may not be given without.
-_WITH = {
-    "reserved_ip_ranges": ["--network", "projects/1/global/networks/n"],
-    "tensorboard": ["--training-service-account", _ACCOUNT],
-    "max_wait": ["--scheduling", "FLEX_START", "--cluster", "{flex}"],
-}
+NETWORK = "projects/1/global/networks/n"
 
 
 def prepared(*flags: str) -> Submission:
@@ -69,36 +35,9 @@ def test_a_query_reaches_its_step_as_it_is_and_is_exported_to_the_bucket(tmp_pat
     assert (told.source, told.export_dir) == (query, "gs://my-bucket/exports")
 
 
-@pytest.fixture
-def flex(tmp_path) -> str:
-    path = tmp_path / "flex.yaml"
-    path.write_text("{strategy: one_device, chief: {machine: g2-standard-4, accelerator: {type: NVIDIA_L4}}}")
-    return str(path)
-
-
-def test_no_setting_of_a_training_job_lacks_a_flag_here():
-    assert {field.name for field in dataclasses.fields(JobSettings)} <= KNOBS.keys()
-
-
-@pytest.mark.parametrize("knob", KNOBS)
-def test_every_knob_arrives_in_what_vertex_ai_receives_from_a_flag_and_from_a_file(tmp_path, flex, monkeypatch, knob):
-    monkeypatch.setattr("pipelines.vertex.submission.new_name", lambda: "training-1")
-    value, path, expected = KNOBS[knob]
-    words = [f"--{knob.replace('_', '-')}", *([] if value is True else [value])]
-    more = [flag.format(flex=flex) for flag in _WITH.get(knob, ())]
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump({knob: value}))
-    submission = prepared("--image", IMAGE, *more, *words)
-    assert prepared("--image", IMAGE, *more, "--config", str(tmp_path / "run.yaml")) == submission
-    found: Any = submission.attempt(Again(choice=0, timeout_s=10_800)).request("run-1")["pipelineJob"]
-    assert v1.PipelineJob.from_json(json.dumps(found)).labels["run"] == "training-1"  # the API knows every field
-    for name in path.split("."):
-        found = found[name]
-    assert found == expected
-
-
 def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
     flags = ["--project", "demo-project", "--bucket", "gs://my-bucket", "--image", IMAGE]
-    flags += ["--network", KNOBS["network"][0]]
+    flags += ["--network", NETWORK]
     assert submit.main([*flags, "--cluster", "clusters/vertex-ps.yaml", "--dry-run"]) == 0
     shown = json.loads(capsys.readouterr().out)
     submission = prepared(*flags[4:], "--cluster", "clusters/vertex-ps.yaml")
@@ -194,7 +133,7 @@ def test_a_run_can_be_sent_again_from_what_its_bucket_keeps(monkeypatch):
     kept: dict[str, Any] = {}
     monkeypatch.setattr("pipelines.vertex.submission.write_json", kept.__setitem__)
     monkeypatch.setattr("pipelines.vertex.submission.read_json", lambda place: json.loads(json.dumps(kept[place])))
-    submission = prepared("--image", IMAGE, "--step-resources", "convert=8:32G", "--network", KNOBS["network"][0])
+    submission = prepared("--image", IMAGE, "--step-resources", "convert=8:32G", "--network", NETWORK)
     submission.save()
     again = Submission.load("gs://my-bucket", submission.run)
     assert again.request("a") == submission.request("a")

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import random
 
 import numpy as np
 import pyarrow as pa
@@ -98,13 +97,6 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
     (table / "schema.yaml").write_text(yaml.safe_dump(other), encoding="utf-8")
     second = run("--model", "wide_deep", "--", "--hidden-units", "8,4")
     assert {s["name"]: s["status"] for s in second["steps"]}["convert"] == "succeeded"
-    wrong = command(
-        "pipelines/run.py",
-        *("--dataset", "csv", "--source", table / "rows.csv", "--schema", table / "schema.yaml", "--model", "cnn"),
-        *("--cluster", "clusters/local.yaml", "--runs-dir", table / "wrong", "--registry", table / "registry"),
-    )
-    assert wrong.returncode
-    assert "--model cnn does not fit dataset 'trips', which is a table; use wide_deep" in wrong.stdout + wrong.stderr
 
 
 @pytest.mark.pipeline
@@ -160,17 +152,3 @@ def test_a_number_is_learnt_judged_and_registered(command, friedman):
     evaluation = json.loads(pathlib.Path(summary["paths"]["evaluation"]).read_text())
     assert evaluation["gate"]["thresholds"] == {"rmse": 2.0, "r2": 0.8} and evaluation["baseline"]["rmse"] > 3
     assert "root mean squared error" in (pathlib.Path(summary["paths"]["report"])).read_text()
-    # Once more, after the source has grown by other rows and has another order.
-    header, *lines = (friedman / "rows.csv").read_text(encoding="utf-8").splitlines()
-    lines += [f"0.5{line[line.index(',') :]}" for line in lines[:1000]]
-    random.Random(0).shuffle(lines)
-    (friedman / "rows.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
-    done = command("pipelines/run.py", *flags)
-    assert done.returncode == 0, done.stdout + done.stderr
-    newest = max((friedman / "runs").glob("*/run.json")).parent
-    evaluation = json.loads((newest / "evaluation.json").read_text(encoding="utf-8"))
-    whole, champion = evaluation["metrics"]["examples"], evaluation["champion"]
-    # 72 of a hundred of the 3,000 were for training, and are anywhere among the 4,000 now.
-    assert 700 < whole < 900 and 0.4 * whole < champion["examples"] < 0.52 * whole
-    assert champion["candidate"]["examples"] == champion["metrics"]["examples"] == champion["examples"]
-    assert f"on the {champion['examples']} records that neither was trained on" in evaluation["decision"]["reasons"][-1]
