@@ -51,25 +51,6 @@ def test_digits(tmp_path, held):
     assert other.fingerprint != manifest.fingerprint
 
 
-def test_packed_or_not_and_whatever_the_directory_the_bytes_are_the_same(tmp_path, make_idx, content):
-    for name, packed in (("a", True), ("b", False)):
-        make_idx(tmp_path / name, packed=packed, train=500, test=90)
-        manifest = convert(Options(dataset="idx", source=str(tmp_path / name), output=str(tmp_path / name / "out")))
-    assert content(tmp_path / "a" / "out") == content(tmp_path / "b" / "out")
-    other = convert(Options(dataset="idx", source=str(tmp_path / "a"), output=str(tmp_path / "seed"), split_seed=1))
-    assert other.fingerprint != manifest.fingerprint
-
-
-@pytest.mark.parametrize("classes", [1, 128, 129, 256])
-def test_idx_with_any_number_of_classes(tmp_path, make_idx, classes, held):
-    make_idx(tmp_path / "source", classes=classes, train=600, test=90)
-    options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"))
-    manifest = convert(options)
-    _assert_holds(tmp_path / "out", manifest, options, held)
-    assert manifest.class_names == tuple(str(label) for label in range(classes))
-    assert manifest.feature("label").num_bytes == (1 if classes <= 128 else 2)
-
-
 def test_other_splits_get_shards_in_proportion_and_empty_ones_none(tmp_path, make_idx):
     make_idx(tmp_path / "source", train=100, test=10)
     source = {"dataset": "idx", "source": str(tmp_path / "source"), "validation_fraction": 0}

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import datetime as dt
-import errno
 import io
 import json
 import pathlib
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 from components.convert.__main__ import main
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.sources import parquet_table
 from components.convert.tables import yaml_loader
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
@@ -160,16 +158,6 @@ def test_a_proposal_says_what_each_column_is_and_what_a_model_might_make_of_it(t
         assert f"\n{line}" in text, line
 
 
-@pytest.mark.parametrize("dataset", WRITERS)
-def test_the_first_file_may_have_no_rows(tmp_path, dataset):
-    (tmp_path / "t").mkdir()
-    columns = {"x": [i / 7 for i in range(40)], "y": ["no", "yes"] * 20}
-    WRITERS[dataset](columns, tmp_path / "t" / f"b.{dataset}")
-    WRITERS[dataset]({name: [] for name in columns}, tmp_path / "t" / f"a.{dataset}")  # of no types in Parquet
-    schema = yaml_loader.load(infer(tmp_path, "--label", "y", dataset=dataset, source="t"))
-    assert {name: column.type for name, column in schema.columns.items()} == {"y": "string", "x": "float"}
-
-
 @pytest.mark.parametrize("gaps", [False, True])
 def test_what_is_neither_of_two_numbers_that_were_seen_is_of_neither_class(tmp_path, gaps):
     y = [None if gaps and not i % 5 else (0, 100)[i % 2] for i in range(60)]
@@ -237,36 +225,10 @@ def test_what_cannot_be_proposed_is_told(tmp_path, fails, flags, told):
         assert not (tmp_path / "schema.yaml").exists()
 
 
-def test_a_table_that_may_not_be_read_is_told(tmp_path, fails, monkeypatch):
-    pq.write_table(pa.table(TRIPS), tmp_path / "t.parquet")
-
-    def denied(*_, **__):
-        raise PermissionError(errno.EACCES, "Permission denied", "t.parquet")
-
-    monkeypatch.setattr(parquet_table, "_opened", denied)
-    line = fails("--dataset", "parquet", "--source", tmp_path / "t.parquet", "--infer-schema", tmp_path / "s.yaml")
-    assert "t.parquet: cannot be read (Permission denied)" in line and not (tmp_path / "s.yaml").exists()
-
-
 def test_objects_without_a_key_have_nothing_to_learn_from(tmp_path, fails):
     (tmp_path / "t.jsonl").write_text("{}\n{}\n")
     flags = ["--dataset", "jsonl", "--source", tmp_path / "t.jsonl", "--infer-schema", tmp_path / "s.yaml"]
     assert "t.jsonl: has no column that a model could learn from" in fails(*flags)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("a,b\n1,2\n3\n", "t.csv: line 3: 1 values; the header has 2"),
-        ("a;b\n1;2\n3;4\n", "t.csv: its one column is 'a;b'; write the schema by hand, with its 'delimiter'"),
-        ("a,a\n1,2\n3,4\n", "column 'a' stands in the header more than once"),
-    ],
-)
-def test_rows_that_no_column_can_be_read_of_are_told(tmp_path, fails, text, told):
-    (tmp_path / "t.csv").write_text(text)
-    flags = ["--dataset", "csv", "--source", tmp_path / "t.csv", "--infer-schema", tmp_path / "s.yaml"]
-    for more in ([], ["--label", "b"]):
-        assert told in fails(*flags, *more)
 
 
 def test_nothing_to_learn_from_and_a_label_without_a_schema_to_write(tmp_path, fails):

@@ -138,19 +138,6 @@ def test_whatever_the_parts_and_the_order_in_which_neighbours_are_merged_all_of_
         assert_close(told(parts), told(whole))
 
 
-@given(values=floats | integers, other=floats, most=st.integers(8, 60))
-def test_a_histogram_counts_exactly_what_lies_between_its_edges_however_coarse_its_bins(values, other, most):
-    other = other.astype(values.dtype) if values.dtype == np.float32 else (other % 1e18).astype(np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bins, "_MOST", most)
-        splits = [tallied(Numbers(values.dtype), part) for part in (values, other)]
-        edges = splits[0].edges(splits)
-        assert 1 <= len(edges) <= 22 and list(edges) == sorted(set(edges))
-        for split, part in zip(splits, (values, other), strict=True):
-            found = [sum(float(value) >= edge for edge in edges) for value in part.tolist()]
-            assert split.summary(edges).histogram == tuple(np.bincount(found, minlength=len(edges) + 1))
-
-
 def test_too_many_categories_are_not_told_but_the_vocabulary_is_counted(monkeypatch):
     monkeypatch.setattr(accumulators, "_MOST_CATEGORIES", 50)
     values = Strings.of([b"known"] * 5 + [str(i).encode() for i in range(60)] + [b"known"])

@@ -96,15 +96,6 @@ def test_odd_columns(converted):
         assert name in _Parsed(text).text and manifest.splits["train"].summaries[name].histogram
 
 
-def test_texts_that_are_alike_where_they_are_cut_have_a_share_each(converted):
-    long = [100 * "x" + end for end in "aaaaabbbcc"] * 10
-    _, text = converted({"company": long}, {"company": {"type": "string"}}, "--validation-fraction=0")
-    rows = re.findall(r"<td>x{79}….*", text)
-    shares = [int(share) for share in re.findall(r"train (\d+)\.\d %", "".join(rows))]
-    assert 98 <= sum(shares) <= 100 and len(set(shares)) == len(rows) == 3
-    assert "test " not in "".join(rows)  # of which nobody knows whose it is
-
-
 def test_nothing_but_a_training_split(converted):
     kinds = {"area": {"type": "int", "default": 0}, "company": {"type": "string", "default": ""}}
     _, text = converted({"area": [""] * 9, "company": [""] * 9}, kinds, "--test-fraction=0", "--validation-fraction=0")

@@ -110,18 +110,6 @@ def test_the_fine_label_is_the_class(tmp_path):
     assert source.class_names == tuple(sorted(source.class_names)) and len(set(source.class_names)) == 100
 
 
-def test_a_link_in_an_archive_is_no_file(tmp_path, reader):
-    files = contents(reader)
-    first = next(iter(files))
-    path = pack(tmp_path / "link", {k: v for k, v in files.items() if k != first}, "w")
-    with tarfile.open(path, "a") as tar:
-        link = tarfile.TarInfo(first)
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        tar.addfile(link)
-    with pytest.raises(UserError, match=f"missing {first}"):
-        whole(reader, str(path))
-
-
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
 def test_a_damaged_archive_is_named(tmp_path, reader, mode):
     path = tmp_path / "a"

@@ -124,16 +124,3 @@ def test_what_is_damaged_is_refused_and_named(dataset, kind):
                 else:  # 1e5 and 1E5 are the same
                     assert named.name == FILE and Manifest.load(dataset) == whole, seed
     verify(dataset, 0)
-
-
-@pytest.mark.parametrize("kind", [flip, resize, swap, delete, edit])
-def test_the_command_refuses_what_is_damaged_and_changes_nothing(dataset, fails, content, kind):
-    arguments = Manifest.load(dataset).arguments
-    flags = ("--output", dataset, "--dataset", arguments["dataset"], "--shards", arguments["shards"])
-    if arguments["dataset"] == "csv":
-        root = dataset.parent
-        flags += ("--source", root / "rows.csv", "--schema", root / "schema.yaml")
-    with damaged(dataset, 0, kind) as named:
-        before = content(dataset)
-        assert str(named) in fails(*flags)
-        assert content(dataset) == before

@@ -116,20 +116,6 @@ def test_what_is_left_out_is_told_suffixes_in_capitals_count_and_a_class_may_be_
     assert manifest.class_names == ("bus", "train") and sum(s.examples for s in manifest.splits.values()) == 6
 
 
-def test_the_order_depends_on_names_alone_and_mixes_classes(folder, content, tmp_path):
-    root = folder(many(count=40))
-    convert(options(root, validation_fraction=0))
-    first = content(tmp_path / "out")
-    for path in sorted(root.glob("*/*"), reverse=True):  # as another file system would list them
-        data = path.read_bytes()
-        path.unlink()
-        path.write_bytes(data)
-    convert(options(root, output="again", validation_fraction=0))
-    assert content(tmp_path / "again") == first
-    manifest = Manifest.load(tmp_path / "out")
-    assert min(manifest.splits["train"].class_histogram) > 0 and min(manifest.splits["test"].class_histogram) > 0
-
-
 @pytest.mark.parametrize("flags", [(), ("--image-size", "4x4"), ("--encoding", "source")])
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: b"GIF89a", lambda data: data[:-30]])
 def test_a_broken_image_is_named_and_nothing_is_left(folder, fails, flags, damage):

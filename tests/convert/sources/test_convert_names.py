@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -51,14 +50,3 @@ def test_a_class_that_cannot_be_told_in_words_is_refused_at_the_start(tmp_path):
         convert(Options(dataset="images", source=str(tmp_path / "images"), output=str(tmp_path / "out"), shards=1))
     assert "\\udc" in str(told.value).encode(errors="backslashreplace").decode() and "\n" not in str(told.value)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.cluster
-def test_what_is_printed_of_such_names_is_escaped(tmp_path, make_idx):
-    odd = os.fsdecode(b"caf\xe9")
-    make_idx(tmp_path / odd, train=30)
-    command = [sys.executable, "-m", "components.convert", "--dataset", "idx", "--source", str(tmp_path / odd)]
-    good = subprocess.run([*command, "--output", str(tmp_path / f"{odd}-out")], cwd=ROOT, capture_output=True)
-    assert good.returncode == 0 and rb"caf\udce9-out: idx is ready" in good.stdout and not good.stderr
-    bad = subprocess.run([*command, "--output", str(tmp_path / odd)], cwd=ROOT, capture_output=True)
-    assert bad.returncode == 2 and bad.stderr.count(b"\n") == 1 and rb"caf\udce9" in bad.stderr

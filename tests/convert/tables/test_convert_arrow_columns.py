@@ -51,30 +51,19 @@ BEFORE = dt.datetime(1969, 12, 31, 23, 59, 59, 500_000)
             for kind in NUMBERS
             for type_ in ("float", "int")
         ),
-        (pa.array([D("2.50")]), "float", [2.5]),
         (pa.array([2**64 - 1], pa.uint64()), "float", [2.0**64]),
         (pa.array([1.5, float("nan")]), "float", [1.5, None]),
-        (pa.array([3.0, float("nan")], pa.float32()), "int", [3, None]),
         (pa.array([-(2**63), 2**63 - 1]), "int", [-(2**63), 2**63 - 1]),
         (pa.array([dt.time(1, 2, 3, 999_999)], pa.time64("us")), "int", [3723]),
-        (pa.array([dt.time(1, 2, 3)], pa.time32("s")), "int", [3723]),
         *((pa.array(["é", None]).cast(pa.binary()).cast(kind), "string", ["é", None]) for kind in TEXTS),
-        (pa.array([b"ab"], pa.binary(2)), "string", ["ab"]),
         (pa.array(["a", None, "a"]).dictionary_encode(), "string", ["a", None, "a"]),
-        (pa.array([2, None, 2]).dictionary_encode(), "int", [2, None, 2]),
         (pa.array([True, None, False]), "bool", ["true", None, "false"]),
-        (pa.array([1, 0], pa.uint8()), "bool", ["true", "false"]),
         (pa.array(["Yes", None, "f"]), "bool", ["true", None, "false"]),
         *((pa.nulls(2), type_, [None, None]) for type_ in ARROW),
         (pa.array([dt.date(2024, 1, 31), dt.date(1969, 12, 31)]), "time", [1706659200, -86400]),
-        (pa.array([dt.date(2024, 1, 31)], pa.date64()), "time", [1706659200]),
         (pa.array([NOON, BEFORE, None], pa.timestamp("us")), "time", [1706702400, -1, None]),
-        (pa.array([NOON, BEFORE, None], pa.timestamp("ns")), "time", [1706702400, -1, None]),
-        (pa.array([NOON], pa.timestamp("ms", "UTC")), "time", [1706702400]),
         (pa.array([BERLIN], pa.timestamp("us", "Europe/Berlin")), "time", [1706702400 - 3600]),
-        (pa.array([dt.datetime(9999, 12, 31)], pa.timestamp("us")), "time", [253402214400]),
         (pa.array(["2024-01-31", "", "1969-12-31 23:59:59.5"]), "time", [1706659200, None, -1]),
-        (pa.array(["2024-01-31T12:00Z", "2024-01-31 12:00:00"]), "time", [1706702400, 1706702400]),
         (pa.array(["2024-01-31T12:00:00.123456789+01:00"]), "time", [1706702400 - 3600]),
     ],
 )
@@ -106,13 +95,10 @@ TRIPS = pa.array([{"fare": 2.5, "stops": [{"at": 1}]}, None, {"fare": None, "sto
     [
         (LISTS, "x[1]", [2, None, None, None, 5]),
         (LISTS[2:], "x[0]", [None, 3, 4]),
-        (LISTS.cast(pa.large_list(pa.int8())), "x[0]", [1, None, None, 3, 4]),
         (pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)), "x[1]", [2, None, 4]),
-        (pa.array([[[1], [2, 3]], [[4]]]), "x[1][1]", [3, None]),
         (TRIPS, "x.fare", [2.5, None, None]),
         (TRIPS, "x.stops[0].at", [1, None, None]),
         (pa.array([1]), "x.fare", [1]),  # which is the column's name
-        (pa.array([1]), "x[0]", [1]),
     ],
 )
 def test_a_header_leads_into_lists_and_structures(array, header, expected):
@@ -143,28 +129,17 @@ NOT_TEXT = pa.array([b"a", b"\xff"]).view(pa.string())
     ("array", "type_", "message"),
     [
         (pa.array(["1"]), "float", "column 'x' is string, and type float takes numbers"),
-        (pa.array(["1"]), "int", "column 'x' is string, and type int takes whole numbers, and times of day"),
-        (pa.array([True]), "int", "column 'x' is bool, and type int takes whole numbers"),
         (pa.array([NOON]), "int", r"column 'x' is timestamp\[us\], and type int takes whole"),
         (pa.array([1]), "string", "column 'x' is int64, and type string takes texts"),
-        (pa.array([1.0]), "bool", "column 'x' is double, and type bool takes booleans, 0 and 1, and texts"),
         (pa.array([1]), "time", "column 'x' is int64, and type time takes timestamps, dates, and texts"),
-        (LISTS, "int", "column 'x' is list<.*int64>, and type int takes"),
         (pa.array([1, 2**63], pa.uint64()), "int", "row 1: x: 9223372036854775808 is no 64-bit whole number"),
         (pa.array([1, 2.5]), "int", "row 1: x: 2.5 is no 64-bit whole number"),
-        (pa.array([1, 1e19]), "int", r"row 1: x: 1e\+19 is no 64-bit"),
-        (pa.array([D("2.0"), D("2.5")]), "int", "row 1: x: 2.5 is no 64-bit"),
-        (pa.array([D(10**20)]), "int", "row 0: x: 1000000+ is no 64-bit"),
         (pa.array([1, 1e39]), "float", r"row 1: x: 1e\+39 is no finite 32-bit number"),
-        (pa.array([1, -float("inf")]), "float", "row 1: x: -inf is no finite 32-bit number"),
         (pa.array([1, float("nan")]), "float", "row 1: x: is missing, and the schema has no default"),
         (pa.array([1, None]), "int", "row 1: x: is missing, and the schema has no default"),
-        (pa.array(["a", ""]), "string", "row 1: x: is missing, and the schema has no default"),
         (pa.array(["a" * 2**24, "a" * (2**24 + 1)]), "string", "row 1: x: has 16,777,217 bytes; a text has at most"),
         (NOT_TEXT, "string", r"row 1: x: .* is not UTF-8"),
-        (NOT_TEXT.cast(pa.binary()), "string", r"row 1: x: b'\\xff' is not UTF-8"),
         (pa.array(["y", "maybe"]), "bool", "row 1: x: 'maybe' is no boolean, which is true t yes"),
-        (pa.array([1, 2]), "bool", "row 1: x: '2' is no boolean"),
         *(
             (pa.array(["2024-01-01", text]), "time", f"row 1: x: '{re.escape(text)}' is no date or time as in ISO 8601")
             for text in ("2024-02-30", "2024-1-1", "01/02/2024", "2024-01-01T25:00", "2024-01-01T12", "20240101", " ")

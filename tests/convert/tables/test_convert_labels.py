@@ -1,4 +1,3 @@
-import json
 import operator as operators
 import types
 
@@ -191,13 +190,3 @@ def test_large_whole_numbers_are_rounded_and_told(tmp_path, capsys, examples):
         assert flood == np.float32(2**24 + day)
     read(tmp_path / "small", {"regression": ["flood", "rain"]})
     assert "rounded" not in capsys.readouterr().out
-
-
-def test_a_target_called_label_is_not_stored_twice(tmp_path, examples):
-    columns = {"day": {"type": "int"}, "label": {"type": "float", "header": "rain"}}
-    schema = {**SCHEMA, "columns": columns, "other_columns": "ignore", "label": {"regression": "label"}}
-    given = trips.write(tmp_path, ROWS, {**SCHEMA, "label": {"regression": "rain"}})
-    (tmp_path / "schema.yaml").write_text(json.dumps(schema))
-    manifest = convert(Options(**given, output=str(tmp_path / "out"), validation_fraction=0, test_fraction=0))
-    assert [feature.name for feature in manifest.features] == ["day", "label"]
-    assert labels(tmp_path, manifest, examples) == {i: [np.float32(i / 10)] for i in range(90)}

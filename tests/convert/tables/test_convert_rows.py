@@ -1,4 +1,3 @@
-import collections
 import contextlib
 import gzip
 import io
@@ -79,26 +78,6 @@ def test_manifest_and_records_of_a_table(tmp_path, held):
         for shard in part.shards:
             starts = np.fromfile(tmp_path / "out" / shard.index, "<i8")
             assert len(starts) == shard.examples + 1 and starts[-1] == shard.bytes
-
-
-def test_what_is_told_of_columns_comes_from_the_training_split_alone(tmp_path):
-    rows = made(400)
-    train = drawn(400)["train"]
-    others = sorted(set(range(400)) - set(train))
-    manifest = quietly(**trips.write(tmp_path / "a", rows, SCHEMA), output=str(tmp_path / "a" / "out"))
-    for i in others:  # what the other splits have does not matter
-        rows[i] = {"fare": 1e6, "tips": 0, "seconds": "123", "company": "Zed"}
-    other = quietly(**trips.write(tmp_path / "b", rows, SCHEMA), output=str(tmp_path / "b" / "out"))
-    assert (other.deep, other.wide) == (manifest.deep, manifest.wide)
-    assert [f.statistics for f in other.features] == [f.statistics for f in manifest.features]
-    assert other.fingerprint != manifest.fingerprint
-
-    assert manifest.deep[1].vocabulary == ("Blue", "") and manifest.deep[1].categories == 3
-    counts = collections.Counter(int(rows[i]["seconds"] or -5) for i in train)
-    assert manifest.wide[0].vocabulary == tuple(sorted(counts, key=lambda value: (-counts[value], value)))
-    label = manifest.feature("label")
-    assert (label.dtype, label.value_range, label.num_bytes) == ("int64", (0.0, 1.0), 1)
-    assert manifest.feature("fare").unit == "USD"
 
 
 @pytest.mark.parametrize("column", ["label", "kind"])
@@ -204,21 +183,6 @@ def test_the_real_taxi_trips(tmp_path):
     assert [f.name for f in manifest.inputs] == ["company", "fare", "payment_type", "trip_miles", "trip_seconds"]
 
 
-def test_googles_layout_in_cents(tmp_path, held):
-    header = "tip,trip_miles,trip_seconds,fare,trip_start_month,trip_start_hour,trip_start_day,pickup_community_area,"
-    header += "dropoff_community_area,pickup_census_tract,dropoff_census_tract,pickup_latitude,pickup_longitude,"
-    header += "dropoff_latitude,dropoff_longitude,payment_type,company"
-    lines = [f"{i % 2},1.1,420,{600 + i},8,16,3,,8,17031839100,,41.9,-87.6,,,Cash,Blue" for i in range(30)]
-    (tmp_path / "taxi_trips_train.csv").write_text("\n".join([header, *lines]))
-    source = str(tmp_path / "taxi_trips_train.csv")
-    whole = {"validation_fraction": 0, "test_fraction": 0}
-    manifest = quietly(dataset="taxi_cents", source=source, output=str(tmp_path / "out"), **whole)
-    got = held(tmp_path / "out")
-    assert [(e["label"], e["tip"], e["fare"]) for e in got] == [(i % 2, i % 2, 600 + i) for i in range(30)]
-    assert got[0]["pickup_census_tract"] == b"17031839100" and got[0]["pickup_community_area"] == b""
-    assert manifest.feature("fare").unit == "US cents" and "tip" not in {f.name for f in manifest.inputs}
-
-
 def test_a_column_without_a_value_in_any_row_is_told(tmp_path, capsys):
     """Lines of JSON may have none of a key, and a key that is misspelt would be a column of defaults without a word."""
     source, schema = tmp_path / "rows.jsonl", tmp_path / "schema.yaml"
@@ -261,28 +225,6 @@ def test_rows_that_are_wrong_are_listed_beside_the_manifest_or_too_many(tmp_path
     assert "line 17: fare" in capsys.readouterr().out
     text = fails("--dataset", "mnist", "--skip-bad", "1", "--output", str(tmp_path / "c"))
     assert "--skip-bad 1 means nothing to dataset 'mnist'; leave it out, or use --dataset taxi or" in text
-
-
-def test_json_lines_of_a_directory_have_the_bytes_of_the_same_csv_file(tmp_path, content, fails):
-    rows = [{**row, "seconds": int(row["seconds"] or -5)} for row in made(80)]
-    as_csv = trips.write(tmp_path / "csv", rows, SCHEMA)
-    as_json = {**as_csv, "dataset": "jsonl", "source": str(tmp_path / "json")}
-    (tmp_path / "json").mkdir()
-    flags = [f"--{name}={value}" for name, value in as_json.items()]
-    assert "json: holds no *.jsonl or *.ndjson files, or such with .gz or .zst behind" in fails(
-        *flags, "--output", "no"
-    )
-    lines = [json.dumps(row) + "\n" for row in rows]
-    (tmp_path / "json" / "a.jsonl").write_text("".join(lines[:50]))
-    (tmp_path / "json" / "b.ndjson.gz").write_bytes(gzip.compress("".join(lines[50:]).encode()))
-    quietly(**as_csv, output=str(tmp_path / "a"))
-    quietly(**as_json, output=str(tmp_path / "b"))
-    shards = [{n: d for n, d in content(tmp_path / out).items() if ".tfrecord" in n} for out in "ab"]
-    # How often a default stands in is no part of a record.
-    assert shards[0] == shards[1] and shards[0]
-    delimited = pathlib.Path(as_csv["schema"])
-    delimited.write_text(delimited.read_text() + 'delimiter: ","\n')
-    assert "schema.yaml: has a delimiter, and dataset 'jsonl' has none; leave it out" in fails(*flags, "--output", "no")
 
 
 def test_rows_that_are_left_out_are_in_no_vocabulary(tmp_path):

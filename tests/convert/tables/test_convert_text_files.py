@@ -215,17 +215,6 @@ def test_rows_that_are_wrong_are_skipped_and_no_row_is_lost_without_a_word(
     assert sorted(told) == wrong
 
 
-@pytest.mark.parametrize("wrong", ["x,yes", "1,maybe"])
-def test_no_more_rows_are_skipped_than_is_allowed(tmp_path, wrong):
-    (tmp_path / "a.csv").write_text("age,said\n" + f"1,yes\n{wrong}\n" * 4)
-    found = cut([tmp_path / "a.csv"])
-    (block,) = table(found, skip_bad=4).blocks(found.pieces[0])
-    assert len(block.skipped) == len(block.positions) == 4 and "a.csv: line 3: " in block.skipped[0]
-    for allowed, line in ((3, 9), (0, 3)):
-        with pytest.raises(UserError, match=rf"a\.csv: line {line}: "):
-            list(table(found, skip_bad=allowed).blocks(found.pieces[0]))
-
-
 @pytest.mark.parametrize("of_json", [False, True])
 def test_of_many_rows_only_those_near_a_wrong_one_are_read_one_by_one(tmp_path, of_json, monkeypatch):
     parser, singly = (text_files.JsonParser if of_json else text_files.CsvParser), []

@@ -77,24 +77,6 @@ def test_a_second_conversion_into_a_directory_is_refused(tmp_path, fails, monkey
         assert "another conversion is writing to" in fails("--output", tmp_path / "out")
 
 
-def test_leftovers_are_replaced(tmp_path, content):
-    convert(Options(output=str(tmp_path / "clean")))
-    left = tmp_path / "left"
-    (left / ".converting").mkdir(parents=True)
-    for name in (
-        ".converting/00000-train-00000.tfrecord",
-        "train-00001-of-00009.tfrecord",
-        "train-00001-of-00009.hashes",
-        "train-00001-of-00009.index",
-        "manifest.json.17.tmp",
-        "dataset.html.17.tmp",
-        "dataset.html",
-    ):
-        (left / name).write_text("half")
-    convert(Options(output=str(left)))
-    assert content(left) == content(tmp_path / "clean")
-
-
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("place", ["parts.Writer.close", "notes.written"])
 def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch, before, place):

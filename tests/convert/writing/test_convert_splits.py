@@ -15,16 +15,6 @@ def test_splitmix64_gives_the_published_numbers():
     assert splitmix64(1234567, np.arange(4)).tolist() == expected
 
 
-@given(validation=fractions, test=fractions, seed=seeds)
-def test_fractions_are_kept_within_five_standard_deviations(validation, test, seed):
-    count = 50_000
-    parts = drawn(count, validation_fraction=validation, test_fraction=test, seed=seed)
-    rest = count - len(parts["test"])
-    for split, of, fraction in (("test", count, test), ("validation", rest, validation)):
-        few = 9 * (fraction > 0)  # the tail is longer than the normal one where nearly none or nearly all are taken
-        assert abs(len(parts[split]) - of * fraction) <= 5 * (of * fraction * (1 - fraction)) ** 0.5 + few
-
-
 @given(train=st.integers(1, 2000), more=st.integers(0, 2000), validation=fractions, test=fractions, seed=seeds)
 def test_every_example_is_in_one_split_in_order_and_stays_when_the_source_grows(train, more, validation, test, seed):
     small, large = (

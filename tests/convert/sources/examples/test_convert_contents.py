@@ -134,20 +134,6 @@ def test_pixels_are_those_of_the_records(tmp_path, write_records, options, held,
     assert held(tmp_path / "out") == [{"image": image.tobytes(), "label": i % 3} for i, image in enumerate(images)]
 
 
-def test_a_record_whose_length_begins_as_a_packed_file_does_is_none(tmp_path, write_records, options, held):
-    head = b"\x1f\x8b\x08\0"
-    record = {"pixels": bytes(60), "y": 0, "z": b""}
-    length = struct.unpack("<I", head)[0]
-    for size in range(length - 130, length):
-        path = write_records(tmp_path / "x", [{**record, "z": bytes(size)}, {**record, "y": 1}])
-        if path.read_bytes()[: len(head)] == head:
-            break
-    else:
-        raise AssertionError
-    convert(options(PIXELS, path))
-    assert [r["label"] for r in held(tmp_path / "out")] == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("names", "splits"),
     [
@@ -250,34 +236,3 @@ def test_damaged_files_are_named_with_the_byte(tmp_path, write_records, rejected
         assert f"{path}: record at byte {size}: is no tf.train.Example with features" in rejected(PIXELS, path)
     path.unlink()
     assert f"{path}: no such file" in rejected(PIXELS, path)
-
-
-def test_flags_that_do_not_fit(tmp_path, write_records, rejected):
-    path = write_records(tmp_path / "x", [{"pixels": bytes(60), "y": 1}])
-    assert "needs --source FILE..." in rejected(PIXELS)
-    for again in (path, path.parent / "." / ".." / path.parent.name / path.name):
-        assert f"{path}: is given more than once" in rejected(PIXELS, path, again)
-    line = rejected(PIXELS, path, flags=("--image-size", "8x8"))
-    assert "has no image files; leave out --image-size and --encoding" in line
-    line = rejected(PIXELS, path, flags=("--dataset", "csv"))
-    assert "is of images in TFRecord files; dataset 'csv' needs one with columns" in line
-
-
-def test_a_key_with_a_default_that_the_first_record_has_not_is_told(tmp_path, write_records, options, capsys):
-    rows = [row(i) for i in range(5)]
-    del rows[0]["trip/seconds"]
-    convert(options(TABLE, write_records(tmp_path / "x", rows)))
-    assert "the first record has no value of seconds: unknown feature 'trip/seconds'" in capsys.readouterr().out
-
-
-def test_records_without_a_target_are_told_and_left_out_by_the_filter(tmp_path, write_records, options, rejected):
-    rows = [row(i) for i in range(12)]
-    del rows[4]["kind"], rows[7]["kind"]
-    path = write_records(tmp_path / "a.tfrecord", rows)
-    table = TABLE.replace("{column: kind, classes: [bad, good]}", "{regression: kind}")
-    line = rejected(table, path)
-    assert "kind is missing" in line and "leave such rows out with 'filter: {present: kind}'" in line
-    misspelt = table.replace("kind: {type: int}", "kind: {type: int, header: kin}") + "other_columns: ignore"
-    assert "unless its header in the schema is another's" in rejected(misspelt, path)
-    manifest = convert(options(table + "filter: {present: kind}", path))
-    assert (manifest.splits["train"].examples, manifest.targets) == (10, ("kind",))
