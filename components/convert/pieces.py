@@ -1,8 +1,8 @@
-"""A source that is cut into pieces, each of which any process on any machine can read by itself.
+"""A source that is cut into pieces, each of which any process can read by itself.
 
     cut = reader.cut(source, pieces=8, piece_bytes=64 << 20)     # once; all of it is JSON
-    examples = reader.open(cut)                                  # by everybody, and cheap
-    looks = [examples.look(piece, training) for piece in cut.pieces]      # if `examples.looks`; each by anybody
+    examples = reader.open(cut)                                  # in every process, and cheap
+    looks = [examples.look(piece, training) for piece in cut.pieces]      # if `examples.looks`
     examples = examples.settled(looks)
     for block in examples.blocks(cut.pieces[0]):
         block.columns["fare"]                                    # float32 [N]

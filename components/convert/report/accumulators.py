@@ -1,4 +1,4 @@
-"""Statistics of one feature, gathered block by block, by processes on any machines, and put together.
+"""Statistics of one feature, gathered block by block, by any processes, and put together.
 
     tally = Numbers(np.float32)
     tally.add(values, missing)
