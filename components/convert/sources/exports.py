@@ -102,9 +102,7 @@ def arrow_schema(columns: Sequence[Mapping[str, Any]]) -> Any:
     fields = []
     for column in columns:
         kind = column["type"]
-        found = (
-            pa.struct(arrow_schema(column["fields"])) if kind in ("RECORD", "STRUCT") else types.get(kind, pa.null())
-        )
+        found = pa.struct([]) if kind in ("RECORD", "STRUCT") else types.get(kind, pa.null())
         fields.append((column["name"], pa.list_(found) if column.get("mode") == "REPEATED" else found))
     return pa.schema(fields)
 

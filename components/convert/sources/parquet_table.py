@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,12 +62,11 @@ class ParquetTable(TableSource):
         """Reads the wanted columns of a piece's row groups, a few megabytes at a time."""
         fact = self.cut.facts["files"][piece.file]
         file, texts, row = File(**fact["file"]), fact["texts"], piece.position - fact["start"]
-        headers = [column.header for column in self.schema.columns.values()]
-        wanted = list(dict.fromkeys([*headers, *(header.split("[")[0] for header in headers)]))
+        wanted = [column.header for column in self.schema.columns.values()]
         most = max(1, min(_BATCH_ROWS, _BATCH_BYTES * piece.extent // max(1, piece.num_bytes)))
         with _opened(file, fact["footer_bytes"], buffer_bytes=max(1, _HELD_BYTES // len(wanted))) as data:
-            groups = range(piece.start, piece.stop)
-            for batch in _batches(data, groups, batch_size=most, columns=wanted, use_threads=False):
+            groups = list(range(piece.start, piece.stop))
+            for batch in data.iter_batches(row_groups=groups, batch_size=most, columns=wanted, use_threads=False):
                 yield TableBlock(
                     columns=_columns_of(batch, file.path, texts, self.schema, row),
                     path=file.path,
@@ -102,13 +100,6 @@ def _pieces(footer: pq.FileMetaData, most: int, *, file: int, position: int) -> 
             start, position, extent, num_bytes = i, position + extent, 0, 0
         if group and group.num_rows:
             extent, num_bytes = extent + group.num_rows, num_bytes + group.total_byte_size
-
-
-def _batches(data: pq.ParquetFile, groups: range, **how: Any) -> Iterator[pa.RecordBatch]:
-    """The rows of row groups; Arrow puts their dictionaries together, but not those of texts within lists and structures."""
-    within = any(pa.types.is_nested(field.type) and "dictionary<" in str(field.type) for field in data.schema_arrow)
-    for some in [[group] for group in groups] if within else [list(groups)]:
-        yield from data.iter_batches(row_groups=some, **how)
 
 
 def _columns_of(

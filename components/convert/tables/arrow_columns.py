@@ -2,13 +2,11 @@
 
     columns(batch, schema, error)      # RecordBatch by feature name, of the types ARROW
 
-A header is the name of a column, or leads into one: `trip.fare`, `at[0]`. Arrow's batches without rows are refused as well
-if their types can never be what the schema says.
+Arrow's batches without rows are refused as well if their types can never be what the schema says.
 """
 
 import functools
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +22,6 @@ from trainer.base.spellings import EITHER, marks
 # Given a row and what is wrong with it.
 _Error = Callable[[int, str], UserError]
 
-_PATH = re.compile(r"([^.\[\]]+)((?:\.[^.\[\]]+|\[[0-9]+\])+)")
-STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _MOST_BYTES = 1 << 24
 _NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
@@ -50,13 +46,12 @@ def columns(batch: pa.RecordBatch, schema: Schema, error: _Error) -> pa.RecordBa
       UserError: If a column is not there, has a type that the schema's does not take, or nobody wants it; or, of `error`, if
         a value is missing or cannot be stored.
     """
-    names, headers = set(batch.schema.names), [column.header for column in schema.columns.values()]
-    wanted = {divided(header, batch.schema.names)[0] for header in headers}
-    if not schema.ignore_others and (others := sorted(names - wanted)):
+    wanted = {column.header for column in schema.columns.values()}
+    if not schema.ignore_others and (others := sorted({*batch.schema.names} - wanted)):
         raise UserError(f"{unknown('column', others[0], wanted)}; add it to the schema, or 'other_columns: ignore'")
     found = {}
     for name, column in schema.columns.items():
-        array = _reached(batch, column.header)
+        array = _column(batch, column.header)
         accepted, takes = _TAKES[column.type]
         if not pt.is_null(array.type) and not any(is_such(array.type) for is_such in accepted):
             raise UserError(f"column {column.header!r} is {array.type}, and type {column.type} takes {takes}")
@@ -71,57 +66,26 @@ def columns(batch: pa.RecordBatch, schema: Schema, error: _Error) -> pa.RecordBa
 
 
 def headers(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """What a source of these types has, and leads to, each with the types that may fit it, the likeliest first."""
-    return {header: types for field in schema for header, types in _headers(field.name, field.type)}
+    """The columns of a source of these types, each with the types that may fit it, the likeliest first."""
+    return {field.name: _fitting(field.type) for field in schema}
 
 
-def _headers(header: str, given: pa.DataType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if pt.is_struct(given):
-        for field in given:
-            yield from _headers(f"{header}.{field.name}", field.type)
-    elif pt.is_fixed_size_list(given):
-        for i in range(given.list_size):
-            yield from _headers(f"{header}[{i}]", given.value_type)
-    else:
-        given = given.value_type if pt.is_dictionary(given) else given
-        broken = pt.is_floating(given) or (pt.is_decimal(given) and given.scale > 0)
-        yield (
-            header,
-            tuple(
-                t for t in LIKELIEST if any(is_such(given) for is_such in _TAKES[t][0]) and not (broken and t == "int")
-            ),
-        )
+def _fitting(given: pa.DataType) -> tuple[str, ...]:
+    given = given.value_type if pt.is_dictionary(given) else given
+    broken = pt.is_floating(given) or (pt.is_decimal(given) and given.scale > 0)
+    fitting = (t for t in LIKELIEST if any(is_such(given) for is_such in _TAKES[t][0]))
+    return tuple(t for t in fitting if not (broken and t == "int"))
 
 
-def divided(header: str, names: Collection[str] = ()) -> tuple[str, str]:
-    """The column that a header names, and where it leads in it; one of those names is a column as it is."""
-    path = None if header in names else _PATH.fullmatch(header)
-    return (path[1], path[2]) if path else (header, "")
-
-
-def _reached(batch: pa.RecordBatch, header: str) -> pa.Array:
-    """What a header leads to; null where a list is shorter."""
-    (name, steps), names = divided(header, batch.schema.names), batch.schema.names
-    if names.count(name) != 1:
-        there = f"column {name!r} is there more than once" if name in names else f"has no column {name!r}"
+def _column(batch: pa.RecordBatch, header: str) -> pa.Array:
+    """The column of that name."""
+    names = batch.schema.names
+    if names.count(header) != 1:
+        there = f"column {header!r} is there more than once" if header in names else f"has no column {header!r}"
         raise UserError(f"{there} (it has {', '.join(map(repr, names))})")
-    array = batch.column(name)
-    for field, index in STEP.findall(steps):
-        if index and not (pt.is_list(array.type) or pt.is_large_list(array.type) or pt.is_fixed_size_list(array.type)):
-            raise UserError(f"{header}: [{index}] of {array.type}, which is no list")
-        if field and not (pt.is_struct(array.type) and array.type.get_field_index(field) >= 0):
-            raise UserError(f"{header}: {array.type} has no field {field!r}")
-        array = _element(array, int(index)) if index else pc.struct_field(array, field)
+    array = batch.column(header)
     array = array.storage if isinstance(array, pa.ExtensionArray) else array
     return array.dictionary_decode() if pt.is_dictionary(array.type) else array
-
-
-def _element(lists: pa.Array, index: int) -> pa.Array:
-    if pt.is_fixed_size_list(lists.type):
-        lists = lists.cast(pa.list_(lists.type.value_type))
-    places = pc.add(lists.offsets.slice(0, len(lists)), pa.scalar(index, lists.offsets.type))
-    long_enough = pc.greater(pc.list_value_length(lists), index)  # null of a list that is missing
-    return lists.values.take(pc.if_else(long_enough, places, pa.scalar(None, places.type)))
 
 
 def _values(array: pa.Array, column: Column, missing: tuple[str, ...], error: _Error) -> pa.Array:

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.json
@@ -68,15 +67,9 @@ class JsonParser:
 
     @functools.cached_property
     def _types(self) -> pa.Schema:
-        """The types of what headers lead to; of whatever else there is, Arrow finds them."""
-        tree: dict[str, Any] = {}
-        for column in self.schema.columns.values():
-            name, steps = arrow_columns.divided(column.header)
-            node = tree.setdefault(name, {})
-            for field, _ in arrow_columns.STEP.findall(steps):
-                node = node.setdefault(field, {})  # the values of a list have no names
-            node[None] = _TYPES.get(column.type, pa.large_string())
-        return pa.schema([(name, _type(node, name)) for name, node in tree.items()])
+        """The types of the wanted columns; of whatever else there is, Arrow finds them."""
+        columns = self.schema.columns.values()
+        return pa.schema([(column.header, _TYPES.get(column.type, pa.large_string())) for column in columns])
 
 
 def headers(chunk: Chunk) -> dict[str, tuple[str, ...]]:
@@ -87,16 +80,6 @@ def headers(chunk: Chunk) -> dict[str, tuple[str, ...]]:
         raise UserError(f"its first lines are no JSON objects of one kind ({first_line(error)})") from None
     # Arrow takes a text for a time where it can.
     return {header: (*types, "string") if types == ("time",) else types for header, types in found.items()}
-
-
-def _type(node: dict[str | None, Any], name: str) -> pa.DataType:
-    if len(node) > 1 and not all(node):
-        raise UserError(f"headers of the schema take {name!r} for different things")
-    if None in node:
-        return node[None]
-    if "" in node:
-        return pa.list_(_type(node[""], name))
-    return pa.struct([(field, _type(of_field, field)) for field, of_field in node.items()])
 
 
 def _refuse(constant: str) -> None:

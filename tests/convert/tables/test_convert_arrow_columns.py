@@ -86,26 +86,6 @@ def test_of_a_decimal_the_nearest_number_is_taken_as_of_a_text_that_says_it(bits
     assert convert(pa.array(exact, kind(most, min(scale, most))), "float", default=0.0) == expected
 
 
-LISTS = pa.array([[1, 2], None, [], [3], [4, 5]])
-TRIPS = pa.array([{"fare": 2.5, "stops": [{"at": 1}]}, None, {"fare": None, "stops": []}])
-
-
-@pytest.mark.parametrize(
-    ("array", "header", "expected"),
-    [
-        (LISTS, "x[1]", [2, None, None, None, 5]),
-        (LISTS[2:], "x[0]", [None, 3, 4]),
-        (pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)), "x[1]", [2, None, 4]),
-        (TRIPS, "x.fare", [2.5, None, None]),
-        (TRIPS, "x.stops[0].at", [1, None, None]),
-        (pa.array([1]), "x.fare", [1]),  # which is the column's name
-    ],
-)
-def test_a_header_leads_into_lists_and_structures(array, header, expected):
-    name = "x" if pa.types.is_nested(array.type) else header
-    assert convert(array, "float", header=header, name=name, default=0.0) == expected
-
-
 def test_texts_and_numbers_that_stand_for_a_missing_value():
     missing = ("", "NA", "-9")
     assert convert(pa.array(["NA", "-9", "-9.0"]), "string", default="", missing=missing) == [None, None, "-9.0"]
@@ -158,14 +138,10 @@ def test_what_is_not_taken_is_told_in_a_line(array, type_, message):
         (("x", "y"), "x", False, "unknown column 'y'.*add it to the schema, or 'other_columns: ignore'"),
         (("y", "z"), "x", True, r"has no column 'x' \(it has 'y', 'z'\)"),
         (("x", "x"), "x", True, r"column 'x' is there more than once"),
-        (("x", "y"), "x[0]", True, r"x\[0\]: \[0\] of int64, which is no list"),
-        (("x", "y"), "x.a", True, "x.a: int64 has no field 'a'"),
-        (("s", "y"), "s.b", True, "s.b: struct<a: .*> has no field 'b'"),
     ],
 )
 def test_columns_that_are_not_as_the_schema_has_them_are_told_without_any_row(names, header, others, message):
-    kinds = {"s": pa.struct([("a", pa.int64())])}
-    batch = pa.record_batch([pa.nulls(0, kinds.get(name, pa.int64())) for name in names], names)
+    batch = pa.record_batch([pa.nulls(0, pa.int64()) for _ in names], names)
     column = Column(name="x", header=header, type="int", default=0)
     schema = dataclasses.replace(SCHEMA, columns={"x": column}, ignore_others=others)
     with pytest.raises(UserError, match=message):

@@ -12,7 +12,7 @@ from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Column, Label, Schema
 from trainer.base.errors import UserError
 
-HEADERS = {"f": "float", "i": "int", "s": "string", "b": "bool", "t": "time", "o.x[1]": "float", "o.y": "string"}
+HEADERS = {"f": "float", "i": "int", "s": "string", "b": "bool", "t": "time"}
 SCHEMA = Schema(
     name="t",
     origin="t",
@@ -49,7 +49,6 @@ texts = st.text(st.characters(codec="utf-8"), max_size=5)
                 "i": st.none() | st.integers(-(2**63), 2**63 - 1),
                 "s": st.none() | texts,
                 "b": st.none() | st.booleans(),
-                "o": st.none() | st.fixed_dictionaries({}, optional={"x": st.lists(numbers, max_size=3), "y": texts}),
                 "other": st.recursive(texts | numbers, lambda inner: st.lists(inner) | st.dictionaries(texts, inner)),
             },
         ),
@@ -63,11 +62,10 @@ def test_every_value_is_what_python_wrote(rows, ascii, spaced):
     lines = [json.dumps(row, ensure_ascii=ascii, separators=None if spaced else (",", ":")) for row in rows]
     expected = []
     for row in rows:
-        inner = row.get("o") or {}
-        values = [row.get("f"), row.get("i"), row.get("s"), row.get("b"), None, [*inner.get("x", ()), None, None][1]]
-        values = [None if value in ("", -9) else value for value in (*values, inner.get("y"))]
+        values = [row.get("f"), row.get("i"), row.get("s"), row.get("b"), None]
+        values = [None if value in ("", -9) else value for value in values]
         values[3] = None if values[3] is None else str(values[3]).lower()
-        expected.append([float(v) if v is not None and k in (0, 5) else v for k, v in enumerate(values)])
+        expected.append([float(v) if v is not None and k == 0 else v for k, v in enumerate(values)])
     assert parsed(" \n".join(lines).encode()) == expected
 
 
@@ -78,10 +76,7 @@ def test_every_value_is_what_python_wrote(rows, ascii, spaced):
         (b'{"f": NaN}', "NaN is no number in JSON"),
         (b'{"f" 1, "s": NaN}', "Expecting ':' delimiter"),
         (b'{"s": "\xff", "f": NaN}', "can't decode byte 0xff"),
-        (b'{"f": -Infinity}', "c0: -inf is no finite 32-bit number"),
         (b'{"f": 1e39}', "c0: 1e+39 is no finite 32-bit number"),
-        (b'{"f": 1e400}', "Number too big"),
-        (b'{"f": 01}', "Missing a comma"),
         (b'{"i": 1.0}', "int64, couldn't parse:1.0"),
         (b'{"i": 9223372036854775808}', "int64, couldn't parse:9223372036854775808"),
         (b'{"s": 1}', "Column(/s) changed from string to number"),
@@ -90,21 +85,13 @@ def test_every_value_is_what_python_wrote(rows, ascii, spaced):
         (b'{"s": "\\ud800"}', "surrogate pair"),
         (b'{"s": "a\x01"}', "Invalid encoding in string"),
         (b'{"b": 1}', "Column(/b) changed from boolean to number"),
-        (b'{"b": "true"}', "Column(/b) changed from boolean to string"),
-        (b'{"t": 5}', "Column(/t) changed from string to number"),
         (b'{"t": "2024-02-30"}', "c4: '2024-02-30' is no date or time"),
-        (b'{"o": 3}', "Column(/o) changed from object to number"),
-        (b'{"o": {"x": 3}}', "Column(/o/x) changed from array to number"),
-        (b'{"o": {"x": ["3"]}}', "Column(/o/x/[]) changed from number to string"),
         (b'{"f": 1', "b'{\"f\": 1' is no JSON object, which has a line of its own"),
         (b'"f": 1}', "is no JSON object"),
         (b"null", "b'null' is no JSON object"),
-        (b"[]", "b'[]' is no JSON object"),
         (b'{"f": 1} {"f": 2}', "several JSON objects are on one line"),
-        (b'{"f": 1} null {"f": 2}', "several JSON objects are on one line"),
         (b'{"f": 1}, {"f": 2}', "JSON parse error: "),
         (b'{"f": 1,}', "Missing a name for object member"),
-        (b"{'f': 1}", "Missing a name for object member"),
     ],
 )
 def test_what_json_does_not_say_is_refused_with_its_line(line, fault):
@@ -113,14 +100,9 @@ def test_what_json_does_not_say_is_refused_with_its_line(line, fault):
         JsonParser(SCHEMA).columns(text)
     ((row, told),) = JsonParser(SCHEMA).faults(text)
     assert row == 1 and fault in told and "\n" not in told and "row" not in told
-    if not line.startswith((b"null", b"[")):  # of which Arrow might die if it saw them
+    if not line.startswith(b"null"):  # of which Arrow might die if it saw them
         with pytest.raises((UserError, pa.ArrowInvalid)):
             JsonParser(SCHEMA).columns(chunk(line))
-
-
-def test_an_object_on_several_lines_is_refused():
-    with pytest.raises(UserError, match=r"b'\{' is no JSON object"):
-        parsed(b'{\n"f": 1}\n')
 
 
 def test_what_is_missing_and_required_or_nobody_wants_is_refused():
@@ -133,9 +115,3 @@ def test_what_is_missing_and_required_or_nobody_wants_is_refused():
     with pytest.raises(UserError, match=re.escape("unknown column 'I' (known: i)")):
         parsed(b'{"i": 1, "I": 2}', strict)
     assert parsed(b'{"i": 1, "I": 2}', schema) == [[1]]
-
-
-def test_headers_that_take_a_value_for_different_things_are_refused():
-    columns = {name: Column(name=name, header=name, type="int") for name in ("a", "a.b")}
-    with pytest.raises(UserError, match="headers of the schema take 'a' for different things"):
-        parsed(b"{}", dataclasses.replace(SCHEMA, columns=columns))
