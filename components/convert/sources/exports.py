@@ -1,6 +1,6 @@
 """Tables of BigQuery, and answers to queries, as Parquet files in a bucket: exported once, by BigQuery itself.
 
-planned("SELECT fare, tips FROM `project.dataset.trips`").told      # what that costs; nothing has been spent
+planned("SELECT fare, tips FROM `project.dataset.trips`").told      # what that would read; nothing has run
 export(planned("project.dataset.trips"), "gs://bucket/exports")     # the folder of the files
 """
 
@@ -22,9 +22,6 @@ from components.files.writing import written
 from trainer.base.errors import UserError
 from trainer.base.files import crc32c
 
-# Of what a query reads, on demand, in the US, as Google lists it since July 2023; some regions cost more. The first TiB of a
-# month is free, and so is a query under a reservation of capacity: the bill may be lower.
-USD_PER_TIB = 6.25
 _LEAST_BYTES = 10 << 20  # that are billed of each table
 _RECORD = "export.json"  # beside the files, and written last
 _POLL_S = 2.0
@@ -59,11 +56,10 @@ class Plan:
 
     @property
     def told(self) -> str:
-        """What it costs, in words."""
+        """What it reads, in words."""
         if not self.query:
-            return "BigQuery copies the table to the bucket, which costs nothing but the store"
-        price = self.num_bytes / 2**40 * USD_PER_TIB
-        return f"the query reads {self.num_bytes / 1e9:,.2f} GB at most, ${price:,.2f} at the list price of ${USD_PER_TIB} a TiB"
+            return "BigQuery copies the table to the bucket, without a query"
+        return f"the query reads {self.num_bytes / 1e9:,.2f} GB at most"
 
 
 def planned(asked: str) -> Plan:
