@@ -68,7 +68,7 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
         place = records.locate(choice, manifest, member, journal.alive)
         # Before the others are waited for, where TensorFlow lets a process compute before it joins them.
         if member.is_chief and opts.strategy == "parameter_server":
-            trial.run(opts.builder(manifest), opts, manifest, replicas=1)
+            trial.run(opts.builder(manifest), opts, manifest)
         line = rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.status("serving", 0)

@@ -89,7 +89,7 @@ class Training:
         self._build = opts.builder(self._manifest)
         extent = self._extent = self._find_extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
         if self._chief and not self._asynchronous:
-            trial.run(self._build, opts, self._manifest, replicas=extent.replicas)
+            trial.run(self._build, opts, self._manifest)
         with distribution.scope():
             model = self._build()
             self._settle(model)

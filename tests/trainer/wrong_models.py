@@ -52,22 +52,6 @@ class OwnStep(keras.Sequential):
         return {}
 
 
-class Untracked(L.Layer):
-    def build(self, shape):
-        self.scale = tf.Variable(tf.ones([shape[-1]]), name="scale")
-
-    def call(self, x):
-        return x * self.scale
-
-
-class Noise(L.Layer):
-    def build(self, shape):
-        self.generator = tf.random.Generator.from_seed(1)
-
-    def call(self, x, training=False):
-        return x + self.generator.normal(tf.shape(x)) if training else x
-
-
 class Cut(L.Layer):
     def call(self, x):
         return tf.stop_gradient(x)
@@ -81,39 +65,6 @@ class Texts(L.Layer):
 
     def compute_output_spec(self, x):
         return keras.KerasTensor((x.shape[0],), "string")
-
-
-class Python(L.Layer):
-    def call(self, x):
-        return tf.ensure_shape(tf.py_function(lambda x: x, [x], tf.float32), x.shape)
-
-
-class Counting(L.Layer):
-    """Centres by a mean that it keeps, as batch normalisation does, but of what one replica sees."""
-
-    def build(self, shape):
-        self.mean = self.add_weight(shape=shape[-1:], initializer="zeros", trainable=False, name="mean")
-
-    def call(self, x, training=False):
-        if training:
-            self.mean.assign(0.9 * self.mean + 0.1 * tf.reduce_mean(x, axis=0))
-        return x - self.mean
-
-
-class TfRandom(L.Layer):
-    def call(self, x, training=False):
-        return x + tf.random.normal(tf.shape(x)) if training else x
-
-
-class Half(keras.Model):
-    def __init__(self) -> None:
-        super().__init__()
-        self.used, self.unused = L.Dense(10, name="used"), L.Dense(10, name="unused")
-
-    def call(self, x):
-        x = keras.ops.reshape(x, (-1, 64))
-        self.unused(x)
-        return self.used(x)
 
 
 LOGITS = "and the task's are [N, 10], logits"
@@ -140,24 +91,16 @@ REFUSED = {
     "outputs_by_name": (lambda: _giving(lambda x: {"digit": L.Dense(10)(x)}), f"its outputs are a dict, {LOGITS}"),
     "own_step": (lambda: OwnStep([L.Flatten(), L.Dense(10)]), "has a train_step of its own, which is not called here"),
     "no_model": (lambda: L.Dense(10), "gives a Dense, which is no keras.Model"),
-    "untracked": (lambda: _with(Untracked()), "it uses a tf.Variable (sequential"),
-    "generator": (lambda: _with(Noise()), "it uses a tf.Variable ("),
     "cut": (lambda: _with(last=(Cut(),)), "no weight has a gradient"),
     "nothing": (_untrained, "it has no weight to train"),
     "without_end": (lambda: _with(last=(L.Rescaling(float("inf")),)), "the untrained model's outputs are not finite"),
     "vocabulary": (_words, "it has other weights, vocabularies or statistics each time that it is built"),
-    "python": (lambda: _with(Python()), "it calls Python in its graph, which the exported model cannot take along"),
 }
-COUNTING = "sets sequential/counting/mean by the examples that it sees, and several replicas see others each"
-ON_SEVERAL = {"counting": (lambda: _with(Counting()), f"a layer {COUNTING}")}
-RANDOM = "draws by tf.random (RandomStandardNormal), which a resumed job does not repeat; use keras.random"
-UNUSED = "not trained, because the loss does not depend on them: half/unused/kernel, half/unused/bias"
-TOLD = {"tf_random": (lambda: _with(TfRandom()), f"it {RANDOM}"), "unused": (Half, UNUSED)}
-SAID = {name: said.lower() for name, (_, said) in {**REFUSED, **ON_SEVERAL, **TOLD}.items()}
+SAID = {name: said.lower() for name, (_, said) in REFUSED.items()}
 
 
 def _build(make: Callable[[], object], manifest: Manifest) -> object:
     return make()
 
 
-globals().update({n: functools.partial(_build, make) for n, (make, _) in {**REFUSED, **ON_SEVERAL, **TOLD}.items()})
+globals().update({name: functools.partial(_build, make) for name, (make, _) in REFUSED.items()})
