@@ -32,7 +32,7 @@ def gb(num_bytes: float) -> str:
     return f"{num_bytes / 1e9:,.1f} GB" if num_bytes >= 5e7 else f"{num_bytes / 1e6:,.1f} MB"
 
 
-def check_room(manifest: Manifest, cache_dir: str) -> None:
+def _check_room(manifest: Manifest, cache_dir: str) -> None:
     """Refuses a disk without room for the files that have yet to be copied to it."""
     directory = pathlib.Path(cache_dir).absolute()
     copies = directory / manifest.fingerprint
@@ -62,7 +62,7 @@ def localize(manifest: Manifest, data_dir: str, cache_dir: str, progress: Callab
         lock = locked(directory / ".lock", lambda: progress(0), every_s=0.5)
         with lock, concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
             missing = [name for name in files if not (directory / name).exists()]
-            check_room(manifest, cache_dir)
+            _check_room(manifest, cache_dir)
             done = [0]
 
             def copy(name: str) -> None:

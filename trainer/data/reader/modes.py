@@ -64,7 +64,7 @@ def choose(
     `gpu_bytes` are of memory for the split on each GPU; infinite where training is on CPUs, whose memory is the machine's.
 
     Raises:
-      UserError: If the reader cannot be used here, or the disk has no room for the copy that it needs.
+      UserError: If the reader cannot be used here.
     """
     size = sum(shard.bytes for shard in manifest.split("train").shards)
     if any(feature.encoding == "image" for feature in manifest.features):
@@ -80,11 +80,9 @@ def choose(
         mode, reason = "mapped", f"{gb(size)} of train would lie on each GPU, whose budget is {gb(gpu_bytes)}"
     else:
         mode, reason = "resident", f"{gb(size)} of train fit into the memory budget of {gb(budget_bytes)}"
-    if mode == "mapped" and cache_dir:
-        cache.check_room(manifest, cache_dir)
-        if asynchronous and wish == "auto":
-            # Each replica decides by its own memory, and the chief's decision has to hold for all workers.
-            raise UserError(f"{reason}; give --reader mapped, so that every worker copies the files")
+    if mode == "mapped" and cache_dir and asynchronous and wish == "auto":
+        # Each replica decides by its own memory, and the chief's decision has to hold for all workers.
+        raise UserError(f"{reason}; give --reader mapped, so that every worker copies the files")
     if asynchronous and mode == "mapped" and manifest.record_bytes is None:
         raise UserError(
             f"reader mapped ({reason}): workers of a parameter-server job read by TensorFlow's own operations, which "

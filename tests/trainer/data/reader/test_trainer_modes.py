@@ -37,16 +37,10 @@ def test_split_that_fits_is_resident(numbered):
 
 
 @pytest.mark.parametrize("remote", ["gs://bucket/data", "/gcs/bucket/data"])
-def test_remote_split_is_copied_if_there_is_room(numbered, tmp_path, monkeypatch, remote):
+def test_remote_split_is_copied(numbered, remote):
     assert chosen(numbered, data_dir=remote).mode == "resident"
     copied = chosen(numbered, data_dir=remote, times=1)
     assert (copied.mode, copied.cache_dir) == ("mapped", cache.DEFAULT_DIR)
-    usage = type(shutil.disk_usage(tmp_path))(10, 10, 0)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    assert chosen(numbered, data_dir=remote).mode == "resident"
-    for change in ({"times": 1}, {"wish": "mapped"}):
-        with pytest.raises(UserError, match=r"--cache-dir \S+: 0.0 MB are needed there .* 0.0 MB are free"):
-            chosen(numbered, data_dir=remote, cache_dir=str(tmp_path), **change)
 
 
 def test_parameter_servers_refuse_what_they_cannot_map(numbered, tmp_path):
@@ -117,4 +111,12 @@ def test_what_cannot_be_copied_is_named_and_nothing_of_it_is_left(tmp_path):
     shutil.rmtree(tmp_path / "cache")
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(UserError, match="--cache-dir"):
+        copied(tmp_path, manifest)
+
+
+def test_disk_without_room_is_refused_with_the_needed_size(tmp_path, monkeypatch):
+    manifest = dataset(tmp_path / "data", 100)
+    usage = type(shutil.disk_usage(tmp_path))(10, 10, 0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(UserError, match=r"--cache-dir \S+: 0.0 MB are needed there .* 0.0 MB are free"):
         copied(tmp_path, manifest)
