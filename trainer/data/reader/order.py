@@ -1,10 +1,10 @@
-"""In which order training sees the examples: a pure function of (seed, step), whatever holds them.
+"""Order of the training examples: a pure function of (seed, step), whatever holds them.
 
 order = Order.of(manifest.split("train"), seed=0)
 indices = order(step, global_batch=128, first=0, count=128)  # positions in the split
 
-Every epoch is a permutation of its own of the whole split, on two levels, so that it can be read from afar in large
-pieces. The split falls into chunks of neighbouring examples, a megabyte or two each. The chunks are permuted; those that
+Every epoch is a permutation of its own of the whole split, on two levels, so that a split larger than the
+memory is read from the disk in large pieces. The split falls into chunks of neighbouring examples, a megabyte or two each. The chunks are permuted; those that
 then stand together make a window; the examples of a window are permuted. A split that is no larger than a window, which
 most are, is simply permuted.
 
@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from trainer.base.manifest import Split
 
-CHUNK_BYTES = 2 << 20  # long enough that an object store's latency is less than the transfer
+CHUNK_BYTES = 2 << 20  # long enough that a disk reads it in one piece
 WINDOW_BYTES = 256 << 20
 # The places of chunks, the place of the short chunk, and the first window's examples are drawn apart.
 _CHUNKS, _SHORT, _WINDOWS = 0, 1, 2

@@ -176,10 +176,9 @@ class Shards:
           UserError: Naming the file of the first that is damaged.
         """
         if self.record_bytes is None:
-            payloads = np.empty(len(records), object)
-            payloads[:] = [record[HEADER_BYTES:-FOOTER_BYTES] for record in records]
+            rows = np.empty(len(records), object)
+            rows[:] = [record[HEADER_BYTES:-FOOTER_BYTES] for record in records]
             bad = next((i for i, record in enumerate(records) if not _is_sound(record)), None)
-            rows = payloads
         else:
             rows = np.frombuffer(b"".join(records), np.uint8).reshape(-1, self.record_bytes)
             bad = _first_bad(rows)
