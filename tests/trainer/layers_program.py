@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import keras
 import numpy as np
@@ -23,7 +22,6 @@ from trainer.data.reader.order import share
 from trainer.nn import embedding
 from trainer.nn.layers import BatchNormalization
 from trainer.nn.optimizers import SGD, Adam, LossScale
-from trainer.replicas import collectives
 from trainer.replicas.strategy import count_exactly
 
 BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in size
@@ -85,21 +83,6 @@ def batch_norm(
     return on_replicas(strategy, body, STEPS)
 
 
-def sums(strategy: tf.distribute.Strategy) -> list[tuple[int, dict[str, np.ndarray]]]:
-    """Of a tensor over the replicas: by the shortcut, and by the public way."""
-
-    def body(first: Any, count: Any) -> dict[str, Any]:
-        part = tf.reduce_sum(tf.sin(tf.constant(inputs((BATCH, 5)))[first : first + count]), axis=0)
-        short = collectives.sum_over_replicas(part)
-        with mock.patch.object(collectives, "_group", lambda strategy: None):
-            return {"short": short, "public": collectives.sum_over_replicas(part)}
-
-    found = on_replicas(strategy, body)
-    several_here = strategy.num_replicas_in_sync == len(strategy.extended.worker_devices)
-    assert (collectives._group(strategy) is None) == several_here
-    return found
-
-
 def loss_scale(
     strategy: tf.distribute.Strategy, make: Callable[[keras.Optimizer], keras.optimizers.LossScaleOptimizer]
 ) -> list[tuple[int, dict[str, np.ndarray]]]:
@@ -131,7 +114,7 @@ def everything(strategy: tf.distribute.Strategy) -> Results:
     """All of the above, by "what/value/replica"."""
     parts = {name: batch_norm(strategy, make) for name, make in LAYERS.items()}
     scaled = loss_scale(strategy, lambda inner: LossScale(inner, dynamic_growth_steps=GROWTH))
-    parts |= {"sums": sums(strategy), "loss_scale": scaled}
+    parts |= {"loss_scale": scaled}
     return {
         f"{what}/{name}/{replica}": value
         for what, replicas in parts.items()

@@ -2,11 +2,9 @@
 
 import itertools
 import json
-import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -123,16 +121,6 @@ def test_the_end_of_another_replica_is_told_in_one_line(make):
         assert len(lines) == 1, lines
         told = rf"error: {survivor} cannot go on without .*worker-1.*; the same command resumes.*"
         assert re.fullmatch(told, lines[0])
-
-
-def test_a_crash_leaves_in_the_log_what_each_thread_was_doing(job):
-    job.start("chief", flags=["--train-steps", 10**6])
-    job.until_step(1)
-    os.kill(job.pid("chief-0"), signal.SIGSEGV)
-    assert job.wait() == {"chief-0": -signal.SIGSEGV}
-    said = job.output()
-    assert "Segmentation fault" in said
-    assert 'trainer/loop.py", line' in said and 'trainer/job_dir/journal.py", line' in said
 
 
 def test_the_evaluator_scores_the_last_checkpoint_before_the_chief_leaves(make):
@@ -284,12 +272,3 @@ def test_a_disk_that_is_full_ends_the_job_in_one_line_and_leaves_the_checkpoint_
     assert finished.checkpoints()[-1] == STEPS
     assert not list((finished.directory / "checkpoints").glob(f"ckpt-{STEPS + EVERY}*"))
     assert "from step 200 to 220" in finished.run("chief", flags=[*EXACT, "--train-steps", STEPS + EVERY])
-
-
-def test_a_job_whose_output_nobody_reads_ends_without_a_traceback(finished):
-    reader, writer = os.pipe()
-    os.close(reader)
-    flags = ["--data-dir", finished.data, "--job-dir", finished.directory, *EXACT, "--train-steps", 100_000]
-    result = task(*flags, stdout=writer)
-    os.close(writer)
-    assert (result.returncode, result.stderr) == (141, "")

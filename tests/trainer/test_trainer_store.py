@@ -4,7 +4,6 @@ import json
 import pathlib
 import tempfile
 import time
-from unittest import mock
 
 import memory_store
 import numpy as np
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbered import dataset, picture
 
-from trainer import evaluator, validation
 from trainer.base import files
 from trainer.base.errors import UserError
 from trainer.base.files import copy_tree, crc32c_of, digest_of, read_bytes, tree_digest, write_text
@@ -25,7 +23,6 @@ from trainer.data.reader.cache import localize
 from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
 from trainer.job_dir.journal import Journal, last
-from trainer.nn.tasks.classification import Classification
 from trainer.replicas.line import Line
 from trainer.replicas.stop import StopMark
 
@@ -92,12 +89,6 @@ def test_errors_of_tensorflow_become_the_usual_ones_and_others_stay(error, usual
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("use", [digest_of, crc32c_of, tree_digest, lambda path: copy_tree(path, path.parent / "copy")])
-def test_what_is_not_in_a_store_is_told_as_what_is_not_here(store, use):
-    with pytest.raises(FileNotFoundError):
-        use(store / "none")
-
-
 def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
     here, there = data
     manifest = Manifest.load(there)
@@ -126,19 +117,6 @@ def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, re
         (there / shard).write_bytes(changed)
     with pytest.raises(UserError, match=f"{shard} cannot be read" if change == "no file" else shard):
         READS[read](manifest, str(there), str(tmp_path / "cache"))
-
-
-def test_a_place_in_a_store_that_cannot_be_used_is_told_in_one_line(store):
-    for path in ("manifest.json", identity.FILE, done.FILE):
-        (store / path).mkdir()
-    for use in (
-        lambda: Manifest.load(store),
-        lambda: identity.claim(str(store), {}),
-        lambda: identity.check(str(store), {}),
-        lambda: done.load(str(store)),
-    ):
-        with pytest.raises(UserError, match=r"ram://.*: \S"):
-            use()
 
 
 @pytest.mark.parametrize("where", ["here", "in a store"])
@@ -171,19 +149,6 @@ def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_
     assert mark.is_set()
     mark.clear()
     assert not mark.is_set()
-
-
-def test_the_chief_asks_a_store_seldom_for_the_evaluators_scores(store, monkeypatch):
-    slept = []
-
-    def scored(seconds: float) -> None:
-        slept.append(seconds)
-        write_text(store / validation.FILE, json.dumps({key: {"step": 7} for key in ("latest", "best")}))
-
-    monkeypatch.setattr(evaluator, "time", mock.Mock(monotonic=lambda: 0.0, sleep=scored))
-    scores = validation.Scores(str(store), Classification(("no", "yes")))
-    evaluator.await_evaluator(scores, 7, mock.Mock())
-    assert len(slept) == 1 and slept[0] > 2
 
 
 def test_the_journal_of_a_job_in_a_store_counts_what_is_asked_of_it(store, monkeypatch, tmp_path):

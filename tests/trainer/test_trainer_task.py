@@ -1,6 +1,5 @@
 """What the command answers before TensorFlow is imported."""
 
-import ctypes
 import json
 import os
 import pathlib
@@ -9,11 +8,8 @@ import sys
 
 import numbered
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trainer import options
-from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.job_dir import done, identity
 
@@ -72,41 +68,6 @@ def test_what_is_wrong_with_the_job_directory_is_told_in_one_line(flags, tmp_pat
     for name in ("DONE.json", "job.json"):  # which is looked at first
         (tmp_path / name).write_text("garbage")
         assert told(flags).startswith(f"error: {tmp_path / name} cannot be used (")
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize("flag", ["--data-dir", "--job-dir"])
-def test_a_bucket_that_cannot_be_reached_is_told_in_one_line(flags, flag):
-    said = told([*flags, f"{flag}=gs://no-such-bucket-of-ours/d"], NO_GCE_CHECK="true")
-    assert "gs://no-such-bucket-of-ours/d/" in said and "resolve host" in said
-
-
-@pytest.mark.cluster
-def test_a_store_that_still_fails_after_minutes_is_no_mistake_of_the_users(flags):
-    program = (
-        "import sys, tensorflow as tf; from trainer import task; from trainer.base import errors, files, manifest\n"
-        "def fails(path):\n"
-        "    with files.store_errors(): raise tf.errors.AbortedError(None, None, 'All 10 retry attempts failed')\n"
-        "manifest.Manifest.load = fails\n"
-        "errors.run_cli(lambda: task.main(sys.argv[1:]))"
-    )
-    for vertex, code in (({}, 1), ({"CLOUD_ML_JOB_ID": "7"}, 134)):  # which is tried again there
-        command, environ = [sys.executable, "-c", program, *flags], {**os.environ, **vertex}
-        result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environ)
-        said = result.stderr.splitlines()[-1]  # after what TensorFlow says when a program imports it
-        assert (result.returncode, said) == (code, "error: All 10 retry attempts failed")
-
-
-@given(
-    st.text(st.sampled_from("ab[]!-*?\\ {}é"), min_size=1, max_size=6).filter(lambda name: name != "--")
-)  # argparse's
-def test_a_job_directory_is_refused_where_tensorflow_would_not_find_its_own_files_and_taken_otherwise(name):
-    flags = ["--data-dir", "d", "--train-steps", "1", f"--job-dir={name}"]
-    try:
-        assert options.parse(flags, {}).job_dir == name
-        assert ctypes.CDLL(None).fnmatch(name.encode(), name.encode(), 0) == 0  # by which TensorFlow decides
-    except UserError as error:
-        assert f"TensorFlow takes {name!r} for a pattern" in str(error) and set("[\\") & set(name)
 
 
 def test_the_best_of_a_job_that_nothing_judges_is_refused(flags, tmp_path):

@@ -2,7 +2,6 @@ import json
 import subprocess
 import sys
 import time
-from unittest import mock
 
 import memory_store
 import pytest
@@ -10,7 +9,6 @@ from etils import epath
 
 from trainer.base import provenance
 from trainer.base.errors import UserError
-from trainer.base.files import read_bytes, read_json, write_text
 from trainer.base.learnt.trained_on import FILE as RECORDS
 from trainer.job_dir import done, identity
 from trainer.job_dir import journal as journal_module
@@ -20,14 +18,6 @@ from trainer.replicas.line import Line
 from trainer.replicas.stop import StopMark
 
 CHIEF = "chief-0"
-
-
-def test_what_cannot_be_there_is_not_there_and_what_is_wrong_here_is_read_once(tmp_path, monkeypatch):
-    write_text(tmp_path / "a.json", "{")
-    assert read_bytes(tmp_path / "a.json" / "b") is None
-    monkeypatch.setattr(time, "sleep", mock.Mock(side_effect=AssertionError("nobody replaces a file piece by piece")))
-    with pytest.raises(ValueError, match="Expecting"):
-        read_json(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "null", "{}", '{"identity": 3}'])
@@ -126,21 +116,6 @@ def test_sigterm_ends_at_once_what_has_nothing_to_save_and_is_noted_otherwise(pr
     assert process.wait(5) == code
 
 
-def test_the_mark_of_a_store_is_seen_by_a_thread_and_not_asked_for_by_who_looks(store, monkeypatch):
-    monkeypatch.setattr(stop, "_LOOK_RARELY_S", 0.05)
-    mark = stop.StopMark(str(store), Line())
-    mark.watch()
-    assert not mark.is_set()
-    monkeypatch.setattr(mark, "_says", (says := mock.Mock(side_effect=mark._says)))
-    for _ in range(1000):
-        mark.is_set()
-    assert says.call_count < 20
-    stop.StopMark(str(store), Line()).set("worker-0")
-    deadline = time.monotonic() + 30
-    while not mark.is_set():
-        assert time.monotonic() < deadline
-
-
 def test_a_mark_in_a_store_that_is_away_is_looked_for_again_and_who_leaves_is_not_heard(store, monkeypatch):
     monkeypatch.setattr(stop, "_LOOK_IN_STORE_S", 0.07)
     mark = StopMark(str(store), Line(broken=True))
@@ -158,10 +133,3 @@ def test_a_mark_in_a_store_that_is_away_is_looked_for_again_and_who_leaves_is_no
     while not mark.is_set():
         assert time.monotonic() < deadline
     assert StopMark(str(store), Line(broken=True)).look_s == 0.07
-
-
-def test_a_mark_in_a_directory_is_looked_for_by_who_asks_and_at_once(tmp_path):
-    mark = StopMark(str(tmp_path), Line())
-    mark.watch()
-    mark.set("worker-0")
-    assert mark.is_set() and mark.look_s < 1

@@ -36,12 +36,6 @@ def test_a_container_has_the_cores_whose_time_it_is_given(tmp_path, membership, 
     assert usable_cores(groups(tmp_path, membership, files)) == (cores or affinity)
 
 
-def test_groups_are_those_of_the_process_up_to_the_topmost_and_no_others(tmp_path):
-    root = groups(tmp_path, "7:memory:/x/y\n4:cpu:/z\n0::/", {})
-    found = [str(group.relative_to(tmp_path / "sys/fs/cgroup")) for group in control_groups("memory", root)]
-    assert found == ["memory/x/y", "memory/x", "memory", "."]
-
-
 def test_a_system_without_control_groups_has_all_cores_and_memory(tmp_path):
     there, root = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), str(tmp_path)
     assert not list(control_groups("cpu", root))

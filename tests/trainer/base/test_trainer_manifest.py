@@ -59,13 +59,6 @@ def test_what_was_edited_or_is_no_manifest_is_refused(table, tmp_path, change, m
         Manifest.load(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3"])
-def test_what_is_no_object_is_refused(tmp_path, text):
-    (tmp_path / FILE).write_text(text)
-    with pytest.raises(UserError, match=FILE):
-        Manifest.load(tmp_path)
-
-
 def test_an_unfinished_conversion_is_refused_with_the_repair(tmp_path):
     with pytest.raises(UserError, match=r"no manifest.json.*components.convert"):
         Manifest.load(tmp_path)

@@ -3,9 +3,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.data import augmentation
 from trainer.data.augmentation import crop_and_flip
-from trainer.nn import in_training
 
 
 def draws(images: np.ndarray, changed: np.ndarray, pad: int) -> list[tuple[int, int, bool]]:
@@ -67,14 +65,3 @@ def test_crops_follow_from_seed_step_and_position_and_not_from_the_split_over_re
     graph = tf.function(lambda x, at: crop_and_flip(x, seed=0, step=tf.constant(1, tf.int64), positions=at))
     parts = [graph(images[part], tf.constant(part, tf.int64)) for part in np.array_split(positions, 3)]
     np.testing.assert_array_equal(np.concatenate(parts), whole[0, 1])
-
-
-def test_the_crops_share_no_numbers_with_the_layers(monkeypatch):
-    seeds = []
-    fold_in = tf.random.fold_in
-    monkeypatch.setattr(tf.random, "fold_in", lambda *of, **alg: seeds.append(fold_in(*of, **alg)) or seeds[-1])
-    augmentation.crop_and_flip(random_images(2, 5, 5, 1), seed=4, step=6, positions=np.arange(2))
-    with in_training.at(seed=4, step=6, first=0):
-        for _ in range(3):
-            in_training.uniform(tf.constant([2, 5]))
-    assert len({tuple(seed.numpy()) for seed in seeds}) == 4

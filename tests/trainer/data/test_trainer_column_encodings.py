@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trainer.base.feature_summary import Summary
 from trainer.base.manifest import Encoding, Feature, Manifest
-from trainer.data import column_encodings, records
+from trainer.data import column_encodings
 
 words = st.sampled_from(["", "a", "b", "ab", "Łódź", "a_X_b"])
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -40,12 +40,6 @@ def test_a_bucket_is_the_number_of_boundaries_up_to_the_value(boundaries, values
         assert category(encoding, x=(numbers, dtype)) == [bisect.bisect_right(boundaries, v) for v in numbers]
 
 
-def test_a_decimal_reaches_the_boundary_that_is_written_like_it():
-    tenths = tuple(i / 10 for i in range(1, 50))
-    encoding = Encoding(kind="buckets", columns=("x",), boundaries=tenths)
-    assert category(encoding, x=(tenths, "float32")) == list(range(1, 50))
-
-
 @given(st.lists(st.tuples(words, st.integers(-9, 9), st.floats(-9, 9, width=32)), min_size=1))
 def test_hashes_and_crosses_are_tensorflows_of_the_texts(rows):
     text, whole, real = (list(column) for column in zip(*rows, strict=True))
@@ -74,30 +68,6 @@ def test_numbers_are_z_scores_also_of_large_integers_and_0_where_all_are_equal()
     prepared = column_encodings.prepare(manifest, columns)
     assert prepared.keys() == {"deep_numbers"}
     assert prepared["deep_numbers"].numpy().tolist() == [[-1, 0], [1, 0]]
-
-
-def test_every_encoding_has_rows_of_its_own_in_the_table_of_its_size(data, table):
-    columns = records.resident(table, str(data), "train")
-    prepared = column_encodings.prepare(table, columns)
-    assert prepared["label"] is columns["label"]
-    entries = [entry for part in ("deep", "wide") for entry in column_encodings.inputs(part, table)]
-    assert {entry.name for entry in entries} == prepared.keys() - {"label"}
-    tables = ["deep_embedding_2", "deep_embedding_4", "deep_one_hot", "wide_one_hot"]
-    assert sorted(e.name for e in entries if e.rows) == tables
-    seen = 0
-    for entry in entries:
-        values = prepared[entry.name].numpy()
-        assert values.dtype == ("int32" if entry.rows else "float32")
-        assert values.shape == (table.split("train").examples, len(entry.encodings))
-        first = 0
-        for i, encoding in enumerate(entry.encodings):
-            seen += 1
-            if entry.rows:
-                places = column_encodings.category(encoding, columns).numpy()
-                np.testing.assert_array_equal(values[:, i], first + places)
-                first += encoding.categories
-        assert first == entry.rows
-    assert seen == len(table.deep) + len(table.wide)
 
 
 def test_missing_values_are_their_default_and_unknown_ones_the_last_category(table):

@@ -3,7 +3,6 @@ import threading
 from unittest import mock
 
 import keras
-import memory_store
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -105,16 +104,6 @@ def test_a_newest_checkpoint_damaged_in_any_way_is_named_once_and_passed_over(tw
         file.write_bytes(whole)
 
 
-@pytest.mark.parametrize("kind", ["absolute", "relative", "store"])
-def test_tensorflow_finds_the_newest_wherever_the_job_directory_is(tmp_path, monkeypatch, store, model, state, kind):
-    monkeypatch.chdir(tmp_path)
-    job_dir = {"absolute": tmp_path / "job", "relative": "jobs/a", "store": store / "job"}[kind]
-    given = opts(tmp_path)
-    object.__setattr__(given, "job_dir", str(job_dir))  # which the flag would refuse: of stores it knows gs:// alone
-    saved(chief(given, state), model, 10, 20)
-    assert tf.train.latest_checkpoint(f"{job_dir}/checkpoints") == f"{job_dir}/checkpoints/ckpt-20"
-
-
 @pytest.mark.parametrize(("place", "kept"), [("store", [10, 30]), ("directory", [10, 20, 30])])
 def test_training_waits_for_a_store_with_its_last_checkpoint_alone(
     tmp_path, monkeypatch, store, model, state, place, kept
@@ -166,15 +155,6 @@ def test_a_store_that_is_away_ends_the_attempt_and_damages_no_checkpoint(tmp_pat
     assert checkpoints.restore() == 20
 
 
-def test_a_store_that_does_not_answer_is_no_empty_one(tmp_path, state):
-    given = opts(tmp_path)
-    object.__setattr__(given, "job_dir", memory_store.AWAY)
-    with pytest.raises(OSError, match="not implemented"):
-        Checkpoints(given, state).restore()
-    with pytest.raises(OSError, match="not implemented"):
-        remove(f"{memory_store.AWAY}/checkpoints/ckpt-10")
-
-
 @pytest.mark.parametrize("name", ["a*", "é {a]"])
 def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_is_called(tmp_path, model, state, name):
     neighbour, own = (chief(opts(tmp_path / each, 1), state) for each in ("ab", name))
@@ -188,13 +168,6 @@ def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_is_ca
             files = {p.name.split(".")[0] for p in (tmp_path / directory / part).iterdir()}
             assert files - {"checkpoint"} == {f"ckpt-{step}"}
     assert own.restore() == 20
-
-
-@pytest.mark.parametrize("content", ["", "{}", '{"latest": {"step": "x"}}'])
-def test_scores_that_are_none_are_told_with_their_file(tmp_path, content):
-    (tmp_path / "validation.json").write_text(content)
-    with pytest.raises(UserError, match=r"validation\.json cannot be used"):
-        Scores(str(tmp_path), TASK).load()
 
 
 def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, state):

@@ -9,11 +9,9 @@ import tensorflow as tf
 from numbered import picture
 
 from components.convert.convert import convert
-from components.convert.images import headers
 from components.convert.options import Options
 from trainer.base.manifest import Feature, Manifest
 from trainer.data import records
-from trainer.data.reader import decoding
 from trainer.job_dir.export import export
 from trainer.nn.models import registry
 from trainer.nn.tasks.classification import Binary, Classification
@@ -83,20 +81,6 @@ def test_image_files_are_answered_as_what_the_converter_and_the_reader_make_of_t
     answers = of_pixels["probabilities"].numpy()
     np.testing.assert_allclose(of_files["probabilities"], answers, rtol=0, atol=of_spread * np.ptp(answers[:, 0]))
     assert of_files.keys() == of_pixels.keys() and np.ptp(answers[:, 0]) > 0.01
-
-
-@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-def test_pixels_of_files_are_the_converters_but_for_one_of_256_levels_where_it_resizes(kind):
-    # Of the last one the central part is less than half a pixel wide.
-    for shape, sizes in (((24, 32, 3), SIZES), ((100, 10, 3), [(4, 300)])):
-        files = [picture(*size, kind, seed=i) for i, size in enumerate(sizes)]
-        decoded = decoding.decode(tf.constant(files), shape, accurate=True).numpy().astype(int)
-        converted = [headers.decode(file, "", channels=3, size=shape[:2]) for file in files]
-        assert np.abs(decoded - np.stack(converted)).max() <= 1
-        assert sizes[0] != shape[:2] or np.array_equal(decoded[0], converted[0])
-        # In training JPEG is decoded by a faster transform, which is off by a little.
-        difference = np.abs(decoding.decode(tf.constant(files), shape).numpy() - np.stack(converted).astype(int))
-        assert difference.max() <= 2 if kind == "PNG" else difference.mean() <= 3
 
 
 def test_only_what_image_files_can_hold_is_taken_from_them(digits, tmp_path):

@@ -1,7 +1,6 @@
 import argparse
 import os
 import pathlib
-import threading
 import time
 
 import pytest
@@ -9,7 +8,7 @@ import tensorflow as tf
 from etils.epath import backend
 
 from trainer import job
-from trainer.job_dir import journal, outbox
+from trainer.job_dir import journal
 from trainer.job_dir.outbox import Outbox
 from trainer.replicas.member import Member
 from trainer.replicas.stop import Stop
@@ -56,29 +55,6 @@ def test_a_store_that_fails_is_told_of_and_gets_the_files_later(store, monkeypat
     assert capsys.readouterr().out.startswith(f"{store / 'job'}: journal and events could not be copied")
     box.send()
     assert (store / "job" / "journal.jsonl").read_text() == "{}\n" and not capsys.readouterr().out
-
-
-def test_who_ends_waits_for_a_store_only_so_long(store, monkeypatch):
-    monkeypatch.setattr(outbox, "_LAST_S", 0.1)
-    box = Outbox(str(store / "job"), 60)
-    monkeypatch.setattr(box, "_copy", lambda: time.sleep(30))
-    started = time.monotonic()
-    box.send()
-    assert time.monotonic() - started < 20
-
-
-def test_one_thread_copies_at_a_time(store, monkeypatch):
-    monkeypatch.setattr(outbox, "_LAST_S", 0.2)
-    box, copied, answers = Outbox(str(store / "job"), 0.01), [], threading.Event()
-    monkeypatch.setattr(box, "_copy", lambda: (copied.append(threading.current_thread().name), answers.wait(10)))
-    while not copied:
-        time.sleep(0.01)
-    box.send()
-    assert copied == ["outbox"]
-    answers.set()
-    deadline = time.monotonic() + 20
-    while len(set(copied)) < 2:
-        assert time.monotonic() < deadline, copied
 
 
 def test_in_a_directory_files_are_where_they_belong_at_once(tmp_path):

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import keras
 import numpy as np
-import own_models
 import pytest
 
 from trainer import options
@@ -81,14 +80,6 @@ def test_all_weights_come_back_from_all_kinds_of_places_here_and_in_a_bucket(dig
         told = warm_start.take(place, fresh)
         assert same(fresh, source), what
         assert told == f"{len(values(source))} of {len(values(source))} weights from the {what}"
-
-
-def test_a_keras_file_of_the_users_own_model_fits_the_model_that_takes_its_inputs_by_name(digits, tmp_path):
-    own = own_models.sequential_with_input(Manifest.load(digits))
-    filled(own).save(tmp_path / "own.keras")
-    model = builder(digits, "sequential_with_input")()
-    assert "into layer 'sequential" in warm_start.take(str(tmp_path / "own.keras"), model)
-    assert same(next(layer for layer in model.layers if isinstance(layer, keras.Sequential)), own)
 
 
 def backbone(width: int = 4) -> keras.Model:

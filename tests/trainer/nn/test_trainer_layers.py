@@ -103,12 +103,6 @@ def test_moving_statistics_are_equal_on_all_replicas(replicas):
             np.testing.assert_array_equal(*of(replicas, what)[name])
 
 
-def test_without_private_names_of_tensorflow_the_sums_are_the_same_by_public_ways(replicas):
-    values = of(replicas, "sums")
-    for total in (*values["short"], *values["public"]):
-        np.testing.assert_array_equal(total, values["short"][0])
-
-
 @pytest.mark.cluster
 def test_the_worker_of_a_parameter_server_job_uses_and_leaves_its_own_statistics(programs):
     values, x = programs["parameter_server"], inputs((BATCH, 5))

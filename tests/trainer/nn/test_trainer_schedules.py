@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.base.errors import UserError
 from trainer.nn.models import resnet
 from trainer.nn.schedules import Schedule, cosine, linear, piecewise
 
@@ -13,15 +12,6 @@ from trainer.nn.schedules import Schedule, cosine, linear, piecewise
 def epochs(rate: float, boundaries, factors, warmup_steps: int = 0, **lengths: int) -> Schedule:
     lengths = {"examples_per_epoch": 45_000, "examples_per_step": 128, **lengths}
     return Schedule(rate, piecewise(boundaries, factors, **lengths), warmup_steps=warmup_steps)
-
-
-ALL = {
-    "piecewise": epochs(0.1, resnet.BOUNDARIES_EPOCHS, resnet.FACTORS),
-    "piecewise after warm-up": epochs(0.1, resnet.BOUNDARIES_EPOCHS, resnet.FACTORS, warmup_steps=400),
-    "constant": Schedule(0.3, warmup_steps=7),
-    "linear": Schedule(0.2, linear(100)),
-    "cosine": Schedule(0.2, cosine(100), warmup_steps=10),
-}
 
 
 @pytest.mark.parametrize("examples_per_step", [128, 7, 90_000])
@@ -34,12 +24,6 @@ def test_the_factor_changes_with_the_first_step_that_begins_after_the_boundary(e
         assert float(schedule(step)) == pytest.approx(0.1 * after)
     assert float(schedule(0)) == pytest.approx(0.1)
     assert float(schedule(2**40)) == pytest.approx(0.1 * resnet.FACTORS[-1])
-
-
-@pytest.mark.parametrize(("boundaries", "factors"), [((1, 2), (1, 0.1)), ((2, 1), (1, 0.1, 0.01)), ((), ())])
-def test_factors_that_do_not_fit_the_boundaries_are_refused(boundaries, factors):
-    with pytest.raises(UserError, match="one more, boundaries ascending"):
-        epochs(0.1, boundaries, factors)
 
 
 def test_linear_and_cosine_fall_to_zero_at_the_horizon_and_stay():
@@ -59,8 +43,8 @@ def test_warm_up_grows_linearly_from_its_first_share_to_the_whole():
     assert [float(warm(s)) for s in range(10)] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("schedule", ALL.values(), ids=ALL)
-def test_steps_may_be_tensors_in_a_graph_or_the_optimizer_s_own_counter(schedule):
+def test_step_may_be_a_tensor_or_the_optimizers_counter():
+    schedule = epochs(0.1, resnet.BOUNDARIES_EPOCHS, resnet.FACTORS, warmup_steps=400)
     steps = [0, 3, 99, 28_829]
     eager = [float(schedule(step)) for step in steps]
     graph = tf.function(schedule)

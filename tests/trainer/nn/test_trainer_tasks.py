@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from trainer.base.errors import UserError
-from trainer.nn.tasks.base import Task
 from trainer.nn.tasks.classification import Binary, Classification
 from trainer.nn.tasks.multi_label import MultiLabel
 from trainer.nn.tasks.own import Own
@@ -115,13 +114,6 @@ def test_r2_is_the_share_of_the_variance_that_is_explained_and_each_target_has_i
     assert (measured["rmse_x"], measured["rmse_constant"]) == pytest.approx((1.0, 2.0))
     mean = np.full_like(labels, labels.mean(axis=0))
     assert Regression(("x", "constant"), (1.0, 1.0)).measure(mean, labels)["r2"] == 0
-
-
-def test_where_less_is_better_a_smaller_value_ranks_higher():
-    task: Task = Regression(("a",), (1.0,))
-    assert task.rank({"rmse": 1.0, "loss": 1.0}) > task.rank({"rmse": 2.0, "loss": 0.5})
-    assert task.better(1.0, 2.0, "rmse") and not task.better(2.0, 2.0, "rmse") and task.better(0.9, 0.8, "r2")
-    assert OWN.ranked_by({"loss": 1.0, "mape": 3.0}) == "mape" and OWN.better(1.0, 2.0, "mape")
 
 
 def test_metrics_that_do_not_add_up_and_losses_that_are_no_examples_own_are_refused():

@@ -21,7 +21,7 @@ from components.train.backends.ports import reserved
 from trainer.replicas import stop
 from trainer.replicas.line import DONE, LEFT, STOP, Line
 from trainer.replicas.member import Member
-from trainer.replicas.rendezvous import listens, meet, part
+from trainer.replicas.rendezvous import listens, meet
 from trainer.replicas.stop import StopMark
 
 SOON_S = 10.0
@@ -147,20 +147,6 @@ def test_a_stop_reaches_the_chief_and_is_answered_while_the_store_hangs(store, m
         assert worker.answered() and worker.left
         assert time.monotonic() - started < 5
         back.set()
-
-
-@pytest.mark.parametrize("word", [LEFT, DONE])
-def test_who_is_told_how_the_job_ended_does_not_look_for_it(word):
-    with met(2) as ([chief, worker], [ours, line]), ThreadPoolExecutor(1) as pool:
-        port = int(chief.addresses["chief"][0].rsplit(":", 1)[1])
-        with socket.create_server(("127.0.0.1", port)):
-            asked: list[float] = []
-            parted = pool.submit(part, worker, line, completed=lambda: asked.append(0.0), every_s=60)
-            time.sleep(0.3)
-            assert not parted.done()
-            ours.tell(word)
-            parted.result(timeout=1)
-            assert not asked
 
 
 WHAT = ("told", "its end breaks", "the chief's end breaks")

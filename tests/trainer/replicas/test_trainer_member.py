@@ -1,8 +1,6 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trainer.base.errors import UserError
 from trainer.replicas.member import Member, from_environment
@@ -76,40 +74,6 @@ def test_pools_are_named_by_our_variable_so_pool_1_can_be_parameter_servers():
 def test_what_cannot_be_understood_is_said(environ, message):
     with pytest.raises(UserError, match=message):
         from_environment(environ)
-
-
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.sampled_from(["", "chief", "0", "-1", "c:1", "workerpool0"]),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["chief", "ps", "type"]), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-GOOD = {"cluster": {"chief": CHIEF, "worker": WORKERS}, "task": {"type": "worker", "index": 1}}
-
-
-@given(st.data(), st.sampled_from(["TF_CONFIG", "CLUSTER_SPEC"]))
-def test_whatever_stands_in_place_of_any_part_of_it_is_understood_or_refused_in_a_line(data, variable):
-    """Of a variable that is right otherwise, one part is anything."""
-    whole = {"": json.loads(json.dumps(GOOD).replace("worker", "workerpool1").replace("chief", "workerpool0"))}
-    if variable == "TF_CONFIG":
-        whole = {"": json.loads(json.dumps(GOOD))}
-    place, key = whole, ""
-    while data.draw(st.booleans()) and isinstance(place[key], dict | list) and place[key]:
-        place = place[key]
-        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
-    place[key] = data.draw(JSON)
-    try:
-        me = from_environment({variable: json.dumps(whole[""]), "TRAINER_POOL_ROLES": "chief,worker"})
-    except UserError as error:
-        assert "\n" not in str(error)
-    else:
-        assert me.role in ("chief", "worker", "ps", "evaluator") and me.index >= 0
-        assert not me.addresses or me.role == "evaluator" or me.addresses[me.role][me.index]
 
 
 @pytest.mark.parametrize(

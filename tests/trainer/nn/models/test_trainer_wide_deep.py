@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import keras
@@ -76,21 +75,6 @@ def test_the_logits_are_those_of_one_keras_layer_for_each_feature(table, columns
     expected = theirs(wide_deep_peer.ordinary_columns(table, columns))
     assert logits.shape == (table.split("test").examples, 2)
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("part", ["deep", "wide"])
-def test_a_table_may_have_one_part_alone_and_logits_are_float32_when_the_rest_is_not(table, columns, part):
-    alone = dataclasses.replace(table, **{part: ()})
-    keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
-    try:
-        model = wide_deep.build(alone)
-    finally:
-        keras.mixed_precision.set_dtype_policy("float32")
-    prepared = wide_deep.prepare(alone, columns)
-    assert set(model.input) == set(prepared)
-    logits = model(prepared)
-    assert logits.shape == (table.split("test").examples, 2) and logits.dtype == tf.float32
-    assert part == "deep" or model.get_layer("deep_dense").compute_dtype == "bfloat16"
 
 
 def test_layers_and_dropout_are_as_asked_for(table, columns):
