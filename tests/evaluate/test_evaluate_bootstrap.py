@@ -101,12 +101,6 @@ def _classes(draw, n, share, shared):
     return FOUR, [np.eye(4)[1 - r.astype(int)] for r in right], np.zeros(n, int)
 
 
-def _ranked(draw, n, lead, positive):
-    labels, hard = (draw.random(n) < positive).astype(int), draw.normal(size=n)
-    scores = [1 / (1 + np.exp(-lead * labels - hard - draw.normal(size=n) / 2)) for _ in range(2)]
-    return TWO, [np.stack([1 - score, score], axis=1) for score in scores], labels
-
-
 def _numbers(draw, n, freedom, shared):
     hard = draw.standard_t(freedom, size=(n, 1)) * shared
     return Regression(("a",), (1.0,)), [hard + draw.standard_t(freedom, size=(n, 1)) for _ in range(2)], np.zeros(n)
@@ -118,7 +112,6 @@ def _numbers(draw, n, freedom, shared):
     "models",
     [
         *(functools.partial(_classes, share=a, shared=s) for a in (0.5, 0.9, 0.99) for s in (0.0, 0.9)),
-        *(functools.partial(_ranked, lead=lead, positive=p) for lead, p in ((1.0, 0.5), (3.0, 0.05))),
         *(functools.partial(_numbers, freedom=f, shared=s) for f, s in ((30, 0.0), (30, 3.0), (3, 1.0))),
     ],
 )

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,53 +106,6 @@ def evaluated(model: pathlib.Path, data: pathlib.Path, place: pathlib.Path, *fla
     options = {"--model-dir": model, "--data-dir": data, "--output": place / "x", "--registry": place / "registry"}
     assert main([*map(str, itertools.chain(*options.items(), flags)), "--name", "m"]) == 0
     return json.loads((place / "x" / "evaluation.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def twice(tmp_path_factory) -> tuple[pathlib.Path, pathlib.Path]:
-    """A table whose first 300 rows come twice, and a model that says yes where `x` is above a half."""
-    root, table = tmp_path_factory.mktemp("twice"), points(900, 0)
-    data = converted(root, table + table[:300])
-    manifest = Manifest.load(data)
-
-    def serve(**columns: tf.Tensor) -> dict[str, tf.Tensor]:
-        probabilities = tf.stack([1 - columns["x"], columns["x"]], axis=1)
-        index = tf.argmax(probabilities, axis=1)
-        return {"probabilities": probabilities, "class_index": index, "class_name": tf.gather(["no", "yes"], index)}
-
-    module = tf.Module()
-    module.serve = tf.function(serve)
-    specs = {f.name: tf.TensorSpec([None], f.dtype, name=f.name) for f in manifest.inputs}
-    signature = module.serve.get_concrete_function(**specs)
-    tf.saved_model.save(module, str(root / "model"), signatures={"serving_default": signature})
-    return data, root / "model"
-
-
-def test_records_that_are_in_training_too_do_not_count(twice, tmp_path):
-    data, model = twice
-    test, training = rows(data, "test"), {*rows(data, "train")}
-    new = np.array([row not in training for row in test])
-    assert 50 <= new.sum() < len(new)
-    columns = EvalSet.load(str(data), "test").columns
-    right = (columns["x"] > 0.5) == columns["label"]
-    found = evaluated(model, data, tmp_path)
-    assert (found["repeated"], found["metrics"]["examples"]) == ((~new).sum(), new.sum())
-    assert found["metrics"]["accuracy"] == pytest.approx(right[new].mean())
-    reasons = [
-        f"{(~new).sum()} records of test are in the training split too, and do not count",
-        f"judged by the {new.sum()} of {len(new)} records of test that it was not trained on",
-    ]
-    assert found["decision"]["reasons"][-2:] == reasons
-    found = evaluated(model, data, tmp_path, "--count-repeated")
-    assert found["metrics"]["accuracy"] == pytest.approx(right.mean()) and found["metrics"]["examples"] == len(new)
-    assert f"{(~new).sum()} records of test are in the training split too, and count" in found["decision"]["reasons"]
-
-
-def test_with_too_few_new_records_it_says_how_repeated_ones_count(twice, tmp_path):
-    _, model = twice
-    data = converted(tmp_path / "small", points(60, 0) * 4)
-    with pytest.raises(UserError, match=r"takes 50; .*with --count-repeated: \d+ are equal to training records"):
-        evaluated(model, data, tmp_path)
 
 
 def test_too_few_records_are_refused_but_not_a_small_split():

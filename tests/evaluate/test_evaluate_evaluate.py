@@ -96,12 +96,10 @@ def test_the_validation_split_is_scored_when_asked_for(scored, make_model, evalu
 
 def test_a_champion_made_for_other_data_is_told_of_and_stays(make_model, evaluation, champion, capsys):
     found = evaluation(make_model(), *champion(make_model(size=9)))
-    assert found["champion"]["metrics"] is None
-    assert "takes " in found["champion"]["incomparable"]
+    assert found["champion"]["metrics"] is None and "takes " in found["champion"]["incomparable"]
     assert found["decision"]["verdict"] == "register"
     assert "cannot be compared with the champion" in found["decision"]["reasons"][-1]
     assert "the champion, version 1, cannot be compared: " in capsys.readouterr().out
-    assert "cannot be compared" in report.page(found)
     assert "champion (version" not in report.summary(found)
 
 

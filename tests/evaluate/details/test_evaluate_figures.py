@@ -104,21 +104,17 @@ def test_parts_have_the_metrics_of_their_records_alone(data):
         assert part["metrics"] == of.of(words == part["value"]).measure()
 
 
-def test_numbers_with_many_values_are_quartered_and_rare_texts_are_together():
-    fares = np.arange(1000, dtype=np.float32)
-    names, counts = np.unique(in_words(fares), return_counts=True)
-    assert dict(zip(names, counts, strict=True)) == {
-        "x <= 249": 250,
-        "249 < x <= 499": 250,
-        "499 < x <= 749": 250,
-        "x > 749": 250,
-    }
+def test_numbers_are_quartered_and_rare_texts_are_together():
+    names, counts = np.unique(in_words(np.arange(1000, dtype=np.float32)), return_counts=True)
+    assert set(names) == {"x <= 249", "249 < x <= 499", "499 < x <= 749", "x > 749"} and set(counts) == {250}
     companies = np.array([b"c%d" % min(i, 500 - i) for i in range(500)], object)
     assert len(set(in_words(companies))) == 25
     assert in_words(np.array([3, 1, 3])).tolist() == ["3", "1", "3"]
+
+
+def test_the_worst_part_is_first():
     of = answered(Regression(("tip",), (1.0,)), np.float32([[1], [2], [9]]), np.float32([1, 2, 3]))
-    worst, best = parts(of, np.array(["0", "0", "1"]))
-    assert (worst["value"], worst["records"], worst["metrics"]["rmse"], best["metrics"]["rmse"]) == ("1", 1, 6.0, 0.0)
+    assert [part["value"] for part in parts(of, np.array(["0", "0", "1"]))] == ["1", "0"]
 
 
 def test_the_worst_answer_is_the_one_that_is_surest_of_something_wrong():
