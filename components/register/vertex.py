@@ -39,7 +39,7 @@ from trainer.base.files import stated, write_text
 
 FOLDER = "models"  # of a bucket, for all versions
 _PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")
-_RECORD, _BARE = "version.json", "cannot be deployed, for it has no serving container"
+_RECORD, _BARE = "version.json", "cannot be deployed, for it has no serving container (--serving-image)"
 _ATTEMPTS, _WAIT_S, _UPLOAD_S = 10, 3.0, 1800.0
 
 
@@ -112,10 +112,7 @@ class VertexRegistry(Store):
         copy_folder(model_dir, f"{folder}/{serving.VERSION}")
         write_text(folder_of(model) / _RECORD, _text(facts, []))
         with refusals(self._place):
-            version = self._upload(name, model)
-        if not image:
-            print(f"{name}: version {version} {_BARE}; add the model again with --serving-image for one that can")
-        return version
+            return self._upload(name, model)
 
     def _upload(self, name: str, model: v1.Model) -> str:
         resource_name = self.resource_name(name)
