@@ -16,8 +16,6 @@ from trainer.base.errors import UserError
 from trainer.base.files import is_remote
 from trainer.replicas.member import POOL_ROLES
 
-_VARIABLE_BYTES = 131_072 - len("TF_CONFIG=") - 1  # Of one string of an environment, with the zero at its end.
-
 
 def job_plan(
     cluster: Cluster,
@@ -53,7 +51,7 @@ def job_plan(
             "PYTHONUNBUFFERED": "1",  # Into a pipe, Python would hold lines back, and lose them when it is killed.
         }
         if addresses:
-            env["TF_CONFIG"] = _tf_config(cluster, {"cluster": addresses, "task": {"type": role, "index": index}})
+            env["TF_CONFIG"] = json.dumps({"cluster": addresses, "task": {"type": role, "index": index}})
         plain = Replica(role=role, index=index, command=program.command, env=env, log=f"{stem}.log", status=status)
         replicas.append(run(plain))
     return Plan(
@@ -67,16 +65,6 @@ def job_plan(
         notes=(*notes, *ignored(cluster, backend)),
         **more,
     )
-
-
-def _tf_config(cluster: Cluster, values: dict[str, Any]) -> str:
-    text = json.dumps(values)
-    if len(text.encode()) > _VARIABLE_BYTES:
-        raise UserError(
-            f"TF_CONFIG of {cluster.replicas} replicas has {len(text.encode()):,} bytes, and Linux gives a program at most "
-            f"{_VARIABLE_BYTES:,} in a variable; use fewer replicas, or shorter addresses"
-        )
-    return text
 
 
 def log_place(program: Program, log_dir: str | None) -> str:

@@ -67,7 +67,7 @@ def _state(holder: Launcher | None, events: Sequence[Event]) -> str:
     end = events[-1]
     if holder:
         # Another than that of the events, if it has not written anything yet.
-        return "starting" if holder.since > events[0]["time"] else "running"
+        return "starting" if holder.started > events[0]["time"] else "running"
     if end["event"] != "end":
         return "killed"
     has_failed = "replica" in end or end["exit_code"] == 2

@@ -34,7 +34,7 @@ def locked(directory: str) -> Iterator[int]:
     def refuse() -> None:
         found = holder(directory)
         if found and (found.fate is not Fate.GONE or time.monotonic() > give_up):
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.started))
             there = ", there," if found.fate is Fate.UNKNOWN else ""
             raise UserError(
                 f"a launcher already works on {directory}: {found.name}, since {since}; wait for it, end it{there} "

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -54,9 +55,8 @@ def crafted(path: Path, **changes: object) -> None:
 
 
 ELSEWHERE = [
-    ({"host": "node-7", "boot": "b"}, "process 1 of node-7 (boot b, "),
-    ({"boot": "b"}, "process 1 of this machine before its last start, or of another of the same name (boot b, "),
-    ({"host": "c0ffee", "pid_namespace": "pid:[7]"}, "process 1 in another container of this machine, c0ffee"),
+    ({"host": "node-7"}, "process 1 of node-7, pid:["),
+    ({"pid_namespace": "pid:[7]"}, f"process 1 of {socket.gethostname()}, pid:[7]"),
 ]
 
 
