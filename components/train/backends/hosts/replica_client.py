@@ -88,7 +88,7 @@ def _archive(directory: str | None, name: str) -> bytes:
         if name.startswith(".env") or name in (".git", "__pycache__"):
             return None
         mode = 0o700 if info.isdir() or info.mode & 0o100 else 0o600
-        return info.replace(mode=mode, uid=0, gid=0, uname="", gname="")
+        return info.replace(mode=mode, uid=0, gid=0, uname="", gname="", deep=False)
 
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
