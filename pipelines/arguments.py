@@ -26,8 +26,8 @@ from trainer.base.flags import Kind
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
 EXIT_REJECTED = 3  # of --fail-on-reject
-# What the pipeline gives to its steps itself. A place for downloads would be one of the machine that a step runs on.
-_CONVERT_OWN = {"output": "-", "download_dir": None}
+# What the pipeline gives to its steps itself.
+_CONVERT_OWN = {"output": "-"}
 _EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "test", "registry": "", "name": ""}
 _TRAINER = ("model", "train_steps", "train_epochs", "batch_size", "seed")
 _TRAINING = f"More flags of trainer.task may follow after --. Without a length it is {DEFAULT_STEPS} steps."

@@ -82,8 +82,6 @@ def _tell_rows(options: Options, manifest: Manifest, tallies: Tallies, place: st
     rows = tallies.left_out + len(skipped) + sum(split.examples for split in manifest.splits.values())
     if tallies.left_out:
         print(f"{tallies.left_out:,} of {rows:,} rows are left out by the schema's filter", flush=True)
-    if tallies.rounded:
-        print(f"{tallies.rounded:,} targets of {rows:,} rows are larger than 16,777,216 and rounded to 32-bit numbers")
     train = manifest.splits["train"]
     for name, summary in train.summaries.items():
         if summary.missing == train.examples:  # its header or key is perhaps misspelt

@@ -47,9 +47,6 @@ class Options(Flags):
         "how image files are stored: pixels, or the files as they are; without it pixels if --image-size is given "
         "or all have one size of at most 64 KiB",
     )
-    download_dir: str | None = flag(
-        local, "where downloads are kept and looked for; without it a folder of the user's cache", metavar="DIR"
-    )
     export_dir: str | None = flag(
         _folder, "of bigquery: where its Parquet files are kept, and looked for", metavar="gs://BUCKET/DIR"
     )
@@ -86,7 +83,7 @@ class Options(Flags):
     def reading(self) -> dict[str, object]:
         """What `registry.read` takes beside the dataset."""
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
-        plain = ("schema", "encoding", "download_dir", "export_dir", "skip_bad")
+        plain = ("schema", "encoding", "export_dir", "skip_bad")
         return {"image_size": size, **{name: getattr(self, name) for name in plain}}
 
     @property

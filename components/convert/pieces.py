@@ -104,7 +104,6 @@ class Block:
       told: What statistics are to say beside the columns, by name: float32 or int64 [N], such as `image.height`.
       left_out: How many rows the schema's filter has left out since the block before.
       skipped: The rows that were wrong and are left out, each with its place and what was wrong.
-      rounded: How many targets are whole numbers that 32 bits do not hold.
     """
 
     positions: np.ndarray
@@ -114,7 +113,6 @@ class Block:
     told: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     left_out: int = 0
     skipped: tuple[str, ...] = ()
-    rounded: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

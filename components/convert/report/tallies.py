@@ -34,13 +34,12 @@ class Tallies:
     Attributes:
       samples: The first training examples.
       left_out: How many rows the schema's filter leaves out.
-      rounded: How many targets are whole numbers that 32 bits do not hold.
       skipped: The rows that are wrong and left out, each with its place and what is wrong.
     """
 
     def __init__(self, source: Source):
         self._source, self._quantities, self.samples = source, _quantities(source), Samples(source)
-        self._examples, self.left_out, self.rounded, self.skipped = dict.fromkeys(SPLITS, 0), 0, 0, []
+        self._examples, self.left_out, self.skipped = dict.fromkeys(SPLITS, 0), 0, []
         self._splits = {split: {name: q[2]() for name, q in self._quantities.items()} for split in SPLITS}
 
     def state(self) -> Any:
@@ -50,7 +49,7 @@ class Tallies:
             for split, examples in self._examples.items()
             if examples
         }
-        others = {"left_out": self.left_out, "rounded": self.rounded, "skipped": self.skipped}
+        others = {"left_out": self.left_out, "skipped": self.skipped}
         return {"examples": self._examples, "tallies": tallies, "samples": self.samples.state(), **others}
 
     def add(
@@ -74,7 +73,6 @@ class Tallies:
     def add_others(self, block: Block) -> None:
         """Takes in what became of rows of a block that are no examples."""
         self.left_out += block.left_out
-        self.rounded += block.rounded
         self.skipped += block.skipped
 
     def absorb(self, state: Any) -> None:
@@ -85,7 +83,6 @@ class Tallies:
                 self._splits[split][name].absorb(tally)
         self.samples.absorb(state["samples"])
         self.left_out += state["left_out"]
-        self.rounded += state["rounded"]
         self.skipped += state["skipped"]
 
     def examples(self, split: str) -> int:

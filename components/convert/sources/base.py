@@ -24,7 +24,7 @@ class Reader(abc.ABC):
       schema: What its files hold, or the file that says so; None where that is known, or not given.
       takes: Options that mean something to it, of `schema`, a file; `skip_bad`, how many rows may be wrong; `image_size`,
         height and width that a model gets of image files; `encoding`, how these are stored, `raw` or `source`;
-        `download_dir`; and `export_dir`, a folder of a bucket. A reader that takes any is a dataclass with a field for each,
+        and `export_dir`, a folder of a bucket. A reader that takes any is a dataclass with a field for each,
         None if it is not given.
     """
 
@@ -111,11 +111,11 @@ def there(files: list[File]) -> list[File]:
     return files
 
 
-def downloads_dir(given: str | None) -> pathlib.Path:
-    """Where downloads are kept: in the user's cache (https://specifications.freedesktop.org/basedir-spec) if not given."""
+def downloads_dir() -> pathlib.Path:
+    """Where downloads are kept, in the user's cache (https://specifications.freedesktop.org/basedir-spec)."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     cache = pathlib.Path(base if os.path.isabs(base) else "~/.cache").expanduser()
-    return pathlib.Path(given) if given else cache / "tfrecord-training-pipeline"
+    return cache / "tfrecord-training-pipeline"
 
 
 def digest_of(files: Iterable[tuple[str, str]]) -> str:

@@ -59,17 +59,12 @@ def find_reader(dataset: str, **options: object) -> Reader:
     if reader is None:
         raise UserError(f"{unknown('dataset', dataset, READERS)}, or {TFDS}NAME of TensorFlow Datasets")
     given = {option: value for option, value in options.items() if value is not None}
-    for option in given.keys() - _takes(reader):
-        others = " or ".join(name for name, other in READERS.items() if option in _takes(other))
+    for option in given.keys() - reader.takes:
+        others = " or ".join(name for name, other in READERS.items() if option in other.takes)
         value = "x".join(map(str, given[option])) if isinstance(given[option], tuple) else given[option]
         flag = f"--{option.replace('_', '-')} {value}"
         raise UserError(f"{flag} means nothing to dataset {dataset!r}; leave it out, or use --dataset {others}")
-    given = {option: value for option, value in given.items() if option in reader.takes}
     return dataclasses.replace(reader, **given) if given else reader
-
-
-def _takes(reader: Reader) -> frozenset[str]:
-    return reader.takes | ({"download_dir"} if reader.name in OFFERED else frozenset())
 
 
 def located(dataset: str, source: Paths, **options: object) -> tuple[Reader, Paths]:
@@ -78,7 +73,7 @@ def located(dataset: str, source: Paths, **options: object) -> tuple[Reader, Pat
     if source is None and dataset in OFFERED:
         from components.convert.sources.downloads import download  # what it needs is slow to import
 
-        paths = download.fetch(OFFERED[dataset], downloads_dir(options.get("download_dir")) / dataset)
+        paths = download.fetch(OFFERED[dataset], downloads_dir() / dataset)
         source = str(paths[0] if len(paths) == 1 else paths[0].parent)
     return reader, source
 

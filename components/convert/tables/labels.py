@@ -1,6 +1,6 @@
 """What is to be predicted of each row: its class, numbers, or which of several labels apply.
 
-labels(block, schema)         # int64 [N], float32 [N] or [N, k], int64 [N, k]; and how many of them are rounded
+labels(block, schema)         # int64 [N], float32 [N] or [N, k], int64 [N, k]
 """
 
 import numpy as np
@@ -12,16 +12,11 @@ from components.convert.tables.schema import Schema
 from components.convert.tables.table_block import TableBlock
 from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL
 
-_EXACT = 1 << 24  # up to which a float32 holds every whole number
 
-
-def labels(block: TableBlock, schema: Schema) -> tuple[np.ndarray, int]:
-    """The labels of some rows, and how many of their targets are whole numbers that 32 bits do not hold.
-
-    An error names the row that has none, or one that is not allowed.
-    """
+def labels(block: TableBlock, schema: Schema) -> np.ndarray:
+    """The labels of some rows; an error names the row that has none, or one that is not allowed."""
     if schema.label.task == CLASSIFICATION:
-        return _classes(block, schema), 0
+        return _classes(block, schema)
     needed = sorted(name for name in schema.label.sources if schema.columns[name].default is None)
     absent = {name: block.missing(name) for name in needed}
     if any(map(np.any, absent.values())):
@@ -33,26 +28,24 @@ def labels(block: TableBlock, schema: Schema) -> tuple[np.ndarray, int]:
             f"{next(name for name in needed if absent[name][row])} is missing, and nothing can be learnt of a row without "
             f"what is predicted; leave such rows out with 'filter: {kept}', unless its header in the schema is another's",
         )
-    found, rounded = _targets(block, schema)
-    return found.reshape(-1, *schema.label.feature.shape), rounded
+    return _targets(block, schema).reshape(-1, *schema.label.feature.shape)
 
 
-def _targets(block: TableBlock, schema: Schema) -> tuple[np.ndarray, int]:
-    """The targets of each row, [N, k], and how many of them are rounded."""
-    label, dtype, rounded = schema.label, schema.label.feature.dtype, 0
+def _targets(block: TableBlock, schema: Schema) -> np.ndarray:
+    """The targets of each row, [N, k]."""
+    label, dtype = schema.label, schema.label.feature.dtype
     found = np.empty((len(block.positions), len(label.targets)), dtype)
     for i, (name, expression) in enumerate(label.targets.items()):
         with np.errstate(over="ignore", invalid="ignore"):
             exact = evaluate(expression, block, schema)
             stored = found[:, i] = exact.astype(dtype)
-            rounded += int(((np.abs(exact) > _EXACT) & (stored.astype(exact.dtype) != exact)).sum())
         multi = label.task == MULTI_LABEL
         wrong = (exact != 0) & (exact != 1) if multi else ~np.isfinite(stored)
         if wrong.any():
             row = int(wrong.argmax())
             what = "is neither 0 nor 1" if multi else "is no finite 32-bit number"
             raise block.error(row, f"{name}: {exact[row]} {what}")
-    return found, rounded
+    return found
 
 
 def _classes(block: TableBlock, schema: Schema) -> np.ndarray:

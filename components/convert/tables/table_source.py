@@ -74,14 +74,14 @@ class TableSource(pieces.Source):
 
     def blocks(self, piece: pieces.Piece) -> Iterator[pieces.Block]:
         """Leaves out what the schema's filter does, and finds the labels."""
-        for table, found, told in self._labelled(piece):
+        for table, found, left_out in self._labelled(piece):
             yield pieces.Block(
                 positions=table.positions,
                 by=self._by(table),
                 columns={LABEL: found, **{c.name: _stored(table, c) for c in self.schema.stored}},
                 missing={c.name: table.missing(c.name) for c in self.schema.stored if c.default is not None},
                 skipped=table.skipped,
-                **told,
+                left_out=left_out,
             )
 
     def look(self, piece: pieces.Piece, training: pieces.Training) -> dict[str, Any]:
@@ -137,15 +137,15 @@ class TableSource(pieces.Source):
         schema = dataclasses.replace(schema, columns=columns, ignore_others=schema.ignore_others or not self.skip_bad)
         return dataclasses.replace(self, schema=schema)
 
-    def _labelled(self, piece: pieces.Piece) -> Iterator[tuple[TableBlock, np.ndarray, dict[str, int]]]:
-        """The rows that are stored, with their labels, and how many are left out and how many targets are rounded."""
+    def _labelled(self, piece: pieces.Piece) -> Iterator[tuple[TableBlock, np.ndarray, int]]:
+        """The rows that are stored, with their labels, and how many are left out by the filter."""
         condition, num_skipped = self.schema.filter, 0
         for table in self.batches(piece):
             kept = table.filtered(evaluate(condition, table, self.schema)) if condition else table
-            counts = {"left_out": len(table.positions) - len(kept.positions)}
+            left_out = len(table.positions) - len(kept.positions)
             while True:
                 try:
-                    found, counts["rounded"] = labels(kept, self.schema)
+                    found = labels(kept, self.schema)
                     break
                 except RowError as error:
                     if not self.skip_bad:
@@ -155,7 +155,7 @@ class TableSource(pieces.Source):
             num_skipped += len(kept.skipped)
             if num_skipped > self.skip_bad:
                 raise self.too_many(kept.skipped[-1])
-            yield kept, found, counts
+            yield kept, found, left_out
 
     def _by(self, table: TableBlock) -> By | None:
         """What the schema says that decides about splits."""

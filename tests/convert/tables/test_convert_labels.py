@@ -180,13 +180,3 @@ def test_what_is_missing_in_other_rows_changes_no_comparison_and_two_missing_val
 def test_what_is_no_number_or_no_label_is_refused_with_its_row(tmp_path, label, change, message):
     with pytest.raises(UserError, match=rf"rows\.csv: {message}"):
         read(tmp_path, label, [{**row, **(change if row["day"] == 3 else {})} for row in ROWS])
-
-
-def test_large_whole_numbers_are_rounded_and_told(tmp_path, capsys, examples):
-    rows = [{**row, "flood": 2**24 + row["day"]} for row in ROWS]
-    manifest = read(tmp_path, {"regression": ["flood", "rain"]}, rows)
-    assert "45 targets of 90 rows are larger than 16,777,216 and rounded" in capsys.readouterr().out
-    for day, (flood, _) in labels(tmp_path, manifest, examples).items():
-        assert flood == np.float32(2**24 + day)
-    read(tmp_path / "small", {"regression": ["flood", "rain"]})
-    assert "rounded" not in capsys.readouterr().out

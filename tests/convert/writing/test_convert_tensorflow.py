@@ -301,33 +301,35 @@ def test_a_version_that_is_published_has_a_digest_without_network(tmp_path, monk
 )
 def test_what_nobody_can_download(tmp_path, fails, monkeypatch, flags, message):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    line = fails("--dataset", *flags.split(), "--output", tmp_path / "out", "--download-dir", tmp_path / "d")
+    line = fails("--dataset", *flags.split(), "--output", tmp_path / "out")
     assert message in line and not (tmp_path / "out").exists()
 
 
 def test_without_network_and_source_it_fails_within_seconds(tmp_path, monkeypatch):
     proxy = {"TFDS_DATA_DIR": str(tmp_path), "https_proxy": "http://127.0.0.1:9", "PYTHONPATH": str(ROOT)}
-    flags = ("--dataset", "tfds:mnist", "--output", "out", "--download-dir", "d")
+    proxy["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    flags = ("--dataset", "tfds:mnist", "--output", "out")
     command = [sys.executable, "-m", "components.convert", *flags]
     started = time.monotonic()
     run = subprocess.run(command, cwd=tmp_path, env={**os.environ, **proxy}, capture_output=True, text=True)
     assert run.returncode == 2 and run.stderr.count("\n") == 1
     assert "cannot reach storage.googleapis.com" in run.stderr and "--source" in run.stderr
     assert time.monotonic() - started < 20  # 1 s, and 3 more where a host does not answer; machines can be busy
-    assert not (tmp_path / "out").exists() and not (tmp_path / "d").exists()
+    assert not (tmp_path / "out").exists() and not (tmp_path / "cache").exists()
 
 
 @pytest.mark.slow
-def test_mnist_prepared_from_the_original_files_equals_the_idx_conversion_record_by_record(tmp_path):
+def test_mnist_prepared_from_the_original_files_equals_the_idx_conversion_record_by_record(tmp_path, monkeypatch):
     from tensorflow_datasets.core import hashing
 
     if not MNIST.is_dir():
         pytest.skip("the MNIST files are not in ../shared/data/mnist")
     common = {"source": str(MNIST), "shards": 1, "validation_fraction": 0}
     a = convert(Options(dataset="mnist", output=str(tmp_path / "idx"), **common))
-    downloads = {"download_dir": str(tmp_path / "d")}
-    b = convert(Options(dataset="tfds:mnist", output=str(tmp_path / "tfds"), **downloads, **common))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    b = convert(Options(dataset="tfds:mnist", output=str(tmp_path / "tfds"), **common))
     assert a.features == b.features and a.record_bytes == b.record_bytes and a.class_names == b.class_names
     for split in ("train", "test"):
         assert a.splits[split].class_histogram == b.splits[split].class_histogram

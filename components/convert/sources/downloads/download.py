@@ -45,7 +45,9 @@ def fetch(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathlib.
                 if not _intact(directory / file.name, file):
                     _download(file, directory / file.name)
     except OSError as error:
-        raise UserError(f"cannot write to --download-dir {directory}: {error.strerror or error}") from None
+        raise UserError(
+            f"cannot write downloads to {directory}: {error.strerror or error}; set XDG_CACHE_HOME to another folder"
+        ) from None
     return [directory / file.name for file in files]
 
 

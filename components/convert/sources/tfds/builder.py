@@ -43,14 +43,12 @@ class TfdsReader(Reader):
 
     Attributes:
       name: `tfds:NAME[/CONFIG][:VERSION]`.
-      download_dir: Where downloads and what is prepared from them are kept; None for a folder of the user's cache.
     """
 
     name: str
-    takes = frozenset({"image_size", "encoding", "download_dir"})
+    takes = frozenset({"image_size", "encoding"})
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
-    download_dir: str | None = None
 
     def __post_init__(self):
         if not _NAME.fullmatch(self._tfds_name):
@@ -110,7 +108,7 @@ class TfdsReader(Reader):
 
     def _data_dir(self, given: pathlib.Path | None) -> pathlib.Path:
         """Where we keep what was prepared from the network, or from the files in a directory."""
-        base = downloads_dir(self.download_dir) / "tfds"
+        base = downloads_dir() / "tfds"
         if given is None:
             return base
         stamps = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in given.rglob("*"))
