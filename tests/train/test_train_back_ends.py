@@ -84,13 +84,6 @@ def test_containers_see_only_the_directories_of_the_job(clients: Clients, capsys
     assert not job.exists()
 
 
-@pytest.mark.parametrize("backend", ELSEWHERE)
-def test_places_in_a_bucket_are_no_directories_of_a_machine(clients: Clients, capsys: pytest.CaptureFixture, backend):
-    own = ["--log-dir", str(clients.path / "logs"), "--", "--data-dir", "gs://b/data", "--job-dir", "gs://b/job"]
-    assert main([*clients.flags(backend), "--dry-run", *own, "--train-steps", "9"]) == 0
-    assert "gs:/b" not in capsys.readouterr().out.replace("gs://b", "")
-
-
 def test_no_engine_and_no_image_are_told_in_one_line(clients: Clients, refused, monkeypatch: pytest.MonkeyPatch):
     own = (*clients.flags("docker"), "--command", "true", "--job-dir", str(clients.path / "job"))
     assert "get it with 'docker pull missing'" in refused(main, *own, "--image", "missing")

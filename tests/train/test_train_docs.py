@@ -10,9 +10,7 @@ import pytest
 from train_golden import described_keys
 
 from components.train.__main__ import main
-from components.train.cluster.ai_platform import TrainingInput, _Config, replacement
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.scale_tiers import LEGACY_MACHINES, LEGACY_TPU, TIERS
 from components.train.supervision.timeouts import Patience
 
 ROOT = Path(__file__).parents[2]
@@ -45,22 +43,6 @@ def test_the_cluster_file_shown_is_one(tmp_path: Path):
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     (tmp_path / "cluster.yaml").write_text(example)
     assert Cluster.load(tmp_path / "cluster.yaml").replicas == 8
-
-
-def test_every_key_of_ai_platform_is_in_the_migration_table():
-    for key in [*TrainingInput.model_fields, *_Config.model_fields]:
-        assert re.search(rf"`(\.\.\.Config\.)?{key}[`.]", TEXT) or key.endswith("Config"), key
-
-
-def test_every_legacy_name_is_there_with_what_replaces_it():
-    for name in (*TIERS, *LEGACY_MACHINES, LEGACY_TPU):
-        assert f"`{name}`" in TEXT
-    for name, legacy in LEGACY_MACHINES.items():
-        row = next(line for line in TEXT.splitlines() if line.startswith("| `") and f"`{name}`" in line)
-        found = replacement(legacy)
-        assert row.endswith("| the same |") == (found == legacy)
-        if found != legacy:
-            assert found.machine in row.split("|")[3]
 
 
 @pytest.mark.slow

@@ -20,10 +20,9 @@ def dry_run(capsys: pytest.CaptureFixture, cluster: str, *args: str):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("flags", [["--job-dir", "jobs/a"], ["--job-dir=jobs/a"], ["--job_dir", "jobs/a"]])
-def test_process_dry_run_prints_the_plan(capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch, flags: list[str]):
+def test_process_dry_run_prints_plan(capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    flags = [*flags, "--data-dir", "data", "--train-steps", "9"]
+    flags = ["--job-dir", "jobs/a", "--data-dir", "data", "--train-steps", "9"]
     plan = dry_run(capsys, "local-ps", "--", *flags)
     found = [f"{replica['role']} {replica['index']}" for replica in plan["replicas"]]
     assert found == ["chief 0", "worker 0", "worker 1", "ps 0"]
@@ -50,23 +49,18 @@ TIER = ["--explain", "--cluster", "STANDARD_1"]
 REFUSED: dict[str, list[str]] = {
     "trainer flags, behind the '--': the following arguments are required: --data-dir, --job-dir": [],
     "--job-dir is gs://bucket/a; add --log-dir": ["--", *DATA, "--job-dir", "gs://bucket/a"],
-    f"{__file__} is not a directory; remove it": ["--dry-run", "--", *DATA, "--job-dir", f"{__file__}/a"],
     "--job-dir here is for --command": ["--job-dir", "a", "--", *DATA],
-    "--strategy mirrored: the cluster file says one_device": ["--", "--job-dir", "a", "--strategy", "mirrored"],
     "a tag be moved; give REF@sha256:": [*VERTEX[:6], "--", *DATA, "--job-dir", "gs://b/a"],
     "--project is missing": [*VERTEX[:5], "i@sha256:0", "--", *DATA, "--job-dir", "gs://b/a"],
     "--job-dir a: the replicas need a bucket; give gs://": [*VERTEX, *DATA, "--job-dir", "a"],
-    "add --image": [*VERTEX[:4], "--dry-run"],
     "chief: Vertex needs a machine type": ["--backend", "vertex", "--dry-run", "--image", "i"],
     # What the trainer would refuse is refused before there is a job.
     "give either --train-steps or --train-epochs": [*VERTEX, "--job-dir", "gs://b/a", "--data-dir", "gs://b/d"],
     # Programs of one's own.
-    "No closing quotation; close the quotation": [*OWN, "python 'x"],
     "add --job-dir DIR before the '--'": ["--command", "python x"],
     "--code no/such: no such directory": [*OWN, "python x", "--code", "no/such"],
     "--strict allows no replacement": ["--explain", "--cluster", "BASIC_GPU", "--strict"],
     # Strategies that contradict the flags or the pools.
-    "--sync: parameter servers train asynchronously": [*TIER, "--strategy", "parameter_server", "--", "--sync"],
     "--strategy mirrored is for one machine, and STANDARD_1 has workers": [*TIER, "--strategy", "mirrored"],
 }
 
