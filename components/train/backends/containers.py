@@ -68,7 +68,6 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
             replica,
             command=(*_CLIENT, "run", name, "docker", "run", *shared, *own, "--entrypoint", entry, image, *words),
             env=env,
-            cleanup=("docker", "rm", "--force", "--volumes", name),
         )
 
     return job_plan(

@@ -29,8 +29,6 @@ class Replica:
     env: Mapping[str, str]  # On top of the launcher's own environment and TRAINER_ATTEMPT, the number of this start.
     log: str  # File that takes its standard output and error.
     status: str  # File on this machine in which the replica tells how it is (`trainer.job_dir.journal`).
-    # Command that removes what is left elsewhere when the process has ended, however that came about. It may run twice.
-    cleanup: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -27,10 +27,7 @@ class Vitals:
         self._path = path
         self._version: tuple[int, int] | None = None
         self._stopped_since: float | None = None
-        self._process: psutil.Process | None = None
-        if pid is not None:
-            with contextlib.suppress(psutil.Error):
-                self._process = psutil.Process(pid)
+        self._process = psutil.Process(pid) if pid else None
 
     def look(self, now: float) -> None:
         """Reads the status file if it is another than before, and whether the process is stopped."""

@@ -8,7 +8,6 @@ One JSON object a line, always with `event` and `time` (seconds since the epoch)
     down       replica, attempt, ending, exit_code, seconds
     blame      replica (that died first), kind, ending, exit_code, why (it is not started again), step, log, tail
     restart    replicas, after (the kind), errors, preemptions, max_restarts, backoff_s
-    dirty      replica (the cleanup after which failed), command, why
     stop       why (a signal, or the time limit), again
     end        exit_code, why, step, seconds; replica, ending, log and tail if one is to blame
 """
@@ -25,7 +24,6 @@ Event = Mapping[str, Any]
 _WORDS = {
     "frozen": "{replica} is frozen ({why}); killing it",
     "down": "{replica} ended: {ending} after {seconds:.1f} s",
-    "dirty": "{replica}: the cleanup after it failed: {why}; will try again at the end",
 }
 
 

@@ -1,7 +1,7 @@
 """Merged output of a job: what its replicas write to their log files, and what happens to the job, line by line.
 
     with Output() as output:
-        output.follow("worker/1", LogReader(log, start=0))
+        output.follow("worker/1", log, start=0)
         output.event(record.add("stop", why="SIGTERM", again=False))
 
 A thread reads the log files and writes to standard output. A reader who stands still (`less`, a terminal after Ctrl-S)
@@ -82,9 +82,9 @@ class LogReader:
 def last_lines(file: io.FileIO, start: int, count: int) -> list[str]:
     """Returns the last lines of what was written to a file from `start` on."""
     size = os.fstat(file.fileno()).st_size
-    reader = LogReader(file, max(start, size - _TAIL_BYTES))
-    lines = [line for some in reader.read() for line in some] + reader.read_rest()
-    return lines[-count:]
+    data = os.pread(file.fileno(), _TAIL_BYTES, max(start, size - _TAIL_BYTES)).rstrip()
+    lines = _LINE_END.split(data) if data else []
+    return [line.decode("utf-8", "replace") for line in lines[-count:]]
 
 
 class Output:
@@ -119,9 +119,9 @@ class Output:
             written = self._written
             self._thread.join(_STALLED_S)
 
-    def follow(self, name: str, log: LogReader) -> None:
-        """Shows from now on what is appended to a replica's log."""
-        self._logs.setdefault(name, log)
+    def follow(self, name: str, log: io.FileIO, start: int) -> None:
+        """Shows from now on what is appended to a replica's log after `start`."""
+        self._logs.setdefault(name, LogReader(log, start))
 
     def lines(self, name: str, lines: Sequence[str]) -> None:
         """Shows lines of somebody who has no log file."""

@@ -1,4 +1,4 @@
-"""One replica as a process: started, signalled, reaped, cleaned up after."""
+"""One replica as a process: started, signalled, reaped."""
 
 import contextlib
 import functools
@@ -79,21 +79,6 @@ class Child:
     def tail(self) -> list[str]:
         """Returns the last lines that it wrote."""
         return last_lines(self.log, self.log_start, TAIL_LINES)
-
-    def clean_up(self, limit_s: float) -> str:
-        """Removes what is left of it elsewhere; returns why that failed, or nothing."""
-        try:
-            done = subprocess.run(
-                self.replica.cleanup,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self.log,
-                env=self._environ,
-                timeout=limit_s,
-            )
-        except subprocess.TimeoutExpired as error:
-            return str(error)
-        return ending(done.returncode) if done.returncode else ""
 
     def stop(self, wait_s: float, grace_s: float) -> None:
         """Lets it run for `wait_s`, then asks it to end, then after `grace_s` SIGKILL; an earlier time set stays."""

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from components.train.backends.plan import Plan, Replica
 from components.train.supervision.job_lock import locked
 from components.train.supervision.launcher_log import Record
-from components.train.supervision.output import LogReader, Output
+from components.train.supervision.output import Output
 from components.train.supervision.reaper import MARK, Guard, kill_marked
 from components.train.supervision.replica import Child
 from components.train.supervision.restart_policy import FROZEN, Death, Gone, Order, State, Stop, decide
@@ -139,7 +139,7 @@ class _Job:
         before = self._children.get(replica.name)
         child = Child(replica, before.attempt + 1 if before else 0, self._guard)
         self._children[replica.name] = child
-        self._output.follow(replica.name, LogReader(child.log, child.log_start))
+        self._output.follow(replica.name, child.log, child.log_start)
         if child.pidfd is not None:
             self._selector.register(child.pidfd, selectors.EVENT_READ, functools.partial(self._on_end, child))
         self._add_event("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid)
@@ -177,8 +177,6 @@ class _Job:
         computing = (other for other in self._alive() if other.replica.role != "evaluator")
         stopped = next((other.replica.name for other in computing if other.vitals.stopped), "")
         self._hear(Death(replica=name, exit_code=child.exit_code, told=child.is_signalled, stopped=stopped))
-        if child.replica.cleanup and (why := child.clean_up(self._patience.cleanup_s)):
-            self._add_event("dirty", replica=name, command=" ".join(child.replica.cleanup), why=why)
         self._hear(Gone(replica=name, last=not self._alive()))
 
     def _hear(self, news: Death | Gone) -> None:
@@ -203,7 +201,7 @@ class _Job:
         if stop is Stop.ALL_SAVING:
             return 0, patience.stop_s
         if stop is Stop.ALL:
-            return patience.hear_s if replica.cleanup else 0, patience.failure_s
+            return patience.hear_s, patience.failure_s
         waits = {"evaluator": patience.evaluator_s}
         if self._plan.strategy != "parameter_server":
             waits["worker"] = patience.join_s

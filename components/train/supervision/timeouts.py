@@ -27,8 +27,7 @@ class Patience:
     stopped_s: float = 5.0  # That a process may be stopped (SIGSTOP).
     stop_s: float = 25.0  # From SIGTERM to SIGKILL when the job is told to stop or is preempted: replicas save.
     failure_s: float = 1.0  # The same when there is nothing to save: after a failure, or after the chief's success.
-    hear_s: float = 0.5  # After a failure, to SIGTERM for those elsewhere, whose clients may tell late of a kill.
+    hear_s: float = 0.5  # After a failure, to SIGTERM for the others: a client may tell late of a kill elsewhere.
     join_s: float = 30.0  # What workers of a synchronous job have to end by themselves after the chief's success.
     evaluator_s: float = 300.0  # The same for the evaluator, which may be at the last checkpoint.
-    cleanup_s: float = 30.0  # What a replica's cleanup may take.
     look_s: float = 0.5  # Between looks at the replicas.
