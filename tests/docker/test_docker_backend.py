@@ -1,5 +1,6 @@
 """The docker back end: real containers, real training."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -21,15 +22,16 @@ def launch(image: str, *more: str, stdout: Any = subprocess.PIPE) -> subprocess.
     return subprocess.Popen([sys.executable, "-m", "components.train", *words], stdout=stdout, text=True, cwd=ROOT)
 
 
+def network(job: Path) -> str:
+    return f"training-{hashlib.sha256(os.path.realpath(job).encode()).hexdigest()[:12]}"
+
+
 def containers(job: Path) -> list[str]:
-    return docker(
-        "ps", "--all", "--format", "{{.Names}}", "--filter", f"label=training.job-dir={os.path.realpath(job)}"
-    ).split()
+    return docker("ps", "--all", "--format", "{{.Names}}", "--filter", f"label=training.network={network(job)}").split()
 
 
 def nothing_left(job: Path) -> bool:
-    label = f"label=training.job-dir={os.path.realpath(job)}"
-    return not containers(job) and not docker("network", "ls", "--quiet", "--filter", label)
+    return not containers(job) and not docker("network", "ls", "--quiet", "--filter", f"name={network(job)}")
 
 
 def kill(job: Path, replica: str) -> None:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 
 from components.train.backends.launcher_identity import Fate, Launcher
-from components.train.supervision.reaper import LIMIT_S
 from trainer.base import locks
 from trainer.base.errors import UserError
 
@@ -29,11 +28,10 @@ def locked(directory: str) -> Iterator[int]:
     While another launcher lives, that is refused; the guard of one that is gone is waited for: it finishes its work.
     """
     os.makedirs(directory, exist_ok=True)
-    give_up = time.monotonic() + LIMIT_S
 
     def refuse() -> None:
         found = holder(directory)
-        if found and (found.fate is not Fate.GONE or time.monotonic() > give_up):
+        if found and found.fate is not Fate.GONE:
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.started))
             there = ", there," if found.fate is Fate.UNKNOWN else ""
             raise UserError(

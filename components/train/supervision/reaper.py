@@ -21,9 +21,8 @@ from collections.abc import Sequence
 import psutil
 
 MARK = "TRAINER_RUN"
-TEARDOWN_S = 30.0
+_TEARDOWN_S = 30.0
 _KILL_S = 10.0
-LIMIT_S = _KILL_S + TEARDOWN_S + 5.0  # Of all that a guard does: killing, the teardown, and its files.
 
 
 class Guard:
@@ -83,7 +82,7 @@ def _main(token: str, scratch: str, *teardown: str) -> None:
     kill_marked(token)
     if teardown:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(teardown, stdin=subprocess.DEVNULL, timeout=TEARDOWN_S)
+            subprocess.run(teardown, stdin=subprocess.DEVNULL, timeout=_TEARDOWN_S)
     shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -91,12 +91,10 @@ class _Job:
         # Callbacks by file descriptor. epoll reports ends of processes in the order in which they came, however late
         # it is asked: the order of blame is the order of death.
         self._selector = selectors.DefaultSelector()
-        self._replicas = {replica.name: replica for replica in plan.replicas}
         self._children: dict[str, Child] = {}  # The newest start of each.
-        self._due = dict.fromkeys(self._replicas, 0.0)  # To be started, and when.
-        self._state = State(
-            names=tuple(self._replicas), strategy=plan.strategy, max_restarts=plan.max_restarts, tells=plan.reports
-        )
+        names = tuple(replica.name for replica in plan.replicas)
+        self._due = dict.fromkeys(names, 0.0)  # To be started, and when.
+        self._state = State(names=names, strategy=plan.strategy, max_restarts=plan.max_restarts, tells=plan.reports)
         self._ending: dict[str, object] = {}  # Why the job ends, once it does.
         self._is_stopping = False  # Whether all were told to save and end.
         self._look_at = self._began = time.monotonic()
@@ -104,9 +102,9 @@ class _Job:
 
     def run(self) -> int:
         """Starts every replica, and waits until none is left; returns the job's exit code."""
-        self._time_out_at = time.monotonic() + (self._plan.timeout_s or math.inf)
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
         self._add_event("start", pid=os.getpid(), **self._plan.facts)
+        self._time_out_at = time.monotonic() + (self._plan.timeout_s or math.inf)
         while self._alive() or self._due:
             for key, _ in self._selector.select(_TICK_S):
                 key.data()
@@ -116,9 +114,10 @@ class _Job:
                 else:
                     child.signal_if_due()
             now = time.monotonic()
-            for name in [name for name, due in self._due.items() if due <= now]:
-                del self._due[name]
-                self._start(self._replicas[name])
+            for replica in self._plan.replicas:
+                if self._due.get(replica.name, math.inf) <= now:
+                    del self._due[replica.name]
+                    self._start(replica)
             if now >= self._look_at:
                 self._look(now)
         self._show()
@@ -211,15 +210,14 @@ class _Job:
         """Starts replicas again after a death, or says why not."""
         child, budget = self._children[death.replica], order.budget
         fields = {"replica": death.replica, "ending": child.ending, "exit_code": death.exit_code}
-        fields |= {"log": child.replica.log, "tail": child.tail()}
-        fields["why"] = order.why
+        fields |= {"log": child.replica.log, "tail": child.tail(), "why": order.why}
         self._add_event("blame", **fields, kind=death.kind, step=budget.step)
         if order.why and self._state.over:
             self._finish(**fields)
         elif not order.why and not self._is_stopping:
             kill_marked(*map(self._guard.mark, order.start))
             self._due |= dict.fromkeys(order.start, time.monotonic() + budget.backoff_s)
-            counts = {"errors": budget.errors, "preemptions": budget.preemptions, "backoff_s": budget.backoff_s}
+            counts = {name: getattr(budget, name) for name in ("errors", "preemptions", "backoff_s")}
             counts["max_restarts"] = self._plan.max_restarts
             self._add_event("restart", replicas=order.start, after=death.kind, **counts)
 

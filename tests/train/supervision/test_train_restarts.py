@@ -37,16 +37,16 @@ def test_silent_replica_is_frozen_and_restarted(bench: Bench):
 
 
 def test_time_limit_has_all_save_and_end(bench: Bench):
-    works = once("time.sleep(0.4); sys.exit(7)")
+    works = once("sys.exit(7)")
     plan = bench.plan(SYNC, max_restarts=1, chief_0=ON_TERM + works, worker_0=ON_TERM + "time.sleep(60)")
     patience = dataclasses.replace(QUICK, stop_s=10, failure_s=0.1)
-    code, lines = bench.run(dataclasses.replace(plan, timeout_s=4), patience)
+    code, lines = bench.run(dataclasses.replace(plan, timeout_s=10), patience)
     assert code == 124
-    why = "ended by its time limit (scheduling.timeout: 4 s)"
+    why = "ended by its time limit (scheduling.timeout: 10 s)"
     assert f"{why}: stopping the replicas" in of("launcher", lines)
     (start,), (stop,), (end,) = bench.events("start"), bench.events("stop"), bench.events("end")
     again = [event for event in bench.events("up") if event["replica"] == "chief/0"][-1]
-    assert stop["time"] - start["time"] > 3.99 > stop["time"] - again["time"]  # The clock did not begin again.
+    assert stop["time"] - start["time"] > 9.99 > stop["time"] - again["time"]  # The clock did not begin again.
     assert {event["exit_code"] for event in bench.events("down")[-3:]} == {143}
     assert (end["why"], end["exit_code"]) == (why, 124)
 
@@ -54,7 +54,7 @@ def test_time_limit_has_all_save_and_end(bench: Bench):
 def test_chief_done_before_time_limit_has_succeeded(bench: Bench):
     patience = dataclasses.replace(QUICK, evaluator_s=60, stop_s=10)
     plan = bench.plan(EVALUATED, chief_0="", evaluator_0=ON_TERM + "time.sleep(60)")
-    assert bench.run(dataclasses.replace(plan, timeout_s=1), patience)[0] == 0
+    assert bench.run(dataclasses.replace(plan, timeout_s=10), patience)[0] == 0
     assert bench.endings() == {"chief/0": "exit code 0", "evaluator/0": "exit code 143"}
 
 
