@@ -19,7 +19,7 @@ from trainer.base.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
 CLUSTER = Cluster.load(DEFAULT_CLUSTER)
-GIVEN = {"EMPTY", "TYPO", "SCHEMA"}  # a directory and files that flags may name
+GIVEN = {"TYPO", "SCHEMA"}  # files that flags may name
 
 
 def imported_by(paths: list[pathlib.Path]) -> set[pathlib.Path]:
@@ -114,36 +114,22 @@ def test_more_files_than_a_step_can_be_given_are_refused():
     ("flags", "message"),
     [
         (["--dataset", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
-        (["--dataset", "mnist", "--source", "EMPTY"], "train-images-idx3-ubyte"),
         (["--cluster", "TYPO"], "top level: unknown key 'chef'; did you mean 'chief'?"),
-        (["--cluster", "clusters/local-sink.yaml"], "did you mean 'clusters/local-sync.yaml'?"),
-        (["--schema", "SCHEMA"], "means nothing to dataset 'digits'"),
         (["--dataset", "csv", "--schema", "SCHEMA"], "needs --source"),
-        (["--min-accuracy", "97"], "--min-accuracy: '97' is not a number from 0 to 1"),
         (["--gate", "TYPO"], "unknown key 'chef' (known: confidence, "),
-        (["--image-size", "8x8"], "--image-size 8x8 means nothing to dataset 'digits'"),
-        (
-            ["--dataset", "tfds:mnist", "--source", "gs://bucket/mnist"],
-            "gs://bucket/mnist: dataset 'tfds:mnist' is read from this machine",
-        ),
         (["--output", "x"], "unrecognized arguments: --output"),
-        (["--model", "cnm"], "unknown --model 'cnm'; did you mean 'cnn'?"),
         (["--runner", "docker"], "needs --image"),
-        (["--train-steps", "5", "--train-epochs", "2"], "either --train-steps or --train-epochs"),
         (["--", "--job-dir", "x"], "come from the pipeline"),
         (["--", "--no-such-flag"], "--no-such-flag"),
         (["--", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says multi_worker_mirrored"),
-        (["--cluster", "STANDARD_1", "--", "--sync", "--strategy", "parameter_server"], "leave one of the two out"),
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
         (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
         (["--runs-dir", "gs://bucket/runs"], "--runs-dir: 'gs://bucket/runs' is not a path"),
-        (["--registry", "gs://bucket/registry"], "--registry: 'gs://bucket/registry' is not a path"),
         (["--registry", "/proc/registry"], "cannot write --registry /proc/registry: No such file or directory"),
     ],
 )
 def test_bad_input_exits_with_2_before_anything_is_made(refused, monkeypatch, tmp_path, flags, message):
     monkeypatch.chdir(ROOT)
-    (tmp_path / "empty").mkdir()
     (tmp_path / "typo").write_text("strategy: one_device\nchef: {}\n")
     shutil.copy(ROOT / "components/convert/tables/schemas/taxi.yaml", tmp_path / "schema")
     flags = [str(tmp_path / flag.lower()) if flag in GIVEN else flag for flag in flags]
