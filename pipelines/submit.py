@@ -21,7 +21,7 @@ from pipelines.vertex import config_file, step_sizes
 from pipelines.vertex.bucket import like, read_json
 from pipelines.vertex.submission import NEEDED, STEPS, Submission, check_place, prepare
 from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.flags import at_least
+from trainer.base.flags import at_least, positive
 
 VERTEX_TIMEOUT_S = 7 * 86_400  # of a job without a time limit
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.resume:
         check_place(args, ("project", "location", "bucket"))
     submission = Submission.load(args.bucket, args.resume) if args.resume else prepare(args)
-    bounds = _bounds(submission.cluster)
+    bounds = _bounds(submission.cluster, args.max_machine_hours)
     first = decide([], bounds)
     if isinstance(first, Over):
         raise UserError(f"{first.why} before anything runs; allow more")
@@ -86,6 +86,7 @@ def _parser() -> Parser:
     limits.add_argument(
         "--max-restarts", type=at_least(0), help="further attempts after failures, and after preemptions"
     )
+    limits.add_argument("--max-machine-hours", type=positive, help="of the training, all attempts together")
     doing = p.add_argument_group("this command")
     doing.add_argument("--config", metavar="FILE", help="YAML with any of these flags; the command line wins")
     doing.add_argument("--dry-run", action="store_true", help="print the request and send nothing; needs no account")
@@ -103,12 +104,14 @@ def _parser() -> Parser:
     return p
 
 
-def _bounds(cluster: Cluster) -> Bounds:
+def _bounds(cluster: Cluster, max_machine_hours: float | None) -> Bounds:
     """What all attempts of the training may take together."""
     return Bounds(
         choices=len(cluster.choices),
+        replicas=cluster.replicas,
         max_restarts=cluster.scheduling.max_restarts,
         timeout_s=cluster.scheduling.timeout_s or VERTEX_TIMEOUT_S,
+        machine_hours=max_machine_hours,
     )
 
 

@@ -86,9 +86,11 @@ def build(
         restart_job_on_worker_restart: bool = False,
         service_account: str = "",
         network: str = "",
+        reserved_ip_ranges: list[str] = [],  # noqa: B006
         psc_interface_config: dict = {},  # noqa: B006
         encryption_spec_key_name: str = "",
         tensorboard: str = "",
+        persistent_resource_id: str = "",
         enable_web_access: bool = False,
         labels: dict = {},  # noqa: B006
     ) -> None:
@@ -126,10 +128,11 @@ def build(
                     restart_job_on_worker_restart=restart_job_on_worker_restart,
                     service_account=service_account,
                     network=network,
+                    reserved_ip_ranges=reserved_ip_ranges,
                     psc_interface_config=psc_interface_config,
                     encryption_spec_key_name=encryption_spec_key_name,
                     tensorboard=tensorboard,
-                    persistent_resource_id="",
+                    persistent_resource_id=persistent_resource_id,
                     enable_web_access=enable_web_access,
                     labels=labels,
                     display_name=run_id,

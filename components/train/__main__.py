@@ -102,6 +102,7 @@ def _vertex(source: Source, cluster: Cluster, args: argparse.Namespace) -> int:
     for note in filter(None, [*ignored(cluster, "vertex"), misnamed(cluster)]):
         print(f"note: {note}", file=sys.stderr)
     if args.dry_run:
+        print(f"note: what is printed is FILE of: {submission.gcloud()}", file=sys.stderr)
         print(json.dumps(submission.bodies[0]["jobSpec"], indent=2))
         return 0
     from components.train.supervision.submitted_job import SubmittedJob  # Google's clients

@@ -142,6 +142,7 @@ def prepare(args: argparse.Namespace) -> Submission:
         body={
             "serviceAccount": args.service_account,
             "network": settings.network,
+            "reservedIpRanges": parameters["reserved_ip_ranges"],
             "pscInterfaceConfig": settings.network_attachment and {"networkAttachment": settings.network_attachment},
         },
     )

@@ -109,10 +109,11 @@ def test_where_two_machines_are_not_to_be_had_the_third_trains(cloud, flags):
     assert "chief/0 | step 300/300" in printed and "done after" in printed
 
 
-def test_time_limit_ends_a_job_whose_spot_machines_are_taken_again_and_again(cloud, flags):
+def test_machine_hours_end_a_job_whose_spot_machines_are_taken_again_and_again(cloud, flags):
     cap_s, job_dir = 150, cloud.files / "job"
-    cluster = "{strategy: one_device, chief: {machine: n1-standard-4}, scheduling: {strategy: SPOT, timeout: 150s}}"
-    process = submit(cloud, cluster, [*flags, "--train-steps", 10_000_000])
+    cluster = "{strategy: one_device, chief: {machine: n1-standard-4}, scheduling: {strategy: SPOT}}"
+    hours = ["--max-machine-hours", cap_s / 3600]
+    process = submit(cloud, cluster, [*flags, "--train-steps", 10_000_000], *hours)
 
     def live() -> list[dict]:
         ours = [job for job in cloud.jobs() if job["output"] == f"gs://{cloud.bucket}/job" and job["running"]]
@@ -124,7 +125,7 @@ def test_time_limit_ends_a_job_whose_spot_machines_are_taken_again_and_again(clo
             cloud.take(job, "chief/0", "preempt", last=1)
             cloud.until(lambda job=job: job["number"] not in [now.get("number") for now in live()])
     printed = process.communicate(timeout=600)[0]
-    assert process.returncode == 124 and "the time limit (scheduling.timeout) is reached" in printed, printed
+    assert process.returncode == 124 and "machine-hours that it may take are used up" in printed, printed
     lines, used_s = attempts(cloud), 0.0
     assert [line["ending"] for line in lines[:2]] == ["stockout", "stockout"]
     for line in lines:

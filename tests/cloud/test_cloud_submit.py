@@ -32,6 +32,7 @@ _REGION = f"{_ELSE}/locations/us-central1"
 _SETTINGS = {
     "training_service_account": (_ACCOUNT, {"service_account": _ACCOUNT}),
     "network": ("projects/1/global/networks/n", {"network": "projects/1/global/networks/n"}),
+    "reserved_ip_ranges": ("range-1", {"reserved_ip_ranges": ["range-1"]}),
     "encryption_key": (
         f"{_REGION}/keyRings/r/cryptoKeys/k",
         {"encryption_spec.kms_key_name": f"{_REGION}/keyRings/r/cryptoKeys/k"},
@@ -43,6 +44,7 @@ _SETTINGS = {
         f"{_ELSE}/zones/us-central1-a/reservations/r",
         {"machine.reservation_affinity.values": [f"{_ELSE}/zones/us-central1-a/reservations/r"]},
     ),
+    "restart": ("all", {"scheduling.restart_job_on_worker_restart": True}),
 }
 
 

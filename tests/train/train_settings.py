@@ -9,12 +9,15 @@ RESERVATION = "projects/p/zones/us-central1-a/reservations/r"
 GIVEN = {
     "training_service_account": ACCOUNT,
     "network": NETWORK,
+    "reserved_ip_ranges": ("range-1", "range-2"),
     "network_attachment": ATTACHMENT,
     "encryption_key": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
     "labels": ("team=blue", "cost=low"),
     "env": ("LEVEL=2", "TEXT=a = b"),
     "tensorboard": BOARD,
+    "persistent_resource": "pool-1",
     "reservation": RESERVATION,
     "max_wait": "6h",
     "web_access": True,
+    "restart": "one",
 }

@@ -86,6 +86,7 @@ class _Options(Flags):
         str, "on the hosts (the path of the one that runs this, if not given)", metavar="PATH"
     )
     project: str | None = _vertex(str, "id of the project (GOOGLE_CLOUD_PROJECT without)", metavar="ID")
+    max_machine_hours: float | None = _vertex(positive, "that all its jobs together may take (any)")
     status: str | None = _job("print how it is; no cluster is needed", by=("status",))
     stop: str | None = _job("have it save and end, and wait for that", by=("stop",))
 

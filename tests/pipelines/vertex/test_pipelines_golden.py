@@ -22,6 +22,7 @@ SOURCES = sorted(path.stem for path in (ROOT / "tests" / "train" / "sources").gl
 _NOT_IN_A_REQUEST = {
     "max_wait",
     "network_attachment",
+    "persistent_resource",
     "fail_on_reject",
     "cron",
 }

@@ -40,8 +40,8 @@ class Training:
         self.vertex, self._ran_s = vertex, 0
         vertex.route("GET", "{parent}/customJobs/{id}", self._get)
 
-    def __call__(self, *argv: str, cluster: str = CLUSTER) -> int:
-        (self.files / "cluster.yaml").write_text(cluster)
+    def __call__(self, *argv: str) -> int:
+        (self.files / "cluster.yaml").write_text(CLUSTER)
         words = ["--cluster", self.files / "cluster.yaml", "--image", IMAGE, "--project", self.vertex.project]
         words += [*argv, "--backend", "vertex"]
         flags = ["--data-dir", "gs://demo/d", "--job-dir", "gs://demo/job", "--train-steps", "9"]
@@ -133,12 +133,12 @@ def test_failure_ends_with_replica_and_its_lines(training, capfd):
     assert last[-1] == "launcher |   worker-0 of 1" and len(last) == 11
 
 
-def test_time_limit_bounds_all_jobs_together(training, capfd):
-    training.endings = [(*STOCKOUT, 3, 600), (*FAILED, 6, 1200), (*STOCKOUT, 9, 1795)]
-    assert training(cluster=f"{CLUSTER}scheduling: {{timeout: 1h}}\n") == 124
+def test_machine_hours_bound_all_jobs_together(training, capfd):
+    training.endings = [(*STOCKOUT, 3, 600), (*FAILED, 6, 1200), (*STOCKOUT, 9, 1790)]
+    assert training("--max-machine-hours", "3") == 124
     limits = [job["jobSpec"]["scheduling"]["timeout"] for job in training.jobs()]
     assert limits == ["3600s", "3000s", "1800s"]
-    assert "the time limit (scheduling.timeout) is reached after 3595.0 s, at step 9" in capfd.readouterr().out
+    assert "3 machine-hours that it may take are used up after 3590.0 s, at step 9" in capfd.readouterr().out
 
 
 def test_failing_service_is_waited_for(training, capfd):

@@ -1,6 +1,6 @@
 """What follows when a training job on Vertex AI has ended: another attempt, on which machines and for how long, or nothing.
 
-    order = decide(attempts, Bounds(choices=3, timeout_s=7200.0))
+    order = decide(attempts, Bounds(choices=3, replicas=4, machine_hours=20.0))
     isinstance(order, Again)  # then order.choice and order.timeout_s; else order.why and order.exit_code
 
 An attempt is one custom job; all attempts have one job directory, so each goes on where the one before had saved.
@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 # Exit codes: EX_TEMPFAIL of sysexits.h, that of timeout(1), and a trainer's.
 NO_CAPACITY, TIMED_OUT, SAVED = 75, 124, 143
@@ -58,9 +58,11 @@ class Attempt:
 class Bounds:
     """What all attempts together may take."""
 
+    replicas: int  # Of each attempt.
     choices: int = 1  # How many the cluster has.
     max_restarts: int = 5  # After failures and, counted apart, after machines were taken away.
     timeout_s: float | None = None
+    machine_hours: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,17 +109,17 @@ def exit_code(message: str) -> int:
 
 def decide(attempts: Sequence[Attempt], bounds: Bounds) -> Again | Over:
     """What follows after these attempts, the last of which has just ended."""
-    choice, enough, left_s = 0, None, None
+    choice, enough = 0, None
     if attempts:
-        if attempts[-1].ending is Ending.SUCCEEDED:
+        last = attempts[-1]
+        if last.ending is Ending.SUCCEEDED:
             return Over(why="done", exit_code=0)
         choice, enough = _after(attempts, bounds)
-    if bounds.timeout_s is not None:
-        # Before all else: at its time limit a job ends as if it had failed or been cancelled.
-        left_s = int(bounds.timeout_s - sum(each.seconds for each in attempts))
-        if left_s < _LEAST_S:
-            return Over(why="the time limit (scheduling.timeout) is reached", exit_code=TIMED_OUT)
-    return enough or Again(choice=choice, timeout_s=left_s)
+    # Before all else: at its time limit a job ends as if it had failed or been cancelled.
+    left_s, why = min(_left(attempts, bounds), default=(None, ""))
+    if left_s is not None and left_s < _LEAST_S:
+        return Over(why=why, exit_code=TIMED_OUT)
+    return enough or Again(choice=choice, timeout_s=None if left_s is None else int(left_s))
 
 
 def _after(attempts: Sequence[Attempt], bounds: Bounds) -> tuple[int, Over | None]:
@@ -138,3 +140,13 @@ def _after(attempts: Sequence[Attempt], bounds: Bounds) -> tuple[int, Over | Non
     code = NO_CAPACITY if last.ending is Ending.STOCKOUT else last.exit_code
     enough = Over(why=f"{what} {restarts} times, and max_restarts is {bounds.max_restarts}", exit_code=code)
     return choice, enough if restarts > bounds.max_restarts else None
+
+
+def _left(attempts: Sequence[Attempt], bounds: Bounds) -> Iterator[tuple[float, str]]:
+    """For each limit the seconds that it leaves the next attempt, and what is told when they are used up."""
+    if bounds.timeout_s is not None:
+        used_s = sum(each.seconds for each in attempts)
+        yield bounds.timeout_s - used_s, "the time limit (scheduling.timeout) is reached"
+    if bounds.machine_hours is not None:
+        hours = bounds.machine_hours - sum(each.machine_hours for each in attempts)
+        yield hours * 3600 / bounds.replicas, f"the {bounds.machine_hours:g} machine-hours that it may take are used up"

@@ -40,6 +40,14 @@ class Submission:
         spec = {**body["jobSpec"], "scheduling": {**body["jobSpec"]["scheduling"], **limit}}
         return {**body, "displayName": name, "jobSpec": spec}
 
+    def gcloud(self) -> str:
+        """The command that submits the first job; FILE has its `jobSpec`."""
+        body = self.body(self.name, Again(choice=0, timeout_s=None))
+        labels = ",".join(f"{key}={value}" for key, value in body["labels"].items())
+        key = f" --kms-key {body['encryptionSpec']['kmsKeyName']}" if "encryptionSpec" in body else ""
+        where = f"--region {self.region} --display-name {self.name} --labels {labels}{key}"
+        return f"gcloud ai custom-jobs create {where} --config FILE"
+
 
 def plan_submission(args: argparse.Namespace, cluster: Cluster, region: str) -> Submission:
     """Checks the flags of the command line, and plans the requests."""
@@ -63,8 +71,10 @@ def plan_submission(args: argparse.Namespace, cluster: Cluster, region: str) -> 
     bodies = [request(cluster, settings, each, name=name, job_dir=job_dir) for each in specs]
     bounds = Bounds(
         choices=len(bodies),
+        replicas=cluster.replicas,
         max_restarts=cluster.scheduling.max_restarts,
         timeout_s=cluster.scheduling.timeout_s,
+        machine_hours=args.max_machine_hours,
     )
     place = {"name": name, "project": project, "region": region, "job_dir": job_dir}
     return Submission(choices=tuple(cluster.choices), bodies=tuple(bodies), bounds=bounds, **place)

@@ -59,6 +59,7 @@ label = matching(
 )
 # The pipeline's launcher leaves out an empty value, so that the variable would not be there.
 _variable = matching("(?s)[A-Za-z_][A-Za-z0-9_]*=.+", "a variable of the environment: NAME=VALUE, and not empty", "N=V")
+_resource = matching("[a-z][a-z0-9-]{0,62}", "the id of a persistent resource", "ID")
 _reservation = matching(
     _PROJECT + "/zones/[a-z0-9-]+/reservations/[^/]+",
     "a reservation such as projects/P/zones/Z/reservations/R",
@@ -79,22 +80,32 @@ class JobSettings(Flags):
 
     training_service_account: str | None = _job(account, "that the training job acts as (None: as the run does)")
     network: str | None = _job(network, "VPC network that the job's machines are peered with")
+    reserved_ip_ranges: tuple[str, ...] | None = _job(
+        matching("[a-z][a-z0-9-]*", "the name of an address range", "RANGE"), "of --network for them", several=True
+    )
     network_attachment: str | None = _job(attachment, "Private Service Connect interface, in place of --network")
     encryption_key: str | None = _job(encryption_key, "Cloud KMS key (CMEK) for all that the run makes on Vertex AI")
     labels: tuple[str, ...] | None = _job(label, "more labels for everything that the run makes", several=True)
     env: tuple[str, ...] | None = _job(_variable, "of every replica's environment", several=True)
     tensorboard: str | None = _job(_board, "Vertex AI TensorBoard that follows the job; it costs by the month and user")
+    persistent_resource: str | None = _job(_resource, "machines that are there already, in place of new ones")
     reservation: str | None = _job(_reservation, "Compute Engine reservation that the machines come from")
     max_wait: str | None = _job(_duration, "for machines of a FLEX_START cluster (None: 1d)")
     web_access: bool = _job(bool, "an interactive shell in the job's containers")
+    restart: str | None = _job(
+        ("all", "one"), "who starts again when a machine is lost (None: all, with parameter servers only the lost one)"
+    )
 
     def check(self, cluster: Cluster, region: str) -> None:
         """Refuses settings that do not go together, or not with the cluster, or that lie in another region."""
         strategy = cluster.scheduling.strategy
         for refused, why in (
             (self.network and self.network_attachment, "--network and --network-attachment exclude each other; leave one out"),
+            (self.reserved_ip_ranges and not self.network, "--reserved-ip-ranges are those of a --network; give it too"),
             (self.max_wait and strategy != "FLEX_START", f"--max-wait is for FLEX_START; the cluster file says {strategy}"),
             (self.reservation and strategy != "STANDARD", f"--reservation needs STANDARD machines; not {strategy}"),
+            (self.persistent_resource and strategy != "STANDARD", f"--persistent-resource has machines; {strategy} asks for others"),
+            (self.reservation and self.persistent_resource, "--reservation and --persistent-resource exclude each other"),
             (self.tensorboard and not self.training_service_account, "--tensorboard needs --training-service-account, which writes to it"),
         ):  # fmt: skip
             if refused:
@@ -123,17 +134,20 @@ class JobSettings(Flags):
             job_time["timeout"] = f"{scheduling.timeout_s}s"
         if self.max_wait:
             job_time["max_wait_duration"] = f"{seconds(self.max_wait)}s"
+        # Synchronous replicas cannot go on without one of them; asynchronous ones can, and the lost one comes back.
+        restart = self.restart or ("one" if cluster.strategy == "parameter_server" else "all")
         attached = {"network_attachment": self.network_attachment} if self.network_attachment else {}
         return {
             "strategy": scheduling.strategy,
-            # Synchronous replicas cannot go on without one of them; asynchronous ones can, and the lost one comes back.
-            "restart_job_on_worker_restart": cluster.strategy != "parameter_server",
+            "restart_job_on_worker_restart": restart == "all",
             **job_time,
             "service_account": self.training_service_account or "",
             "network": self.network or "",
+            "reserved_ip_ranges": _listed(self.reserved_ip_ranges),
             "psc_interface_config": attached,
             "encryption_spec_key_name": self.encryption_key or "",
             "tensorboard": self.tensorboard or "",
+            "persistent_resource_id": self.persistent_resource or "",
             "enable_web_access": self.web_access,
             "labels": self.all_labels(run),
         }

@@ -72,21 +72,28 @@ CASES = {
 
 @pytest.mark.parametrize(("happened", "follows"), CASES.items())
 def test_what_follows(happened: str, follows: tuple):
-    order = decide(attempts(happened), Bounds(choices=3, max_restarts=2, timeout_s=36_000))
+    order = decide(attempts(happened), Bounds(choices=3, replicas=2, max_restarts=2, machine_hours=20))
     if isinstance(order, Again):
         assert follows == (order.choice, order.timeout_s / 3600)
     else:
         assert follows[0] in order.why and order.exit_code == follows[1]
 
 
-# By the time limit, the seconds that are left after an hour.
-LEFT = [(None, None), (5000.0, 1400), (3605.0, "scheduling.timeout")]
+# By what bounds it, the seconds that are left after an hour of two machines on the second choice.
+LEFT = [
+    ({}, None),
+    ({"timeout_s": 5000.0}, 1400),
+    ({"machine_hours": 5.0}, 5400),
+    ({"timeout_s": 7200.0, "machine_hours": 2.5}, 900),
+    ({"timeout_s": 3605.0}, "scheduling.timeout"),
+    ({"machine_hours": 2.0}, "2 machine-hours"),
+]
 
 
-@pytest.mark.parametrize(("timeout_s", "left"), LEFT)
+@pytest.mark.parametrize(("bounds", "left"), LEFT)
 @pytest.mark.parametrize("how", ["stockout", "failed", "cancelled"])
-def test_rest_of_the_time_limit_is_the_next_one(timeout_s, left, how: str):
-    order = decide(attempts(f"1 {how} 9"), Bounds(choices=2, timeout_s=timeout_s))
+def test_the_least_of_all_limits_is_the_next_time_limit_and_is_named_when_it_is_used_up(bounds, left, how: str):
+    order = decide(attempts(f"1 {how} 9"), Bounds(choices=2, replicas=2, **bounds))
     if isinstance(left, str):
         assert left in order.why and order.exit_code == 124
     elif how == "cancelled":
@@ -96,10 +103,16 @@ def test_rest_of_the_time_limit_is_the_next_one(timeout_s, left, how: str):
 
 
 @given(st.data())
-def test_whatever_happens_it_ends_within_every_bound(data: st.DataObject):
-    choices, most = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 4))
-    timeout_s = data.draw(st.none() | st.floats(360, 72_000))
-    bounds = Bounds(choices=choices, max_restarts=most, timeout_s=timeout_s)
+def test_whatever_happens_it_ends_and_stays_within_every_bound(data: st.DataObject):
+    replicas, choices, most = (data.draw(st.integers(low, 4)) for low in (1, 1, 0))
+    hours, timeout_s = (data.draw(st.none() | st.floats(0.1, 20)) for _ in range(2))
+    bounds = Bounds(
+        replicas=replicas,
+        choices=choices,
+        max_restarts=most,
+        machine_hours=hours,
+        timeout_s=None if timeout_s is None else timeout_s * 3600,
+    )
     made: list[Attempt] = []
     while isinstance(order := decide(made, bounds), Again):
         step = made[-1].step_after if made else -1
@@ -107,13 +120,14 @@ def test_whatever_happens_it_ends_within_every_bound(data: st.DataObject):
         ran = data.draw(st.floats(0, 100_000 if order.timeout_s is None else order.timeout_s))
         after = step + data.draw(st.integers(0, 2))
         how = data.draw(st.sampled_from([Ending.STOCKOUT, Ending.FAILED]))
-        shape = {"seconds": ran, "replicas": 1, "step_before": step, "step_after": after}
+        shape = {"seconds": ran, "replicas": replicas, "step_before": step, "step_after": after}
         made.append(Attempt(choice=order.choice, ending=how, **shape))
         assert len(made) <= (2 * most + 1) * choices + 1
     assert order.exit_code
     for name in (Ending.STOCKOUT, Ending.FAILED):
         assert sum(each.ending is name and each.came_further for each in made) <= most + 1
-    assert sum(each.seconds for each in made) <= (timeout_s or 1e9) + 1e-6
+    assert sum(each.machine_hours for each in made) <= (hours or 1e9) + 1e-6
+    assert sum(each.seconds for each in made) <= (timeout_s or 1e9) * 3600 + 1e-6
     for one, two in itertools.pairwise(made):
         assert one.came_further or one.ending is Ending.STOCKOUT
         expected = 0 if one.came_further else (one.choice + 1) % choices

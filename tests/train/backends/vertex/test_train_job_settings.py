@@ -27,13 +27,16 @@ def test_every_setting_survives_being_a_step_s_flags():
 ARRIVES = {
     "training_service_account": ("jobSpec.serviceAccount", None),
     "network": ("jobSpec.network", None),
+    "reserved_ip_ranges": ("jobSpec.reservedIpRanges", ["range-1", "range-2"]),
     "network_attachment": ("jobSpec.pscInterfaceConfig.networkAttachment", None),
     "encryption_key": ("encryptionSpec.kmsKeyName", None),
     "labels": ("labels", {"team": "blue", "cost": "low", "managed_by": "tfrecord-training", "run": "name"}),
     "tensorboard": ("jobSpec.tensorboard", None),
+    "persistent_resource": ("jobSpec.persistentResourceId", None),
     "reservation": ("jobSpec.workerPoolSpecs.0.machineSpec.reservationAffinity.values.0", None),
     "max_wait": ("jobSpec.scheduling.maxWaitDuration", "21600s"),
     "web_access": ("jobSpec.enableWebAccess", None),
+    "restart": ("jobSpec.scheduling.restartJobOnWorkerRestart", False),
 }
 
 
@@ -56,8 +59,11 @@ def test_environment_arrives_in_every_pool():
     ("given", "strategy", "message"),
     [
         ({"network": NETWORK, "network_attachment": ATTACHMENT}, "STANDARD", "exclude each other"),
+        ({"reserved_ip_ranges": "r"}, "STANDARD", "are those of a --network"),
         ({"max_wait": "6h"}, "SPOT", "for FLEX_START; the cluster file says SPOT"),
         ({"reservation": RESERVATION}, "SPOT", "--reservation needs STANDARD"),
+        ({"persistent_resource": "pool-1"}, "FLEX_START", "FLEX_START asks for others"),
+        ({"reservation": RESERVATION, "persistent_resource": "pool-1"}, "STANDARD", "exclude each other"),
         ({"tensorboard": BOARD}, "STANDARD", "needs --training-service-account"),
         ({"encryption_key": GIVEN["encryption_key"].replace("us-", "eu-")}, "STANDARD", "lies in eu-central1"),
         ({"reservation": RESERVATION.replace("1-a", "10-a")}, "STANDARD", "lies in us-central10-a"),
@@ -86,5 +92,5 @@ def test_pools_have_the_environment_and_the_reservation():
 def test_replicas_of_parameter_servers_start_again_alone_and_others_all_together():
     pools = {"chief": {}, "worker": {}, "ps": {}}
     alone = Cluster(strategy="parameter_server", **pools)
-    for each, expected in ((cluster(), True), (alone, False)):
-        assert JobSettings().parameters(each)["restart_job_on_worker_restart"] is expected
+    for each, restart, expected in ((cluster(), None, True), (alone, None, False), (alone, "all", True)):
+        assert JobSettings(restart=restart).parameters(each)["restart_job_on_worker_restart"] is expected
