@@ -5,7 +5,6 @@ import sys
 import psutil
 import pytest
 
-from components.cleanup import processes
 from components.cleanup.processes import stop_replicas
 from components.train.backends.plan import STATUS
 
@@ -34,7 +33,7 @@ def replica():
         process.stdout.close()
 
 
-@pytest.mark.parametrize("run", ["runs/a", "runs/a/", "runs/b/../a"])
+@pytest.mark.parametrize("run", ["runs/a/", "runs/b/../a"])
 def test_a_replica_of_this_run_is_stopped_and_no_other_process(replica, tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     others = [
@@ -48,8 +47,7 @@ def test_a_replica_of_this_run_is_stopped_and_no_other_process(replica, tmp_path
     assert [other.poll() for other in others] == [None] * 3
 
 
-def test_a_replica_that_does_not_listen_is_killed(replica, tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "_TERMINATE_S", 0.2)
+def test_a_replica_that_does_not_listen_is_killed(replica, tmp_path):
     process = replica(tmp_path / "chief-0.status.json", ignores_sigterm=True)
     assert stop_replicas(str(tmp_path)) == [process.pid]
     assert process.wait(1) == -9

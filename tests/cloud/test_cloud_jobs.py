@@ -91,24 +91,6 @@ def attempts(cloud) -> list[dict]:
     return json.loads((cloud.files / "job" / "attempts.json").read_text())
 
 
-def test_where_two_machines_are_not_to_be_had_the_third_trains(cloud, flags):
-    cloud.lack(c2_standard_4=1, c2_standard_8=1)
-    others = "[{machine: c2-standard-8}, {machine: c2-standard-16}]"
-    cluster = f"{{strategy: one_device, chief: {{machine: c2-standard-4, alternatives: {others}}}}}"
-    process = submit(cloud, cluster, [*flags, "--train-steps", 300])
-    printed = process.communicate(timeout=600)[0]
-    assert process.returncode == 0, printed
-    tried = [(line["machines"]["chief"], line["ending"], line["step_after"]) for line in attempts(cloud)]
-    assert tried == [
-        ("1 x c2-standard-4", "stockout", -1),
-        ("1 x c2-standard-8", "stockout", -1),
-        ("1 x c2-standard-16", "succeeded", 300),
-    ]
-    ours = [job for job in cloud.jobs() if job["output"] == f"gs://{cloud.bucket}/job"]
-    assert [bool(job["events"]) for job in ours] == [False, False, True]
-    assert "chief/0 | step 300/300" in printed and "done after" in printed
-
-
 def test_machine_hours_end_a_job_whose_spot_machines_are_taken_again_and_again(cloud, flags):
     cap_s, job_dir = 150, cloud.files / "job"
     cluster = "{strategy: one_device, chief: {machine: n1-standard-4}, scheduling: {strategy: SPOT}}"

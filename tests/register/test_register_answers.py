@@ -102,12 +102,3 @@ def test_a_model_that_needs_code_of_its_own_to_answer_is_refused(data, tmp_path)
         UserError, match=r"in a process that has TensorFlow alone, this model does not work \(.*pyfunc_"
     ):
         promoted(model, evaluation, tmp_path / "registry")
-    shutil.rmtree(tmp_path / "registry" / "m" / "1" / "variables", ignore_errors=True)
-    (tmp_path / "registry" / "m" / "1" / "saved_model.pb").write_bytes(b"damaged")
-    with pytest.raises(UserError, match=r"does not work \(OSError: .*saved_model.pb"):
-        promote(
-            evaluation={**evaluation, "decision": {"verdict": "promote", "reasons": []}},
-            registry=str(tmp_path / "registry"),
-            name="m",
-            version="1",
-        )
