@@ -1,5 +1,4 @@
 import collections
-import dataclasses
 import multiprocessing
 import pathlib
 
@@ -8,12 +7,9 @@ import pytest
 from PIL import Image
 
 from components.convert.convert import convert
-from components.convert.division import Division
 from components.convert.images import headers
 from components.convert.options import Options
-from components.convert.pieces import Cut, Piece
-from components.convert.stages import Work
-from components.convert.writing import output, parts
+from components.convert.writing import output
 from trainer.base.errors import UserError
 
 
@@ -68,13 +64,3 @@ def test_image_files_kept_as_pixels_are_decoded_once(tmp_path, monkeypatch):
         fingerprints.add(manifest.fingerprint)
         assert sum(split.examples for split in manifest.splits.values()) == decoded.value == 60
     assert len(fingerprints) == 1
-
-
-@pytest.mark.parametrize("shards", [None, {"train": 1}])
-def test_parts_follow_each_other_as_the_pieces_do_however_many_there_are(shards):
-    part = dataclasses.asdict(parts.Part(examples=1, num_bytes=1, crc32c="", hashes_crc32c=""))
-    cut = Cut(pieces=(Piece(split="train", position=0, extent=1),))
-    division = Division(cut=cut, looks=False, files=(), arguments={}, shards=shards)
-    work = Work(options=Options(output="-"), division=division, source=None)
-    (shard,) = work._shards([{"parts": {"train-00000": part}}] * 100_002)["train"]
-    assert [name for name, _ in shard[-3:]] == [f"{i}-train-00000" for i in (99_999, 100_000, 100_001)]

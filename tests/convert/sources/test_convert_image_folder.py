@@ -1,7 +1,5 @@
-import itertools
 import pathlib
 import re
-import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +10,6 @@ from PIL import Image
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.image_folder import FolderReader
-from components.files.store import COUNTS
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 
@@ -161,24 +158,6 @@ def test_an_image_that_is_gone_or_has_changed_when_it_is_read_is_told(folder):
         list(source.blocks(cut.pieces[1]))
     with pytest.raises(UserError, match=f"{path}: it has changed or gone since it was looked at"):
         source.look(cut.pieces[1], None)
-
-
-@pytest.mark.parametrize("where", ["here", "bucket"])
-def test_only_the_heads_are_looked_at_and_every_file_is_read_once(folder, bucket, where):
-    root = folder(many("ab", size=(150, 160)))
-    place = str(root) if where == "here" else shutil.copytree(root, bucket / "images") and "gs://demo/images"
-    reader, read = FolderReader(), []
-    cut = reader.cut(place, pieces=3, piece_bytes=1 << 26)
-    source = reader.open(cut)
-    for step in ("look", "blocks"):
-        before = COUNTS.told()["bytes_read"]
-        if step == "look":
-            source = source.settled([source.look(piece, None) for piece in cut.pieces])
-        else:
-            list(itertools.chain.from_iterable(map(source.blocks, cut.pieces)))
-        read.append(COUNTS.told()["bytes_read"] - before)
-    size = sum(path.stat().st_size for path in root.glob("*/*"))
-    assert read[0] < 0.06 * size and read[1] == size
 
 
 @pytest.mark.parametrize("encoding", ["raw", "source"])

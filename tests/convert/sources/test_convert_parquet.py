@@ -135,12 +135,12 @@ def test_folders_say_columns_and_hidden_files_are_none(tmp_path, reader):
 @pytest.mark.parametrize(
     ("kind", "value", "found"),
     [
-        *(("int", text, number) for text, number in (("-7", -7), ("007", 7), ("NA", None), ("-999", None))),
-        *(("int", text, UserError) for text in ("0x10", "0X1f", "+1", "1.0", "1e3", "٣", "9223372036854775808")),
-        *(("float", text, number) for text, number in (("1e3", 1000), ("NaN", None), ("NA", None), ("-999.0", None))),
-        *(("float", text, UserError) for text in ("0x10", "inf", "1_0")),
-        *(("string", text, text) for text in ("0x10", "a=b", "a%3Db", "é x")),
-        *(("string", "NA", None), ("bool", "YES", "true"), ("bool", "NA", None), ("time", "NA", None)),
+        *(
+            ("int", text, number)
+            for text, number in (("-7", -7), ("NA", None), ("0x10", UserError), ("1.0", UserError))
+        ),
+        *(("float", text, number) for text, number in (("1e3", 1000), ("NaN", None), ("inf", UserError))),
+        *(("string", "a=b", "a=b"), ("string", "NA", None), ("bool", "YES", "true"), ("time", "NA", None)),
     ],
 )
 def test_what_a_folder_says_is_read_as_texts_are(tmp_path, reader, kind, value, found):

@@ -213,23 +213,3 @@ def test_rows_that_are_wrong_are_skipped_and_no_row_is_lost_without_a_word(
     wrong = [i + 1 + (not of_json) for i, row in enumerate(rows) if isinstance(row, str) and row]
     told = [int(text.removeprefix(f"{path}: line ").split(":")[0]) for block in blocks for text in block.skipped]
     assert sorted(told) == wrong
-
-
-@pytest.mark.parametrize("of_json", [False, True])
-def test_of_many_rows_only_those_near_a_wrong_one_are_read_one_by_one(tmp_path, of_json, monkeypatch):
-    parser, singly = (text_files.JsonParser if of_json else text_files.CsvParser), []
-    faults = parser.faults
-    monkeypatch.setattr(
-        parser, "faults", lambda self, chunk: [singly.append(len(chunk.starts)), *faults(self, chunk)][1:]
-    )
-    lines = ['{"age": 1, "said": "no"}' if of_json else '"1","a ""no""\r\n\n, or"'] * 5000
-    lines[4000] = lines[7] = '{"age": "x"}' if of_json else '"x","a"'
-    path = tmp_path / "a.csv"
-    path.write_text("".join(f"{line}\n" for line in ([] if of_json else ["age,said"]) + lines), newline="")
-    source = table(cut([path], of_json=of_json), of_json=of_json, skip_bad=2)
-    blocks = list(source.batches(source.cut.pieces[0]))
-    assert sum(len(block.positions) for block in blocks) == 4998 and len(singly) == 2 and sum(singly) <= 64
-    told = [text for block in blocks for text in block.skipped]
-    assert [int(text.removeprefix(f"{path}: line ").split(":")[0]) for text in told] == (
-        [8, 4001] if of_json else [2 + 3 * 7, 3 * 4000]
-    )
