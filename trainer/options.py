@@ -92,10 +92,6 @@ class Options(Flags):
     num_layers: int | None = _network(at_least(1), "of a resnet: 6n + 2")
     batch_norm_decay: float | None = _network(share, "of the moving statistics, each step")
     batch_norm_epsilon: float | None = _network(positive, "added to variances")
-    batch_norm_statistics: str | None = _network(
-        ("synchronized", "local"),
-        "of the whole batch, the same with any number of replicas; or of each replica's part, which is faster",
-    )
     hidden_units: tuple[int, ...] | None = _network(
         several(at_least(1)), "layers of the deep part of wide_deep, such as 128,64,32"
     )

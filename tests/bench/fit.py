@@ -48,7 +48,7 @@ def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[],
     return lap
 
 
-def _batch_norm(*, decay: float, epsilon: float, synchronized: bool) -> keras.layers.Layer:
+def _batch_norm(*, decay: float, epsilon: float) -> keras.layers.Layer:
     return keras.layers.BatchNormalization(momentum=decay, epsilon=epsilon)
 
 

@@ -28,7 +28,6 @@ BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in 
 LAYERS = {
     "synchronised": lambda: BatchNormalization(decay=DECAY),
     "mixed": lambda: BatchNormalization(decay=DECAY, dtype="mixed_bfloat16"),
-    "local": lambda: BatchNormalization(decay=DECAY, synchronized=False),
 }
 # The gradients of two replicas, and so what they add up to, step by step.
 GRADIENTS = [(1, 2), (1, np.inf), (np.nan, 1), *[(1, 3)] * 7, (-np.inf, np.inf), *[(1, 1)] * 4, (np.inf, 0)]

@@ -9,7 +9,7 @@ from trainer import learning
 from trainer.base.errors import UserError
 from trainer.options import Options, parse
 
-RESNET = ("num_layers", "batch_norm_decay", "batch_norm_epsilon", "batch_norm_statistics")
+RESNET = ("num_layers", "batch_norm_decay", "batch_norm_epsilon")
 WIDE_DEEP = ("hidden_units", "dropout")
 MANIFEST = types.SimpleNamespace(name="none is looked at")
 

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import tempfile
-import time
 
 import memory_store
 import numpy as np
@@ -21,7 +20,6 @@ from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.cache import localize
 from trainer.job_dir import done, identity
-from trainer.job_dir import journal as journal_module
 from trainer.job_dir.journal import Journal, last
 from trainer.replicas.line import Line
 from trainer.replicas.stop import StopMark
@@ -149,28 +147,6 @@ def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_
     assert mark.is_set()
     mark.clear()
     assert not mark.is_set()
-
-
-def test_the_journal_of_a_job_in_a_store_counts_what_is_asked_of_it(store, monkeypatch, tmp_path):
-    monkeypatch.setattr(journal_module, "_BEAT_S", 0.02)
-    journal = Journal(str(store / "job"), "chief-0")
-    path = pathlib.Path(journal.outbox.path("journal-chief-0-0.jsonl"))
-
-    def asked() -> int:
-        lines, deadline = path.read_text().split("\n")[:-1], time.monotonic() + 30
-        while len(now := path.read_text().split("\n")[:-1]) < len(lines) + 2:
-            assert time.monotonic() < deadline
-        return json.loads(now[-1])["store_operations"]
-
-    before = asked()
-    for _ in range(5):
-        done.load(str(store / "job"))
-    assert asked() == before + 5
-    Journal(str(tmp_path), "chief-0")
-    deadline = time.monotonic() + 30
-    while not (text := (tmp_path / "journal-chief-0-0.jsonl").read_text()):
-        assert time.monotonic() < deadline
-    assert "store_operations" not in text
 
 
 def test_a_small_file_of_a_store_is_read_whole_without_asking_for_its_size(store, monkeypatch):

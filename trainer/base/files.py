@@ -48,10 +48,6 @@ class Counts:
             return dict(self._counts)
 
 
-# Of this module. What TensorFlow asks of a store by itself, to save and to restore checkpoints, is not in it.
-OPERATIONS = Counts("store_operations")
-
-
 def is_remote(path: epath.PathLike) -> bool:
     """Whether a path is in an object store, where every request takes its time and nothing can be renamed at once."""
     return "://" in os.fspath(path)
@@ -118,7 +114,7 @@ def write_bytes(path: epath.PathLike, content: bytes) -> None:
 
 @contextlib.contextmanager
 def store_errors() -> Iterator[None]:
-    """Around what is done with a path that may be in an object store; `operations` counts it.
+    """Around what is done with a path that may be in an object store.
 
     Raises:
       FileNotFoundError: If it is not there.
@@ -126,7 +122,6 @@ def store_errors() -> Iterator[None]:
       ConnectionError: If the store still fails after the library has tried again, ten times over some minutes.
       OSError: If the store refuses.
     """
-    OPERATIONS.add(store_operations=1)
     try:
         yield
     except Exception as error:

@@ -13,15 +13,12 @@ import concurrent.futures
 import dataclasses
 import math
 import os
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 from etils import epath
 
-from trainer.base.errors import UserError
 from trainer.base.files import crc32c_of
 from trainer.base.manifest import Feature, Manifest
 from trainer.data.reader import cache, decoding
@@ -44,14 +41,9 @@ def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[
         print(choice, flush=True)
     if member.role == "ps":  # holds variables only
         return choice
-    if choice.mode == "resident" and choice.asynchronous and member.role == "worker":
-        verify(manifest, choice.data_dir, "train")  # TensorFlow reads them itself, without a look at checksums
-    if choice.mode != "mapped":
-        return choice
-    if not choice.cache_dir:
+    if choice.mode == "resident" or not choice.cache_dir:
         if choice.asynchronous and member.role == "worker":
-            # TensorFlow alone reads there, and does not look at checksums.
-            threading.Thread(target=_verify_beside, args=(manifest, choice.data_dir), daemon=True).start()
+            verify(manifest, choice.data_dir, "train", alive)  # TensorFlow reads them itself, and checks nothing
         return choice
     told = time.monotonic()
 
@@ -63,15 +55,6 @@ def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[
             print(f"copying the training files to {choice.cache_dir}: {done / 1e9:.1f} GB so far", flush=True)
 
     return dataclasses.replace(choice, data_dir=cache.localize(manifest, choice.data_dir, choice.cache_dir, progress))
-
-
-def _verify_beside(manifest: Manifest, data_dir: str) -> None:
-    """Checks the training files while training goes on; a bad one ends this process, whatever the main thread does."""
-    try:
-        verify(manifest, data_dir, "train")
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        os._exit(2)
 
 
 def open_reader(
@@ -115,14 +98,18 @@ def encoded_images(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     return {f.name: f.shape for f in manifest.features if f.encoding == "image"}
 
 
-def verify(manifest: Manifest, data_dir: str, split: str) -> None:
-    """Checks size and CRC-32C of every file of a split; the first that is missing or not as the manifest says is named."""
+def verify(manifest: Manifest, data_dir: str, split: str, alive: Callable[[], None] = lambda: None) -> None:
+    """Checks the CRC-32C of every file of a split; the first that is missing or not as the manifest says is named.
+
+    Calls `alive` after each file.
+    """
     for name, crc32c in manifest.split(split).checksums.items():
         path = epath.Path(data_dir) / name
         with readable(path):
             digest = crc32c_of(path)
         if digest != crc32c:
             raise damaged(path)
+        alive()
 
 
 def resident(manifest: Manifest, data_dir: str, split: str) -> Columns:

@@ -29,7 +29,7 @@ class Checkpoints:
         self._directory = os.path.join(opts.job_dir, "checkpoints")
         self._opts, self._state, self._journal = opts, state, journal
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._under_way: tuple[int, float, concurrent.futures.Future[tuple[float, float]]] | None = None
+        self._under_way: tuple[int, float, concurrent.futures.Future[float]] | None = None
         self._saved_at = time.monotonic()
         self._unreadable: set[int] = set()
 
@@ -105,17 +105,16 @@ class Checkpoints:
         start = time.perf_counter()
         self._under_way = None
         try:
-            seconds, cpu_s = future.result()
+            seconds = future.result()
         except tf.errors.OpError as error:
             remove(self._path(step))
             raise OSError(f"checkpoint {step} could not be saved: {first_line(error)}") from None
         waited_s += time.perf_counter() - start
-        costs = {"seconds": round(seconds, 4), "waited_s": round(waited_s, 4), "cpu_s": round(cpu_s, 4)}
-        self._journal.event("checkpoint", step, **costs)
+        self._journal.event("checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4))
 
-    def _write(self, step: int) -> tuple[float, float]:
-        """Returns how long it took, and how long this thread computed, in seconds."""
-        start, start_cpu = time.perf_counter(), time.thread_time()
+    def _write(self, step: int) -> float:
+        """Returns how long it took, in seconds."""
+        start = time.perf_counter()
         make_directory(self._directory)
         self._state.checkpoint.write(self._path(step))
         old = [s for s in self.steps() if s <= step][: -self._opts.keep_checkpoints]
@@ -126,7 +125,7 @@ class Checkpoints:
         write_text(os.path.join(self._directory, "checkpoint"), str(index))
         for s in old:
             remove(self._path(s))
-        return time.perf_counter() - start, time.thread_time() - start_cpu
+        return time.perf_counter() - start
 
     def _path(self, step: int) -> str:
         return os.path.join(self._directory, f"ckpt-{step}")

@@ -2,8 +2,7 @@
 
 `journal-<role>-<index>-<attempt>.jsonl` in the job directory has one JSON object a line, always with `event`, `step`
 (integer) and `time` (seconds since the epoch); every two seconds a line `usage` tells `cpu`, the seconds used so far,
-`memory`, the resident bytes, and for a job directory in a store
-`store_operations` (`files.OPERATIONS`). The status file named by TRAINER_STATUS is rewritten in place for the launcher:
+and `memory`, the resident bytes. The status file named by TRAINER_STATUS is rewritten in place for the launcher:
 `time, phase, step, examples_per_s, cpu, memory`.
 """
 
@@ -20,7 +19,7 @@ from typing import Any
 import psutil
 from etils import epath
 
-from trainer.base.files import OPERATIONS, is_remote, make_directory, write_text
+from trainer.base.files import make_directory, write_text
 from trainer.base.flags import at_least, variable
 from trainer.job_dir.outbox import Outbox
 
@@ -64,7 +63,7 @@ class Journal:
         while (path := epath.Path(job_dir) / f"journal-{name}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
         # Where it writes, and other files that grow can be.
-        self.outbox, self._remote = Outbox(job_dir, _SENT_EVERY_S * sharers), is_remote(job_dir)
+        self.outbox = Outbox(job_dir, _SENT_EVERY_S * sharers)
         own = pathlib.Path(self.outbox.path(path.name))
         self._file = own.open("x", encoding="utf-8", buffering=1)
         self._status, self._shown_at = os.environ.get(STATUS), time.monotonic()
@@ -108,8 +107,7 @@ class Journal:
     def _beat(self) -> None:
         while True:
             time.sleep(_BEAT_S)
-            asked = OPERATIONS.told() if self._remote else {}
             with contextlib.suppress(OSError):  # a full disk, for now
-                self.event("usage", self._state["step"], **self._usage(), **asked)
+                self.event("usage", self._state["step"], **self._usage())
                 if self._beats:
                     self.alive()

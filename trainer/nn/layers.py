@@ -1,7 +1,6 @@
 """Batch normalisation that is right, and fast, in several replicas.
 
-Keras 3 never combines the moving statistics of replicas unless batch statistics are synchronised, and does not use
-TensorFlow's fused operation. This layer replaces its own:
+Keras 3 combines the statistics of replicas by default in no layer, and does not use TensorFlow's fused operation. This layer replaces its own:
 
     x = BatchNormalization(decay=0.9)(x)
 """
@@ -21,10 +20,9 @@ class BatchNormalization(keras.layers.Layer):
     not by n - 1 as TensorFlow's fused operation has it). On one replica the fused operation does it all. On several:
 
     - The moving statistics follow the moments of the whole batch, so they are equal on all replicas after every step.
-    - `synchronized` normalises by these moments too, as one replica with the whole batch would; the replicas' parts may
+    - Each replica normalises by these moments too, as one replica with the whole batch would; the replicas' parts may
       differ in size. Each layer costs one exchange forward and one backward. (On GPUs TensorFlow 2.21 has no
-      deterministic operation for it and refuses when op determinism is on.) Otherwise each replica normalises its part by
-      the moments of that part, and no replica waits for another within the step.
+      deterministic operation for it and refuses when op determinism is on.)
 
     The workers of a parameter-server job do not step together: each normalises by its own batch and updates the shared
     moving statistics; an update may overwrite that of another worker.
@@ -32,11 +30,9 @@ class BatchNormalization(keras.layers.Layer):
     Inputs may be bfloat16 or float16; statistics are float32. With `trainable = False` the layer infers, as in Keras.
     """
 
-    def __init__(
-        self, *, decay: float = 0.997, epsilon: float = 1e-5, synchronized: bool = True, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, decay: float = 0.997, epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.decay, self.epsilon, self.synchronized = decay, epsilon, synchronized
+        self.decay, self.epsilon = decay, epsilon
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Makes gamma, beta and the moving statistics, [channels] each."""
@@ -70,9 +66,6 @@ class BatchNormalization(keras.layers.Layer):
         replica = tf.distribute.get_replica_context()
         if replica is None or replica.num_replicas_in_sync == 1:
             return self._fused(x, gamma, beta)[:3]
-        if not self.synchronized:
-            y, mean, variance, count = self._fused(x, gamma, beta)
-            return y, *self._whole(mean, variance, count)[:2]
 
         @tf.custom_gradient
         def synchronised(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[Any, Any]:

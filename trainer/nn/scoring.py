@@ -21,8 +21,6 @@ from trainer.nn import in_training, weights
 from trainer.nn.models.registry import Builder
 from trainer.replicas.strategy import replicas_here
 
-_KEPT_BYTES = 256 << 20
-
 
 class Scorer:
     """Scores models that one function builds, in a model of its own in every process."""
@@ -31,7 +29,6 @@ class Scorer:
         """Takes the strategy of the replicas that have the parts of a split; the default one's is one replica."""
         self._build, self._parts, self._strategy = build, parts, together
         self._here = replicas_here(together)
-        self._kept: list[Columns] | None = None
         self._model: keras.Model | None = None
         self._function = tf.function(self._round, reduce_retracing=True, autograph=False)
         self._gather = tf.function(self._gathered, reduce_retracing=True, autograph=False)
@@ -63,16 +60,9 @@ class Scorer:
         return self._build.task.score(means, evidence)
 
     def _batches(self) -> Iterable[Columns]:
-        """Round by round what the model takes on each replica of this process; kept, if that is small."""
-        if self._kept is not None:
-            return self._kept
-        read = zip(*(map(self._build.prepare, self._parts.batches(replica)) for replica in self._here), strict=False)
-        batches = (self._dealt(dict(zip(self._here, batch, strict=True))) for batch in read)
-        example_bytes = sum(math.prod(f.shape) * tf.as_dtype(f.dtype).size for f in self._parts.manifest.features)
-        if self._parts.rounds * len(self._here) * self._parts.batch_size * example_bytes > _KEPT_BYTES:
-            return batches
-        self._kept = list(batches)
-        return self._kept
+        """Round by round what the model takes on each replica of this process."""
+        batches = zip(*(map(self._build.prepare, self._parts.batches(replica)) for replica in self._here), strict=False)
+        return (self._dealt(dict(zip(self._here, batch, strict=True))) for batch in batches)
 
     def _dealt(self, values: Mapping[int, Any]) -> Any:
         """Values by replica, as the strategy hands them to the replicas of this process."""

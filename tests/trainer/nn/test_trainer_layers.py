@@ -88,17 +88,8 @@ def test_synchronised_replicas_compute_what_one_does_with_the_whole_batch(replic
     assert_close(merged(replicas, "mixed"), reference("mixed_bfloat16"), 0.03)
 
 
-def test_local_statistics_are_those_of_the_part_but_moving_ones_of_the_whole(replicas):
-    values, whole = merged(replicas, "local"), reference()
-    sizes = [len(y) for y in of(replicas, "local")["y"]]
-    for part in np.split(values["y"], [sizes[0]]):
-        np.testing.assert_allclose(part.mean(axis=(0, 1, 2)), 0, atol=1e-5)
-    assert np.abs(values["y"] - whole["y"]).max() > 0.01
-    assert_close({k: values[k] for k in ("mean", "variance")}, {k: whole[k] for k in ("mean", "variance")}, 1e-5)
-
-
 def test_moving_statistics_are_equal_on_all_replicas(replicas):
-    for what in ("synchronised", "mixed", "local"):
+    for what in ("synchronised", "mixed"):
         for name in ("mean", "variance"):
             np.testing.assert_array_equal(*of(replicas, what)[name])
 

@@ -33,7 +33,6 @@ def build(
     num_layers: int = 44,
     batch_norm_decay: float = 0.997,
     batch_norm_epsilon: float = 1e-5,
-    batch_norm_statistics: str = "synchronized",
 ) -> keras.Model:
     """A model from images [N, height, width, channels] in the dataset's dtype to its task's outputs [N, k] in float32."""
     blocks = (num_layers - 2) // 6
@@ -52,8 +51,7 @@ def build(
             use_bias=False,
             kernel_initializer="he_normal",
         )(x)
-        synchronized = batch_norm_statistics == "synchronized"
-        return BatchNormalization(decay=batch_norm_decay, epsilon=batch_norm_epsilon, synchronized=synchronized)(x)
+        return BatchNormalization(decay=batch_norm_decay, epsilon=batch_norm_epsilon)(x)
 
     def block(x: keras.KerasTensor, filters: int, stride: int) -> keras.KerasTensor:
         shortcut = x if stride == 1 else keras.layers.AveragePooling2D(stride, padding="same")(x)
