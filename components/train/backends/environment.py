@@ -86,7 +86,5 @@ def _check_writable(directory: str, what: str) -> None:
     path = os.path.abspath(directory)
     while not os.path.lexists(path):
         path = os.path.dirname(path)
-    if not os.path.isdir(path):
-        raise UserError(f"{what} {directory}: {path} is not a directory; remove it or choose another place")
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise UserError(f"{what} {directory}: {path} cannot be written; change its permissions or choose another place")
+    if not (os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)):
+        raise UserError(f"{what} {directory}: {path} is not a directory that can be written; choose another place")

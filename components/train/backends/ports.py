@@ -6,7 +6,6 @@ with reserved(3) as ports:
 
 import contextlib
 import fcntl
-import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,25 +28,21 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
     last = last_port()
     # Users start apart, as their locks do not see each other.
     start = FIRST_PORT + os.getuid() * 997 % (last - FIRST_PORT + 1)
+    ports: list[int] = []
     with contextlib.ExitStack() as locks:
-        try:
-            directory.mkdir(mode=0o700, exist_ok=True)
-            candidates = itertools.chain(range(start, last + 1), range(FIRST_PORT, start))
-            ports = tuple(itertools.islice((port for port in candidates if _take(directory, port, locks)), count))
-        except OSError as error:
-            raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it") from None
+        for port in [*range(start, last + 1), *range(FIRST_PORT, start)]:
+            if len(ports) == count:
+                break
+            try:
+                directory.mkdir(mode=0o700, exist_ok=True)
+                lock = locks.enter_context(open(directory / str(port), "ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it") from None
+            if is_free(port):
+                ports.append(port)
         if len(ports) < count:
             raise UserError(f"{count} free ports between {FIRST_PORT} and {last} are needed, {len(ports)} were found")
-        yield ports
-
-
-def _take(directory: Path, port: int, locks: contextlib.ExitStack) -> bool:
-    """Locks `port` if no other launcher has and nothing listens there."""
-    descriptor = os.open(directory / str(port), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    with contextlib.ExitStack() as mine, contextlib.suppress(BlockingIOError):
-        mine.callback(os.close, descriptor)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if is_free(port):
-            locks.push(mine.pop_all())
-            return True
-    return False
+        yield tuple(ports)

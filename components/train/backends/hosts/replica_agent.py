@@ -41,7 +41,7 @@ def main(request):
     os.umask(0o077)
     scratch = os.path.join(tempfile.gettempdir(), "training-" + mark)
     shutil.rmtree(scratch, ignore_errors=True)
-    os.mkdir(scratch)
+    os.makedirs(scratch + "/code")
     try:
         archive = io.BytesIO(sys.stdin.buffer.read(request["archive_bytes"]))
         with tarfile.open(fileobj=archive) as code:

@@ -70,7 +70,9 @@ def run(request: dict[str, Any]) -> int:
     for line in io.TextIOWrapper(ssh.stderr, encoding="utf-8", errors="replace"):
         if line.startswith(replica_agent.ANSWER):
             with contextlib.suppress(OSError):
-                Path(request["status"]).write_text(json.loads(line.removeprefix(replica_agent.ANSWER)))
+                new = Path(request["status"] + ".new")
+                new.write_text(json.loads(line.removeprefix(replica_agent.ANSWER)))
+                new.replace(request["status"])
         else:
             print(line, end="", flush=True)
     code = ssh.wait()
