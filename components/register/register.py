@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 
 from components.register import serving
+from components.register.model_card import model_card
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store, because
 from trainer import code_version
@@ -73,7 +74,7 @@ def register(
         **identity.facts(os.fspath(epath.Path(model_dir).parent)),
         **{key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION},
     }
-    return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema)
+    return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema, card=model_card)
 
 
 def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None, run: str = "") -> str:

@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.register.store import ADD, CHAMPION, DELETE, PREVIOUS, Facts, Store, added, check_name
+from components.register.store import ADD, CHAMPION, DELETE, PREVIOUS, Card, Facts, Store, added, check_name
 from trainer.base.errors import UserError, reading
 from trainer.base.files import copy_tree, is_remote, write_text
 from trainer.base.locks import locked
 
-_ALIASES, _FACTS, _HISTORY = "aliases.json", "version.json", "history.jsonl"
+_ALIASES, _CARD, _FACTS, _HISTORY = "aliases.json", "MODEL_CARD.md", "version.json", "history.jsonl"
 _PARTIAL = ".partial-"
 _ABANDONED_S = 86_400.0  # no copy takes a day: the writer of one that old was killed
 
@@ -69,7 +69,7 @@ class Registry(Store):
         events = self._recorded(name)
         return [*events, *self._unrecorded(name, events)]
 
-    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool) -> str:
+    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
         model = self._model(name)
         with self._writing():
             model.mkdir(parents=True, exist_ok=True)
@@ -84,6 +84,8 @@ class Registry(Store):
                     version = str(max(taken, default=0) + 1)
                     facts = {"version": version, **facts}
                     write_text(copy / _FACTS, json.dumps(facts, indent=1) + "\n")
+                    if card:
+                        write_text(copy / _CARD, card(facts))
                     copy.rename(model / version)
                     self._record(name, added(version, facts))
                     return version

@@ -16,7 +16,7 @@ import getpass
 import re
 import socket
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from etils import epath
@@ -30,6 +30,7 @@ ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
 # What a version answers to: whoever uses a name counts on these.
 _SCHEMA = ("task", "features", "class_names", "targets")
 Facts = Mapping[str, Any]  # what is known of a version
+Card = Callable[[Facts], str]  # what a person reads of them
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
@@ -76,8 +77,8 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool) -> str:
-        """Makes a new version, whole or not at all. Returns it."""
+    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
+        """Makes a new version with a card of its facts, if there is to be one, whole or not at all. Returns it."""
 
     @abc.abstractmethod
     def _do(self, name: str, event: dict[str, Any]) -> None:
@@ -122,7 +123,9 @@ class Store(abc.ABC):
         """The newest version that a run registered, or None."""
         return next((v for v in reversed(self.versions(name)) if self.facts(name, v).get("run") == run), None)
 
-    def add(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool = False) -> str:
+    def add(
+        self, name: str, model_dir: str, facts: Facts, *, new_schema: bool = False, card: Card | None = None
+    ) -> str:
         """Adds a SavedModel as a new version with these facts. Returns the version.
 
         A run that adds again gets the version it has. A number is never given twice. What takes or answers other than the
@@ -134,7 +137,7 @@ class Store(abc.ABC):
         if own := self._own_version(name, facts, new_schema):
             return own
         facts = {"registered": now(), "by": self._who(), **facts}
-        return self._insert(name, model_dir, facts, new_schema=new_schema)
+        return self._insert(name, model_dir, facts, new_schema=new_schema, card=card)
 
     def promote(self, name: str, version: str, *, instead_of: str | None, why: str = "") -> bool:
         """Makes a version the champion if the one to beat is still `instead_of`. Returns whether it did.

@@ -33,7 +33,7 @@ from components.bucket import MANAGED_BY, OURS, is_ours, refusals
 from components.files.listing import deleted, listed
 from components.files.writing import copy_folder
 from components.register import serving
-from components.register.store import CHAMPION, DELETE, PREVIOUS, Facts, Store, added, check_name
+from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Facts, Store, added, check_name
 from trainer.base.errors import UserError
 from trainer.base.files import stated, write_text
 
@@ -95,7 +95,7 @@ class VertexRegistry(Store):
         """The newest version that a run registered, or None."""
         return next((v for v, m in reversed(self.resources(name).items()) if m.labels.get("run") == run), None)
 
-    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool) -> str:
+    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
         if not (bucket := re.match("gs://[^/]+", model_dir)):
             raise UserError(
                 f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, and add that"
@@ -112,7 +112,10 @@ class VertexRegistry(Store):
         copy_folder(model_dir, f"{folder}/{serving.VERSION}")
         write_text(folder_of(model) / _RECORD, _text(facts, []))
         with refusals(self._place):
-            return self._upload(name, model)
+            version = self._upload(name, model)
+        if card:
+            write_text(folder_of(model) / "MODEL_CARD.md", card({"version": version, **facts}))
+        return version
 
     def _upload(self, name: str, model: v1.Model) -> str:
         resource_name = self.resource_name(name)

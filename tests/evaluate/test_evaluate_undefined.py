@@ -57,5 +57,6 @@ def test_a_metric_that_is_no_number_is_null_in_every_file_and_a_dash_to_people(
     assert register(["add", *registry, *made]) == 0
     version = tmp_path / "registry" / "m" / "1"
     assert strict((version / "version.json").read_text())["metrics"]["odd"] is None
+    assert "| - |" in (version / "MODEL_CARD.md").read_text()
     for verb in ("list", "show"):
         assert register([verb, *registry]) == 0

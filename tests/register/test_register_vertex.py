@@ -96,6 +96,7 @@ def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_w
     folder = bucket / "models" / "m" / store.model_dir("m", "2").split("/")[-2]
     assert store.model_dir("m", "2") == f"gs://demo/models/m/{folder.name}/1" and store.has_files("m", "2")
     assert {str(path.relative_to(folder)) for path in folder.rglob("*.*")} == {
+        "MODEL_CARD.md",
         "version.json",
         "1/saved_model.pb",
         "1/variables/variables.index",
