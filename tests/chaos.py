@@ -102,8 +102,10 @@ class Arena:
             return [e for e in last_run(str(job)) if e["event"] == "restart" and e["time"] >= struck]
 
         def is_overcome() -> bool:
-            since = max((e["time"] for e in restarts()), default=time.time())
-            return any(e["event"] == "step" and e["time"] > since for e in events(job, "chief-0"))
+            since = [event["time"] for event in restarts()]
+            return bool(since) and any(
+                event["event"] == "step" and event["time"] > since[-1] for event in events(job, "chief-0")
+            )
 
         def wait(condition: Any) -> None:
             wait_until(lambda: condition() or launcher.poll() is not None, _LIMIT_S, _POLL_S)
