@@ -1,7 +1,7 @@
 """The process back end: one process per replica on this machine.
 
 with planned(cluster, trainer_program(cluster, flags)) as plan:
-    exit_code = supervisor.run(plan, view)
+    exit_code = supervisor.run(plan, output)
 """
 
 import contextlib

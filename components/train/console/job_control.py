@@ -5,8 +5,7 @@ replicas' status files how they are.
 """
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from components.train.backends.launcher_identity import Fate, Launcher
 from components.train.supervision import job_lock
@@ -33,7 +32,7 @@ def show(job_dir: str) -> int:
     if end["event"] == "end":
         text += f", took {end['time'] - start['time']:.1f} s, exit code {end['exit_code']}"
     print(text)
-    rows = [_row(replica, events, is_running=bool(holder)) for replica in start["replicas"]]
+    rows = [_row(replica, is_running=bool(holder)) for replica in start["replicas"]]
     Console(soft_wrap=True).print(table(rows))
     print(_last_words(events))
     return 0
@@ -78,11 +77,7 @@ def _last_words(events: Sequence[Event]) -> str:
     return "\n".join(next(filter(None, map(in_words, reversed(events))), []))
 
 
-def _row(replica: dict[str, Any], events: Sequence[Event], *, is_running: bool) -> Row:
-    name, vitals = replica["replica"], Vitals(replica["status"])
+def _row(replica: Mapping[str, str], *, is_running: bool) -> Row:
+    vitals = Vitals(replica["status"])
     vitals.look(0.0)
-    changes = [event for event in events if event.get("replica") == name and event["event"] in ("up", "down")]
-    last = changes[-1] if changes else {"event": "up"}
-    if last["event"] == "down":
-        return vitals.row(name, f"ended: {last['ending']}")
-    return vitals.row(name, vitals.phase or "started" if is_running else "ended")
+    return vitals.row(replica["replica"], vitals.phase or "started" if is_running else "ended")

@@ -41,7 +41,7 @@ def test_status_is_the_same_from_another_directory(
     (bench.path / "x.py").write_text(script)
     assert main(["--cluster", str(LOCAL), "--command", "python x.py", "--job-dir", "."]) == 0
     monkeypatch.chdir("/")
-    assert status(bench.path, capsys)[2] == "chief/0 ended: exit code 0 7"
+    assert status(bench.path, capsys)[2] == "chief/0 ended 7"
 
 
 def test_stop_has_job_save_and_waits(bench: Bench, capsys: pytest.CaptureFixture):
@@ -54,7 +54,7 @@ def test_stop_has_job_save_and_waits(bench: Bench, capsys: pytest.CaptureFixture
     assert launcher.returncode == 143
     first, _, chief, _ = status(bench.path, capsys)
     assert first.startswith("stopped, started ") and first.endswith("exit code 143")
-    assert chief == "chief/0 ended: exit code 143 8"
+    assert chief == "chief/0 ended 8"
 
 
 @pytest.mark.parametrize(("script", "state", "code"), [("", "done", 0), ("sys.exit(7)", "failed", 7)])
