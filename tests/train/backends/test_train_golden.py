@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Iterator
 
 import pytest
 from google_cloud_pipeline_components.container.v1.gcp_launcher.utils.json_util import recursive_remove_empty
@@ -13,39 +12,12 @@ from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from trainer.replicas.member import POOL_ROLES, from_environment
+from trainer.replicas.member import from_environment
 
 TF_CONFIGS = json.loads((GOLDEN.parent / "tf_configs.json").read_text())
 
 
 PROGRAM = Program(command=("program",), env={}, job_dir="job", reports=True)
-
-
-# By position, whatever the pool was meant for.
-BY_POSITION = ("chief", "worker", "ps", "evaluator")
-
-
-def vertex_environments(cluster: Cluster) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields each replica, such as `worker/1`, with what Vertex AI sets in its environment.
-
-    `TF_CONFIG` is set only where there are several replicas, names roles by the position of their pools, and never has
-    an evaluator among the members; `CLUSTER_SPEC` is always set. Beside them stands the variable of ours by which the
-    trainer knows what the pools were meant for. Keys about the job that say nothing of the replicas are left out, and
-    its id, a part of the host names, is JOB.
-    """
-    hosts = {
-        f"workerpool{position}": [f"cmle-training-workerpool{position}-JOB-{i}:2222" for i in range(pool.replicas)]
-        for position, pool in enumerate(cluster.pools.values())
-    }
-    members = {role: names for role, names in zip(BY_POSITION, hosts.values(), strict=False) if role != "evaluator"}
-    for position, (role, pool) in enumerate(cluster.pools.items()):
-        for index in range(pool.replicas):
-            spec = {"cluster": hosts, "environment": "cloud", "task": {"type": f"workerpool{position}", "index": index}}
-            variables = {"CLUSTER_SPEC": json.dumps(spec), POOL_ROLES: ",".join(cluster.pools)}
-            if cluster.replicas > 1:
-                task = {"type": BY_POSITION[position], "index": index}
-                variables["TF_CONFIG"] = json.dumps({"cluster": members, "environment": "cloud", "task": task})
-            yield f"{role}/{index}", variables
 
 
 @pytest.fixture(autouse=True)
@@ -64,21 +36,20 @@ def test_no_golden_plan_is_left_of_a_file_that_is_gone():
 
 
 @pytest.mark.parametrize("stem", CLUSTERS)
-def test_every_replica_of_every_plan_finds_itself_and_the_same_others_on_each_back_end(stem: str):
+def test_every_replica_finds_itself_and_others(stem: str):
     cluster = Cluster.load(CLUSTERS[stem])
     division = divide(cluster, [Machine(name="here", cores=4, gpus=(), replicas=cluster.members)])
     plan = plan_processes(cluster, PROGRAM, log_dir="logs", ports=itertools.count(10_001), division=division)
     training = {role: pool.replicas for role, pool in cluster.pools.items() if role != "evaluator"}
-    for replicas in ({replica.name: replica.env for replica in plan.replicas}, dict(vertex_environments(cluster))):
-        members = {name: from_environment(variables) for name, variables in replicas.items()}
-        assert list(members) == [f"{me.role}/{me.index}" for me in members.values()]
-        assert len(members) == cluster.replicas
-        addresses = next(iter(members.values())).addresses
-        assert all(me.addresses == addresses for me in members.values())
-        hosts = [host for of_role in addresses.values() for host in of_role]
-        assert len(hosts) == len(set(hosts))
-        sizes = {role: len(of_role) for role, of_role in addresses.items()}
-        assert sizes == (training if sum(training.values()) > 1 else {})
+    members = {replica.name: from_environment(replica.env) for replica in plan.replicas}
+    assert list(members) == [f"{me.role}/{me.index}" for me in members.values()]
+    assert len(members) == cluster.replicas
+    addresses = next(iter(members.values())).addresses
+    assert all(me.addresses == addresses for me in members.values())
+    hosts = [host for of_role in addresses.values() for host in of_role]
+    assert len(hosts) == len(set(hosts))
+    sizes = {role: len(of_role) for role, of_role in addresses.items()}
+    assert sizes == (training if sum(training.values()) > 1 else {})
 
 
 @pytest.mark.parametrize("stem", CLUSTERS)

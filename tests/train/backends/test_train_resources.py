@@ -1,8 +1,6 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.train.backends.probe import usable_gpus
 from components.train.backends.resources import Division, Machine, divide
@@ -56,36 +54,6 @@ def test_too_few_gpus_are_refused_but_none_is_noted():
     with pytest.raises(UserError, match="asks for 6 GPUs on this machine, which has 4"):
         on_one(with_gpus(2), "0123")
     assert "none of the 6 GPUs" in on_one(with_gpus(2)).notes[0]
-
-
-@pytest.mark.parametrize("strategy", ["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"])
-@given(data=st.data())
-def test_gpus_are_given_once_and_alike(strategy: str, data: st.DataObject):
-    """No GPU goes to two replicas, no replica gets more than it can use, and those of a role get as many as each other."""
-    roles = {"multi_worker_mirrored": ["worker"], "parameter_server": ["worker", "ps"]}.get(strategy, [])
-    roles += data.draw(st.sampled_from([[], ["evaluator"]]))
-    sizes = {role: 1 if role == "evaluator" else data.draw(st.integers(1, 3)) for role in roles}
-    cluster = Cluster(strategy=strategy, chief=Pool(), **{role: Pool(replicas=n) for role, n in sizes.items()})
-    number = data.draw(st.integers(1, 3))
-    machines = [
-        Machine(name=f"host {k}", cores=4, gpus=[f"{k}-{i}" for i in range(data.draw(st.integers(0, 9)))], replicas=who)
-        for k in range(number)
-        if (who := cluster.members[k::number])
-    ]
-    shares = divide(cluster, machines).shares
-    counts: dict[str, set[int]] = {}
-    for machine in machines:
-        ids = [gpu for who in machine.replicas for gpu in shares[who].gpus or ()]
-        assert len(ids) == len(set(ids)) and set(ids) <= set(machine.gpus)
-        for who in machine.replicas:
-            counts.setdefault(who[0], set()).add(len(shares[who].gpus or ()))
-    assert all(len(each) == 1 for each in counts.values())
-    if strategy == "multi_worker_mirrored":
-        assert counts["chief"] == counts["worker"]
-    if strategy == "parameter_server":
-        assert counts["chief"] == counts["ps"] == {0} and max(counts["worker"]) <= 1
-    if strategy == "one_device":
-        assert max(counts["chief"]) <= 1
 
 
 def test_hosts_with_and_without_gpus_are_refused_together():

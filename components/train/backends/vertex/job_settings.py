@@ -23,7 +23,6 @@ from trainer.base.flags import Kind
 DEFAULT_REGION = "us-central1"
 _OUR_LABELS = {MANAGED_BY[0], "run"}  # the latter has the name of one
 _OUR_ENV = re.compile("TRAINER_.*|CLUSTER_SPEC|TF_CONFIG|AIP_.*|CLOUD_ML_.*")
-_PROJECT = r"projects/[a-z0-9:.-]+"
 
 
 def new_name() -> str:
@@ -36,40 +35,27 @@ def matching(form: str, says: str, metavar: str) -> Kind:
     return Kind(str, lambda text: bool(re.fullmatch(form, text)), says, metavar)
 
 
+def _resource(example: str) -> Kind:
+    """The type of the name of a resource, such as the example, in which words of capital letters stand for what varies."""
+    return matching(re.sub("(?<=/)[A-Z]+(?=/|$)", "[^/]+", example), f"a name such as {example}", "NAME")
+
+
 account = matching(
     r"[a-z0-9-]+@[a-z0-9.-]+\.com",
     "the e-mail address of a service account, NAME@PROJECT.iam.gserviceaccount.com",
     "EMAIL",
 )
-encryption_key = matching(
-    _PROJECT + "/locations/[a-z0-9-]+/keyRings/[^/]+/cryptoKeys/[^/]+",
-    "a key such as projects/P/locations/L/keyRings/R/cryptoKeys/K",
-    "KEY",
-)
-network = matching(
-    _PROJECT + "/global/networks/[^/]+", "a network such as projects/NUMBER/global/networks/N", "NETWORK"
-)
-attachment = matching(
-    _PROJECT + "/regions/[a-z0-9-]+/networkAttachments/[^/]+",
-    "a network attachment such as projects/P/regions/R/networkAttachments/N",
-    "ATTACHMENT",
-)
+encryption_key = _resource("projects/P/locations/L/keyRings/R/cryptoKeys/K")
+network = _resource("projects/NUMBER/global/networks/N")
+attachment = _resource("projects/P/regions/R/networkAttachments/N")
 label = matching(
     "[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}", "a label: KEY=VALUE of small letters, digits, _ and -", "K=V"
 )
 # The pipeline's launcher leaves out an empty value, so that the variable would not be there.
 _variable = matching("(?s)[A-Za-z_][A-Za-z0-9_]*=.+", "a variable of the environment: NAME=VALUE, and not empty", "N=V")
-_resource = matching("[a-z][a-z0-9-]{0,62}", "the id of a persistent resource", "ID")
-_reservation = matching(
-    _PROJECT + "/zones/[a-z0-9-]+/reservations/[^/]+",
-    "a reservation such as projects/P/zones/Z/reservations/R",
-    "RESERVATION",
-)
-_board = matching(
-    _PROJECT + r"/locations/[a-z0-9-]+/tensorboards/\d+",
-    "an instance such as projects/P/locations/L/tensorboards/123",
-    "NAME",
-)
+_machines = matching("[a-z][a-z0-9-]{0,62}", "the id of a persistent resource", "ID")
+_reservation = _resource("projects/P/zones/Z/reservations/R")
+_board = _resource("projects/P/locations/L/tensorboards/ID")
 _duration = matching("[1-9][0-9]{0,8}[smhd]", "a number with s, m, h or d, such as 6h", "TIME")
 _job = functools.partial(flag, group="training job on Vertex AI")
 
@@ -88,7 +74,7 @@ class JobSettings(Flags):
     labels: tuple[str, ...] | None = _job(label, "more labels for everything that the run makes", several=True)
     env: tuple[str, ...] | None = _job(_variable, "of every replica's environment", several=True)
     tensorboard: str | None = _job(_board, "Vertex AI TensorBoard that follows the job; it costs by the month and user")
-    persistent_resource: str | None = _job(_resource, "machines that are there already, in place of new ones")
+    persistent_resource: str | None = _job(_machines, "machines that are there already, in place of new ones")
     reservation: str | None = _job(_reservation, "Compute Engine reservation that the machines come from")
     max_wait: str | None = _job(_duration, "for machines of a FLEX_START cluster (None: 1d)")
     web_access: bool = _job(bool, "an interactive shell in the job's containers")

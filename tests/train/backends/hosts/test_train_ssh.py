@@ -60,7 +60,7 @@ def test_replica_dies_when_the_launcher_is_silent(tmp_path: Path):
     source = Path(replica_agent.__file__).read_text()
     Path(agent.__file__).write_text(source.replace("SILENCE_S = 30.0", "SILENCE_S = 0.2"))
     archive = b"\0" * 1024
-    request = {"mark": f"test-{os.getpid()}", "command": ["sleep", "60"], "python": "", "env": {}, "cwd": "/"}
+    request = {"mark": f"test-{os.getpid()}", "command": ["sleep", "60"], "python": "", "env": {}, "cwd": "/nowhere"}
     with subprocess.Popen(["sh", "-c", on_host(sys.executable)], stdin=subprocess.PIPE, bufsize=0) as process:
         process.stdin.write(message(agent, {**request, "archive_bytes": len(archive)}) + archive)
         assert process.wait() == 137

@@ -82,13 +82,6 @@ def test_a_value_of_another_form_is_refused(flag):
         JobSettings.parse([flag], "plan")
 
 
-def test_pools_have_the_environment_and_the_reservation():
-    settings = JobSettings(env=("LEVEL=2", "TEXT=a = b"), reservation=RESERVATION)
-    [spec] = plan_vertex(cluster(), "image", [], settings=settings)
-    assert {"name": "TEXT", "value": "a = b"} in spec["container_spec"]["env"]
-    assert spec["machine_spec"]["reservation_affinity"]["values"] == [RESERVATION]
-
-
 def test_replicas_of_parameter_servers_start_again_alone_and_others_all_together():
     pools = {"chief": {}, "worker": {}, "ps": {}}
     alone = Cluster(strategy="parameter_server", **pools)
