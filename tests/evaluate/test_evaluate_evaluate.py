@@ -82,7 +82,8 @@ def test_what_lies_in_a_store_is_scored_written_and_registered_as_what_lies_here
     assert {**found, "model_dir": None} == {**evaluation(model), "model_dir": None}
     flags = ["--model-dir", store / "model", "--evaluation", store / "evaluation" / "evaluation.json"]
     assert register(["add", *map(str, flags), "--registry", str(tmp_path / "registry"), "--name", "m"]) == 0
-    (tmp_path / "registry" / "m" / "1" / "version.json").unlink()
+    for beside in ("version.json", "MODEL_CARD.md"):
+        (tmp_path / "registry" / "m" / "1" / beside).unlink()
     assert tree_digest(tmp_path / "registry" / "m" / "1") == tree_digest(model)
 
 
