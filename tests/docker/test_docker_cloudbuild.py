@@ -25,7 +25,7 @@ ARG ACCELERATOR=cpu
 FROM python:3.11-slim AS packages
 FROM packages
 ARG CODE_VERSION
-RUN printf '#!/bin/sh\necho "$CODE_VERSION runs: $*"\nexit {code}\n' >/entrypoint && chmod 755 /entrypoint
+RUN printf '#!/bin/sh\necho "$CODE_VERSION runs: $*"\n' >/entrypoint && chmod 755 /entrypoint
 ENV CODE_VERSION=$CODE_VERSION
 ENTRYPOINT ["/entrypoint"]
 """
@@ -92,7 +92,7 @@ def workspace(tmp_path):
     (checkout / "tests/test_it.py").write_text("def test_it():\n    assert True\n")
     verbs = (checkout / "Makefile").read_text().replace("\ntest: check", "\ntest: setup")
     (checkout / "Makefile").write_text(f"{verbs}\ntest: setup\n\t@$(PY) -m pytest -q -p no:cacheprovider tests\n")
-    (checkout / "Dockerfile").write_text(DOCKERFILE.format(code=0))
+    (checkout / "Dockerfile").write_text(DOCKERFILE)
     return checkout
 
 
@@ -144,15 +144,3 @@ def test_the_digest_that_was_pushed_is_the_one_that_was_tried_compiled_stored_su
     assert f"{COMMIT} runs: pipelines.submit {place}" in told
     missing = build_file("deploy/builds/promote.yaml", registry, TAG_NAME="v1.0.1", COMMIT_SHA="f" * 40)
     assert "no image of commit ffff" in missing.run(workspace)[1]
-
-
-@pytest.mark.parametrize("failing", ["test", "smoke"])
-def test_a_failing_step_stops_the_build_before_anything_is_pushed(registry, workspace, failing):
-    if failing == "test":
-        (workspace / "tests/test_it.py").write_text("def test_it():\n    assert False\n")
-    else:
-        (workspace / "Dockerfile").write_text(DOCKERFILE.format(code=1))
-    done, _ = build_file("cloudbuild.yaml", registry).run(workspace)
-    assert done == STEPS[: STEPS.index(failing)]
-    with urllib.request.urlopen(f"http://{registry}/v2/_catalog") as answer:
-        assert json.load(answer) == {"repositories": []}

@@ -14,7 +14,6 @@ from tests.train.train_fakes import wait_until
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]
-MNIST = ROOT.parent / "shared" / "data" / "mnist"
 NAMES = ("host-a", "host-b")
 # The packages alone: what a host knows of our code must have been sent to it.
 DOCKERFILE = """FROM {image}
@@ -55,10 +54,8 @@ def hosts(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """MNIST where its files are, the digits elsewhere."""
     directory = str(tmp_path_factory.mktemp("data") / "dataset")
-    source = ["--dataset", "mnist", "--source", str(MNIST)] if MNIST.is_dir() else []
-    subprocess.run([sys.executable, "-m", "components.convert", *source, "--output", directory], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "components.convert", "--output", directory], check=True, cwd=ROOT)
     return directory
 
 

@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,8 +61,6 @@ def what_runs(backend: str, cluster: Cluster) -> Any:
         return [body["jobSpec"] for body in made.bodies], made.bounds
     plan = planned(backend, cluster)
     commands = [each.command for each in plan.replicas if backend != "ssh"]  # Those have random marks.
-    # Each launcher has a network of its own.
-    commands = [[re.sub(r"training-\w{12}-\w{8}", "network", word) for word in command] for command in commands]
     return [dict(each.env) for each in plan.replicas], commands, plan.max_restarts, plan.timeout_s
 
 
@@ -96,8 +92,3 @@ def test_key_changes_what_runs_or_is_told_to_be_ignored(backend: str, key: str):
         assert name not in told.split(", as ")[0].split()
     if backend != "vertex":
         assert told in planned(backend, cluster).notes
-
-
-@pytest.mark.parametrize("backend", ["process", "docker", "ssh", "vertex"])
-def test_nothing_is_told_where_nothing_is_ignored(backend: str):
-    assert ignored(Cluster.load(Path(__file__).parents[3] / "clusters" / "local-ps.yaml"), backend) == ()
