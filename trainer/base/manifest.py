@@ -143,12 +143,17 @@ class Split:
         in the order of the targets; empty of `regression`.
       summaries: By feature, what its examples say; of regression also by `label.TARGET`. None if nobody has looked at
         them.
+      drift: By feature and for the label (or `label.TARGET`), how far it is from the training split, from 0 to 1: of
+        numbers the Jensen-Shannon divergence of the histograms, of categories and labels the largest difference of a
+        share. None of the training split itself and where there are no examples; what has very many categories is left
+        out.
     """
 
     examples: int
     class_histogram: tuple[int, ...]
     shards: tuple[Shard, ...]
     summaries: Mapping[str, Summary] | None = None
+    drift: Mapping[str, float] | None = None
 
     @property
     def checksums(self) -> dict[str, str]:

@@ -67,6 +67,10 @@ class Numbers:
         """Of the histograms of some splits, this one among them, which says what the central values are."""
         return self._bins.edges(max(split._bins.level for split in splits))
 
+    def distribution(self, edges: Sequence[float]) -> Mapping[Any, int] | None:
+        """Examples by bin of the histogram; missing ones are a bin too."""
+        return {**dict(enumerate(self._bins.histogram(edges))), None: self._missing}
+
     def summary(self, edges: tuple[float, ...]) -> Summary:
         """All of it, in a histogram with such edges."""
         return Summary(
@@ -172,6 +176,10 @@ class Categories(Numbers):
     def count(self, value: bytes | int) -> int:
         """Examples of a category, one of the vocabulary if there are too many."""
         return self._counts[value]
+
+    def distribution(self, edges: Sequence[float]) -> Mapping[Any, int] | None:
+        """Examples by category; None if there are too many."""
+        return self._counts if self._all else None
 
     def summary(self, edges: tuple[float, ...]) -> Summary:
         """All of it."""

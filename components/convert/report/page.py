@@ -4,7 +4,7 @@ page.render(manifest, tallies)
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from components.convert.report.tallies import Tallies
@@ -45,6 +45,7 @@ def render(manifest: Manifest, tallies: Tallies) -> str:
         shares={name: _shares(name, splits) for name in categories},
         missing=[feature for feature in manifest.features if feature.name in missing],
         units={name: _unit(name, manifest) for name in training},
+        drifts=_drifts(splits, set(training) - set(categories)),
         arguments={
             name: value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
             for name, value in manifest.arguments.items()
@@ -84,6 +85,17 @@ def _shares(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
     whole = {split: {v: n for v, n in each if not str(v).endswith("…")} for split, each in found.items()}
     rows = [(v, {split: each.get(v) for split, each in whole.items()} | {"train": n}) for v, n in found["train"]]
     return {"rows": rows, "top": max((share or 0 for _, by_split in rows for share in by_split.values()), default=1)}
+
+
+def _drifts(splits: Mapping[str, Split], numbers: Collection[str]) -> list[dict[str, Any]]:
+    """Distances from the training split by feature, the largest first."""
+    rows: dict[str, dict[str, Any]] = {}
+    for split, part in splits.items():
+        for name, distance in (part.drift or {}).items():
+            measure = "Jensen-Shannon" if name in numbers else "L-infinity"
+            row = rows.setdefault(name, {"name": name, "measure": measure, "distances": {}})
+            row["distances"][split] = distance
+    return sorted(rows.values(), key=lambda row: (-max(row["distances"].values()), row["name"]))
 
 
 def _shown(number: float | int | None) -> str:

@@ -1,10 +1,11 @@
-"""What the examples of each split say of every feature, and the first of them.
+"""What the examples of each split say of every feature, how far they are from the training split, and the first of them.
 
     tallies = Tallies(source)
     tallies.add("train", columns, missing, told)           # of a block, all of one split
     tallies.absorb(other.state())                          # JSON; of the piece that comes next, whoever has read it
     found = tallies.describe()
     found["test"].summaries["fare"].mean
+    found["test"].drift["fare"]
 
 The same pieces in their order give the same result, whoever has read them.
 """
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from components.convert.pieces import Block, Source
+from components.convert.report import drift
 from components.convert.report.accumulators import Categories, Numbers, Pixels
 from components.convert.report.samples import Samples
 from components.convert.writing.byte_strings import Strings
@@ -102,20 +104,23 @@ class Tallies:
         return found
 
     def _described(self, split: str, edges: Mapping[str, tuple[float, ...]]) -> Split:
-        tallies = self._splits[split]
+        tallies, training = self._splits[split], self._splits["train"]
         counted = [(LABEL, i) for i in range(len(self._source.class_names))]
         if self._source.task == MULTI_LABEL:
             counted = [(f"{LABEL}.{target}", 1) for target in self._source.targets]
         # The class histogram says all of what is counted.
         said = {name: tally for name, tally in tallies.items() if name not in dict(counted)}
-        summaries = {name: tally.summary(edges[name]) for name, tally in said.items()}
+        summaries, drifts = {name: tally.summary(edges[name]) for name, tally in said.items()}, None
         if split != "train":
             summaries = {name: dataclasses.replace(summary, edges=None) for name, summary in summaries.items()}
+            distances = {name: drift.distance(training[name], tally, edges[name]) for name, tally in tallies.items()}
+            drifts = {name: distance for name, distance in distances.items() if distance is not None}
         return Split(
             examples=self._examples[split],
             class_histogram=tuple(tallies[name].count(value) for name, value in counted),
             shards=(),
             summaries=summaries,
+            drift=drifts,
         )
 
 

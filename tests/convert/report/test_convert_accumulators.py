@@ -136,6 +136,8 @@ def test_whatever_the_parts_and_the_order_in_which_neighbours_are_merged_all_of_
         whole = tallied(empty, values, missing)
         parts = gathered(empty, values, missing, [cut for cut in cuts if cut < len(values)], data)
         assert_close(told(parts), told(whole))
+        edges = whole.edges([whole])
+        assert parts.distribution(edges) == whole.distribution(edges)
 
 
 def test_too_many_categories_are_not_told_but_the_vocabulary_is_counted(monkeypatch):
@@ -144,6 +146,7 @@ def test_too_many_categories_are_not_told_but_the_vocabulary_is_counted(monkeypa
     found = tallied(Categories("string", {b"known"}), values)
     summary = told(found)
     assert (summary.unique, summary.frequent, summary.counts, summary.in_vocabulary) == (None, None, None, 6)
+    assert found.distribution(()) is None
 
 
 def test_long_texts_are_bounded_too(monkeypatch):

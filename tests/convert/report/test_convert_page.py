@@ -76,7 +76,7 @@ def test_it_shows_every_feature_and_runs_no_text_as_markup(converted):
     page = _Parsed(text)
     assert not {"script", "b>usd", "iframe", "link"} & set(page.tags)
     assert page.addresses == [] and not re.search(r"url\(|@import|https?://", text)
-    for part in (*kinds, "label", EVIL, "<b>USD</b>", "Ünited & Söhne", "東京"):
+    for part in (*kinds, "label", EVIL, "<b>USD</b>", "Ünited & Söhne", "東京", "Jensen-Shannon", "L-infinity"):
         assert part in page.text
     assert page.tags.count("svg") == 1 and "fingerprint" in page.text and manifest.fingerprint in page.text
     assert "Missing values" in page.text and "20.0 %" in page.text
@@ -91,7 +91,7 @@ def test_odd_columns(converted):
     }
     kinds = {name: {"type": "float", "default": -1.0} for name in columns}
     manifest, text = converted(columns, kinds, "--test-fraction=0.4")
-    assert "nan" not in text and "inf" not in text
+    assert "nan" not in text and "inf" not in re.sub("L-infinity", "", text)
     for name in columns:
         assert name in _Parsed(text).text and manifest.splits["train"].summaries[name].histogram
 
@@ -100,7 +100,7 @@ def test_nothing_but_a_training_split(converted):
     kinds = {"area": {"type": "int", "default": 0}, "company": {"type": "string", "default": ""}}
     _, text = converted({"area": [""] * 9, "company": [""] * 9}, kinds, "--test-fraction=0", "--validation-fraction=0")
     page = _Parsed(text)
-    assert "no values in the training split" in page.text
+    assert "only the training split has examples" in page.text and "no values in the training split" in page.text
     assert "validation" not in [word for word in page.words if word.strip() == "validation"]
     assert "100.0 %" in page.text and "empty" in page.text
 
@@ -126,12 +126,12 @@ def test_targets_are_shown_as_numbers_and_labels_by_their_shares(tmp_path, task)
     train = Manifest.load(out).splits["train"]
     if task == "regression":
         assert "2 targets" in page.text and "label.fare USD" in page.text and "label.twice" in page.text
-        assert f"train {train.summaries['label.twice'].mean:.4g}" in page.text
-        assert "Labels" not in page.text
+        assert f"train {train.summaries['label.twice'].mean:.4g}" in page.text and "Jensen-Shannon" in page.text
+        assert "Labels" not in page.text and re.search(r"label\.twice Jensen-Shannon", page.text)
     else:
         assert "3 labels" in page.text and "Labels Examples of each label" in page.text
         for name, count in zip(targets, train.class_histogram, strict=True):
-            assert f"{name} {count} " in page.text
+            assert f"{name} {count} " in page.text and re.search(rf"label\.{re.escape(name)} L-infinity", page.text)
         assert train.class_histogram[2] == 0 and "cheap, odd" in page.text and "none" in page.text
 
 
