@@ -21,9 +21,7 @@ from trainer.base.errors import UserError
 POLL_S = 10.0
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
 # Of tasks that are groups of others, and of the run itself, nothing is told.
-_GROUPS = ("exit-handler-", "condition-", "for-loop-")
-# What is told of a step of which there are several tasks: what one of them is first.
-_FIRST = ("failed", "running", "pending", "succeeded")
+_GROUPS = ("exit-handler-", "condition-")
 
 
 def follow(name: str, job_dir: str) -> v1.PipelineJob:
@@ -74,12 +72,10 @@ def failed_steps(job: v1.PipelineJob) -> Iterator[tuple[str, str, str]]:
 
 def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Steps whose state is another now, which `states` keeps."""
-    tasks: dict[str, list[str]] = {}
     for task in job.job_detail.task_details:
-        if not task.task_name.startswith((*_GROUPS, job.name.rpartition("/")[2])):
-            tasks.setdefault(_step(task.task_name), []).append(task.state.name.lower())
-    for step, each in tasks.items():
-        state = next((first for first in _FIRST if first in each), each[-1]).replace("skipped", "from the cache")
+        if task.task_name.startswith((*_GROUPS, job.name.rpartition("/")[2])):
+            continue
+        step, state = _step(task.task_name), task.state.name.lower().replace("skipped", "from the cache")
         if state not in (states.get(step), "pending", "state_unspecified"):
             yield step, state
         states[step] = state
