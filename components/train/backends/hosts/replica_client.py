@@ -47,7 +47,7 @@ def message(program: ModuleType, request: Mapping[str, Any]) -> bytes:
 
 def run(request: dict[str, Any]) -> int:
     """Copies the code, runs the replica and passes on what it writes; returns its exit code."""
-    archive = _archive(*request["code"])
+    archive = pack_code(*request["code"])
     env = {name: os.environ[name] for name in request["variables"]}
     agent_request = {**request["agent"], "env": env, "archive_bytes": len(archive)}
     # Not in our process group: a signal to it is for the replica, not for the connection.
@@ -82,7 +82,7 @@ def run(request: dict[str, Any]) -> int:
     return _TAKEN_AWAY
 
 
-def _archive(directory: str | None, name: str) -> bytes:
+def pack_code(directory: str | None, name: str) -> bytes:
     """Returns a tar archive of a directory that its owner alone may read, without secrets and history."""
 
     def member(info: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +14,7 @@ from train_clients import Clients
 from components.train.backends import probe
 from components.train.backends.hosts import replica_agent
 from components.train.backends.hosts.preflight import Facts, check
-from components.train.backends.hosts.replica_client import message, on_host
+from components.train.backends.hosts.replica_client import message, on_host, pack_code
 from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
@@ -44,6 +45,16 @@ def test_code_on_host_is_private_and_removed(clients: Clients):
     assert modes == {".": "0o700", "mine.py": "0o600", "pkg": "0o700", "pkg/run.sh": "0o700"}
     assert not Path(scratch).exists()
     assert json.loads((clients.path / "job/replicas/chief-0.status.json").read_text())["step"] == 7
+
+
+def test_packed_code_takes_little_memory(tmp_path: Path):
+    for number in range(400):
+        (tmp_path / f"{number}.bin").write_bytes(os.urandom(10_000))
+    tracemalloc.start()
+    size = len(pack_code(str(tmp_path), "."))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 4_000_000 < size < peak < 4 * size
 
 
 def test_lost_connection_is_a_preemption(tmp_path: Path):
