@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from trainer.base.files import without_nan
 from trainer.job_dir.journal import Journal
 from trainer.learning import Extent
 from trainer.steps import Window
@@ -74,6 +75,6 @@ class Meter:
             values = "  ".join(f"{name} {value:.4f}" for name, value in self._line.items())
             print(f"step {step}/{self._extent.last_step}  {values}  {speed:.0f} examples/s", flush=True)
 
-    def final(self) -> dict[str, float]:
+    def final(self) -> dict[str, float | None]:
         """Loss and metrics of the last line, and examples per second of the attempt, for `DONE.json`."""
-        return {**self._line, "examples_per_s": round(self.examples_per_s, 1)}
+        return {**without_nan(self._line), "examples_per_s": round(self.examples_per_s, 1)}

@@ -269,12 +269,12 @@ class Training:
         if self._evaluator:
             await_evaluator(scores, reached, journal)
         exported = reached
-        if opts.export == "best" and scores.load():
+        if opts.export == "best" and "best" in scores.load():
             exported = scores.restore_best(loop.state)
         else:
             loop.state.take(reached)
             if opts.export == "best":
-                print(f"--export best: nothing was scored yet; the state of step {reached} is exported", flush=True)
+                print(f"--export best: no evaluation had a finite score; step {reached} is exported", flush=True)
         journal.status("exporting", reached)
         export(loop.state.weights(), self._build, self._manifest, os.path.join(opts.job_dir, "model"), self._learnt)
         journal.event("export", reached, exported_step=exported)

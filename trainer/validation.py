@@ -1,12 +1,14 @@
 """Evaluation on the validation split, by the replicas that train or by one of its own, and what is remembered of it.
 
 `validation.json` in the job directory holds the latest and the best evaluation (`step` and the task's score), and the
-steps of those since the best, none of them better; `best/ckpt-<step>` holds the whole state of the best. Selection is
-never on the test split.
+steps of those since the best, none of them better; `best/ckpt-<step>` holds the whole state of the best. A value that is
+not finite is null there. A score whose loss or ranking metric is not finite is never the best, and does not count against
+`--patience`. Selection is never on the test split.
 """
 
 import functools
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer.base.errors import reading
-from trainer.base.files import stated, store_errors, write_text
+from trainer.base.files import stated, store_errors, without_nan, write_text
 from trainer.base.manifest import Manifest
 from trainer.data.parts import Parts
 from trainer.job_dir.checkpoint import remove
@@ -96,10 +98,10 @@ class Scores:
         self.job_dir, self._path, self._task = job_dir, os.path.join(job_dir, FILE), task
 
     def load(self) -> dict[str, dict[str, Any]]:
-        """`latest` and `best`; empty before the first."""
+        """Returns `latest` and, once a score was finite, `best`; nothing before the first evaluation."""
         with stated(self._path) as scores:
-            found = {which: scores[which] for which in ("latest", "best")} if scores is not None else {}
-            return {which: {**score, "step": int(score["step"])} for which, score in found.items()}
+            scores = {which: (scores or {}).get(which) for which in ("latest", "best")}
+            return {which: {**score, "step": int(score["step"])} for which, score in scores.items() if score}
 
     def without_better(self, step: int) -> int:
         """How many evaluations there were up to a step since the best one. Later ones are yet to be made again."""
@@ -116,11 +118,15 @@ class Scores:
 
     def add(self, step: int, score: dict[str, float], state: State) -> bool:
         """Writes down the score of `state`, and keeps the state if it is the best yet. Returns whether it is."""
-        known, latest = self.load(), {"step": step, **score}
-        best = known.get("best")
-        better = best is None or self._task.rank(score) > self._task.rank(best)
+        latest = {"step": step, **without_nan(score)}
+        best = self.load().get("best")
+        rank = self._task.rank(score)
+        is_finite = all(map(math.isfinite, rank))
+        better = is_finite and (best is None or rank > self._task.rank(best))
         # What an attempt had scored that got further does not count twice.
-        since = [] if better else [s for s in self._since_best() if s < step] + [step] * (step > best["step"])
+        since = [] if better else [s for s in self._since_best() if s < step]
+        if is_finite and not better and step > best["step"]:
+            since.append(step)
         if better:
             with store_errors():
                 state.checkpoint.write(self._best(step))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shutil
 
 import pytest
@@ -45,6 +46,27 @@ def test_evaluations_without_a_better_score_are_counted_as_if_no_attempt_had_got
         assert scores.without_better(undone) == undone - 1 - best
         if data.draw(st.integers(0, 3)) == 0 and undone < reached:
             reached = undone
+
+
+def refuse_constant(name: str) -> None:
+    raise AssertionError(f"bare {name}")
+
+
+@given(st.lists(st.tuples(*[st.sampled_from([0.25, 0.5, math.nan, math.inf])] * 2), min_size=1, max_size=6))
+def test_scores_that_are_not_finite(tmp_path_factory, values):
+    """The best score and the count for patience are those of the finite scores alone."""
+    job_dir = tmp_path_factory.mktemp("job")
+    scores = Scores(str(job_dir), Classification(("a", "b", "c")))
+    finite = [i for i, value in enumerate(values) if all(map(math.isfinite, value))]
+
+    for i, (loss, accuracy) in enumerate(values):
+        scores.add(i, {"loss": loss, "accuracy": accuracy}, Unwritten())
+
+    content = json.loads((job_dir / "validation.json").read_text(), parse_constant=refuse_constant)
+    best = max(finite, key=lambda i: (values[i][1], -values[i][0]), default=None)
+    assert content["latest"]["step"] == len(values) - 1
+    assert (scores.load().get("best") or {}).get("step") == best
+    assert scores.without_better(len(values)) == sum(i > best for i in finite if best is not None)
 
 
 def test_a_job_that_ended_early_is_done_for_those_who_are_not_more_patient():

@@ -11,11 +11,12 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import pathlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import google_crc32c
@@ -91,6 +92,11 @@ def make_directory(path: epath.PathLike) -> None:
 def write_text(path: epath.PathLike, text: str) -> None:
     """Writes a file of text, whole or not at all, as `write_bytes` does."""
     write_bytes(path, text.encode())
+
+
+def without_nan(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Returns the values with None, which JSON has a word for, in place of those that are not finite."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def write_bytes(path: epath.PathLike, content: bytes) -> None:
