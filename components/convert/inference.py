@@ -172,14 +172,13 @@ def _proposed(table: TableSource, pieces: Sequence[Piece], source: str, label: s
     if all("words" in column.input for column in useful):
         raise UserError(f"{source}: has no column that a model could learn from")
     predicted = chosen.predicted() if chosen else _TODO
-    given = "regression" in predicted[LABEL]  # nothing can stand in for it then
     path = pathlib.Path(source)
     return "\n".join(
         [
             f"# Proposed from {len(seen[0].array):,} of {sum(p.extent for p in pieces):,} rows; edit it as docs/DATASETS.md says.",
             *_entries(name=re.sub(r"\W+", "_", path.stem), origin=path.name),
             "columns:",
-            *(f"  {column.line(default=column is not chosen or not given)}" for column in (chosen, *useful) if column),
+            *(f"  {column.line(default=column is not chosen)}" for column in (chosen, *useful) if column),
             *(f"  # {c.line(default=True)}; left out: {c.useless}" for c in seen if c is not chosen and c.useless),
             *(f"  # {json.dumps(header)} is left out: no type takes it" for header in strange),
             *[

@@ -55,6 +55,8 @@ class Expression:
     type: str
     columns: frozenset[str]
     evaluate: Callable[[Columns, Columns], Any]
+    # The columns that `present` asks about: the expression says itself what a missing value means.
+    tested: frozenset[str] = frozenset()
 
 
 def parse(node: Any, types: Mapping[str, str], place: str, wanted: str = "condition") -> Expression:
@@ -86,7 +88,12 @@ def _parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
         if not isinstance(operands, str) or operands not in types:
             raise UserError(f"{place}: {unknown('column', str(operands), types)}")
         columns = frozenset({operands})
-        return Expression(type="condition", columns=columns, evaluate=lambda _, missing: ~missing[operands])
+        return Expression(
+            type="condition",
+            columns=columns,
+            evaluate=lambda _, missing: ~missing[operands],
+            tested=columns,
+        )
     if operator not in _OPERATORS:
         raise UserError(f"{place}: {unknown('operator', str(operator), (*_OPERATORS, 'present', 'text'))}")
     wanted, kind, function = _OPERATORS[operator]
@@ -104,6 +111,7 @@ def _parse(node: Any, types: Mapping[str, str], place: str) -> Expression:
         type=kind,
         columns=frozenset().union(*(operand.columns for operand in parsed)),
         evaluate=lambda values, missing: function(*(operand.evaluate(values, missing) for operand in parsed)),
+        tested=frozenset().union(*(operand.tested for operand in parsed)),
     )
 
 

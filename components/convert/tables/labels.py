@@ -10,14 +10,13 @@ import pyarrow.compute as pc
 from components.convert.tables.expressions import Expression
 from components.convert.tables.schema import Schema
 from components.convert.tables.table_block import TableBlock
-from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL
+from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 
 def labels(block: TableBlock, schema: Schema) -> np.ndarray:
     """The labels of some rows; an error names the row that has none, or one that is not allowed."""
-    if schema.label.task == CLASSIFICATION:
-        return _classes(block, schema)
-    needed = sorted(name for name in schema.label.sources if schema.columns[name].default is None)
+    is_computed = schema.label.task == REGRESSION  # from numbers, for which defaults stand in
+    needed = sorted(n for n in schema.label.sources if not is_computed or schema.columns[n].default is None)
     absent = {name: block.missing(name) for name in needed}
     if any(map(np.any, absent.values())):
         row = int(np.logical_or.reduce([*absent.values()]).argmax())
@@ -28,6 +27,8 @@ def labels(block: TableBlock, schema: Schema) -> np.ndarray:
             f"{next(name for name in needed if absent[name][row])} is missing, and nothing can be learnt of a row without "
             f"what is predicted; leave such rows out with 'filter: {kept}', unless its header in the schema is another's",
         )
+    if schema.label.task == CLASSIFICATION:
+        return _classes(block, schema)
     return _targets(block, schema).reshape(-1, *schema.label.feature.shape)
 
 

@@ -25,7 +25,7 @@ class Column:
     type: str
     default: float | int | str | None = None
     unit: str | None = None
-    # A target follows from it: rows where it is missing are counted, unless the filter drops them.
+    # The label follows from it: rows where it is missing are refused, unless the filter drops them.
     predicted: bool = False
 
     @property
@@ -56,8 +56,14 @@ class Label:
 
     @property
     def sources(self) -> frozenset[str]:
-        """The columns that targets follow from."""
-        return frozenset().union(*(expression.columns for expression in self.targets.values()))
+        """The columns without whose values there is no label."""
+        column = {self.column} if self.column else set()
+        return frozenset(column).union(*(expression.columns - expression.tested for expression in self.expressions))
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """The condition or the targets."""
+        return (self.condition,) if self.condition else tuple(self.targets.values())
 
     @property
     def feature(self) -> Feature:

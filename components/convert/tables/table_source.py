@@ -130,9 +130,9 @@ class TableSource(pieces.Source):
     def _looked_at(self) -> Self:
         """The table without columns that a look has no need of; but if wrong rows are left out, these say which."""
         schema = self.schema
-        needed = {schema.label.column, schema.split and schema.split.column} | schema.label.sources
-        for condition in filter(None, (schema.filter, schema.label.condition)):
-            needed |= condition.columns
+        needed = {schema.label.column, schema.split and schema.split.column}
+        for expression in filter(None, (schema.filter, *schema.label.expressions)):
+            needed |= expression.columns
         columns = {n: c for n, c in schema.columns.items() if self.skip_bad or n in needed or c.dtype != "float32"}
         schema = dataclasses.replace(schema, columns=columns, ignore_others=schema.ignore_others or not self.skip_bad)
         return dataclasses.replace(self, schema=schema)
@@ -143,18 +143,16 @@ class TableSource(pieces.Source):
         for table in self.batches(piece):
             kept = table.filtered(evaluate(condition, table, self.schema)) if condition else table
             left_out = len(table.positions) - len(kept.positions)
-            while True:
+            while num_skipped + len(kept.skipped) <= self.skip_bad:
                 try:
                     found = labels(kept, self.schema)
                     break
                 except RowError as error:
-                    if not self.skip_bad:
-                        raise
                     others = np.arange(len(kept.positions)) != error.row
                     kept = dataclasses.replace(kept.filtered(others), skipped=(*kept.skipped, str(error)))
-            num_skipped += len(kept.skipped)
-            if num_skipped > self.skip_bad:
+            else:
                 raise self.too_many(kept.skipped[-1])
+            num_skipped += len(kept.skipped)
             yield kept, found, left_out
 
     def _by(self, table: TableBlock) -> By | None:

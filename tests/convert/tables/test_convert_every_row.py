@@ -14,9 +14,15 @@ from components.convert.origin import Origin
 from components.convert.stages import Work
 from trainer.base.errors import UserError
 
-SCHEMA = """{name: said, origin: made up, columns: {age: {type: int}, said: {type: string}}, filter: {greater: [age, 0]},
- label: {column: said, classes: ['no', 'yes']}, deep: [{column: age, numeric: z_score}]}"""
-WRONG = [(None, "no"), (0.5, "no"), (7, "maybe"), (7, None)]  # missing, no integer, no class, missing
+SCHEMA = """{name: said, origin: made up, columns: {age: {type: int}, said: {type: string%s}}, filter: {greater: [age, 0]},
+ label: {%s}, deep: [{column: age, numeric: z_score}]}"""
+YES = "{equal: [said, {text: 'yes'}]}"
+LABELS = [
+    "column: said, classes: ['no', 'yes']",
+    f"condition: {YES}, classes: ['no', 'yes']",
+    f"multi_label: {{'yes': {YES}, other: {{not: {YES}}}}}",
+]
+WRONG = [(None, "no"), (0.5, "no"), (7, "sure"), (7, None)]  # missing, no integer, no class, missing
 
 
 def starts(records: bytes) -> list[int]:
@@ -31,13 +37,16 @@ def starts(records: bytes) -> list[int]:
 @given(
     rows=st.lists(st.integers(-5, 99).map(lambda age: (age, "no")) | st.sampled_from(WRONG), min_size=1, max_size=30),
     shards=st.integers(1, 4),
+    label=st.sampled_from(LABELS),
+    default=st.sampled_from(["", ", default: 'no'"]),
 )
 def test_rows_in_are_rows_out_and_rows_filtered_and_rows_skipped(
-    tmp_path_factory, write_records, dataset, rows, shards
+    tmp_path_factory, write_records, dataset, rows, shards, label, default
 ):
     root = tmp_path_factory.mktemp("rows")
     path, schema = root / f"a.{dataset}", root / "schema.yaml"
-    schema.write_text(SCHEMA)
+    schema.write_text(SCHEMA % (default, label))
+    wrong_rows = [row for row in WRONG if label.startswith("column") or row[1] != "sure"]
     records = [
         {name: value for name, value in zip(("age", "said"), row, strict=True) if value is not None} for row in rows
     ]
@@ -54,7 +63,8 @@ def test_rows_in_are_rows_out_and_rows_filtered_and_rows_skipped(
         )
     else:
         write_records(path, [{**row, "said": row["said"].encode()} if "said" in row else row for row in records])
-    wrong, filtered = sum(row in WRONG for row in rows), sum(row not in WRONG and row[0] <= 0 for row in rows)
+    wrong = sum(row in wrong_rows for row in rows)
+    filtered = sum(row not in wrong_rows and row[0] <= 0 for row in rows)
     allowed = {"skip_bad": len(rows)} if dataset in ("csv", "jsonl") else {}
     options = Options(dataset=dataset, source=str(path), schema=str(schema), output="-", shards=shards, **allowed)
 
@@ -70,7 +80,8 @@ def test_rows_in_are_rows_out_and_rows_filtered_and_rows_skipped(
             written()
         told = re.search(rf"a\.{dataset}: (?:row|record at byte) (\d+): ", str(refused.value))
         places = [*range(1, len(rows) + 1)] if dataset == "parquet" else starts(path.read_bytes())
-        assert told and rows[places.index(int(told[1]))] in WRONG, refused.value
+        assert told and (row := rows[places.index(int(told[1]))]) in wrong_rows, refused.value
+        assert row != (7, None) or "said is missing" in str(refused.value)
         return
     pieces = written()
     assert sum(part["examples"] for piece in pieces for part in piece["parts"].values()) == len(rows) - wrong - filtered

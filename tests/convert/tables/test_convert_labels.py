@@ -120,7 +120,7 @@ TWO = {"rain": "rain", "wind": {"times": [2, "wind"]}, "flood": "flood"}
             without("flood", 50, 60, rows=NO_RAIN),
             r"line 42: rain is missing.*'filter: {all: \[{present: flood}, {present: rain}\]}'",
         ),
-        (FLOODS, without("flood", 5, 60), "line 7: flood is missing.*'filter: {present: flood}'"),
+        (FLOODS, without("flood", 5, 60), r"line 7: flood is missing.*: \[{present: flood}, {present: wind}\]}'"),
     ],
 )
 def test_the_first_row_without_a_target_is_told_with_a_filter_for_all_such(tmp_path, label, rows, message):
@@ -133,6 +133,12 @@ def test_the_filter_leaves_rows_without_a_target_out(tmp_path, examples):
     manifest = read(tmp_path, {"regression": "rain"}, NO_RAIN, filter={"present": "rain"})
     assert sum(split.examples for split in manifest.splits.values()) == 87
     assert {40, 41, 50}.isdisjoint(labels(tmp_path, manifest, examples))
+
+
+def test_a_condition_may_ask_whether_a_value_is_present(tmp_path):
+    rows = without("wind", 40, 41, 50)
+    manifest = read(tmp_path, {"condition": {"not": {"present": "wind"}}, "classes": ["known", "unknown"]}, rows)
+    assert sum(split.class_histogram[1] for split in manifest.splits.values()) == 3
 
 
 def test_what_is_missing_compares_with_nothing_in_a_filter(tmp_path):

@@ -40,7 +40,7 @@ def cut(schema: Schema | ImageSchema, splits: Mapping[str, Sequence[File]]) -> p
         if schema.delimiter:
             raise UserError(f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema")
         for column in schema.columns.values():
-            if (key := place(column.header)[0]) not in features and column.default is not None:
+            if (key := place(column.header)[0]) not in features and not column.required:
                 print(
                     f"the first record has no value of {column.name}: {unknown('feature', key, features)}", flush=True
                 )
