@@ -1,10 +1,9 @@
 """The state of a project and a bucket, asked of Vertex AI and Cloud Storage."""
 
-import contextlib
 import datetime
 import json
 import re
-from typing import Any
+import sys
 
 from google.cloud import aiplatform
 
@@ -12,7 +11,8 @@ from components.bucket import OURS, refusals
 from components.cleanup.project_state import ProjectState
 from components.files.store import asked
 from components.register.register import open_registry
-from trainer.base.errors import reading
+from components.register.vertex import folder_of
+from trainer.base.errors import UserError
 
 _TOLD = re.compile(r"runs/\d+/.*/manifest\.json|runs/[^/]+/job/job\.json|models/[^/]+/[^/]+/version\.json")
 
@@ -24,13 +24,14 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
     now = datetime.datetime.now(datetime.UTC)
     with asked(bucket) as (store, _):
         blobs = [blob for folder in ("runs/", "models/") for blob in store.list_blobs(prefix=folder)]
-        told = {blob.name: _json(store.blob(blob.name)) for blob in blobs if _TOLD.fullmatch(blob.name)}
-    # As a job's identity, a version's facts and a manifest have it.
-    made_of = {name: content.get("identity") or content.get("facts") or content for name, content in told.items()}
+        names = [blob.name for blob in blobs if _TOLD.fullmatch(blob.name)]
+        records = {name: store.blob(name).download_as_bytes() for name in names}
     with refusals(str(registry)):
         kinds = aiplatform.PipelineJob, aiplatform.CustomJob
         pipelines, jobs = (tuple(each.gca_resource for each in kind.list(filter=OURS)) for kind in kinds)
         versions = tuple(model for name in registry.names() for model in registry.resources(name).values())
+    ours = {f"{folder_of(version)}/version.json".removeprefix(f"{bucket}/") for version in versions}
+    fingerprints = {name: _fingerprint(name, content, name in ours) for name, content in records.items()}
     return ProjectState(
         registry=str(registry),
         bucket=bucket,
@@ -39,13 +40,23 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
         custom_jobs=jobs,
         versions=versions,
         files={blob.name: blob.size for blob in blobs},
-        fingerprints={name: of["fingerprint"] for name, of in made_of.items() if of.get("fingerprint")},
+        fingerprints={name: of for name, of in fingerprints.items() if of},
     )
 
 
-def _json(blob: Any) -> dict[str, Any]:
-    """What a file says; of a damaged manifest, which may be somebody else's, nothing, so that its dataset stays."""
-    content = blob.download_as_bytes()
-    with contextlib.suppress(ValueError, TypeError) if blob.name.endswith("/manifest.json") else reading(blob.name):
-        return dict(json.loads(content))
-    return {}
+def _fingerprint(name: str, content: bytes, is_ours: bool) -> str:
+    """The fingerprint of the dataset that a record is of, or was made of; empty if it tells none.
+
+    A damaged manifest may be somebody else's: its dataset stays. So may a `version.json` in the folder of no version of ours.
+    """
+    try:
+        record = json.loads(content)
+        # As a job's identity, a version's facts and a manifest have it.
+        return str((record.get("identity") or record.get("facts") or record).get("fingerprint") or "")
+    except (ValueError, AttributeError) as error:
+        if name.endswith("/manifest.json"):
+            return ""
+        if is_ours or name.startswith("runs/"):
+            raise UserError(f"{name} cannot be used ({error}); put the right one back, or delete it") from None
+    print(f"note: {name} is no record of this program and is skipped", file=sys.stderr)
+    return ""

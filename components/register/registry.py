@@ -9,16 +9,18 @@ next finishes what a writer began that was killed in between.
 """
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.register.store import ADD, CHAMPION, DELETE, PREVIOUS, Card, Facts, Store, added, check_name
+from components.register.store import ADD, CHAMPION, DELETE, NAME, PREVIOUS, Card, Facts, Store, added, check_name
 from trainer.base.errors import UserError, reading
 from trainer.base.files import copy_tree, is_remote, write_text
 from trainer.base.locks import locked
@@ -41,7 +43,12 @@ class Registry(Store):
 
     def names(self) -> list[str]:
         """Names of the models, in order."""
-        return sorted(p.name for p in self._root.glob("[a-z0-9]*") if p.is_dir() and self.versions(p.name))
+        directories = sorted(path for path in self._root.glob("[a-z0-9]*") if path.is_dir())
+        for directory in directories:
+            if not NAME.fullmatch(directory.name):
+                _report_foreign(directory)
+        names = [path.name for path in directories if NAME.fullmatch(path.name)]
+        return [name for name in names if self.versions(name)]
 
     def versions(self, name: str) -> list[str]:
         """Versions of a model that nobody has deleted by this registry, oldest first."""
@@ -81,6 +88,7 @@ class Registry(Store):
                     if own := self._own_version(name, facts, new_schema):  # another writer may have been the first
                         return own
                     taken = [int(event["version"]) for event in self._recorded(name)]
+                    taken += [int(path.name) for path in model.iterdir() if path.name.isdecimal()]
                     version = str(max(taken, default=0) + 1)
                     facts = {"version": version, **facts}
                     write_text(copy / _FACTS, json.dumps(facts, indent=1) + "\n")
@@ -128,8 +136,9 @@ class Registry(Store):
     def _unrecorded(self, name: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Events of versions that were added by writers who died before they wrote that down."""
         known = {event["version"] for event in events if event["event"] == ADD}
-        there = [p.name for p in self._model(name).glob("*") if p.name.isdecimal() and p.is_dir()]
-        return [added(version, self.facts(name, version)) for version in sorted(set(there) - known, key=int)]
+        directories = [path for path in self._model(name).glob("*") if path.name.isdecimal() and path.is_dir()]
+        unrecorded = [path for path in directories if path.name not in known]
+        return [event for path in sorted(unrecorded, key=lambda path: int(path.name)) if (event := _added(path))]
 
     def _record(self, name: str, event: Mapping[str, Any]) -> None:
         with (self._model(name) / _HISTORY).open("a", encoding="utf-8") as file:
@@ -147,6 +156,22 @@ class Registry(Store):
             yield
         except OSError as error:
             raise UserError(f"cannot write to the registry {self._root}: {error}") from error
+
+
+def _added(directory: pathlib.Path) -> dict[str, Any] | None:
+    """The event of the version in a directory; None if this program did not write its `version.json`."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        facts = json.loads((directory / _FACTS).read_bytes())
+        if facts.get("version") == directory.name:
+            return added(directory.name, facts)
+    _report_foreign(directory)
+    return None
+
+
+@functools.cache
+def _report_foreign(path: pathlib.Path) -> None:
+    """Says once of each path that it is skipped."""
+    print(f"note: {path} is no model of this registry and is skipped; move it elsewhere", file=sys.stderr)
 
 
 def _sweep(model: pathlib.Path) -> None:

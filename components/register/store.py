@@ -31,12 +31,12 @@ ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
 _SCHEMA = ("task", "features", "class_names", "targets")
 Facts = Mapping[str, Any]  # what is known of a version
 Card = Callable[[Facts], str]  # what a person reads of them
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 def check_name(name: str) -> None:
     """Raises a UserError for what is no name of a model."""
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 63")
 
 

@@ -119,6 +119,16 @@ def test_what_cannot_be_understood_is_no_reason_to_delete(project, bucket, refus
     assert "runs/training-2/job/job.json cannot be used" in refused(main, *FLAGS)
 
 
+@pytest.mark.parametrize("content", ["[", "[1]", '{"facts": "none"}'])
+def test_foreign_version_file_stops_nothing(project, bucket, refused, capsys, content):
+    foreign, own = (bucket / folder / "version.json" for folder in ("models/bert/7", f"models/m/{0:016x}"))
+    foreign.write_text(content)
+    assert main(FLAGS) == 0
+    assert capsys.readouterr().err.count("models/bert/7/version.json is no record") == 1
+    foreign.rename(own)
+    assert f"models/m/{0:016x}/version.json cannot be used" in refused(main, *FLAGS)
+
+
 def refuse(request, parent, id):
     from google.api_core import exceptions
 

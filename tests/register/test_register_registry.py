@@ -4,10 +4,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import memory_store
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.register.registry import CHAMPION, PREVIOUS, Registry
 from trainer.base.errors import UserError
@@ -189,6 +192,24 @@ def test_what_is_no_name_of_a_model(tmp_path, registry, job, name):
         with pytest.raises(UserError, match="lower-case letters, digits, - and _ only, at most 63"):
             use()
     assert {path.name for path in tmp_path.iterdir()} == {"job"}
+
+
+@given(
+    st.sampled_from(["foo.bar", "m/7", "other/7"]),
+    st.binary()
+    | st.dictionaries(st.sampled_from(["version", "run"]), st.integers()).map(lambda d: json.dumps(d).encode()),
+)
+def test_foreign_directories_stop_nothing(place, content):
+    """Whatever lies in a registry, the next version gets a free number and only versions are listed."""
+    with tempfile.TemporaryDirectory() as root:
+        (model := pathlib.Path(root, "model")).mkdir()
+        (model / "saved_model.pb").touch()
+        (foreign := pathlib.Path(root, "registry", place)).mkdir(parents=True)
+        (foreign / "version.json").write_bytes(content)
+        registry = Registry(f"{root}/registry")
+        version = registry.add("m", str(model), {})
+        assert (registry.names(), registry.versions("m")) == (["m"], [version])
+        assert (foreign / "version.json").read_bytes() == content
 
 
 def test_a_damaged_registry_is_told_in_words(tmp_path, add, registry):
