@@ -6,7 +6,6 @@
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -176,12 +175,12 @@ def _manage(args: argparse.Namespace) -> int:
             number, state = each.name.rpartition("/")[2], each.state.name.lower()
             print(f"schedule {number}  {state}  {each.cron}  {each.display_name}")
         return 0
-    place = f"projects/{args.project}/locations/{args.location}"
-    if re.fullmatch(r"\d+", args.cancel):
-        names = [f"{place}/schedules/{args.cancel}"]
-    else:
-        live = [job for job in client.runs(run=args.cancel) if watch.is_live(job)]
-        names = [job.name for job in live] or [f"{place}/pipelineJobs/{args.cancel}"]
+    # Asked of lists of what is ours: a name may be that of somebody else's job or schedule.
+    live = [job for job in client.runs() if watch.is_live(job)]
+    names = [job.name for job in live if job.labels.get("run") == args.cancel]
+    names = names or [each.name for each in [*live, *client.schedules()] if each.name.endswith(f"/{args.cancel}")]
+    if not names:
+        raise UserError(f"--cancel {args.cancel}: no live run and no schedule of this program; --list shows them")
     for name in names:
         client.cancel(name)
         print(f"cancelled {name}")

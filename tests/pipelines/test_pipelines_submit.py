@@ -137,3 +137,22 @@ def test_a_run_can_be_sent_again_from_what_its_bucket_keeps(monkeypatch):
     submission.save()
     again = Submission.load("gs://my-bucket", submission.run)
     assert again.request("a") == submission.request("a")
+
+
+def test_cancel_touches_only_what_is_ours(vertex, refused, monkeypatch):
+    monkeypatch.setattr("pipelines.vertex.sending.connect", lambda *_: None)  # the fixture has
+    jobs, schedules = vertex.pipeline_jobs.items, vertex.schedules.items
+    for job_id, number, labels in (("ours", "7", {"managed_by": "tfrecord-training"}), ("theirs", "42", {})):
+        run = v1.PipelineJob(name=f"{vertex.parent}/pipelineJobs/{job_id}", labels=labels)
+        jobs[run.name] = run
+        schedule = v1.Schedule(name=f"{vertex.parent}/schedules/{number}")
+        schedule.create_pipeline_job_request.pipeline_job = run
+        schedules[schedule.name] = schedule
+    flags = ["--project", vertex.project, "--cancel"]
+    for name in ("theirs", "42", "none"):
+        assert f"--cancel {name}: no live run and no schedule of this program" in refused(submit.main, *flags, name)
+    for name in ("ours", "7"):
+        assert submit.main([*flags, name]) == 0
+    assert [job.state.name for job in jobs.values()] == ["PIPELINE_STATE_CANCELLED", "PIPELINE_STATE_UNSPECIFIED"]
+    assert [name.rpartition("/")[2] for name in schedules] == ["42"]
+    assert "--cancel ours: no live run" in refused(submit.main, *flags, "ours")
