@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from components.files.store import asked, parallel, retried
@@ -48,10 +48,13 @@ def found(path: str) -> File | None:
     return of_path(path) if os.path.isfile(path) else None
 
 
-def listed(place: str) -> list[File]:
+def listed(place: str, *, follow_links: bool = True) -> list[File]:
     """The file of this path, or those below a folder of this path, in the order of their paths.
 
     A link to nowhere is a file without a version, which nobody can open.
+
+    Raises:
+      UserError: If links lead to one folder twice, so that its files would be listed twice or without end.
     """
     if file := found(place):
         return [file]
@@ -60,9 +63,7 @@ def listed(place: str) -> list[File]:
             blobs = bucket.list_blobs(prefix=f"{name}/" if name else "", fields=_FIELDS, retry=retried)
         files = [of_blob(blob) for blob in blobs if not blob.name.endswith("/")]  # that would be a folder's marker
     else:
-        walk = os.walk(place, onerror=_refuse)
-        paths = (os.path.join(folder, name) for folder, _, names in walk for name in names)
-        files = [file for file in map(_still_there, paths) if file]
+        files = [file for file in map(_still_there, _paths(place, follow_links)) if file]
     return sorted(files, key=lambda file: file.path)
 
 
@@ -113,6 +114,18 @@ def of_path(path: str | int) -> File:
     """The file of a path on this machine, or of a descriptor."""
     status = os.stat(path)
     return File(path=str(path), num_bytes=status.st_size, version=str(status.st_mtime_ns))
+
+
+def _paths(directory: str, follow_links: bool) -> Iterator[str]:
+    """Yields the paths of all files below a directory."""
+    path_of: dict[str, str] = {}  # by the folder's path without links
+    for folder, _, names in os.walk(directory, onerror=_refuse, followlinks=follow_links):
+        first = path_of.setdefault(os.path.realpath(folder), folder)
+        if first != folder:
+            raise UserError(
+                f"{folder}: is the same folder as {first}; delete the link to it, or give the files to read"
+            )
+        yield from (os.path.join(folder, name) for name in names)
 
 
 def _still_there(path: str) -> File | None:

@@ -3,8 +3,11 @@
 import os
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.files.listing import deleted, found, listed
+from trainer.base.errors import UserError
 from trainer.base.files import crc32c
 
 
@@ -49,10 +52,38 @@ def test_what_is_deleted_is_gone_and_may_have_been_gone_before(disk, place):
 
 def test_a_file_that_goes_while_its_folder_is_listed_is_passed_over_and_a_link_to_nowhere_is_not(tmp_path, monkeypatch):
     (tmp_path / "there").write_bytes(b"1")
-    monkeypatch.setattr(os, "walk", lambda place, onerror: [(place, [], ["gone", "there"])])
+    monkeypatch.setattr(os, "walk", lambda place, **_: [(place, [], ["gone", "there"])])
     assert [file.path for file in listed(str(tmp_path))] == [f"{tmp_path}/there"]
     (tmp_path / "gone").symlink_to("nowhere")
     assert [(file.path, bool(file.version)) for file in listed(str(tmp_path))] == [
         (f"{tmp_path}/gone", False),
         (f"{tmp_path}/there", True),
     ]
+
+
+@given(parents=st.lists(st.integers(0, 9), max_size=9), links=st.lists(st.tuples(*[st.integers(0, 9)] * 2), max_size=3))
+def test_linked_folders_are_listed_once_or_refused(tmp_path_factory, parents, links):
+    """Each file of every folder that can be reached is listed once, unless links lead to a folder twice."""
+    folders = [tmp_path_factory.mktemp("source") / "0", tmp_path_factory.mktemp("elsewhere") / "1"]
+    for i, parent in enumerate(parents):
+        folders.append(folders[parent % len(folders)] / str(i + 2))
+    for folder in folders:
+        folder.mkdir()
+        (folder / f"file {folder.name}").touch()
+    inner = [[] for _ in folders]
+    for i, parent in enumerate(parents):
+        inner[parent % (i + 2)].append(i + 2)
+    for i, (start, stop) in enumerate(links):
+        start, stop = start % len(folders), stop % len(folders)
+        (folders[start] / f"link {i}").symlink_to(folders[stop])
+        inner[start].append(stop)
+    visited, rest = [], [0]
+    while rest and len(set(visited)) == len(visited):
+        visited.append(rest.pop())
+        rest += inner[visited[-1]]
+    if len(set(visited)) < len(visited):
+        with pytest.raises(UserError, match=r"is the same folder as "):
+            listed(str(folders[0]))
+    else:
+        names = [os.path.basename(file.path) for file in listed(str(folders[0]))]
+        assert sorted(names) == sorted(f"file {i}" for i in visited)

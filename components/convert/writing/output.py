@@ -141,7 +141,8 @@ def _there(output: str, ours: Callable[[str], bool]) -> list[str]:
     """The files of such names, and those in folders of such names."""
     folders, files = inside(output)
     found = [file.path for file in files if ours(os.path.basename(file.path))]
-    return found + [file.path for folder in folders if ours(os.path.basename(folder)) for file in listed(folder)]
+    inner = [folder for folder in folders if ours(os.path.basename(folder))]
+    return found + [file.path for folder in inner for file in listed(folder, follow_links=False)]
 
 
 def _delete(output: str, files: Collection[str]) -> None:

@@ -111,7 +111,7 @@ class TfdsReader(Reader):
         base = downloads_dir() / "tfds"
         if given is None:
             return base
-        stamps = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in given.rglob("*"))
+        stamps = [(file.path, file.num_bytes, file.version) for file in listed(str(given))]
         return base / f"from-{hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]}"
 
     def _find(self, given: pathlib.Path | None) -> DatasetBuilder | None:
