@@ -68,12 +68,12 @@ def open_reader(
 ) -> Reader:
     """The reader of the training split, at the place that `locate` returned.
 
-    `prepare` is what the model makes of the dataset's columns, of all at once where they are resident; `augment` is as
-    `--augment` has it. A `UserError` names a file that is missing or has another size than it should.
+    `prepare` is what the model makes of the dataset's columns, of all at once where they are resident and not augmented;
+    `augment` is as `--augment` has it, and changes the dataset's own pixels, before `prepare`. A `UserError` names a file that is missing or has another size than it should.
     """
     order, files = Order.of(manifest.split("train"), seed), encoded_images(manifest)
-    # What is still to be decoded cannot be prepared before.
-    early, late = (dict, prepare) if files else (prepare, dict)
+    # What is still to be decoded or augmented cannot be prepared before.
+    early, late = (dict, prepare) if files or augment != "none" else (prepare, dict)
 
     def columns(records: tf.Tensor) -> Columns:
         return early(decode(records, manifest))

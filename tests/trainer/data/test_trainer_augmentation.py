@@ -1,9 +1,13 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
+from numbered import dataset, picture
 
+from trainer.data import records
 from trainer.data.augmentation import crop_and_flip
+from trainer.data.reader.modes import choose
 
 
 def draws(images: np.ndarray, changed: np.ndarray, pad: int) -> list[tuple[int, int, bool]]:
@@ -65,3 +69,20 @@ def test_crops_follow_from_seed_step_and_position_and_not_from_the_split_over_re
     graph = tf.function(lambda x, at: crop_and_flip(x, seed=0, step=tf.constant(1, tf.int64), positions=at))
     parts = [graph(images[part], tf.constant(part, tf.int64)) for part in np.array_split(positions, 3)]
     np.testing.assert_array_equal(np.concatenate(parts), whole[0, 1])
+
+
+@pytest.mark.parametrize("files", [None, [picture(12, 12, seed=i) for i in range(20)]], ids=["pixels", "files"])
+@pytest.mark.parametrize("augment", ["none", "crop_flip", "resized_crop_flip"])
+@pytest.mark.parametrize("mode", ["resident", "mapped"])
+def test_augmentation_precedes_prepare(tmp_path, mode, augment, files):
+    manifest = dataset(tmp_path / "data", 20, shape=(8, 8, 1), files=files)
+    place = choose(manifest, data_dir=str(tmp_path / "data"), budget_bytes=1e9, wish=mode)
+
+    def scale(columns):
+        return {"pixels": tf.cast(columns["image"], tf.float32) / 128 - 1}
+
+    def batch(prepare):
+        reader = records.open_reader(place, manifest, global_batch=9, seed=0, prepare=prepare, augment=augment)
+        return reader.batch(reader.load(), tf.constant(3, tf.int64), 0, 9)
+
+    np.testing.assert_array_equal(batch(scale)["pixels"], scale(batch(dict))["pixels"])

@@ -69,7 +69,7 @@ class Reader:
         return self.storage.gather(loaded, indices)
 
     def _finished(self, columns: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
-        """Image files decoded, training images augmented."""
+        """Returns the columns as the model takes them: images decoded and augmented as pixels, then prepared."""
         positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
         draw = {"seed": self.order.seed, "step": step, "positions": positions}
         crops = augmentation.draw_crops(**draw) if self.augment == "resized_crop_flip" else None
@@ -77,10 +77,9 @@ class Reader:
             columns = {**columns, name: decoding.decode(columns[name], shape, crops=crops)}
         if crops is not None and not self.files:
             columns = {**columns, "image": augmentation.crop_and_resize(columns["image"], crops)}
-        columns = self.prepare(columns)
         if self.augment == "crop_flip":
             columns = {**columns, "image": augmentation.crop_and_flip(columns["image"], **draw)}
-        return columns
+        return self.prepare(columns)
 
     def failure(self) -> Exception | None:
         """Why a batch that was made ahead failed, if it is for the user to mend."""

@@ -7,7 +7,7 @@ suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCH
 
 It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it is there) from the
 dataset's columns, in graph operations that look at each example alone. It is applied once to a split that is resident
-in memory, to each batch otherwise, and inside the exported model. Without it a model takes the manifest's inputs as
+in memory and not augmented, to each batch otherwise, after augmentation, and inside the exported model. Without it a model takes the manifest's inputs as
 they are. And it may have `task(manifest) -> Task`: what the outputs mean, if the dataset's label does not say it all; and
 `optimizer(manifest, schedule) -> keras.optimizers.Optimizer`, whose learning rate is the schedule.
 
