@@ -14,6 +14,7 @@ from trainer.base.files import digest_of as digest_of_file
 from trainer.base.files import is_remote
 
 Paths = str | Sequence[str] | None
+_MOST_NAMES = 5  # in a line
 
 
 class Reader(abc.ABC):
@@ -93,6 +94,13 @@ class Reader(abc.ABC):
         if file:
             raise UserError(f"{place}: no such directory; dataset {self.name!r} needs --source {wanted}")
         return place
+
+
+def print_left_out(folder: str, names: Sequence[str], taken: str) -> None:
+    """Names what is not read of a folder, in a line that says what is; of many a few."""
+    if names:
+        more = f" and {len(names) - _MOST_NAMES:,} more" * (len(names) > _MOST_NAMES)
+        print(f"{folder}: left out: {', '.join(names[:_MOST_NAMES])}{more} ({taken})", flush=True)
 
 
 def once(files: list[File]) -> list[File]:

@@ -32,7 +32,7 @@ class BigQueryReader(ParquetReader):
             ]
         )
 
-    def _found(self, source: Paths) -> list[tuple[File, dict[str, str]]]:
+    def _found(self, source: Paths, *, print_others: bool = False) -> list[tuple[File, dict[str, str]]]:
         if not self.export_dir:
             raise UserError("dataset 'bigquery' needs --export-dir gs://BUCKET/DIR, where the files may be kept")
         schema, plan = self._columns(), planned(self._asked(source))

@@ -1,12 +1,14 @@
 """Where the text files of a table are, CSV or lines of JSON, and its schema. What reads them is imported when they are read."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 import re
+from collections.abc import Callable
 
 from components.convert.pieces import Cut, Source
-from components.convert.sources.base import Paths, Reader
+from components.convert.sources.base import Paths, Reader, print_left_out
 from components.convert.tables.schema import Schema
 from components.files.listing import File, inside
 from trainer.base.errors import UserError
@@ -30,14 +32,11 @@ class TextReader(Reader):
 
     def files(self, source: Paths) -> list[File]:
         """The files of the table; a directory stands for those in it, in the order of their names."""
-        if self.schema is None:
-            raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
-        kind = "files of JSON lines" if self.json else "CSV files"
-        return self.found(source, f"FILE..., its {kind} or a directory of them", self._taken)
+        return self._files(source, self._taken)
 
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
         """Scans all files for the ends of records, which also finds damage that could hide one."""
-        files = self.files(source)
+        files = self._files(source, functools.partial(self._taken, print_others=True))
         from components.convert.tables import text_files
 
         return text_files.cut(files, self._columns(), json=self.json, pieces=pieces, piece_bytes=piece_bytes)
@@ -53,13 +52,26 @@ class TextReader(Reader):
 
         return yaml_loader.of_table(self.schema, self.name, delimited=not self.json)
 
-    def _taken(self, folder: str) -> list[File]:
+    def _files(self, source: Paths, within: Callable[[str], list[File]]) -> list[File]:
+        if self.schema is None:
+            raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
+        kind = "files of JSON lines" if self.json else "CSV files"
+        return self.found(source, f"FILE..., its {kind} or a directory of them", within)
+
+    def _taken(self, folder: str, *, print_others: bool = False) -> list[File]:
         """The files in a folder that have the names of tables."""
         endings = ("jsonl", "ndjson") if self.json else ("csv", "tsv")
         pattern = re.compile(rf".*\.({'|'.join(endings)})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
-        taken = [file for file in inside(folder)[1] if pattern.fullmatch(os.path.basename(file.path))]
+        folders, files = inside(folder)
+        taken = [file for file in files if pattern.fullmatch(os.path.basename(file.path))]
+        named = f"*.{' or *.'.join(endings)} files, or such with .gz or .zst behind"
         if not taken:
-            raise UserError(f"{folder}: holds no *.{' or *.'.join(endings)} files, or such with .gz or .zst behind")
+            raise UserError(f"{folder}: holds no {named}")
+        if print_others:
+            others = [f"{os.path.basename(inner)}/" for inner in folders]
+            others += [os.path.basename(file.path) for file in files if file not in taken]
+            visible = sorted(name for name in others if not name.startswith((".", "_")))
+            print_left_out(folder, visible, f"only {named}, in the folder itself are read")
         paths = [file.path for file in taken]
         for path in paths:
             if (plain := re.sub(r"(?i)\.(gz|zst)$", "", path)) in paths and plain != path:

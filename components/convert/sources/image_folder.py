@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from components.convert.images.encodings import ImageSource, Picture
 from components.convert.pieces import Cut, Piece, evenly
-from components.convert.sources.base import Paths, Reader, there
+from components.convert.sources.base import Paths, Reader, print_left_out, there
 from components.files.listing import File, inside
 from components.files.reading import opened_in_turn
 from components.files.store import parallel
@@ -45,9 +45,7 @@ class FolderReader(Reader):
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
         """Lists the images; a piece has some hundreds."""
         root, found, strays = self._find(source)
-        if strays:
-            others = f" and {len(strays) - 1:,} more" if len(strays) > 1 else ""
-            print(f"left out: {strays[0]}{others} (only PNG and JPEG files in the classes' folders are read)")
+        print_left_out(root, strays, "only PNG and JPEG files in the classes' folders are read")
         classes = {split: {_class(file.path) for file in images} for split, images in found.items()}
         class_names = sorted(set().union(*classes.values()))
         for name in class_names:

@@ -6,7 +6,7 @@ import re
 import urllib.parse
 
 from components.convert.pieces import Cut, Source
-from components.convert.sources.base import Paths, Reader, once
+from components.convert.sources.base import Paths, Reader, once, print_left_out
 from components.convert.tables.schema import Schema
 from components.files.listing import File, listed
 from trainer.base.errors import UserError
@@ -34,7 +34,9 @@ class ParquetReader(Reader):
         """Reads the footers of all files, and compares them with the schema; a piece is some row groups of a file."""
         from components.convert.sources import parquet_table  # what it needs is slow to import
 
-        return parquet_table.cut(self._found(source), self._columns(), pieces=pieces, piece_bytes=piece_bytes)
+        return parquet_table.cut(
+            self._found(source, print_others=True), self._columns(), pieces=pieces, piece_bytes=piece_bytes
+        )
 
     def open(self, cut: Cut) -> Source:
         """The table that was cut so."""
@@ -47,7 +49,7 @@ class ParquetReader(Reader):
 
         return yaml_loader.of_table(self.schema, self.name, delimited=False)
 
-    def _found(self, source: Paths) -> list[tuple[File, dict[str, str]]]:
+    def _found(self, source: Paths, *, print_others: bool = False) -> list[tuple[File, dict[str, str]]]:
         """The files, each with what the names of its folders say: columns and their values, as texts."""
         found = []
         for place, given in self.places(source, "FILE..., its Parquet files or a directory of them"):
@@ -55,11 +57,13 @@ class ParquetReader(Reader):
                 found.append((given, {}))
                 continue
             inside = [(file, file.path.removeprefix(place).strip("/").split("/")) for file in listed(place)]
-            taken = [
-                (f, p) for f, p in inside if _NAME.fullmatch(p[-1]) and not any(n.startswith((".", "_")) for n in p)
-            ]
+            visible = [(f, parts) for f, parts in inside if not any(part.startswith((".", "_")) for part in parts)]
+            taken = [(f, parts) for f, parts in visible if _NAME.fullmatch(parts[-1])]
             if not taken:
                 raise UserError(f"{place}: holds no *.parquet files")
+            if print_others:
+                others = ["/".join(parts) for _, parts in visible if not _NAME.fullmatch(parts[-1])]
+                print_left_out(place, others, "only *.parquet, *.parq and *.pq files are read")
             found += [(file, _texts(folders)) for file, (*folders, _) in taken]
         once([file for file, _ in found])
         return found

@@ -64,6 +64,18 @@ def test_what_cannot_be_read_is_named(tmp_path, made, fails, dataset, place, bro
         assert path.name in str(told.value)
 
 
+@pytest.mark.parametrize("dataset", ["csv", "parquet", "tfrecord"])
+def test_what_is_not_read_is_named_once(tmp_path, made, capsys, dataset):
+    flags, source = made(dataset, "")
+    for name in ("2023/b.csv.gz", *(f"c{i}.csv.bz2" for i in range(7)), ".hidden", "_SUCCESS"):
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).touch()
+    convert(Options(**flags, output=str(tmp_path / "out")))
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "left out" in line)
+    names = ", ".join(["2023/" if dataset == "csv" else "2023/b.csv.gz", *(f"c{i}.csv.bz2" for i in range(4))])
+    assert line.startswith(f"{source}: left out: {names} and {3 if dataset == 'tfrecord' else 4} more (")
+
+
 @pytest.mark.parametrize("where", ["x" * 300, "loop/out", "file/out"])
 def test_an_output_that_cannot_be_is_told_in_one_line(tmp_path, fails, where):
     (tmp_path / "loop").symlink_to("loop")

@@ -6,13 +6,14 @@ source = reader.open(cut)
 """
 
 import dataclasses
+import functools
 import os
 import pathlib
 import re
 from collections.abc import Mapping
 
 from components.convert.pieces import Cut, Source
-from components.convert.sources.base import Paths, Reader
+from components.convert.sources.base import Paths, Reader, print_left_out
 from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.splits import NAMES
 from components.files.listing import File, listed
@@ -40,7 +41,7 @@ class TfrecordReader(Reader):
         """Each file is a piece."""
         from components.convert.sources.examples import contents
 
-        files, splits = self._find(source), {}
+        files, splits = self._find(source, print_others=True), {}
         for name, split in _split(files).items():
             splits.setdefault(split, []).append(files[name])
         return contents.cut(self._schema, splits)
@@ -57,9 +58,10 @@ class TfrecordReader(Reader):
 
         return yaml_loader.load(pathlib.Path(self.schema))
 
-    def _find(self, source: Paths) -> dict[str, File]:
+    def _find(self, source: Paths, *, print_others: bool = False) -> dict[str, File]:
         """The files, in order, by their paths from the folder that they all are in."""
-        files = self.found(source, "FILE..., its TFRecord files or a directory of them", _inside)
+        within = functools.partial(_inside, print_others=print_others)
+        files = self.found(source, "FILE..., its TFRecord files or a directory of them", within)
         if self.schema is None:
             from components.convert.sources.examples import contents
 
@@ -71,7 +73,7 @@ class TfrecordReader(Reader):
         return {os.path.relpath(file.path, root): file for file in files}
 
 
-def _inside(folder: str) -> list[File]:
+def _inside(folder: str, *, print_others: bool) -> list[File]:
     """Files in a folder and its folders; hidden ones and those that only mark success are passed over."""
     below = ((file.path[len(folder) :].strip("/").split("/"), file) for file in listed(folder))
     found = [(names, file) for names, file in below if not any(name.startswith((".", "_")) for name in names)]
@@ -79,9 +81,9 @@ def _inside(folder: str) -> list[File]:
         raise UserError(f"{folder}: holds no files")
     found.sort(key=lambda named: named[0])
     marked = [(names, file) for names, file in found if _MARK in names[-1]]
-    if marked and (others := [file.path for names, file in found if _MARK not in names[-1]]):
-        more = f" and {len(others) - 1:,} more" * (len(others) > 1)
-        print(f"left out: {others[0]}{more} (other names have {_MARK})", flush=True)
+    if marked and print_others:
+        others = ["/".join(names) for names, _ in found if _MARK not in names[-1]]
+        print_left_out(folder, others, f"other names have {_MARK}")
     return [file for _, file in marked or found]
 
 
