@@ -112,7 +112,10 @@ def _read(source: str) -> tuple[_Values, _Keys, str]:
 
 
 def _of_keras(source: str) -> _Values:
-    """By the place in the file, the layer's name and the weight's number."""
+    """By the place in the file, the layer's name and the weight's number.
+
+    The file does not say which names Keras has made, so each value is also there for a layer with such a name.
+    """
     content = epath.Path(source).read_bytes()
     if source.endswith(".keras"):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -123,7 +126,8 @@ def _of_keras(source: str) -> _Values:
     def visit(path: str, item: Any) -> None:
         if name := item.attrs.get("name"):
             layer = store.get(path.removesuffix("vars").rstrip("/"))
-            values.update({(path, weights.unnumbered(name), key): layer[key] for key in item})
+            for key in item:
+                values[path, name, key] = values[path, _automatic(re.sub(r"_\d+$", "", name)), key] = layer[key]
 
     store.h5_file.visititems(visit)
     return values
@@ -133,21 +137,33 @@ def _keras_keys(layer: keras.layers.Layer) -> Mapping[Hashable, keras.Variable]:
     """The same of a layer: where Keras would write its weights."""
     places = _Places()
     saving_lib._save_state(layer, places, None, "", set())
-    return places.found
+    keys = {}
+    for part in layer._flatten_layers():
+        automatic = weights.automatic_name(part)
+        name = _automatic(automatic) if automatic else part.name
+        for weight in (*part._trainable_variables, *part._non_trainable_variables):
+            if place := places.found.get(id(weight)):
+                path, key = place
+                keys[path, name, key] = weight
+    return keys
+
+
+def _automatic(name: str) -> str:
+    return f"{name}_*"
 
 
 class _Places(saving_lib.H5IOStore):
     """Notes what Keras would write where, and writes nothing."""
 
     def __init__(self) -> None:
-        self.found: dict[Hashable, keras.Variable] = {}
+        self.found: dict[int, tuple[str, str]] = {}
 
     def __bool__(self) -> bool:
         return True
 
     def make(self, path: str, metadata: Mapping[str, str] | None = None) -> "_Places":
-        self._layer = f"{path}/vars".lstrip("/"), weights.unnumbered((metadata or {}).get("name", ""))
+        self._path = f"{path}/vars".lstrip("/")
         return self
 
     def __setitem__(self, key: str, variable: keras.Variable) -> None:
-        self.found[*self._layer, key] = variable
+        self.found[id(variable)] = self._path, key

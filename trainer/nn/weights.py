@@ -3,9 +3,9 @@
     values = {name: weight.numpy() for name, weight in named(model).items()}
     put(values, another)  # of the same function, built in whatever process
 
-Keras numbers the names of layers through a whole process, so they differ between two models. Here the numbers are others:
-a layer's place among those of its name within the layer around it. The states of random generators and of metrics are no
-weights.
+Keras numbers the layers that have no name of their own through a whole process, so their names differ between two models.
+Here the numbers are others: a layer's place among those of its class within the layer around it. Names that the author of
+a model has chosen stay, with their numbers. The states of random generators and of metrics are no weights.
 """
 
 import collections
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
+from keras.src.utils.naming import to_snake_case
 
 _TOLD_NAMES = 5
 
@@ -56,18 +57,30 @@ def _walk(layer: keras.layers.Layer, prefix: str, walked: set[int]) -> Iterator[
     own = [*layer._trainable_variables, *layer._non_trainable_variables]
     for name, weight in _numbered([(weight.name, weight) for weight in own]):
         yield f"{prefix}{name}", weight
-    for name, inner in _numbered([(unnumbered(inner.name), inner) for inner in layer._layers]):
+    for name, inner in _numbered([(automatic_name(inner) or inner.name, inner) for inner in layer._layers]):
         yield from _walk(inner, f"{prefix}{name}/", walked)
 
 
-def unnumbered(name: str) -> str:
-    """A layer's name without numbers, wherever in it: `forward_lstm_3` is one that Keras has made of `lstm_3`."""
-    return re.sub(r"_\d+(?=_|$)", "", name)
+def automatic_name(layer: keras.layers.Layer) -> str | None:
+    """Returns the name that Keras has made for a layer, without the number; None if its author has named it.
+
+    A name that the author has made in the same way, of the class and a number, counts as Keras' own.
+    """
+    # Bidirectional names its two layers after the one that it was given, such as `forward_lstm_3`.
+    class_name = re.escape(to_snake_case(type(layer).__name__))
+    match = re.fullmatch(rf"((?:forward_|backward_)?{class_name})(?:_\d+)?", layer.name)
+    return match[1] if match else None
 
 
 def _numbered(pairs: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    """Makes the names unique, by numbers that make none of the other names."""
+    names = {name for name, _ in pairs}
+    used: set[str] = set()
     counts: collections.Counter[str] = collections.Counter()
     for name, what in pairs:
-        number = counts[name]
-        counts[name] += 1
-        yield f"{name}_{number}" if number else name, what
+        unique = name
+        while unique in used or (unique in names and unique != name):
+            counts[name] += 1
+            unique = f"{name}_{counts[name]}"
+        used.add(unique)
+        yield unique, what

@@ -134,6 +134,25 @@ def test_a_layer_of_another_name_in_the_same_place_is_not_taken_for_this_one(tmp
     np.testing.assert_array_equal(model.layers[0].kernel, saved_as.layers[1].kernel)
 
 
+@pytest.mark.parametrize("file", [True, False], ids=["file", "job"])
+def test_numbers_in_given_names_count(tmp_path, file):
+    def blocks(*names: str | None) -> keras.Model:
+        return keras.Sequential([keras.Input((4,)), *(L.Dense(4, name=name) for name in names)])
+
+    source = filled(blocks("block_1", "block_2", "block_3", None))
+    place = str(tmp_path / "a.weights.h5") if file else saved(tmp_path / "job", source)
+    if file:
+        source.save_weights(place)
+    model = filled(blocks("block_7", "block_2", "block_3", None), 1)
+    first = model.layers[0].get_weights()
+
+    assert warm_start.take(place, model).startswith("6 of 8 weights")
+
+    assert all(map(np.array_equal, model.layers[0].get_weights(), first))
+    for ours, theirs in zip(model.layers[1:], source.layers[1:], strict=True):
+        assert same(ours, theirs)
+
+
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, make_model):
     model = classifier(2)
     (tmp_path / "broken.keras").write_bytes(b"PK")
