@@ -9,19 +9,25 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from components.convert.options import Options as ConvertOptions
+from components.convert.sources.base import Reader
 from components.convert.sources.registry import find_reader
 from components.convert.tables import yaml_loader
+from components.convert.tables.schema import Schema
+from components.evaluate.checks import check_metrics
 from components.evaluate.options import Options as EvaluateOptions
+from components.register.store import check_name
 from components.train.backends.plan import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategies import SYNC
 from trainer import options
 from trainer.base.errors import UserError
 from trainer.base.flags import Kind
+from trainer.base.manifest import CLASSIFICATION
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
@@ -77,7 +83,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, sources: Sequ
     """Arguments of the pipeline from the shared flags, with `sources` as the steps see them; none makes a step fail later."""
     convert = ConvertOptions.of(args, **_CONVERT_OWN, source=sources or None)
     evaluate = EvaluateOptions.of(args, **_EVALUATE_OWN)
-    name, schema = convert.dataset.replace(":", "-").replace("/", "-"), ""
+    name, schema = convert.dataset, ""
     if convert.schema:
         name = yaml_loader.load(pathlib.Path(convert.schema)).name
         # The text: a file of this machine is not where the steps run.
@@ -87,21 +93,38 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, sources: Sequ
         if sources and all(map(os.path.exists, sources)):
             reader.files(convert.source)  # refuses too, and may know what a schema would say
         raise UserError(f"--dataset {convert.dataset} needs --schema FILE, which says what it holds")
+    name = args.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:63] or "model"
+    check_name(name)
+    trainer_args, model = _trainer_args(args, cluster)
+    task = _task(reader)
+    gate = evaluate.asked  # refuses thresholds out of range
+    if task and ":" not in (model or ""):  # a model of the user's own may have more metrics
+        check_metrics(gate, *task)
     arguments = {
         "cluster": cluster.to_json(),
-        "trainer_args": _trainer_args(args, cluster),
+        "trainer_args": trainer_args,
         "convert_args": convert.as_flags(but=(*_CONVERT_OWN, "schema")),
         "evaluate_args": evaluate.as_flags(but=_EVALUATE_OWN),
         "schema": schema,
-        "name": args.name or name,
+        "name": name,
     }
     if (size := len(json.dumps(arguments))) > _MOST_BYTES:
         raise UserError(f"{size:,} bytes of flags are too many; give --source the directory instead of its files")
     return arguments
 
 
-def _trainer_args(args: argparse.Namespace, cluster: Cluster) -> list[str]:
-    """The trainer's flags, read once so that a mistake is told now, and not by a replica some minutes later."""
+def _task(reader: Reader) -> tuple[str, Sequence[str]] | None:
+    """The task of a dataset and the names of its classes or targets, as far as they are known without its source."""
+    names, task = getattr(reader, "class_names", None), CLASSIFICATION
+    if schema := getattr(reader, "schema", None):
+        content = yaml_loader.load(pathlib.Path(schema))
+        label = content.label if isinstance(content, Schema) else content
+        names, task = (*label.classes, *label.targets), label.task
+    return (task, names) if names else None
+
+
+def _trainer_args(args: argparse.Namespace, cluster: Cluster) -> tuple[list[str], str | None]:
+    """The trainer's flags, read once so that a mistake is told now and not by a replica later, and the model's name."""
     steps = DEFAULT_STEPS if args.train_steps is None and args.train_epochs is None else args.train_steps
     deterministic = cluster.strategy != "parameter_server" if args.deterministic is None else args.deterministic
     own = options.Options.of(args, data_dir="-", job_dir="-", train_steps=steps, deterministic=deterministic)
@@ -110,4 +133,4 @@ def _trainer_args(args: argparse.Namespace, cluster: Cluster) -> list[str]:
     parsed = options.parse(["--data-dir", "-", "--job-dir", "-", *trainer_flags(cluster, trainer_args)])
     if (parsed.data_dir, parsed.job_dir) != ("-", "-"):
         raise UserError("--data-dir and --job-dir come from the pipeline; leave them out behind the --")
-    return trainer_args
+    return trainer_args, parsed.model

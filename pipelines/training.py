@@ -114,6 +114,7 @@ def build(
                 trainer_args=trainer_args,
                 job_args=job_args,
                 job_dir=job_dir,
+                evaluate_args=evaluate_args,
                 dataset=data,
             ).set_caching_options(again)
             if backend == "vertex":

@@ -22,6 +22,8 @@ _SURE = Kind(
     "a number from 0.5 to less than 1, such as 0.95, or none",
 )
 
+_RANGES = {"accuracy": (0, 1), "auc": (0, 1), "r2": (-math.inf, 1)}  # of other metrics any number
+
 
 def _key(kind: Kind, default: Any = None) -> Any:
     return dataclasses.field(default=default, metadata={"kind": kind, "levels": 0})
@@ -40,6 +42,13 @@ class Gate:
     slice_records: int = _key(at_least(1), 30)
     margin: float = _key(not_negative, 0.0)
     confidence: float | None = _key(_SURE, 0.95)
+
+    def __post_init__(self) -> None:
+        for thresholds in (self.thresholds, *self.slices.values()):
+            for metric, value in thresholds.items():
+                low, high = _RANGES.get(metric, (-math.inf, math.inf))
+                if not low <= value <= high:
+                    raise UserError(f"a threshold of {metric}: {value:g} is not from {low:g} to {high:g}")
 
     @classmethod
     def of(cls, content: str) -> Self:

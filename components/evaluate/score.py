@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from components.evaluate.checks import check_column
 from components.evaluate.eval_set import EvalSet
-from trainer.base.errors import UserError, unknown
+from trainer.base.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,11 +36,7 @@ class Answers:
     def column(self, name: str) -> np.ndarray:
         """The values of a table's column, [N], or of the label the names of classes; an unknown column is a UserError."""
         manifest = self.records.manifest
-        known = {f.name for f in manifest.features if manifest.is_table} - {manifest.label}
-        if manifest.class_names:
-            known.add(manifest.label)
-        if name not in known:
-            raise unknown(f"column of slices, in dataset {manifest.name!r},", name, known)
+        check_column(name, manifest)
         if name == manifest.label:
             return np.array(manifest.class_names, object)[self.labels]
         return self.records.columns[name][self.positions]

@@ -10,9 +10,10 @@ def plan(
     trainer_args: list[str],
     job_args: list[str],
     job_dir: str,
+    evaluate_args: list[str],
     dataset: dsl.Input[dsl.Dataset],
 ) -> list:
-    """Turns the cluster into worker pools.
+    """Turns the cluster into worker pools, and refuses now what the evaluation could not do after the training.
 
     Args:
       cluster: The cluster file as JSON.
@@ -21,19 +22,30 @@ def plan(
       trainer_args: Flags of the trainer beside those that are known here.
       job_args: `JobSettings` as flags; empty where it is not Vertex AI that runs the job.
       job_dir: Of the training job.
+      evaluate_args: Flags of the evaluation.
       dataset: To train on.
 
     Returns:
       `worker_pool_specs` as a custom job takes them.
     """
+    from components.evaluate.checks import check_column, check_metrics
+    from components.evaluate.options import Options
     from components.train.backends.vertex.job_settings import JobSettings
     from components.train.backends.vertex.worker_pools import plan_vertex
     from components.train.cluster.cluster_file import Cluster
     from trainer.base.manifest import Manifest
+    from trainer.options import parse
 
-    Manifest.load(dataset.path).split("test")  # which the model is judged by, when it is trained
+    manifest = Manifest.load(dataset.path)
+    manifest.split("test")  # which the model is judged by, when it is trained
+    known = {"model_dir": "-", "data_dir": "-", "output": "-"}
+    evaluation = Options.parse(evaluate_args, "components.evaluate", **known)
+    for column in (*evaluation.slices, *evaluation.asked.slices):
+        check_column(column, manifest)
     settings = JobSettings.parse(job_args, "components.train")
     args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]
+    if ":" not in (parse(args).model or ""):  # a model of the user's own may have more metrics
+        check_metrics(evaluation.asked, manifest.task, manifest.class_names or manifest.targets)
     return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex", settings=settings)
 
 

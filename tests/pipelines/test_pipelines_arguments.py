@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from components.convert.options import Options as ConvertOptions
 from components.evaluate.options import Options as EvaluateOptions
+from components.register.store import check_name
 from components.train.cluster.cluster_file import Cluster
 from pipelines import run
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
@@ -95,6 +96,11 @@ def test_a_step_gets_the_options_that_the_front_door_was_given(convert, evaluate
     assert EvaluateOptions.parse(found["evaluate_args"], "step", **places) == EvaluateOptions(**evaluate, **places)
 
 
+@given(st.from_regex(r"[A-Z]\w*(/[\w.+-]+)?(:\d\.\d\.\d)?", fullmatch=True))
+def test_default_name_is_valid(dataset):
+    check_name(arguments(f"--dataset=tfds:{dataset}")["name"])
+
+
 @pytest.mark.parametrize("split", [0, 1, 2])
 def test_no_source_is_forgotten_however_it_is_given(split):
     names = ["a", "b", "c"]
@@ -123,6 +129,10 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--", "--no-such-flag"], "--no-such-flag"),
         (["--", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says multi_worker_mirrored"),
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
+        (["--threshold", "banana=1"], "unknown metric of a threshold 'banana' (known: accuracy, loss)"),
+        (["--min-auc", "0.5"], "unknown metric of a threshold 'auc' (known: accuracy, loss)"),
+        (["--dataset", "csv", "--schema", "SCHEMA", "--source=.", "--threshold=mae=1"], "(known: accuracy, auc, loss)"),
+        (["--threshold", "accuracy=97"], "a threshold of accuracy: 97 is not from 0 to 1"),
         (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
         (["--runs-dir", "gs://bucket/runs"], "--runs-dir: 'gs://bucket/runs' is not a path"),
         (["--registry", "/proc/registry"], "cannot write --registry /proc/registry: No such file or directory"),

@@ -93,6 +93,7 @@ def test_steps_have_the_machines_that_they_are_given():
         (["--location", "moon"], "give a region"),
         (["--bucket", "my-bucket"], "give a bucket, such as gs://my-bucket"),
         ([], "--image is missing"),
+        (["--image", IMAGE, "--name", "Bad Name!"], "model name 'Bad Name!'"),
         (["--image", "r/i:tag"], "--image r/i:tag: give .* by digest"),
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
