@@ -16,6 +16,7 @@ import numpy as np
 
 from components.convert.pieces import Cut, Piece
 from components.convert.writing.draws import Draws
+from trainer.base.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,8 @@ class Division:
         made = cls(cut=cut, **facts)
         if shards is None:
             return made
+        if shards > (most := cut.extents["train"]):
+            raise UserError(f"--shards {shards}: there are only {most} training examples, or fewer")
         expected = {
             split: extent * share
             for native, extent in cut.extents.items()

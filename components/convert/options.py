@@ -9,6 +9,8 @@ from components.convert.sources.tfds.builder import TFDS
 from trainer.base.command_line import Flags, flag
 from trainer.base.flags import Kind, at_least, local, place, positive, share
 
+_MOST_SHARDS = 99_999  # five digits in the names of files
+_MOST_PROCESSES = 1_024
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 _source = Kind(str, lambda text: " " in text or place.holds(text), "a path or gs://BUCKET/NAME, or a query")
 _folder = Kind(str, re.compile("gs://[^/]+(/.*)?").fullmatch, "a folder of a bucket, gs://BUCKET/DIR")
@@ -52,7 +54,9 @@ class Options(Flags):
     )
     output: str = flag(place, "new or empty directory for the result", required=True, metavar="DIR")
     shards: int | None = flag(
-        at_least(1), "files of the training split, the others get as many in proportion; without it --shard-mb decides"
+        at_least(1, _MOST_SHARDS),
+        f"files of the training split, at most {_MOST_SHARDS:,}, the others get as many in proportion; without it "
+        "--shard-mb decides",
     )
     shard_mb: float = flag(positive, "megabytes of a file, about, without --shards", default=128.0, metavar="MB")
     test_fraction: float = flag(
@@ -70,7 +74,7 @@ class Options(Flags):
         "of csv, jsonl and taxi: leave out rows that are wrong, so many at most; without it the first one is an error",
     )
     processes: int | None = flag(
-        at_least(1),
+        at_least(1, _MOST_PROCESSES),
         "that write shards; without it as many as there are cores, twice as many into a bucket, fewer for little data",
     )
 

@@ -18,7 +18,7 @@ from trainer.base.files import digest_of
 _MB = 1_000_000
 _PARTS = 2  # that a shard of a given size is made of at least, so that it comes near that size
 # Of the source: what is small is shared out to all processes, what is large is not noted in too many pieces.
-_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES, _PIECES = 4 * _MB, 64 * _MB, 32
+_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES, _PIECES, _MOST_PIECES = 4 * _MB, 64 * _MB, 32, 100_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,8 @@ class Origin:
     def cut(self) -> Division:
         """Cuts the source, which may turn out to be none."""
         shards, total = self.options.shards, sum(num_bytes for _, num_bytes, _ in self.files)
-        most = _MOST_PIECE_BYTES if shards else int(self.options.shard_mb * _MB / _PARTS)
+        by_size = max(int(self.options.shard_mb * _MB / _PARTS), 1 + total // _MOST_PIECES)
+        most = _MOST_PIECE_BYTES if shards else by_size
         piece_bytes = min(max(_LEAST_PIECE_BYTES, total // _PIECES), most)
         cut = self.reader.cut(self.source, pieces=shards or 1, piece_bytes=piece_bytes)
         looks = self.reader.open(cut).looks

@@ -63,6 +63,8 @@ def test_help_gives_the_defaults(capsys):
         ),
         (("--dataset", "mnist", "--source", "gs://"), "--source: 'gs://' is not a path or gs://BUCKET/NAME"),
         (("--shards", "0"), "--shards: '0' is not a whole number of at least 1"),
+        (("--shards", "1000000000"), "--shards: '1000000000' is not a whole number of at least 1 and at most 99999"),
+        (("--processes", "1025"), "--processes: '1025' is not a whole number of at least 1 and at most 1024"),
         (("--shards", "1308"), "--shards 1308: there are only 1307 training examples"),
         (("--seed", "1"), "unrecognized arguments: --seed 1"),
     ],

@@ -9,6 +9,7 @@ from PIL import Image
 from components.convert.convert import convert
 from components.convert.images import headers
 from components.convert.options import Options
+from components.convert.origin import Origin
 from components.convert.writing import output
 from trainer.base.errors import UserError
 
@@ -38,6 +39,18 @@ def test_a_disk_that_is_too_small_for_the_rest_shows_after_the_first_piece(tmp_p
     assert not (tmp_path / "out").exists()
     disk[0] = 2 * 4000 * 784
     convert(options)
+
+
+def test_more_shards_than_examples_are_refused_before_a_source_is_cut_up(tmp_path):
+    with pytest.raises(UserError, match="--shards 99999: there are only 1797 training examples, or fewer"):
+        Origin.of(Options(output=str(tmp_path), shards=99_999)).cut()
+
+
+def test_shards_without_room_for_an_example_have_some(tmp_path, make_idx):
+    make_idx(tmp_path / "source", train=20)
+    options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"), shard_mb=1e-9)
+    shards = [shard for split in convert(options).splits.values() for shard in split.shards]
+    assert sum(shard.examples for shard in shards) == 20
 
 
 def test_where_nothing_is_written_no_room_is_needed(tmp_path, disk):
