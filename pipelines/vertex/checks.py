@@ -1,6 +1,6 @@
 """What is looked up before a run is sent, so that a mistake is told now and not by a step some minutes later.
 
-    look(submission)   # UserError with all that is wrong; ConnectionError if Google Cloud does not answer
+    look(submission)   # UserError with all that is wrong; a warning where Google Cloud does not answer
 
 Each rule asks for one thing, all at once, and waits a few seconds at most. Sources: the REST references of Vertex AI, Cloud
 Storage and IAM, and of the registry API (OCI distribution specification).
@@ -8,6 +8,7 @@ Storage and IAM, and of the registry API (OCI distribution specification).
 
 import concurrent.futures
 import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,10 +30,11 @@ class Asker:
     """Asks Google's REST APIs with the credentials of this machine; answers are JSON."""
 
     def __init__(self) -> None:
-        from google.auth.exceptions import GoogleAuthError
+        from google.auth.exceptions import GoogleAuthError, TransportError
         from google.auth.transport.requests import AuthorizedSession
 
-        self._session, self._failures = AuthorizedSession(credentials()), GoogleAuthError
+        self._session = AuthorizedSession(credentials())
+        self._failures, self._unanswered = GoogleAuthError, (TransportError, requests.RequestException)
 
     def __call__(self, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """HTTP status and content of the answer; a body is sent with POST.
@@ -43,20 +45,22 @@ class Asker:
         try:
             limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}
             sent = self._session.request("POST" if body else "GET", url, json=body, headers=headers, **limits)
+        except self._unanswered as error:
+            raise ConnectionError(f"{host} does not answer ({type(error).__name__}); try again later") from None
         except self._failures as error:
             raise UserError(f"the credentials for Google Cloud are refused ({error}); {LOGIN}") from None
-        except requests.RequestException as error:
-            raise ConnectionError(f"{host} does not answer ({type(error).__name__}); try again later") from None
-        if sent.status_code >= 500 or sent.status_code == 429:
+        if sent.status_code >= 500 or sent.status_code in (408, 429):
             raise ConnectionError(f"{host} answers {sent.status_code}; try again later")
         try:
             return sent.status_code, json.loads(sent.content or b"{}")
         except ValueError:
+            if sent.status_code == 200:
+                raise ConnectionError(f"{host} answers no JSON; try again later") from None
             return sent.status_code, {}
 
 
 def look(submission: Submission) -> None:
-    """Applies all rules at once: a UserError has what is wrong by each; a ConnectionError, that some could not be asked."""
+    """Applies all rules at once: a UserError has what is wrong by each. A rule without an answer is only warned of."""
     ask = Asker()
     with concurrent.futures.ThreadPoolExecutor(len(RULES)) as pool:
         asked = [pool.submit(lambda rule=rule: list(rule(submission, ask))) for rule in RULES]
@@ -70,8 +74,8 @@ def look(submission: Submission) -> None:
             unanswered.append(str(error))
     if found:
         raise UserError("\n       ".join(dict.fromkeys(found)))
-    if unanswered:
-        raise ConnectionError(unanswered[0])
+    for reason in dict.fromkeys(unanswered):
+        print(f"warning: not checked, as {reason.partition(';')[0]}", file=sys.stderr)
 
 
 def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:

@@ -4,7 +4,6 @@ import dataclasses
 import random
 import re
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,7 +25,6 @@ class Fault:
     status: int = 0  # that is answered in place of doing what is asked; 0 does it
     reset: bool = False  # the connection breaks in place of an answer, before anything is done
     cut: bool = False  # what is asked is done, and the connection breaks in the middle of the answer
-    delay_s: float = 0.0  # that is waited before
     share: float = 1.0  # of the requests that match, drawn with a fixed seed
     times: float = float("inf")  # that it happens at most
 
@@ -44,7 +42,7 @@ class Faults:
             self._rules[name] = [Fault(**rule) for rule in rules]
 
     def meet(self, request: str) -> bool:
-        """Waits, refuses (by google.api_core.exceptions) or resets (`Reset`) as the rules ask for this request.
+        """Refuses (by google.api_core.exceptions) or resets (`Reset`) as the rules ask for this request.
 
         Returns:
           Whether the answer is to be cut.
@@ -52,7 +50,6 @@ class Faults:
         with self._lock:
             hits = [rule for rules in self._rules.values() for rule in rules if self._hits(rule, request)]
         for rule in hits:
-            time.sleep(rule.delay_s)
             if rule.reset:
                 raise Reset
             if rule.status:

@@ -47,14 +47,13 @@ class Storage:
 
     def _bucket(self, request: Request, bucket: str) -> Answer:
         self._objects.path(bucket, "")
-        location = "EUROPE-WEST4" if bucket.endswith("in-europe") else "US-CENTRAL1"
-        about = {"kind": "storage#bucket", "name": bucket, "location": location, "locationType": "region"}
+        about = {"kind": "storage#bucket", "name": bucket, "location": "US-CENTRAL1", "locationType": "region"}
         return Answer(200, {**about, "projectNumber": "123456789"})
 
     def _permissions(self, request: Request, bucket: str) -> Answer:
-        """All that there are, but in a bucket whose name says that it is read only."""
-        some = ("get", "list") if bucket.endswith("read-only") else ("get", "list", "create", "delete")
-        return Answer(200, {"permissions": [f"storage.objects.{what}" for what in some]})
+        """All that there are."""
+        verbs = ("get", "list", "create", "delete")
+        return Answer(200, {"permissions": [f"storage.objects.{verb}" for verb in verbs]})
 
     def _list(self, request: Request, bucket: str) -> Answer:
         return Answer(200, self._objects.page(bucket, request.query))

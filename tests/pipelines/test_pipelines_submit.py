@@ -1,15 +1,19 @@
+import contextlib
 import json
 from typing import Any
 from unittest import mock
 
 import pytest
+import requests
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import TransportError
 from google.cloud import aiplatform_v1 as v1
 from lint.specs import lint
 
 from components.convert.options import Options
 from components.train.backends.vertex.attempts import Again
 from pipelines import submit
-from pipelines.vertex import client, config_file
+from pipelines.vertex import checks, client, config_file
 from pipelines.vertex.submission import Submission, prepare
 from trainer.base.errors import UserError
 
@@ -138,6 +142,20 @@ def test_a_run_can_be_sent_again_from_what_its_bucket_keeps(monkeypatch):
     submission.save()
     again = Submission.load("gs://my-bucket", submission.run)
     assert again.request("a") == submission.request("a")
+
+
+@pytest.mark.parametrize("answer", [403, 404, 200, 408, 429, 503, requests.Timeout(), TransportError()])
+def test_only_definite_answers_refuse(monkeypatch, capsys, answer):
+    def request(*_, **__):
+        if isinstance(answer, Exception):
+            raise answer
+        return mock.Mock(status_code=answer, content=b"<html>")
+
+    monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession.request", request)
+    monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
+    with pytest.raises(UserError) if answer in (403, 404) else contextlib.nullcontext():
+        checks.look(prepared("--image", IMAGE, "--service-account", "a@p.iam.gserviceaccount.com"))
+    assert ("warning: not checked, as " in capsys.readouterr().err) is (answer not in (403, 404))
 
 
 def test_cancel_touches_only_what_is_ours(vertex, refused, monkeypatch):
