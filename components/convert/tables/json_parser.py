@@ -8,8 +8,10 @@ for row, fault in parser.faults(chunk): ...       # 17, "fare: ..."
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
@@ -18,6 +20,8 @@ from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Schema
 from trainer.base.errors import UserError, first_line
 
+_MOST_DEPTH = 100  # of lists and objects in each other
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _TYPES = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
 
 
@@ -31,9 +35,8 @@ class JsonParser:
         """The wanted columns of all lines; a `UserError` or `pyarrow.ArrowInvalid` says that one is not what the schema says."""
         lines = [line for line in chunk.text.splitlines() if line]
         for line in lines:
-            # Arrow takes null for an object, and the process may die of it; of other things it looks across lines.
-            if not (line.startswith(b"{") and line.rstrip(b" \t").endswith(b"}")):
-                raise UserError(f"{line[:40]!r} is no JSON object, which has a line of its own")
+            if fault := _fault(line):
+                raise UserError(fault)
             if b"NaN" in line:  # which Arrow takes for a number
                 try:
                     json.loads(line, parse_constant=_refuse)
@@ -74,12 +77,27 @@ class JsonParser:
 
 def headers(chunk: Chunk) -> dict[str, tuple[str, ...]]:
     """What is in some lines, each with the types that may fit it."""
+    for number, line in enumerate(chunk.text.splitlines(), chunk.line):
+        if line and (fault := _fault(line)):
+            raise UserError(f"line {number}: {fault}")
     try:
         found = arrow_columns.headers(pyarrow.json.read_json(pa.BufferReader(chunk.text)).schema)
     except pa.ArrowInvalid as error:
         raise UserError(f"its first lines are no JSON objects of one kind ({first_line(error)})") from None
     # Arrow takes a text for a time where it can.
     return {header: (*types, "string") if types == ("time",) else types for header, types in found.items()}
+
+
+def _fault(line: bytes) -> str | None:
+    """Says what Arrow must not be given in a line: it may take long, look across lines, or end the process."""
+    if not (line.startswith(b"{") and line.rstrip(b" \t").endswith(b"}")):
+        return f"{line[:40]!r} is no JSON object, which has a line of its own"
+    if len(line) > _MOST_DEPTH and line.count(b"[") + line.count(b"{") > _MOST_DEPTH:
+        values = np.frombuffer(_STRING.sub(b"", line), np.uint8)
+        steps = np.isin(values, list(b"[{")).astype(np.int64) - np.isin(values, list(b"]}"))
+        if steps.cumsum().max() > _MOST_DEPTH:
+            return f"its values are nested more than {_MOST_DEPTH} deep"
+    return None
 
 
 def _refuse(constant: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert.tables.json_parser import JsonParser
+from components.convert.tables.json_parser import JsonParser, headers
 from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Column, Label, Schema
 from trainer.base.errors import UserError
@@ -103,6 +103,21 @@ def test_what_json_does_not_say_is_refused_with_its_line(line, fault):
     if not line.startswith(b"null"):  # of which Arrow might die if it saw them
         with pytest.raises((UserError, pa.ArrowInvalid)):
             JsonParser(SCHEMA).columns(chunk(line))
+
+
+@given(
+    depth=st.integers(1, 300) | st.just(20_000),
+    brackets=st.sampled_from([("[", "]"), ('{"a":', "}")]),
+    text=st.text('[{\\"') | st.just("[" * 300),
+)
+def test_deep_values_are_refused_and_brackets_in_texts_are_not(depth, brackets, text):
+    """The object itself is one level, so that 99 are left for the value of a key that nobody wants."""
+    line = f'{{"s": "a", "z": {brackets[0] * depth}{json.dumps(text)}{brackets[1] * depth}}}'.encode()
+    faults = [fault for _, fault in JsonParser(SCHEMA).faults(chunk(b'{"s": "a"}\n' + line))]
+    assert faults == ["its values are nested more than 100 deep"] * (depth > 99)
+    if faults:
+        with pytest.raises(UserError, match=f"line 1: {faults[0]}"):
+            headers(chunk(line))
 
 
 def test_what_is_missing_and_required_or_nobody_wants_is_refused():
