@@ -154,6 +154,7 @@ class Training:
                 f"--per-replica-batch-size {opts.per_replica_batch_size} on {replicas} replicas makes {batch} examples a "
                 f"step, and this job began with {before}; use as many replicas as then, or another --job-dir"
             )
+        identity.check_settings(opts.job_dir, now["settings"])
         return learning.Extent(
             replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=settled["horizon_steps"]
         )

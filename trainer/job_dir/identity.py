@@ -21,9 +21,24 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
         if content is None:
             return
         before = dict(content["identity"])
-    identity = json.loads(json.dumps(dict(identity)))
-    keys = sorted(before.keys() | identity.keys())
-    differences = [f"{k}: {before.get(k)!r} -> {identity.get(k)!r}" for k in keys if before.get(k) != identity.get(k)]
+    _compare(job_dir, before, identity)
+
+
+def check_settings(job_dir: str, settings: Mapping[str, Any]) -> None:
+    """Refuses other settings than the job began with, such as another constant of the model's module.
+
+    Not compared is what the first start has decided, and what the machine decides.
+    """
+    with stated(os.path.join(job_dir, FILE)) as content:
+        before = dict((content or {}).get("settings", settings))
+    names = settings.keys() - {"batch_size", "horizon_steps", "precision"}
+    _compare(job_dir, {name: before.get(name) for name in names}, {name: settings[name] for name in names})
+
+
+def _compare(job_dir: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    before, now = (json.loads(json.dumps(dict(values))) for values in (before, now))
+    keys = sorted(before.keys() | now.keys())
+    differences = [f"{k}: {before.get(k)!r} -> {now.get(k)!r}" for k in keys if before.get(k) != now.get(k)]
     if differences:
         raise UserError(
             f"{job_dir} was started with other settings ({'; '.join(differences)}); use them, or another --job-dir"
