@@ -22,8 +22,8 @@ FLAGS = {
         *("--location", "--uniform-bucket-level-access", "--public-access-prevention"),
         *("--lifecycle-file", "--update-labels"),
     },
-    "artifacts repositories": {"--location", "--repository-format"},
-    "iam service-accounts": {"--display-name"},
+    "artifacts repositories": {"--location", "--repository-format", "--labels"},
+    "iam service-accounts": {"--display-name", "--description"},
     "iam roles": {"--permissions"},
     "resource-manager tags keys": {"--parent"},
     "resource-manager tags values": {"--parent"},
@@ -32,7 +32,7 @@ FLAGS = {
         *("--machine-type", "--provisioning-model", "--image-family", "--image-project", "--boot-disk-size"),
         *("--service-account", "--scopes", "--metadata", "--metadata-from-file"),
     },
-    "ai tensorboards": {"--display-name", "--region"},
+    "ai tensorboards": {"--display-name", "--region", "--labels"},
     "billing budgets": {
         *("--billing-account", "--display-name", "--budget-amount", "--filter-projects", "--threshold-rule"),
     },
@@ -121,7 +121,8 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
         for each in names if verb == "enable" else [name or flags["--display-name"][0]]:
             if each in things and verb == "create":
                 raise Refused(f"{each} already exists")
-            things[each] = {"file": file} if file else {}
+            marks = {name: flags[name][0] for name in ("--labels", "--description") if name in flags}
+            things[each] = {"file": file} if file else marks
     elif verb == "list":
         wanted = str(flags.get("--filter", [""])[0]).partition("=")[2].strip("'")
         return "\n".join(each for each in things if not wanted or each == wanted)
@@ -132,10 +133,13 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
     elif verb == "describe":
         if flags.get("--format") == ["value(labels.lifecycle)"]:
             return things[name].get("lifecycle", "")
+        elif flags.get("--format") == ["value(labels,description)"]:
+            return ";".join(f"{key}={value}" for key, value in things[name].items())
         elif flags.get("--format") == ["value(projectNumber)"]:
             return "123456789"
     elif verb == "update":
-        json.loads((here / flags["--lifecycle-file"][0]).read_text())
+        for file in flags.get("--lifecycle-file", ()):
+            json.loads((here / file).read_text())
         things[name] |= dict([flags["--update-labels"][0].split("=")])
     elif verb == "delete":
         del things[name]

@@ -145,6 +145,27 @@ def test_the_undoing_leaves_nothing_but_a_bucket_that_is_not_empty(project, made
     assert not project.changes()
 
 
+def test_undoing_keeps_what_it_did_not_make(project):
+    before = project.state()
+    account = "training-train@our-project.iam.gserviceaccount.com"
+    for group, name in (
+        ("artifacts repositories", "training"),
+        ("ai tensorboards", "training"),
+        ("storage buckets", "gs://our-project-training"),
+        ("iam service-accounts", account),
+    ):
+        before["things"].setdefault(group, {})[name] = {}
+    (project.home / "state.json").write_text(json.dumps(before))
+    project.setup(*ALL)
+    assert "stays, as it does not carry" in project.setup("--undo", "--yes", "--billing-account", "0-1-2")
+    left = {group: set(things) for group, things in project.state()["things"].items() if things}
+    del left["services"]
+    assert left == {group: set(things) for group, things in before["things"].items()}
+    assert {member for _, member in project.state()["policies"]["projects"]["our-project"]} == {
+        f"serviceAccount:{account}"
+    }
+
+
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
