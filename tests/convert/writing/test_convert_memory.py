@@ -59,7 +59,7 @@ def test_images_larger_than_memory_make_the_same_bytes(tmp_path, images):
         run(limit_mb, *flags, "--output", out)
         manifest = Manifest.load(out)
         output.verify(str(out), manifest)
-        made.add(manifest.fingerprint)
+        made.add(str([split.checksums for split in manifest.splits.values()]))
     assert len(made) == 1
 
 
