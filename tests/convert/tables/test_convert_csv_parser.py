@@ -178,7 +178,6 @@ def test_texts_that_stand_for_a_missing_value_and_columns_that_nobody_wants(tmp_
         (b"\n\n", r"empty; it needs a header"),
         (b"f,s\n1,x\n", r"has no column 'An int' \(it has 'f', 's'\)"),
         (b"f,An int,s,\n1,2,x,y\n", r"unknown column ''.*add it to the schema, or 'other_columns: ignore'"),
-        (b"f, An int ,s\n", r"unknown column ' An int '; did you mean 'An int'"),
         (b'f,"An\nint",s\n1,2,x\n', r"unknown column 'An\\nint'"),
         (b"f,f,An int,s\n1,1,2,x\n", r"column 'f' stands in the header more than once"),
         (b"\x1f\x8b\x08\xff\xfe\n1,2,x\n", r"cannot be read \(zlib inflate failed"),
@@ -188,14 +187,10 @@ def test_texts_that_stand_for_a_missing_value_and_columns_that_nobody_wants(tmp_
         (HEADER + b"1,9223372036854775808,x\n", r"line 2: i: '9223372036854775808' is no 64-bit whole number"),
         (HEADER + b"1," + 5000 * b"1" + b",x\n", r"line 2: i: '1{40}' is no 64-bit whole number"),
         (HEADER + b"1,2,x\n-inf,2,x\n", r"line 3: f: '-inf' is no finite"),
-        (HEADER + b"nan,2,x\n", r"line 2: f: 'nan' is no finite"),
-        (HEADER + b"1e39,2,x\n", r"line 2: f: '1e39' is no finite"),
         (HEADER + b",2,x\n", r"line 2: f: is missing, and the schema has no default"),
         (HEADER + b"1,2,\xff\n", r"line 2: s: b'\\xff' is not UTF-8"),
-        (HEADER + b"1,\xff,x\n", r"line 2: i: b'\\xff' is not UTF-8"),
         (HEADER + b'1,2,x\n1,2,"x\n1,2,x\n', r"line 3, column 5: the value that a quote opens here has no end"),
         (HEADER + b'1,2,5" pipe\n', r"line 2, column 6: a quote in a value that does not start with one; .* twice"),
-        (HEADER + b'\n1,2,"a" \n', r"line 3, column 7: text follows .* from line 3, column 5; .* twice"),
         (HEADER + '1,2,"ä\r\r\nö"x\n'.encode(), r"line 4, column 2: text follows .* from line 2, column 5"),
         (HEADER + b"1,2,x\n\r1,2,\0\n", r"line 4, column 5: a zero byte; is it text in UTF-8"),
         (b"1.5;2;x\n", r"its first line names no column of the schema \(f, An int, s\); .* 'delimiter' if .* not ','"),
@@ -233,13 +228,6 @@ def test_no_row_is_lost_from_a_damaged_file_without_a_word(tmp_path_factory, row
     else:
         strict = csv.reader(io.StringIO(body, newline=""), strict=True)  # raises what is wrong
         assert list(map(list, zip(*values(*blocks).values(), strict=True))) == list(filter(None, strict))
-
-
-def test_a_quote_that_a_later_one_seems_to_close_is_found_in_files_of_several_blocks(tmp_path):
-    lines = [f"{i},{i},x" for i in range(1000)]
-    lines[10], lines[-100] = '10,10,"open', '1,1,5" pipe'
-    with pytest.raises(UserError, match=r"t\.csv: line 902, column 6: text follows .* line 12, column 7;"):
-        read(tmp_path, "\n".join(["f,An int,s", *lines]), block_bytes=3000)
 
 
 @pytest.mark.parametrize("quoted", [False, True])

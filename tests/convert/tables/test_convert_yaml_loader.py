@@ -144,11 +144,8 @@ def change(place: str, value) -> dict:
 AB = ["a", "b"]
 LABELS = [
     ({"column": "fare", "classes": AB}, r"label\.column: fare is a float"),
-    ({"column": "fair", "classes": AB}, r"label\.column: unknown column 'fair'; did you mean 'fare'"),
     ({"column": "company", "classes": AB}, r"label\.column: company is what is predicted, and an input"),
     ("fare", r"label: 'fare' is no mapping; .* of classes, column, condition, multi_label, regression"),
-    ({"regresion": "fare"}, r"label: unknown key 'regresion'; did you mean 'regression'"),
-    ({"regression": "tip"}, r"label\.regression\.tip: unknown column 'tip'; did you mean 'tips'"),
     ({"regression": ["fare", "fare"]}, r"label\.regression: \['fare', 'fare'\] are not different columns"),
     ({"regression": {"total": 3}}, r"label\.regression\.total: says nothing of any column"),
     ({"regression": {"c": "company"}}, r"label\.regression\.c: a text, where a number is needed"),
@@ -157,22 +154,15 @@ LABELS = [
     ({"regression": {"a": {"times": [2, "fare"]}}}, r"label\.regression\.a: follows from the inputs fare"),
     ({"multi_label": "seconds"}, r"label\.multi_label: is one label, and so two classes"),
     ({"multi_label": ["tips", "fare"]}, r"label\.multi_label\.tips: tips is a float; needed is a bool, an int"),
-    (
-        {"multi_label": {"a": {"less": ["tips", 3]}, "b": {"plus": ["tips", 3]}}},
-        r"label\.multi_label\.b: a number, where a condition is needed",
-    ),
 ]
 
 
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        ("split", "random", r"split: 'random' is no mapping"),
         ("deep", "fare " * 999, r"deep: 'fare [^']{1,40}' is no list"),
         ("split", {}, "split: needs either group or time, with a column"),
-        ("split", {"group": "compny"}, r"split\.group: unknown column 'compny'; did you mean 'company'"),
         ("split", {"group": "fare"}, r"split\.group: fare is a float"),
-        ("split", {"time": "seconds"}, "split: test_from is missing"),
         ("split", {"time": "company", "test_from": 3}, r"split\.time: company is a string; needed is a time or an int"),
         ("split", {"time": "seconds", "test_from": "2024-01-01"}, r"split\.test_from: '2024-01-01' is no whole number"),
         ("split", {"time": "seconds", "test_from": 3, "validation_from": 3}, r"split\.validation_from: is not before"),
@@ -193,10 +183,8 @@ LABELS = [
         ("label.condition", None, r"label: needs either column or condition"),
         *(("label", *wrong) for wrong in LABELS),
         ("label.condition", {"greater": ["fare", 3]}, r"label\.condition: follows from the inputs fare"),
-        ("filter", {"greater": ["fair", 3]}, r"filter\.greater\[0\]: unknown column 'fair'"),
         ("deep.0.column", "fair", r"deep\[0\]\.column: unknown column 'fair'; did you mean 'fare'"),
         ("deep.0.numeric", None, r"deep\[0\]: needs exactly one of numeric, buckets, vocabulary, hash_buckets"),
-        ("deep.0.numeric", "log", r"deep\[0\]: write 'numeric: z_score'"),
         (
             "deep.0.column",
             "company",
