@@ -31,42 +31,32 @@ class Unwritten:
         pass
 
 
-@settings(max_examples=settings.default.max_examples // 2)
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.data())
-def test_evaluations_without_a_better_score_are_counted_as_if_no_attempt_had_got_further(tmp_path_factory, ranks, data):
-    scores = Scores(str(tmp_path_factory.mktemp("job")), Classification(("a", "b", "c")))
-    reached = 0
-    while reached < len(ranks):
-        score = {"loss": 1.0, "accuracy": float(ranks[reached])}
-        scores.add(reached + 1, score, Unwritten())
-        reached += 1
-        best = max(range(reached), key=lambda i: ranks[i])
-        undone = max(best + 1, data.draw(st.integers(best + 1, reached)))
-        assert scores.without_better(reached) == reached - 1 - best
-        assert scores.without_better(undone) == undone - 1 - best
-        if data.draw(st.integers(0, 3)) == 0 and undone < reached:
-            reached = undone
-
-
 def refuse_constant(name: str) -> None:
-    raise AssertionError(f"bare {name}")
+    raise AssertionError(f"{name} is no JSON")
 
 
-@given(st.lists(st.tuples(*[st.sampled_from([0.25, 0.5, math.nan, math.inf])] * 2), min_size=1, max_size=6))
-def test_scores_that_are_not_finite(tmp_path_factory, values):
-    """The best score and the count for patience are those of the finite scores alone."""
+@settings(max_examples=settings.default.max_examples // 2)
+@given(st.lists(st.sampled_from([0, 1, 2, math.nan, math.inf]), min_size=1, max_size=8), st.booleans(), st.data())
+def test_scores_without_a_better_one(tmp_path_factory, ranks, of_loss, data):
+    """The best score and the count since are those of the finite scores, as if no attempt had got further."""
     job_dir = tmp_path_factory.mktemp("job")
     scores = Scores(str(job_dir), Classification(("a", "b", "c")))
-    finite = [i for i, value in enumerate(values) if all(map(math.isfinite, value))]
-
-    for i, (loss, accuracy) in enumerate(values):
-        scores.add(i, {"loss": loss, "accuracy": accuracy}, Unwritten())
-
-    content = json.loads((job_dir / "validation.json").read_text(), parse_constant=refuse_constant)
-    best = max(finite, key=lambda i: (values[i][1], -values[i][0]), default=None)
-    assert content["latest"]["step"] == len(values) - 1
-    assert (scores.load().get("best") or {}).get("step") == best
-    assert scores.without_better(len(values)) == sum(i > best for i in finite if best is not None)
+    reached = 0
+    while reached < len(ranks):
+        score = {"loss": 1.0, "accuracy": 0.5} | (
+            {"loss": -ranks[reached]} if of_loss else {"accuracy": ranks[reached]}
+        )
+        scores.add(reached + 1, score, Unwritten())
+        reached += 1
+        finite = [i for i in range(reached) if math.isfinite(ranks[i])]
+        best = max(finite, key=lambda i: ranks[i], default=-1)
+        content = json.loads((job_dir / "validation.json").read_text(), parse_constant=refuse_constant)
+        assert (content["best"] or {"step": 0})["step"] == best + 1
+        undone = max(best + 1, data.draw(st.integers(best + 1, reached)))
+        assert scores.without_better(reached) == sum(i > best for i in finite)
+        assert scores.without_better(undone) == sum(best < i < undone for i in finite)
+        if data.draw(st.integers(0, 3)) == 0 and undone < reached:
+            reached = undone
 
 
 def test_a_job_that_ended_early_is_done_for_those_who_are_not_more_patient():

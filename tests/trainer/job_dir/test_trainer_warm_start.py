@@ -122,8 +122,8 @@ def test_another_head_is_told_with_its_shapes_and_keeps_its_weights(tmp_path, ki
 
 
 def test_a_layer_of_another_name_in_the_same_place_is_not_taken_for_this_one(tmp_path):
-    saved_as = keras.Sequential([keras.Input((4,)), L.Dense(4, name="first"), L.Dense(4, name="second")])
-    model = keras.Sequential([keras.Input((4,)), L.Dense(4, name="second"), L.Dense(4, name="third")])
+    saved_as = keras.Sequential([keras.Input((4,)), L.Dense(4, name="block_1"), L.Dense(4, name="block_2")])
+    model = keras.Sequential([keras.Input((4,)), L.Dense(4, name="block_2"), L.Dense(4, name="block_3")])
     filled(saved_as).save_weights(tmp_path / "a.weights.h5")
     with pytest.raises(
         UserError, match=r"no weight of this model is there by its name and shape \(the file\); the model has"
@@ -132,25 +132,6 @@ def test_a_layer_of_another_name_in_the_same_place_is_not_taken_for_this_one(tmp
     # By name alone, where there are names.
     assert warm_start.take(saved(tmp_path / "job", saved_as), model).startswith("2 of 4 weights")
     np.testing.assert_array_equal(model.layers[0].kernel, saved_as.layers[1].kernel)
-
-
-@pytest.mark.parametrize("file", [True, False], ids=["file", "job"])
-def test_numbers_in_given_names_count(tmp_path, file):
-    def blocks(*names: str | None) -> keras.Model:
-        return keras.Sequential([keras.Input((4,)), *(L.Dense(4, name=name) for name in names)])
-
-    source = filled(blocks("block_1", "block_2", "block_3", None))
-    place = str(tmp_path / "a.weights.h5") if file else saved(tmp_path / "job", source)
-    if file:
-        source.save_weights(place)
-    model = filled(blocks("block_7", "block_2", "block_3", None), 1)
-    first = model.layers[0].get_weights()
-
-    assert warm_start.take(place, model).startswith("6 of 8 weights")
-
-    assert all(map(np.array_equal, model.layers[0].get_weights(), first))
-    for ours, theirs in zip(model.layers[1:], source.layers[1:], strict=True):
-        assert same(ours, theirs)
 
 
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, make_model):
