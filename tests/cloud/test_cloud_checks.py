@@ -48,7 +48,6 @@ def _buckets(cloud) -> list[str]:
             ONE,
             "project their-project in us-central1: Permission denied.*Vertex AI User",
         ),
-        (["--bucket", "gs://{bucket}-misspelt"], ONE, "no bucket .*-misspelt; make it: gcloud storage buckets create"),
         (["--image", IMAGE + "f" * 64], ONE, "no image us-docker.pkg.dev/.*; build and push it"),
         ([], GPU, "the cluster has GPUs, and the image is one for CPUs"),
         (["--service-account", "forbidden@demo-project.iam.gserviceaccount.com"], ONE, "you may not act as forbidden@"),

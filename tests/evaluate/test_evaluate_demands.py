@@ -84,7 +84,6 @@ def test_what_the_dataset_cannot_give_is_refused(judged, monkeypatch, asked, tol
         ("thresholds: 0.9", "thresholds: 0.9 is no mapping; write 'key: value'"),
         ("thresholds: {auc: .nan}", "thresholds.auc: 'nan' is not a number"),
         ("confidence: 95", "confidence: '95' is not a number from 0.5 to less than 1, such as 0.95, or none"),
-        ("thresholds: {accuracy: 97}", "a threshold of accuracy: 97 is not from 0 to 1"),
         ("margin: -1", "margin: '-1' is not a number of at least 0"),
         ("- margin", "top level: ['margin'] is no mapping"),
         (b"\xff", "gate.yaml: "),

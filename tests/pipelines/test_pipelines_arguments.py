@@ -20,7 +20,7 @@ from trainer.base.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
 CLUSTER = Cluster.load(DEFAULT_CLUSTER)
-GIVEN = {"TYPO", "SCHEMA"}  # files that flags may name
+GIVEN = {"TYPO", "SCHEMA", "RANGE"}  # files that flags may name
 
 
 def imported_by(paths: list[pathlib.Path]) -> set[pathlib.Path]:
@@ -74,7 +74,7 @@ def test_the_seed_is_the_trainers_alone_and_the_split_seed_the_converters():
     st.fixed_dictionaries(
         {},
         optional={
-            "shards": st.integers(1, 10**6),
+            "shards": st.integers(1, 99_999),
             "validation_fraction": st.floats(0, 1, exclude_max=True),
             "test_fraction": st.floats(0, 1, exclude_max=True),
             "split_seed": st.integers(0, 2**64 - 1),
@@ -132,7 +132,7 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--threshold", "banana=1"], "unknown metric of a threshold 'banana' (known: accuracy, loss)"),
         (["--min-auc", "0.5"], "unknown metric of a threshold 'auc' (known: accuracy, loss)"),
         (["--dataset", "csv", "--schema", "SCHEMA", "--source=.", "--threshold=mae=1"], "(known: accuracy, auc, loss)"),
-        (["--threshold", "accuracy=97"], "a threshold of accuracy: 97 is not from 0 to 1"),
+        (["--gate", "RANGE"], "a threshold of accuracy: 97 is not from 0 to 1"),
         (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
         (["--runs-dir", "gs://bucket/runs"], "--runs-dir: 'gs://bucket/runs' is not a path"),
         (["--registry", "/proc/registry"], "cannot write --registry /proc/registry: No such file or directory"),
@@ -141,6 +141,7 @@ def test_more_files_than_a_step_can_be_given_are_refused():
 def test_bad_input_exits_with_2_before_anything_is_made(refused, monkeypatch, tmp_path, flags, message):
     monkeypatch.chdir(ROOT)
     (tmp_path / "typo").write_text("strategy: one_device\nchef: {}\n")
+    (tmp_path / "range").write_text("thresholds: {accuracy: 97}")
     shutil.copy(ROOT / "components/convert/tables/schemas/taxi.yaml", tmp_path / "schema")
     flags = [str(tmp_path / flag.lower()) if flag in GIVEN else flag for flag in flags]
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]

@@ -94,7 +94,6 @@ def test_steps_have_the_machines_that_they_are_given():
     ("flags", "message"),
     [
         (["--project", "Not_A_Project"], "give the id of a project"),
-        (["--location", "moon"], "give a region"),
         (["--bucket", "my-bucket"], "give a bucket, such as gs://my-bucket"),
         ([], "--image is missing"),
         (["--image", IMAGE, "--name", "Bad Name!"], "model name 'Bad Name!'"),
@@ -107,7 +106,6 @@ def test_steps_have_the_machines_that_they_are_given():
         (["--image", IMAGE, "--step-resources", "train=8:8G"], "unknown step 'train'"),
         (["--image", IMAGE, "--tensorboard", f"{REGION}/tensorboards/1"], "needs --training-service-account"),
         (["--image", IMAGE, "--wait", "--cron", "* * * * *"], "--wait and --cron exclude each other"),
-        (["--resume", "training-1", "--bucket", "my-bucket"], "give a bucket, such as gs://my-bucket"),
         (["--image", IMAGE, "--fail-on-reject"], "--fail-on-reject needs --wait"),
     ],
 )

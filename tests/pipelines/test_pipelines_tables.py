@@ -35,8 +35,8 @@ def friedman(tmp_path) -> pathlib.Path:
         + x[:, 3:5] @ [10, 5]
         + draw.normal(size=3000)
     )
-    lines = [",".join(map(str, [*row, target, int(target > 14)])) for row, target in zip(x, y, strict=True)]
-    (tmp_path / "rows.csv").write_text("\n".join([",".join(FRIEDMAN["columns"]), *lines]) + "\n", encoding="utf-8")
+    table = pa.table(dict(zip(FRIEDMAN["columns"], [*x.T, y, (y > 14).astype(int)], strict=True)))
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=900)
     (tmp_path / "schema.yaml").write_text(yaml.safe_dump(FRIEDMAN), encoding="utf-8")
     return tmp_path
 
@@ -100,45 +100,8 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
 
 
 @pytest.mark.pipeline
-def test_a_parquet_table_whose_schema_was_proposed_and_edited_ends_in_a_registered_model(command, tmp_path):
-    whole, schema, draw = trips.rows(900), tmp_path / "trips.yaml", np.random.default_rng(0)
-    for row in whole:  # no column alone says what is predicted
-        row["warmth"], row["mood"] = draw.normal(), draw.normal()
-        row["tip"] = "yes" if row["warmth"] + row["mood"] > 0 else "no"
-    for year, rows in (("2013", whole[:400]), ("2014", whole[400:])):
-        folder = tmp_path / "trips" / f"year={year}"
-        folder.mkdir(parents=True)
-        columns = {name: [None if row[name] == "" else row[name] for row in rows] for name in whole[0]}
-        pq.write_table(
-            pa.table({**columns, "trip_id": list(range(len(rows)))}), folder / "part-0.parquet", row_group_size=90
-        )
-    flags = ["--dataset", "parquet", "--source", tmp_path / "trips"]
-    done = command("-m", "components.convert", *flags, "--infer-schema", schema, "--label", "tip")
-    assert done.returncode == 0, done.stdout + done.stderr
-    text = schema.read_text(encoding="utf-8")
-    assert "# same: {type: float}" in text and "label: {column: tip, classes: ['no', 'yes']}" in text
-    for before, after in (
-        ("area: {type: int, default: 0}", "area: {type: int, default: -9}"),
-        ("  - {column: when, numeric: z_score}\n", ""),
-        ("{column: company, vocabulary: 4}", "{column: company, hash_buckets: 20, embedding: 4}"),
-    ):
-        assert before in text
-        text = text.replace(before, after)
-    schema.write_text(text, encoding="utf-8")
-    flags += ["--schema", schema, "--cluster", "clusters/local.yaml", "--train-epochs", 60, "--min-auc", "0.9"]
-    flags += ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
-    done = command("pipelines/run.py", *flags, "--", "--learning-rate", 0.003)
-    assert done.returncode == 0, done.stdout + done.stderr
-    summary = json.loads(next((tmp_path / "runs").glob("*/summary.json")).read_text(encoding="utf-8"))
-    manifest = Manifest.load(summary["paths"]["dataset"])
-    assert sum(split.examples for split in manifest.splits.values()) == 900
-    assert manifest.feature("area").default == -9 and manifest.feature("year").dtype == "int64"
-    assert (summary["model"]["verdict"], summary["model"]["champion"]) == ("promote", "1")
-
-
-@pytest.mark.pipeline
-def test_a_number_is_learnt_judged_and_registered(command, friedman):
-    flags = ["--dataset", "csv", "--source", friedman / "rows.csv", "--schema", friedman / "schema.yaml"]
+def test_number_in_parquet_files_is_learnt_and_registered(command, friedman):
+    flags = ["--dataset", "parquet", "--source", friedman / "rows.parquet", "--schema", friedman / "schema.yaml"]
     flags += ["--cluster", "clusters/local.yaml", "--train-epochs", 60, "--threshold", "rmse=2", "r2=0.8"]
     flags += ["--runs-dir", friedman / "runs", "--registry", friedman / "registry"]
     own = ["--learning-rate", 0.003, "--schedule", "linear", "--export", "best"]
