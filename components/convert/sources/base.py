@@ -78,9 +78,12 @@ class Reader(abc.ABC):
             places.append((place, file))
         return places
 
-    def found(self, source: Paths, wanted: str, within: Callable[[str], list[File]]) -> list[File]:
-        """The same for a reader of files, a folder standing for those that are found within it."""
-        return once([f for place, file in self.places(source, wanted) for f in ([file] if file else within(place))])
+    def found(
+        self, source: Paths, wanted: str, within: Callable[[str, bool], list[File]], *, print_others: bool = False
+    ) -> list[File]:
+        """The same for a reader of files, a folder standing for those that are found within it; others may be named."""
+        places = self.places(source, wanted)
+        return once([f for place, file in places for f in ([file] if file else within(place, print_others))])
 
     def place(self, source: Paths, wanted: str) -> tuple[str, File | None]:
         """The same for a reader that takes one path; more are an error too."""

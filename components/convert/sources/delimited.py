@@ -1,11 +1,9 @@
 """Where the text files of a table are, CSV or lines of JSON, and its schema. What reads them is imported when they are read."""
 
 import dataclasses
-import functools
 import os
 import pathlib
 import re
-from collections.abc import Callable
 
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, print_left_out
@@ -32,11 +30,11 @@ class TextReader(Reader):
 
     def files(self, source: Paths) -> list[File]:
         """The files of the table; a directory stands for those in it, in the order of their names."""
-        return self._files(source, self._taken)
+        return self._files(source)
 
     def cut(self, source: Paths, *, pieces: int, piece_bytes: int) -> Cut:
         """Scans all files for the ends of records, which also finds damage that could hide one."""
-        files = self._files(source, functools.partial(self._taken, print_others=True))
+        files = self._files(source, print_others=True)
         from components.convert.tables import text_files
 
         return text_files.cut(files, self._columns(), json=self.json, pieces=pieces, piece_bytes=piece_bytes)
@@ -52,13 +50,13 @@ class TextReader(Reader):
 
         return yaml_loader.of_table(self.schema, self.name, delimited=not self.json)
 
-    def _files(self, source: Paths, within: Callable[[str], list[File]]) -> list[File]:
+    def _files(self, source: Paths, *, print_others: bool = False) -> list[File]:
         if self.schema is None:
             raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
         kind = "files of JSON lines" if self.json else "CSV files"
-        return self.found(source, f"FILE..., its {kind} or a directory of them", within)
+        return self.found(source, f"FILE..., its {kind} or a directory of them", self._taken, print_others=print_others)
 
-    def _taken(self, folder: str, *, print_others: bool = False) -> list[File]:
+    def _taken(self, folder: str, print_others: bool) -> list[File]:
         """The files in a folder that have the names of tables."""
         endings = ("jsonl", "ndjson") if self.json else ("csv", "tsv")
         pattern = re.compile(rf".*\.({'|'.join(endings)})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)

@@ -6,7 +6,6 @@ source = reader.open(cut)
 """
 
 import dataclasses
-import functools
 import os
 import pathlib
 import re
@@ -60,8 +59,8 @@ class TfrecordReader(Reader):
 
     def _find(self, source: Paths, *, print_others: bool = False) -> dict[str, File]:
         """The files, in order, by their paths from the folder that they all are in."""
-        within = functools.partial(_inside, print_others=print_others)
-        files = self.found(source, "FILE..., its TFRecord files or a directory of them", within)
+        wanted = "FILE..., its TFRecord files or a directory of them"
+        files = self.found(source, wanted, _inside, print_others=print_others)
         if self.schema is None:
             from components.convert.sources.examples import contents
 
@@ -73,7 +72,7 @@ class TfrecordReader(Reader):
         return {os.path.relpath(file.path, root): file for file in files}
 
 
-def _inside(folder: str, *, print_others: bool) -> list[File]:
+def _inside(folder: str, print_others: bool) -> list[File]:
     """Files in a folder and its folders; hidden ones and those that only mark success are passed over."""
     below = ((file.path[len(folder) :].strip("/").split("/"), file) for file in listed(folder))
     found = [(names, file) for names, file in below if not any(name.startswith((".", "_")) for name in names)]
