@@ -96,9 +96,8 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, sources: Sequ
     name = args.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:63] or "model"
     check_name(name)
     trainer_args, model = _trainer_args(args, cluster)
-    task = _task(reader)
     gate = evaluate.asked  # refuses thresholds out of range
-    if task and ":" not in (model or ""):  # a model of the user's own may have more metrics
+    if ":" not in (model or "") and (task := _task(reader)):  # a model of the user's own may have more metrics
         check_metrics(gate, *task)
     arguments = {
         "cluster": cluster.to_json(),

@@ -43,12 +43,13 @@ class Registry(Store):
 
     def names(self) -> list[str]:
         """Names of the models, in order."""
-        directories = sorted(path for path in self._root.glob("[a-z0-9]*") if path.is_dir())
-        for directory in directories:
+        names = []
+        for directory in sorted(path for path in self._root.glob("[a-z0-9]*") if path.is_dir()):
             if not NAME.fullmatch(directory.name):
                 _report_foreign(directory)
-        names = [path.name for path in directories if NAME.fullmatch(path.name)]
-        return [name for name in names if self.versions(name)]
+            elif self.versions(directory.name):
+                names.append(directory.name)
+        return names
 
     def versions(self, name: str) -> list[str]:
         """Versions of a model that nobody has deleted by this registry, oldest first."""
