@@ -75,8 +75,6 @@ def _condition(task: dict[str, Any], tasks: set[str]) -> Iterator[str]:
     for channel in re.findall(r"pipelinechannel--([\w-]+)", condition):
         if any(channel.startswith(f"{name}-") for name in tasks) and not channel.endswith("-Output"):
             yield f"condition on the named output {channel!r} is silently false here; use a step with one return value"
-        if "-subvar-" in channel:
-            yield f"condition on {channel!r}, a part of a loop's item, is silently false here; loop over that part"
     if _CONDITION.sub("", condition):
         yield f"condition on a value with a quote, a backslash, &&, || or !( is silently false here: {condition}; use a word"
 

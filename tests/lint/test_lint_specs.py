@@ -94,11 +94,6 @@ def quoted(text: str) -> Callable:
     return lambda: when(word().output == text)
 
 
-def part_of_an_item():
-    with dsl.ParallelFor([{"a": "x"}]) as item:
-        when(item.a == "x")
-
-
 def one_of_several():
     one, other = branches(two, word)
     taste(value=dsl.OneOf(one.outputs["x"], other.output))
@@ -141,7 +136,6 @@ def mail():
 # By what is told the pipelines of which it is.
 TRAPS: dict[str, list[Callable]] = {
     "condition on the named output 'two-y'": [lambda: when(two().outputs["y"] == "b")],
-    "'loop-item-param-1-subvar-a', a part of a loop's item": [part_of_an_item],
     "use a word": [quoted("it's"), quoted("a && b"), quoted("a\\n")],
     "OneOf over the named output": [one_of_several],
     "OneOf over artifacts": [one_of_artifacts],
@@ -222,11 +216,6 @@ def harmless(run: str, count: int = 2, sure: bool = True, labels: dict = {}):  #
         taste_things(value={"rate": 0.5, "on": True, "text": "3"}, values=[])
     with dsl.Elif(count == -3), dsl.If(sure == True):  # noqa: E712 (kfp reads the comparison)
         taste_things(value=labels)
-    with dsl.ParallelFor([1, 2]) as item, dsl.If(item == 1):
-        word()
-    with dsl.ParallelFor(["a"]):
-        several = word()
-    taste_things(values=dsl.Collected(several.output))
     job(strategy="FLEX_START", max_wait_duration="60s", labels=labels)
     imported(artifact_types.UnmanagedContainerModel, word().output)
 

@@ -1,6 +1,5 @@
 import argparse
 import ast
-import errno
 import pathlib
 import re
 import shutil
@@ -162,17 +161,6 @@ def test_an_engine_that_does_not_answer_is_told_before_anything_is_made(refused,
     line = refused(run.main, *where, "--runner", "docker", "--image", "x")
     assert "no container engine: " in line and "start Docker, or use --runner subprocess" in line
     assert not list(tmp_path.iterdir())
-
-
-def test_a_disk_that_is_full_at_the_end_of_a_run_is_told(refused, monkeypatch, tmp_path):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(run, "_drive", lambda *_: ("interrupted", 130))
-    monkeypatch.setattr(run.summary, "write_text", full)
-    line = refused(run.main, "--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry")
-    assert f"cannot write {tmp_path}/runs/" in line and "No space left on device" in line
 
 
 def test_the_page_of_a_run_links_to_nothing_that_is_not_there(monkeypatch, tmp_path):

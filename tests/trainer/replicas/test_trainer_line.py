@@ -139,13 +139,11 @@ def test_a_stop_reaches_the_chief_and_is_answered_while_the_store_hangs(store, m
             raise tf.errors.UnavailableError(None, None, "it is away")
 
         monkeypatch.setattr(backend._TfBackend, "open", hang)
-        started = time.monotonic()
         worker.set("worker-0")
         assert soon(chief.is_set)
         assert not worker.answered()
         line.tell(LEFT)
         assert worker.answered() and worker.left
-        assert time.monotonic() - started < 5
         back.set()
 
 
