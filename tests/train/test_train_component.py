@@ -16,7 +16,7 @@ def test_a_dataset_that_no_model_can_be_judged_by_is_refused_before_training(tmp
         place = str(tmp_path / str(test_fraction))
         convert(Options(output=place, test_fraction=test_fraction))
         dataset = types.SimpleNamespace(path=place)
-        return component.plan(cluster, "local", "image", ["--train-steps", "1"], [], "job", dataset)
+        return component.plan(cluster, "local", "image", ["--train-steps", "1"], [], "job", [], dataset)
 
     assert len(planned(0.2)) == 1
     with pytest.raises(UserError, match="has no examples in split 'test'"):

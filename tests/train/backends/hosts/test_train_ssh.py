@@ -23,6 +23,7 @@ SHOWS_ITS_CODE = """
 import json, os, stat
 code = os.path.dirname(__file__)
 paths = [code, *(os.path.join(folder, name) for folder, *names in os.walk(code) for name in sum(names, []))]
+paths = [path for path in paths if "__pycache__" not in path]
 modes = {os.path.relpath(path, code): oct(stat.S_IMODE(os.stat(path).st_mode)) for path in paths}
 print(json.dumps([os.environ["TMPDIR"], modes]))
 with open(os.environ["TRAINER_STATUS"], "w") as file:
