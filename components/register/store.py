@@ -12,19 +12,25 @@ Here is all that both kinds of registry share; `registry` and `vertex` have how 
 import abc
 import contextlib
 import datetime
+import functools
 import getpass
+import json
+import os
 import re
 import socket
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from etils import epath
 
+from components.bucket import MANAGED_BY
 from components.register import answers
 from trainer.base.errors import UserError, reading, unknown
-from trainer.base.files import store_errors
+from trainer.base.files import read_json, store_errors, write_text
 
+RECORD = "version.json"  # in the folder of each version: it is written first and deleted last
 CHAMPION, PREVIOUS = "champion", "previous"
 ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
 # What a version answers to: whoever uses a name counts on these.
@@ -231,6 +237,43 @@ class Store(abc.ABC):
         except (OSError, KeyError):  # a container's user without a name
             user = "?"
         return f"{user}@{socket.gethostname()}"
+
+
+def marked(folder: epath.PathLike) -> dict[str, str]:
+    """Returns what a record has that tells that this program made the folder; a copy of it elsewhere is not ours."""
+    return dict([MANAGED_BY]) | {"folder": "/".join(os.fspath(folder).rstrip("/").split("/")[-2:])}
+
+
+def is_record_of(folder: epath.PathLike, record: Any) -> bool:
+    """Returns whether `record`, parsed from a `version.json`, says that this program made the folder that it lies in."""
+    return isinstance(record, dict) and marked(folder).items() <= record.items()
+
+
+def write_record(folder: epath.PathLike, record: Mapping[str, Any]) -> None:
+    """Writes the record of a folder of ours."""
+    text = json.dumps({**record, **marked(folder)}, indent=1) + "\n"
+    write_text(epath.Path(folder) / RECORD, text)
+
+
+def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
+    """Reads the record of a folder; None if there is no such folder, or with a note if this program did not make it."""
+    path = epath.Path(folder)
+    with reading(path / RECORD):
+        try:
+            record = read_json(path / RECORD)
+        except (ValueError, PermissionError):
+            record = None
+        if is_record_of(folder, record):
+            return record
+        if path.is_dir():
+            note_foreign(folder)
+    return None
+
+
+@functools.cache
+def note_foreign(thing: Any) -> None:
+    """Says once of each thing that is not ours that it is skipped."""
+    print(f"note: {thing} was not made by this registry and is skipped; move it elsewhere", file=sys.stderr)
 
 
 def now() -> str:

@@ -9,13 +9,12 @@ A version has a folder of its own in the bucket of the run that made it, and nee
 gs://BUCKET/models/<model>/<random>/1/            the SavedModel, numbered as TensorFlow Serving wants it
 gs://BUCKET/models/<model>/<random>/version.json  what Vertex AI has no place for: facts, and who moved an alias when and why
 
-The folder is whole before Vertex AI is told of it, and goes after the version does: what a process that died left of it, no
-version has. That an alias moved and a process died before it wrote that down, only the project's audit logs have.
+`version.json` is written first, and says that the folder is this program's. The folder is whole before Vertex AI is told of it,
+and goes after the version does: what a process that died left of it, no version has. That an alias moved and a process died before it wrote that down, only the project's audit logs have.
 """
 
 import contextlib
 import functools
-import json
 import re
 import secrets
 from collections.abc import Iterator
@@ -33,13 +32,24 @@ from components.bucket import MANAGED_BY, OURS, is_ours, refusals
 from components.files.listing import deleted, listed
 from components.files.writing import copy_folder
 from components.register import serving
-from components.register.store import CHAMPION, DELETE, PREVIOUS, Card, Facts, Store, added, check_name
+from components.register.store import (
+    CHAMPION,
+    DELETE,
+    PREVIOUS,
+    Card,
+    Facts,
+    Store,
+    added,
+    check_name,
+    read_record,
+    write_record,
+)
 from trainer.base.errors import UserError
-from trainer.base.files import stated, write_text
+from trainer.base.files import write_text
 
 FOLDER = "models"  # of a bucket, for all versions
 _PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")
-_RECORD, _BARE = "version.json", "cannot be deployed, for it has no serving container (--serving-image)"
+_BARE = "cannot be deployed, for it has no serving container (--serving-image)"
 _ATTEMPTS, _WAIT_S, _UPLOAD_S = 10, 3.0, 1800.0
 
 
@@ -108,9 +118,9 @@ class VertexRegistry(Store):
             version_description="; ".join([*([] if image else [_BARE]), *facts["decision"]["reasons"]])[:500],
             container_spec=serving.container(image, name),
         )
-        # First, and it stays: of an upload that fails nobody knows whether there is a version now.
+        write_record(folder, {"facts": dict(facts), "moves": []})
+        # It stays: of an upload that fails nobody knows whether there is a version now.
         copy_folder(model_dir, f"{folder}/{serving.VERSION}")
-        write_text(folder_of(model) / _RECORD, _text(facts, []))
         with refusals(self._place):
             version = self._upload(name, model)
         if card:
@@ -142,7 +152,7 @@ class VertexRegistry(Store):
                 self._client.merge_version_aliases(name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS])
             self._client.merge_version_aliases(name=version, version_aliases=[CHAMPION, "default"])
         if kept := self._kept(model):
-            write_text(folder_of(model) / _RECORD, _text(kept["facts"], [*kept["moves"], event]))
+            write_record(folder_of(model), {**kept, "moves": [*kept["moves"], event]})
 
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:
@@ -177,8 +187,7 @@ class VertexRegistry(Store):
 
     def _kept(self, model: v1.Model) -> dict[str, Any] | None:
         """`facts` and `moves` of a version; None if the file is gone."""
-        with stated(folder_of(model) / _RECORD) as kept:
-            return kept
+        return read_record(folder_of(model))
 
     @functools.cached_property
     def _client(self) -> ModelClientWithOverride:
@@ -189,7 +198,3 @@ class VertexRegistry(Store):
 def folder_of(model: v1.Model) -> epath.Path:
     """The folder that is a version's own."""
     return epath.Path(model.artifact_uri)
-
-
-def _text(facts: Facts, moves: list[dict[str, Any]]) -> str:
-    return json.dumps({"facts": dict(facts), "moves": moves}, indent=1) + "\n"

@@ -1,3 +1,4 @@
+import json
 import shutil
 import threading
 
@@ -7,7 +8,7 @@ from components.evaluate.__main__ import main as evaluate
 from components.register import vertex as registry_there
 from components.register.__main__ import main
 from components.register.register import load_evaluation, open_registry, promote, register
-from components.register.store import CHAMPION
+from components.register.store import CHAMPION, RECORD, is_record_of, read_record
 from trainer.base.errors import UserError
 
 
@@ -109,11 +110,16 @@ def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_w
         folder,
         *(p for p in before if folder in p.parents),
     }
-    for dies_in in ("copy_folder", "write_text"):
+    for dies_in in ("copy_folder", "write_record"):
         with monkeypatch.context() as patched, pytest.raises(IndexError):
             patched.setattr(registry_there, dies_in, lambda *_: [][0])
             add(f"dies-in-{dies_in}")
         assert store.versions("m") == ["1"]
+    left = [path for path in (bucket / "models" / "m").iterdir() if str(path) not in map(str, before)]
+    assert [
+        is_record_of(f"gs://demo/models/m/{path.name}", json.loads((path / RECORD).read_text())) for path in left
+    ] == [True]
+    assert read_record(left[0].rename(bucket / "backup")) is None
 
 
 SERVER = f"us-docker.pkg.dev/p/serving/tensorflow@sha256:{'5' * 64}"
