@@ -14,7 +14,7 @@ import threading
 
 WIDE = {"--project", "--quiet", "--format", "--flatten", "--filter"}
 POLICY = {"--member", "--role", "--condition", "--location"}
-# By group of commands: what a resource of it may be created with, and its place.
+# By group of commands: what a resource of it may be created with, and its place; or by command.
 FLAGS = {
     "projects": set(),
     "services": {"--enabled"},
@@ -23,6 +23,7 @@ FLAGS = {
         *("--lifecycle-file", "--update-labels"),
     },
     "artifacts repositories": {"--location", "--repository-format", "--labels"},
+    "artifacts repositories set-cleanup-policies": {"--location", "--policy", "--no-dry-run"},
     "iam service-accounts": {"--display-name", "--description"},
     "iam roles": {"--permissions"},
     "resource-manager tags keys": {"--parent"},
@@ -39,7 +40,7 @@ FLAGS = {
     "builds triggers": {"--source"},
     "storage": set(),
 }
-VERBS = {"describe", "list", "create", "update", "delete", "enable", "import", "ls"}
+VERBS = {"describe", "list", "create", "update", "delete", "enable", "import", "ls", "set-cleanup-policies"}
 READING = {"describe", "list", "ls", "get-iam-policy"}
 
 
@@ -98,7 +99,7 @@ def main(home: pathlib.Path, here: pathlib.Path, words: list[str]) -> str:
     verb = next(word for word in plain if word in VERBS or word.endswith("-iam-policy") or "-iam-policy-" in word)
     at = plain.index(verb)
     group, names = " ".join(plain[:at]), plain[at + 1 :]
-    unknown = set(flags) - WIDE - (POLICY if "iam-policy" in verb else FLAGS[group])
+    unknown = set(flags) - WIDE - (POLICY if "iam-policy" in verb else FLAGS.get(f"{group} {verb}", FLAGS[group]))
     assert not unknown, f"gcloud {group} {verb} has no {unknown}"
     with (home / "calls.jsonl").open("a") as log:
         log.write(json.dumps({"group": group, "verb": verb, "names": names, "flags": flags}) + "\n")
@@ -141,6 +142,10 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
         for file in flags.get("--lifecycle-file", ()):
             json.loads((here / file).read_text())
         things[name] |= dict([flags["--update-labels"][0].split("=")])
+    elif verb == "set-cleanup-policies":
+        if "--location" not in flags or not {"--policy", "--no-dry-run"} & flags.keys():
+            raise Refused("Must be specified: --location, and --policy or --no-dry-run")
+        things[name]["policies"] = cleanup_policies(here / flags["--policy"][0])
     elif verb == "delete":
         del things[name]
         policies.pop(name, None)
@@ -155,3 +160,21 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
         bound = policies.setdefault(name, [])
         (bound.append if verb == "add-iam-policy-binding" else bound.remove)(binding)
     return ""
+
+
+def cleanup_policies(file: pathlib.Path) -> list[str]:
+    """Names of the policies in a file, of which gcloud refuses what the parser of its `cleanup_policy_util` does."""
+    names = []
+    for policy in json.loads(file.read_text()):
+        names.append(policy["name"])
+        if ("condition" in policy) == ("mostRecentVersions" in policy):
+            raise Refused(f'One of "condition" or "mostRecentVersions" in policy "{names[-1]}"')
+        if policy["action"]["type"] not in ("Delete", "Keep"):
+            raise Refused(f"Invalid action {policy['action']}")
+        unknown = policy.get("condition", {}).keys() - {"tagState", "tagPrefixes", "olderThan"}
+        unknown |= policy.get("mostRecentVersions", {}).keys() - {"keepCount"}
+        if unknown or policy.keys() - {"name", "action", "condition", "mostRecentVersions"}:
+            raise Refused(f'Unknown fields in policy "{names[-1]}"')
+    if len(set(names)) < len(names):
+        raise Refused(f"Duplicate key in {names}")
+    return names

@@ -81,6 +81,9 @@ def test_the_first_run_makes_all_and_the_second_what_is_missing_since_and_nothin
     assert len(changes) == int(re.search(r"(\d+) changes", told)[1]) > 30
     wanted = {"services enable", "storage buckets update", "billing budgets create", "builds triggers import"}
     assert wanted <= set(changes)
+    repositories = made.state()["things"]["artifacts repositories"]
+    assert set(repositories["training"]["policies"]) == {"old", "newest", "releases"}
+    assert "policies" not in repositories["pipelines"]
     before, state = made.state(), made.state()
     del state["things"]["artifacts repositories"]["pipelines"]
     lost = state["policies"]["projects"]["our-project"].pop(0)
@@ -157,6 +160,7 @@ def test_undoing_keeps_what_it_did_not_make(project):
         before["things"].setdefault(group, {})[name] = {}
     (project.home / "state.json").write_text(json.dumps(before))
     project.setup(*ALL)
+    assert project.state()["things"]["artifacts repositories"]["training"] == {}  # nor does it delete images of others
     assert "stays, as it does not carry" in project.setup("--undo", "--yes", "--billing-account", "0-1-2")
     left = {group: set(things) for group, things in project.state()["things"].items() if things}
     del left["services"]
