@@ -72,7 +72,8 @@ def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
         return of_finished(record, result)
     if status == "failed":
         code = _explain(reason, steps, pathlib.Path(record.arguments["dataset_dir"]))
-    _say(f"{status}; to go on with the same flags and schema: {runs} resume {_shown(run_dir)}", file=sys.stderr)
+    way = f"{runs} resume {_shown(run_dir)}"
+    _say(f"{status}; to go on with the same flags (those of the evaluation may be others): {way}", file=sys.stderr)
     return code
 
 

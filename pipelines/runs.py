@@ -1,6 +1,7 @@
 """Looks at the pipeline's runs on this machine, goes on with them and deletes them: `python pipelines/runs.py --help`."""
 
 import argparse
+import dataclasses
 import functools
 import pathlib
 import shutil
@@ -11,7 +12,9 @@ from components.asking import agreed
 from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import require_ended
 from components.convert import store
+from components.evaluate.options import Options as EvaluateOptions
 from components.register.comparison import rows, table, text
+from pipelines.arguments import EVALUATE_OWN, evaluation
 from pipelines.local import cache, history, summary
 from pipelines.local.record import RunRecord, hold
 from pipelines.run import execute, of_finished
@@ -43,7 +46,8 @@ def _parser() -> Parser:
     verb("list", _list, "the runs, the oldest first")
     verb("show", _show, "what one was to do, and what became of it", runs=1)
     verb("compare", _compare, "metrics of two, and the settings in which they differ", runs=2)
-    verb("resume", _resume, "finish a run, whatever ended it, with the flags that it was started with", runs=1)
+    says = "finish a run, whatever ended it, with the flags that it was started with; those of its evaluation may be others"
+    EvaluateOptions.add_flags(verb("resume", _resume, says, runs=1), but=EVALUATE_OWN, defaults=False)
     says = "delete runs; other runs and versions in the registry stay whole"
     flag = verb("delete", _delete, says, runs="*").add_argument
     flag("--datasets", action="store_true", help="delete also the datasets that no run is left to use")
@@ -117,14 +121,21 @@ def _resume(args: argparse.Namespace) -> int:
     require_ended(run.dir)
     hold(run.dir)
     run = history.read(run.dir)  # somebody else may have been faster
-    record = run.record
+    before = run.record.arguments["evaluate_args"]
+    evaluate_args = evaluation(args, before).as_flags(but=EVALUATE_OWN)
+    record = dataclasses.replace(run.record, arguments={**run.record.arguments, "evaluate_args": evaluate_args})
     if run.summary.get("status") == history.SUCCEEDED:
+        if evaluate_args != before:
+            raise UserError(f"run {run.dir.name} is finished; give other flags of evaluation to a new run")
         print(f"run {run.dir.name} is finished; there is nothing to go on with")
         return of_finished(record, run.summary)
     if record.arguments["run_dir"] != str(run.dir):
         raise UserError(f"{run.dir} was moved; move it back to {record.arguments['run_dir']} to go on with it")
     _check_source(record)
     (run.dir / summary.FILE).unlink(missing_ok=True)  # that it has ended
+    if evaluate_args != before:
+        record.save(run.dir)
+        hold(run.dir)  # saving has made another file of it
     print(f"run {record.id} goes on: {record.dataset} on {record.cluster}", flush=True)
     return execute(record, run.dir)
 

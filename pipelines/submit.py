@@ -4,6 +4,7 @@
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ from components.register.register import open_registry
 from components.train.backends.vertex.attempts import Again, Bounds, Over, decide
 from components.train.backends.vertex.job_settings import JobSettings, account
 from components.train.cluster.cluster_file import Cluster
-from pipelines.arguments import EXIT_REJECTED, add_flags
+from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_flags, evaluation
 from pipelines.vertex import config_file, step_sizes
 from pipelines.vertex.bucket import like, read_json
 from pipelines.vertex.submission import NEEDED, STEPS, Submission, check_place, prepare
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"note: {', '.join(f'--{flag}' for flag in missing)} not given; examples stand in", file=sys.stderr)
     if args.resume:
         check_place(args, ("project", "location", "bucket"))
-    submission = Submission.load(args.bucket, args.resume) if args.resume else prepare(args)
+    submission = _resumed(args) if args.resume else prepare(args)
     bounds = _bounds(submission.cluster, args.max_machine_hours)
     first = decide([], bounds)
     if isinstance(first, Over):
@@ -97,10 +98,22 @@ def _parser() -> Parser:
         "long as it comes further or there are other machines to try",
     )
     doing.add_argument("--cron", metavar="TIMES", help="begin a run whenever these say, such as '0 3 * * 1'")
-    doing.add_argument("--resume", metavar="RUN", help="go on with a run of this bucket, as it was submitted")
+    doing.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with a run of this bucket as it was submitted, but for flags of evaluation",
+    )
     doing.add_argument("--list", action="store_true", help="runs and schedules of ours, and nothing else")
     doing.add_argument("--cancel", metavar="NAME", help="end a run, or delete a schedule, and nothing else")
     return p
+
+
+def _resumed(args: argparse.Namespace) -> Submission:
+    """The run as it was submitted, with what the command line says of its evaluation."""
+    submission = Submission.load(args.bucket, args.resume)
+    evaluate_args = evaluation(args, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
+    values = {**submission.values, "evaluate_args": evaluate_args}
+    return dataclasses.replace(submission, job={**submission.job, "parameter_values": values})
 
 
 def _bounds(cluster: Cluster, max_machine_hours: float | None) -> Bounds:

@@ -104,3 +104,12 @@ def of_miles_alone(manifest: Manifest) -> object:
 
     miles = keras.Input((), name="miles")
     return keras.Model({"miles": miles}, keras.layers.Dense(2)(keras.ops.expand_dims(miles, 1)))
+
+
+def constant(manifest: Manifest) -> object:
+    """What `--model trips:constant` builds: it has no weights."""
+    import keras
+
+    inputs = {f.name: keras.Input((), dtype=f.dtype, name=f.name) for f in manifest.inputs}
+    miles = keras.ops.expand_dims(inputs["miles"], 1)
+    return keras.Model(inputs, keras.ops.concatenate([miles, -miles], axis=1))

@@ -1,5 +1,6 @@
-"""Checks, without a model, that a dataset has the metrics and columns that an evaluation asks for.
+"""Checks, without a model, that a dataset can be evaluated, and has the metrics and columns that an evaluation asks for.
 
+check_splits(manifest)
 check_metrics(options.asked, manifest.task, manifest.class_names or manifest.targets)
 check_column("company", manifest)
 """
@@ -7,8 +8,8 @@ check_column("company", manifest)
 from collections.abc import Sequence
 
 from components.evaluate.gate_file import Gate
-from trainer.base.errors import unknown
-from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest
+from trainer.base.errors import UserError, unknown
+from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
 
 
 def metric_names(task: str, names: Sequence[str]) -> set[str]:
@@ -26,6 +27,30 @@ def check_metrics(gate: Gate, task: str, names: Sequence[str]) -> None:
         for metric in thresholds:
             if metric not in known:
                 raise unknown("metric of a threshold", metric, known)
+
+
+def check_splits(manifest: Manifest) -> None:
+    """Refuses a dataset whose training or test split is empty, or has the same label in all of its examples."""
+    for name in ("train", "test"):
+        split = manifest.split(name)
+        if label := _only_label(manifest, split):
+            raise UserError(
+                f"dataset {manifest.name!r}: all {split.examples:,} examples of split {name!r} have {label}, so no model can "
+                "be better than always answering that; convert data with several labels in each split (--test-fraction "
+                "and --split-seed decide which records are in it)"
+            )
+
+
+def _only_label(manifest: Manifest, split: Split) -> str | None:
+    """Returns in words the label that all examples of a split have; None if they differ, or nobody has counted."""
+    if manifest.task == REGRESSION:
+        summaries = [(split.summaries or {}).get(f"{manifest.label}.{name}") for name in manifest.targets]
+        is_constant = all(summary and summary.min == summary.max for summary in summaries)
+        return f"{manifest.label} {summaries[0].mean:g}" if is_constant else None
+    if manifest.task == MULTI_LABEL:
+        return None
+    classes = [name for name, count in zip(manifest.class_names, split.class_histogram, strict=True) if count]
+    return f"class {classes[0]!r}" if len(classes) == 1 else None
 
 
 def check_column(name: str, manifest: Manifest) -> None:

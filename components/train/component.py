@@ -13,7 +13,7 @@ def plan(
     evaluate_args: list[str],
     dataset: dsl.Input[dsl.Dataset],
 ) -> list:
-    """Turns the cluster into worker pools, and refuses now what the evaluation could not do after the training.
+    """Turns the cluster into worker pools, and refuses now what the training or the evaluation could not do later.
 
     Args:
       cluster: The cluster file as JSON.
@@ -28,7 +28,7 @@ def plan(
     Returns:
       `worker_pool_specs` as a custom job takes them.
     """
-    from components.evaluate.checks import check_column, check_metrics
+    from components.evaluate.checks import check_column, check_metrics, check_splits
     from components.evaluate.options import Options
     from components.train.backends.vertex.job_settings import JobSettings
     from components.train.backends.vertex.worker_pools import plan_vertex
@@ -37,15 +37,27 @@ def plan(
     from trainer.options import parse
 
     manifest = Manifest.load(dataset.path)
-    manifest.split("test")  # which the model is judged by, when it is trained
+    check_splits(manifest)
     known = {"model_dir": "-", "data_dir": "-", "output": "-"}
     evaluation = Options.parse(evaluate_args, "components.evaluate", **known)
     for column in (*evaluation.slices, *evaluation.asked.slices):
         check_column(column, manifest)
     settings = JobSettings.parse(job_args, "components.train")
     args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]
-    if ":" not in (parse(args).model or ""):  # a model of the user's own may have more metrics
+    options = parse(args).on(manifest)
+    is_own_model = ":" in options.model
+    if not is_own_model:  # which may have more metrics
         check_metrics(evaluation.asked, manifest.task, manifest.class_names or manifest.targets)
+    if is_own_model or options.network or options.init_from:
+        from trainer import trial  # imports TensorFlow
+        from trainer.job_dir import warm_start
+
+        build = options.builder(manifest)
+        model = build()
+        if options.init_from:
+            warm_start.check_unseen(options.init_from, manifest)
+            warm_start.take(options.init_from, model)
+        trial.run(build, options, manifest)
     return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex", settings=settings)
 
 

@@ -131,6 +131,18 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--threshold", "banana=1"], "unknown metric of a threshold 'banana' (known: accuracy, loss)"),
         (["--min-auc", "0.5"], "unknown metric of a threshold 'auc' (known: accuracy, loss)"),
         (["--dataset", "csv", "--schema", "SCHEMA", "--source=.", "--threshold=mae=1"], "(known: accuracy, auc, loss)"),
+        (
+            ["--dataset=csv", "--schema=SCHEMA", "--source=.", "--slice=colour"],
+            "unknown column of slices 'colour' (known: ",
+        ),
+        (["--dataset=csv", "--schema=SCHEMA", "--source=.", "--", "--weight-column=x"], "(it has fare, "),
+        (["--dataset=csv", "--schema=SCHEMA", "--source=.", "--", "--weight-column=trip_miles"], "the model takes it"),
+        (
+            ["--", "--weight-column", "x"],
+            "dataset 'digits' has no such column of numbers beside the label (it has none)",
+        ),
+        (["--model", "nowhere.net:build"], "--model nowhere.net:build: there is no module 'nowhere' here"),
+        (["--", "--init-from", "jobs/none"], "--init-from jobs/none: no such file or directory"),
         (["--gate", "RANGE"], "a threshold of accuracy: 97 is not from 0 to 1"),
         (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
         (["--runs-dir", "gs://bucket/runs"], "--runs-dir: 'gs://bucket/runs' is not a path"),
@@ -142,7 +154,8 @@ def test_bad_input_exits_with_2_before_anything_is_made(refused, monkeypatch, tm
     (tmp_path / "typo").write_text("strategy: one_device\nchef: {}\n")
     (tmp_path / "range").write_text("thresholds: {accuracy: 97}")
     shutil.copy(ROOT / "components/convert/tables/schemas/taxi.yaml", tmp_path / "schema")
-    flags = [str(tmp_path / flag.lower()) if flag in GIVEN else flag for flag in flags]
+    for name in GIVEN:
+        flags = [flag.replace(name, str(tmp_path / name.lower())) for flag in flags]
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
     assert message in refused(run.main, *where, *flags)
     assert {path.name.upper() for path in tmp_path.iterdir()} == GIVEN

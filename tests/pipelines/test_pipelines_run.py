@@ -145,6 +145,21 @@ def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_eviden
     assert (steps["convert"], steps["plan"], steps["train"]) == ("succeeded", "cached", "succeeded")
 
 
+def test_resume_takes_other_evaluation_flags(command, place):
+    short = ("--cluster", "clusters/local.yaml", "--train-steps", 20)
+    failed = command("pipelines/run.py", *flags(place), *short, "--slice", "colour", "--min-accuracy", 0.2)
+    assert failed.returncode == 2 and "step plan: unknown column of slices" in failed.stderr
+    run = newest(place)
+    done = command("pipelines/runs.py", "resume", run, "--slice", "label")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((run / "run.json").read_text())["arguments"]["evaluate_args"] == [
+        "--min-accuracy=0.2",
+        "--slice=label",
+    ]
+    again = command("pipelines/runs.py", "resume", run, "--slice", "other")
+    assert again.returncode == 2 and "is finished" in again.stderr
+
+
 def test_deleting_the_first_run_leaves_the_second_whole(command, place):
     first, second, *_ = (path.parent for path in sorted((place / "runs").glob("*/summary.json")))
     deleted = command("pipelines/runs.py", "delete", first, "--datasets", "--yes")

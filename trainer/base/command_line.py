@@ -68,15 +68,25 @@ class Flags:
         *,
         but: Collection[str] = (),
         descriptions: Mapping[str, str] = types.MappingProxyType({}),
+        defaults: bool = True,
     ) -> None:
-        """Adds a flag for every field `but` these to a parser or a group of one; `descriptions` are of groups."""
+        """Adds a flag for every field `but` these to a parser or a group of one.
+
+        Args:
+          parser: To add them to.
+          but: Names of fields that get no flag.
+          descriptions: Of groups, by title.
+          defaults: False to leave a flag that is not on the command line out of the parsed arguments.
+        """
+        unset = {} if defaults else {"default": argparse.SUPPRESS}
         groups = {"": parser}
         for field in dataclasses.fields(cls):
             if field.name not in but:
                 title = field.metadata["group"]
                 if title not in groups:
                     groups[title] = parser.add_argument_group(title, descriptions.get(title))
-                groups[title].add_argument(_flag(field), *field.metadata["aliases"], **field.metadata["argparse"])
+                takes = {**field.metadata["argparse"], **unset}
+                groups[title].add_argument(_flag(field), *field.metadata["aliases"], **takes)
 
     @classmethod
     def of(cls, args: argparse.Namespace, **fixed: Any) -> Self:

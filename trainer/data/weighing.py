@@ -7,7 +7,7 @@ It is found out where columns are prepared: once, of a split that is resident in
 every example once. Imports TensorFlow only to compute.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trainer.base.errors import UserError, unknown
@@ -51,22 +51,27 @@ def check_column(name: str, manifest: Manifest) -> None:
     numbers = {
         f.name: f for f in manifest.features if f.name != manifest.label and f.statistics and f.dtype != "string"
     }
-    if name not in numbers:
-        raise UserError(
-            f"--weight-column {name}: dataset {manifest.name!r} has no such column of numbers beside the label (it has "
-            f"{', '.join(numbers) or 'none'})"
-        )
-    if numbers[name] in manifest.inputs:
-        raise UserError(
-            f"--weight-column {name}: the model takes it, so clients would have to send it; leave it out of deep and wide "
-            "in the schema, and convert again"
-        )
+    check_name(name, manifest.name, numbers=numbers, inputs=[feature.name for feature in manifest.inputs])
     known, stand_in = numbers[name].statistics, numbers[name].default
     found = [value for value in (known.min, known.max, stand_in if known.missing else None) if value is not None]
     if min(found) < 0:
         raise UserError(f"--weight-column {name}: a training example weighs {min(found):g}; weights are at least 0")
     if not max(found):
         raise UserError(f"--weight-column {name}: no training example weighs more than 0")
+
+
+def check_name(name: str, dataset: str, *, numbers: Collection[str], inputs: Collection[str]) -> None:
+    """Refuses a weight column that is not among the columns of numbers of a dataset, or is an input of the model."""
+    if name not in numbers:
+        raise UserError(
+            f"--weight-column {name}: dataset {dataset!r} has no such column of numbers beside the label (it has "
+            f"{', '.join(numbers) or 'none'})"
+        )
+    if name in inputs:
+        raise UserError(
+            f"--weight-column {name}: the model takes it, so clients would have to send it; leave it out of deep and wide "
+            "in the schema, and convert again"
+        )
 
 
 def weighed(prepare: "Prepare", manifest: Manifest, *, classes: Sequence[str] | None, column: str | None) -> "Prepare":
