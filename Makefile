@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-ci test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
+.PHONY: help setup run check test test-ci test-clusters test-cloud-ci test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -39,9 +39,12 @@ test: check  ## lint, fast tests, and one each of: real cluster, pipeline run he
 	@$(PY) -m pytest -q -n 2 -m "smoke and not cloud" tests
 	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m "smoke and cloud" tests/cloud
 
-test-ci: setup  ## what CI runs after `make test`: real clusters, pipeline runs, containers, the fake Vertex AI
+test-ci: test-clusters test-docker test-cloud-ci  ## what CI runs after `make test`: all of these
+
+test-clusters: setup  ## real clusters and pipeline runs on this machine
 	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not smoke and not slow" tests
-	@$(MAKE) --no-print-directory test-docker
+
+test-cloud-ci: setup  ## the most important tests on the fake Vertex AI
 	@$(MAKE) --no-print-directory test-cloud ARGS='-m "cloud_ci and not smoke"'
 
 test-slow: setup  ## the longer tests, and many examples of each property
