@@ -39,7 +39,7 @@ test: check  ## lint, fast tests, and one each of: real cluster, pipeline run he
 	@$(PY) -m pytest -q -n 2 -m "smoke and not cloud" tests
 	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m "smoke and cloud" tests/cloud
 
-test-ci: test-clusters test-docker test-cloud-ci  ## what CI runs after `make test`: all of these
+test-ci: test-clusters test-docker test-cloud-ci  ## what CI runs after `make test`: test-clusters, test-docker, test-cloud-ci
 
 test-clusters: setup  ## real clusters and pipeline runs on this machine
 	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not smoke and not slow" tests
