@@ -15,6 +15,7 @@ middle of a call, so here each has a list of its own.
 
 import contextlib
 import contextvars
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,13 +23,25 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.random import seed_generator
+from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
 
 _next, _dropout, _add_loss = keras.random.SeedGenerator.next, keras.layers.Dropout.call, keras.layers.Layer.add_loss
 _of_process = seed_generator.global_seed_generator
 _PHILOX = 1  # the algorithm's number in TensorFlow's stateless operations
 
-# The three of `at`, what counts the draws, and what layers have added to the loss.
-_Place = tuple[int, tf.Tensor, int | tf.Tensor, Iterator[int], list[tf.Tensor]]
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where `at` has been entered."""
+
+    seed: int
+    step: int | tf.Tensor
+    first: int | tf.Tensor
+    graph: tf.Graph  # in which it has been
+    draws: Iterator[int]  # counts them
+    added: list[tf.Tensor]  # by layers to the loss
+
+
 _place: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("place", default=None)
 
 
@@ -38,7 +51,8 @@ def at(*, seed: int, step: int | tf.Tensor, first: int | tf.Tensor) -> Iterator[
 
     Gives the list of what they add to the loss.
     """
-    token = _place.set((seed, step, first, itertools.count(), added := []))
+    added = []
+    token = _place.set(_Place(seed, step, first, tf.compat.v1.get_default_graph(), itertools.count(), added))
     try:
         yield added
     finally:
@@ -67,8 +81,9 @@ def seed() -> tf.Tensor:
 def uniform(shape: tf.Tensor) -> tf.Tensor:
     """Inside of `at`: numbers in [0, 1), float32, of shape [examples, ...].
 
-    Those of an example follow from seed, step, its position in the global batch, and how many calls came before this one
-    inside the `with`; so each layer has its own, and the split over replicas does not matter.
+    Those of an example follow from seed, step, its position in the global batch, how many calls came before this one inside
+    the `with`, and the iterations of the loops around it; so each layer and each step of a recurrent one has its own, and
+    the split over replicas does not matter.
     """
     drawn, first = _drawn()
     # TensorFlow's own operation for it gives others of some seeds where XLA compiles it.
@@ -92,8 +107,15 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
 
 def _drawn() -> tuple[tf.Tensor, int | tf.Tensor]:
     """A seed of this call, int64 [2], and the position in the global batch."""
-    job_seed, step, first, draws, _ = _place.get()
-    return tf.random.fold_in(tf.stack([job_seed, tf.cast(step, tf.int64)]), next(draws), alg=_PHILOX), first
+    place = _place.get()
+    drawn = tf.random.fold_in(tf.stack([place.seed, tf.cast(place.step, tf.int64)]), next(place.draws), alg=_PHILOX)
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not place.graph:
+        # The body of a loop is traced once for all iterations, which its first input counts.
+        if isinstance(graph, WhileBodyFuncGraph):
+            drawn = tf.random.fold_in(drawn, tf.cast(graph.inputs[0], tf.int64), alg=_PHILOX)
+        graph = graph.outer_graph
+    return drawn, place.first
 
 
 def _next_by_place(self: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:
@@ -109,7 +131,7 @@ def _dropout_by_place(self: keras.layers.Dropout, inputs: tf.Tensor, training: b
 
 def _add_loss_by_replica(self: keras.layers.Layer, loss: Any) -> None:
     if place := _place.get():
-        place[-1].extend(tf.convert_to_tensor(part) for part in keras.tree.flatten(loss))
+        place.added.extend(tf.convert_to_tensor(part) for part in keras.tree.flatten(loss))
     else:
         _add_loss(self, loss)
 
