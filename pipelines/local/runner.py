@@ -18,6 +18,7 @@ from components.container_engine import check_engine, security_options
 from pipelines.local.record import RunRecord
 from pipelines.local.steps import NAMES
 from pipelines.training import build, step_names
+from trainer.base.errors import heed_children
 from trainer.base.lifeline import owner_pid, watch
 
 
@@ -27,7 +28,10 @@ def main(run_dir: str) -> int:
     if owner := owner_pid(os.environ):
         watch(owner, lambda: _end(record))
     # The group is told to stop so that the step that trains saves; this process lives to tell that it has.
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    # SIGHUP comes too where a login session ends.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    heed_children()
     warnings.simplefilter("ignore")  # of kfp about its own future, once for every task
     # kfp.local has a log of its own inside a task; that a task came from the cache it tells outside, to this one.
     logging.basicConfig(

@@ -18,9 +18,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 def command() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a script of the project to its end."""
 
-    def run(script: str, *flags: object, **env: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, script, *map(str, flags)]
-        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, **env})
+    def run(
+        script: str, *flags: object, preexec_fn: Callable[[], object] | None = None, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        line, more = (
+            [sys.executable, script, *map(str, flags)],
+            {"env": {**os.environ, **env}, "preexec_fn": preexec_fn},
+        )
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, **more)
 
     return run
 

@@ -1,6 +1,8 @@
+import functools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +85,15 @@ def test_trainer_starts_no_thread_before_it_can_block_sigterm():
     """A library's thread that does not block it lets the signal end the replica before anything is saved."""
     code = "import os, sys, trainer.task; sys.exit(len(os.listdir('/proc/self/task')))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 1
+
+
+@pytest.mark.cluster
+def test_failure_is_seen_where_sigchld_is_ignored(tmp_path: Path):
+    cluster, job = str(CLUSTERS / "local.yaml"), str(tmp_path / "job")
+    line = [sys.executable, "-m", "components.train", "--cluster", cluster, "--job-dir", job, "--command", "false"]
+    # A process inherits what its parent ignores.
+    ignore = functools.partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
+    assert subprocess.run([*line, "--max-restarts", "0"], preexec_fn=ignore).returncode == 1
 
 
 @pytest.mark.cluster

@@ -7,6 +7,7 @@ import contextlib
 import difflib
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
@@ -85,6 +86,14 @@ def escape_output() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def heed_children() -> None:
+    """Has the kernel keep the exit codes of this process's children, also where its parent ignored SIGCHLD.
+
+    A process inherits that, and `subprocess` then takes every child for one that ended with 0.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
     """Help with the defaults that say something."""
 
@@ -121,6 +130,7 @@ class Parser(argparse.ArgumentParser):
 def run_cli(main: Callable[[], int]) -> NoReturn:
     """Runs `main` and exits with its code; a `UserError` becomes one line on stderr and exit code 2, a failing store 1."""
     escape_output()
+    heed_children()
     try:
         sys.exit(main())
     except UserError as error:
