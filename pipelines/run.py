@@ -22,7 +22,7 @@ from components.convert import store
 from components.evaluate.gate import REJECT
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
-from components.train.supervision.signals import STOPPING
+from components.train.supervision.signals import STOPPING, StopRequest
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments, sources_seen
 from pipelines.local import containers, history, summary
 from pipelines.local.cache import cache_key, dataset_dir
@@ -147,15 +147,18 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
         start_new_session=True,
         env={**os.environ, OWNER_PID: str(os.getpid()), "TMPDIR": str(run_dir / "tmp"), "PYTHONUNBUFFERED": "1"},
     )
-    stopped: list[int] = []
+    request = StopRequest()
 
     def stop(number: int, _frame: object) -> None:
         """Has the training save, the first time; whatever else goes on ends at once, and begins anew in a resume."""
-        stopped.append(number)
+        is_first = not request.number
+        is_repeated = request.is_repeated_by(number)
         if number == signal.SIGHUP:  # nothing can be shown any more
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        saves = stopped == [number] and record.runner == "subprocess" and steps.is_training
+        if not is_first and not is_repeated:
+            return
+        saves = is_first and record.runner == "subprocess" and steps.is_training
         _signal_group(child, signal.SIGTERM if saves else signal.SIGKILL)
         progress.tell("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
 
@@ -167,10 +170,10 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
         with progress:
             for step in steps.follow(child.stdout):
                 progress.changed(step)
-                if stopped:  # it has saved, or had ended by itself
+                if request.number:  # it has saved, or had ended by itself
                     _signal_group(child, signal.SIGKILL)
-        if child.wait() and stopped:
-            return "interrupted", 128 + stopped[0]
+        if child.wait() and request.number:
+            return "interrupted", 128 + request.number
         # kfp's DockerRunner takes a container that vanished for one that succeeded.
         done = not child.returncode and not steps.failed and (run_dir / "job" / "DONE.json").exists()
         return ("succeeded", 0) if done else ("failed", 1)

@@ -23,6 +23,7 @@ from components.train.console.explain import explain
 from components.train.supervision import supervisor
 from components.train.supervision.output import Output
 from components.train.supervision.signals import signal_socket
+from components.train.supervision.timeouts import Patience
 from trainer.base.errors import UserError, run_cli
 from trainer.base.machine import usable_cores
 
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.status:
         return job_control.show(args.status)
     if args.stop:
-        return job_control.stop(args.stop)
+        return job_control.stop(args.stop, args.grace_period_s)
     if not args.cluster:
         raise UserError("--cluster is missing; add for example --cluster clusters/local.yaml")
     source, cluster = _cluster(args)
@@ -46,8 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = _program(cluster, args)
     with _planned(args, cluster, program) as plan:
         if not args.dry_run:
+            patience = Patience()
+            if args.grace_period_s:
+                patience = Patience(grace_period_s=args.grace_period_s)
             with Output() as output:
-                return supervisor.run(plan, output)
+                return supervisor.run(plan, output, patience)
         print(plan.to_json())
     return 0
 

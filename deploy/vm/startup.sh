@@ -120,6 +120,9 @@ fi
 case $code in
 0) say "$job_dir is done" ;;
 143) say "saved; the next machine goes on from there" && exit ;;
+137) # out of memory perhaps; or a replica had to be killed before it had saved, which the next machine bears
+    [ ! -d "$directory/stopping" ] || { say "not all was saved; the next machine goes on from the newest checkpoint" && exit; }
+    ;;&
 *)
     docker logs --tail 200 training >"$directory/log" 2>&1
     say "ended with exit code $code; last lines to $job_dir/vm.log: HTTP $(google POST \

@@ -82,6 +82,18 @@ def test_a_job_that_fails_leaves_its_last_lines_in_the_bucket_and_no_group(cloud
 
 
 @pytest.mark.cloud
+def test_preempted_job_that_was_killed_goes_on(cloud, machine, container):
+    create(machine, bucket=cloud.bucket)
+    machine.install("unsaved", "#!/bin/bash\ntrap 'exit 137' TERM\nwhile :; do sleep; done\n")
+    machine.boot(container, CONTAINER="unsaved")
+    cloud.until((machine.directory / "pid").exists)
+    machine.notice()
+    machine.says("the next machine goes on from the newest checkpoint")
+    machine.press_power()
+    assert not deletions(cloud, machine)
+
+
+@pytest.mark.cloud
 def test_the_right_to_read_and_to_delete_is_waited_for(cloud, machine, container):
     create(machine, bucket=cloud.bucket)
     cloud.fail({"match": f"{cloud.bucket}.*DONE.json", "status": 403}, {"match": "DELETE compute", "status": 403})

@@ -52,7 +52,7 @@ SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(repli
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
 EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
 CALM = {"start_s": 60, "silence_s": {"training": 60}, "stopped_s": 60}
-QUICK = Patience(stop_s=0.3, failure_s=0.3, hear_s=0, join_s=0.3, evaluator_s=0.3, look_s=0.02, **CALM)
+QUICK = Patience(grace_period_s=0.3, failure_s=0.3, hear_s=0, join_s=0.3, evaluator_s=0.3, look_s=0.02, **CALM)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from components.train.backends.plan import DEFAULT_IMAGE
 from components.train.backends.vertex.job_settings import DEFAULT_REGION, JobSettings
 from components.train.cluster.keys import STRATEGIES
+from components.train.supervision.timeouts import Patience
 from trainer.base.command_line import Flags, flag
 from trainer.base.errors import Parser, UserError
 from trainer.base.flags import at_least, positive
@@ -17,9 +18,9 @@ BACK_ENDS = (*LOCAL, "vertex")
 INSTEAD = ("explain", "status", "stop")
 _DESCRIPTION = """Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to
 the program of --command."""
-_EXIT_CODES = """exit codes: 0 done; 143 or 130 saved after SIGTERM or Ctrl-C; 124 saved at the cluster file's
-scheduling.timeout; 2 a mistake that the message names; 75 no machines to be had (Vertex AI); else that of the replica
-that failed (128+n: killed by a signal). docs/RUNNING.md and docs/CLOUD.md say more."""
+_EXIT_CODES = """exit codes: 0 done; 143, 130 or 129 saved after SIGTERM, Ctrl-C or a closed terminal; 124 saved at the
+cluster file's scheduling.timeout; 137 a replica had to be killed before it had saved; 2 a mistake that the message names; 75 no
+machines to be had (Vertex AI); else that of the replica that failed (128+n: killed by a signal). docs/RUNNING.md and docs/CLOUD.md say more."""
 _ANY = (*BACK_ENDS, "explain")
 # By group, and as what heeds its flags unless one says otherwise. No flag has a default, so that one which is given can
 # be told.
@@ -64,6 +65,12 @@ class _Options(Flags):
         at_least(0),
         "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)",
         by=BACK_ENDS,
+    )
+    grace_period_s: float | None = _here(
+        positive,
+        f"that replicas have to save after a stop request, before they are killed ({Patience.grace_period_s:g} without)",
+        by=(*LOCAL, "stop"),
+        metavar="SECONDS",
     )
     image: str | None = _docker(
         str,

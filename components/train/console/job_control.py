@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from components.train.backends.launcher_identity import Fate, Launcher
-from components.train.supervision import job_lock
+from components.train.supervision import job_lock, supervisor
 from components.train.supervision.health import Vitals
 from components.train.supervision.launcher_log import Event, in_words, last_run
 from components.train.supervision.output import Row, table
@@ -38,8 +38,16 @@ def show(job_dir: str) -> int:
     return 0
 
 
-def stop(job_dir: str) -> int:
-    """Tells the launcher to stop, waits until nothing of the job is left, and says what happened. Returns 0."""
+def stop(job_dir: str, grace_period_s: float | None = None) -> int:
+    """Tells the launcher to stop, waits until nothing of the job is left, and says what happened.
+
+    Args:
+      job_dir: Directory with the launcher's lock.
+      grace_period_s: What the replicas have to save, in place of the launcher's own grace period.
+
+    Returns:
+      0 if the job is done or all is saved, 137 if a replica had to be killed, else the job's exit code.
+    """
     holder = job_lock.holder(job_dir)
     if not holder:
         state = _state(None, _events(job_dir))
@@ -49,11 +57,18 @@ def stop(job_dir: str) -> int:
             f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from here; run the same command there"
         )
     print(f"stopping {holder.name}; its replicas save first", flush=True)
+    if grace_period_s:
+        job_lock.request_grace_period(job_dir, grace_period_s)
     holder.terminate()
     while job_lock.holder(job_dir) == holder:  # What is left of it when it is gone has limits of its own.
         time.sleep(_POLL_S)
-    print(_last_words(_events(job_dir)))
-    return 0
+    end = _events(job_dir)[-1]
+    if end["event"] != "end":
+        print(f"{holder.name} was killed, and its replicas with it")
+        return supervisor.KILLED
+    print(_last_words([end]))
+    has_saved = _state(None, [end]) == "stopped"
+    return 0 if has_saved else end["exit_code"]
 
 
 def _events(job_dir: str) -> list[Event]:
@@ -69,7 +84,7 @@ def _state(holder: Launcher | None, events: Sequence[Event]) -> str:
         return "starting" if holder.started > events[0]["time"] else "running"
     if end["event"] != "end":
         return "killed"
-    has_failed = "replica" in end or end["exit_code"] == 2
+    has_failed = "replica" in end or end["exit_code"] in (2, supervisor.KILLED)
     return "done" if end["exit_code"] == 0 else "failed" if has_failed else "stopped"
 
 

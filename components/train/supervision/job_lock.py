@@ -2,23 +2,30 @@
 
     with locked("jobs/a") as descriptor: ...  # a second one is refused
     holder("jobs/a")  # Launcher(pid=4711, ...), or None when there is no launcher
+    request_grace_period("jobs/a", 60.0)  # for the signal that is sent to it next
+    take_grace_period("jobs/a")  # 60.0, once
 
 The lock is the system's, so it ends with its holders, however they end. The guard holds it too: a launcher that was
 killed is over only when its replicas are gone. Who holds it is written in the file, where other machines and containers that
 share the directory read it.
 """
 
+import argparse
 import contextlib
 import fcntl
 import os
+import pathlib
 import time
 from collections.abc import Iterator
 
 from components.train.backends.launcher_identity import Fate, Launcher
 from trainer.base import locks
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, writable
+from trainer.base.flags import positive
 
 FILE = "launcher.lock"
+_GRACE_PERIOD_FILE = "launcher.grace_period_s"
+_MOST_BYTES = 4096
 
 
 @contextlib.contextmanager
@@ -56,6 +63,21 @@ def holder(directory: str) -> Launcher | None:
         return None
     except BlockingIOError:
         # What is not there yet is of one that has only just taken it; no process has the id 0.
-        return Launcher.from_json(os.pread(descriptor, 4096, 0)) or Launcher.of(0)
+        return Launcher.from_json(os.pread(descriptor, _MOST_BYTES, 0)) or Launcher.of(0)
     finally:
         os.close(descriptor)
+
+
+def request_grace_period(directory: str, grace_period_s: float) -> None:
+    """Has the next stop request of this directory's launcher give its replicas so much time to save."""
+    with writable(directory):
+        pathlib.Path(directory, _GRACE_PERIOD_FILE).write_text(str(grace_period_s))
+
+
+def take_grace_period(directory: str) -> float | None:
+    """Returns the grace period that was requested since the last call, in seconds; None if none was."""
+    path = pathlib.Path(directory, _GRACE_PERIOD_FILE)
+    with contextlib.suppress(OSError, argparse.ArgumentTypeError), path.open("rb") as file:
+        path.unlink()
+        return positive(file.read(_MOST_BYTES).decode(errors="replace"))
+    return None

@@ -82,6 +82,6 @@ def in_words(event: Event) -> list[str]:
 
 
 def _first_failure(event: Event) -> str:
-    what = "was preempted" if event["exit_code"] == 143 else "failed"
+    what = "was preempted" if event["ending"] in ("exit code 143", "SIGTERM") else "failed"
     first = f"{event['replica']} {what} first: {event['ending']}"
     return "; ".join(filter(None, [first, event["why"], f"log: {event['log']}"]))

@@ -34,6 +34,7 @@ class Child:
         self.ending = ""  # `exit code 3`, `SIGKILL`, or why it was taken for frozen; empty while it runs.
         self.frozen = ""  # Why it was taken for frozen and killed, if it was.
         self.is_signalled = False  # Whether it got a signal from us, or is about to.
+        self.is_killed = False  # Whether it got SIGKILL from us, because it had not ended in time.
         self.started = time.monotonic()
         self._term_at = self._kill_at = math.inf
         self._environ = {name: value for name, value in os.environ.items() if name not in _ROLE_VARIABLES}
@@ -84,7 +85,8 @@ class Child:
         """Lets it run for `wait_s`, then asks it to end, then after `grace_s` SIGKILL; an earlier time set stays."""
         if self.exit_code is None:
             now = time.monotonic()
-            self._term_at = min(self._term_at, now + wait_s)
+            if not self.is_signalled:  # A second SIGTERM could interrupt a program that saves.
+                self._term_at = min(self._term_at, now + wait_s)
             self._kill_at = min(self._kill_at, now + wait_s + grace_s)
 
     def signal_if_due(self) -> None:
@@ -92,6 +94,7 @@ class Child:
         now = time.monotonic()
         if now >= self._kill_at:
             self._kill_at = self._term_at = math.inf
+            self.is_killed = True
             self._signal(signal.SIGKILL)
         elif now >= self._term_at:
             self._term_at = math.inf

@@ -4,7 +4,7 @@
         exit_code = SubmittedJob(submission, output, signals).run()
 
 SIGINT and SIGTERM cancel the job, whose replicas save, as they do with the other back ends. The job outlives this process:
-SIGHUP, which a terminal sends that is closed, and a second signal only leave it, and so does SIGKILL. Whoever then gives
+SIGHUP, which a terminal sends that is closed, and a repeated signal only leave it, and so does SIGKILL. Whoever then gives
 the same command for the same job directory follows the job that runs.
 """
 
@@ -26,7 +26,7 @@ from components.train.backends.vertex.custom_job import Submission
 from components.train.backends.vertex.job_client import Jobs, NoCapacity, expired, log_in_again
 from components.train.backends.vertex.job_store import JobStore, Taken, begun, completed, refused
 from components.train.supervision.output import Output
-from components.train.supervision.signals import received
+from components.train.supervision.signals import StopRequest, received
 from trainer.base.errors import UserError, first_line
 
 _POLL_S = 5.0  # Cloud Logging lets a project read 60 times a minute.
@@ -47,6 +47,7 @@ class SubmittedJob:
         self._plan, self._output, self._signals = submission, output, signals
         self._jobs, self._store = Jobs(submission.project, submission.region), JobStore(submission.job_dir)
         self._link = ""  # Where the console shows the job that runs; empty before there is one.
+        self._request = StopRequest()
         self._stop = 0  # The signal that asked for the job's end.
         self._troubles: set[str] = set()  # Why Google Cloud could not be asked, as it was shown.
         self._tails: dict[str, collections.deque[str]] = {}
@@ -170,8 +171,10 @@ class SubmittedJob:
         if not select.select([self._signals], [], [], _POLL_S)[0]:
             return
         for number in received(self._signals):
-            if self._stop or number == signal.SIGHUP:
+            if self._request.is_repeated_by(number) or (number == signal.SIGHUP and not self._stop):
                 raise _Left(number)
+            if self._stop:
+                continue
             self._stop = number
             self._say(f"{signal.Signals(number).name}: stopping the replicas")
 

@@ -21,18 +21,19 @@ import time
 from collections.abc import Sequence
 
 from components.train.backends.plan import Plan, Replica
-from components.train.supervision.job_lock import locked
+from components.train.supervision.job_lock import locked, take_grace_period
 from components.train.supervision.launcher_log import Record
 from components.train.supervision.output import Output
 from components.train.supervision.reaper import MARK, Guard, kill_marked
 from components.train.supervision.replica import Child
-from components.train.supervision.restart_policy import FROZEN, Death, Gone, Order, State, Stop, decide
-from components.train.supervision.signals import ending, received, signal_socket
+from components.train.supervision.restart_policy import FROZEN, SAVED, Death, Gone, Order, State, Stop, decide
+from components.train.supervision.signals import StopRequest, ending, received, signal_socket
 from components.train.supervision.timeouts import Patience
 from trainer.base import lifeline
 from trainer.base.errors import UserError
 
 TIMED_OUT = 124  # As of timeout(1).
+KILLED = 128 + signal.SIGKILL
 _TICK_S = 0.05
 _DEFAULTS = Patience()
 
@@ -41,7 +42,7 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
     """Runs the job to its end; to be called from the main thread. After a `UserError` no replica runs.
 
     Returns 0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when
-    it cannot be started again; 128+n if signal n told this process to stop.
+    it cannot be started again; 128+n if signal n told this process to stop, and `KILLED` if it was not all saved then.
     """
     owner = lifeline.owner_pid(os.environ)
     with contextlib.ExitStack() as stack:
@@ -51,6 +52,7 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
             os.makedirs(plan.log_dir, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot write to {error.filename or plan.records_dir}: {error.strerror}") from None
+        take_grace_period(plan.records_dir)  # An earlier launcher may have ended without.
         signals = stack.enter_context(signal_socket())
         guard = Guard(lock, plan.teardown)
         job = _Job(plan, patience, output, record, guard, signals)
@@ -96,7 +98,8 @@ class _Job:
         self._due = dict.fromkeys(names, 0.0)  # To be started, and when.
         self._state = State(names=names, strategy=plan.strategy, max_restarts=plan.max_restarts, tells=plan.reports)
         self._ending: dict[str, object] = {}  # Why the job ends, once it does.
-        self._is_stopping = False  # Whether all were told to save and end.
+        self._is_stopping = False  # Whether all were told to save and end, on request or at the time limit.
+        self._request = StopRequest()
         self._look_at = self._began = time.monotonic()
         self._time_out_at = math.inf
 
@@ -122,6 +125,7 @@ class _Job:
                 self._look(now)
         self._show()
         seconds = round(time.monotonic() - self._began, 3)
+        self._note_kills()
         self._add_event("end", **self._ending, step=self._state.job.step, seconds=seconds)
         return int(self._ending["exit_code"])
 
@@ -145,16 +149,30 @@ class _Job:
 
     def _on_signals(self) -> None:
         for number in received(self._signals):
-            self._stop_all(f"told to stop by {signal.Signals(number).name}", 128 + number)
+            name, is_first = signal.Signals(number).name, not self._request.number
+            if self._request.is_repeated_by(number):
+                self._stop_all(f"{name} again", 128 + number, is_urgent=True)
+            elif is_first:
+                grace_period_s = take_grace_period(self._plan.records_dir) or self._patience.grace_period_s
+                self._patience = dataclasses.replace(self._patience, grace_period_s=grace_period_s)
+                self._stop_all(f"told to stop by {name}", 128 + number)
 
-    def _stop_all(self, why: str, exit_code: int) -> None:
-        """Has all save and end, who are not to start again; at once if they were told before."""
-        self._add_event("stop", why=why, again=self._is_stopping)
-        grace_s = 0 if self._is_stopping else self._patience.stop_s
+    def _stop_all(self, why: str, exit_code: int, *, is_urgent: bool = False) -> None:
+        """Has all save and end, or end at once, who are not to start again."""
+        self._add_event("stop", why=why, again=is_urgent)
         self._is_stopping = True
         self._finish(why=why, exit_code=exit_code)
         for child in self._alive():
-            child.stop(0, grace_s)
+            child.stop(0, 0 if is_urgent else self._patience.grace_period_s)
+
+    def _note_kills(self) -> None:
+        """Replaces an exit code that means "saved" where a replica had to be killed meanwhile."""
+        exit_code, has_failed = self._ending["exit_code"], "replica" in self._ending
+        killed = ", ".join(name for name, child in self._children.items() if child.is_killed and not child.frozen)
+        if killed and exit_code and (exit_code == SAVED or not has_failed):
+            why = f"{self._ending['why']}, but {killed} had to be killed and may not have saved"
+            why += f"; the grace period is {self._patience.grace_period_s:g} s (--grace-period-s)"
+            self._ending = {**self._ending, "why": why, "exit_code": KILLED}
 
     def _finish(self, **ending: object) -> None:
         """Nobody is to be started again; the first cause is the one that counts."""
@@ -198,7 +216,7 @@ class _Job:
         """Returns how long a replica is left alone, and then has from SIGTERM to SIGKILL, both in seconds."""
         patience = self._patience
         if stop is Stop.ALL_SAVING:
-            return 0, patience.stop_s
+            return 0, patience.grace_period_s
         if stop is Stop.ALL:
             return patience.hear_s, patience.failure_s
         waits = {"evaluator": patience.evaluator_s}

@@ -25,7 +25,9 @@ class Patience:
     start_s: float = 300.0  # From the start to the first status; an import of TensorFlow has been seen to take 43 s.
     silence_s: Mapping[str, float] = dataclasses.field(default_factory=SILENCE_S.copy)  # Between statuses, by phase.
     stopped_s: float = 5.0  # That a process may be stopped (SIGSTOP).
-    stop_s: float = 25.0  # From SIGTERM to SIGKILL when the job is told to stop or is preempted: replicas save.
+    # From SIGTERM to SIGKILL when the job is told to stop or is preempted, in which replicas save. A Spot VM is switched
+    # off 30 s after its notice at the latest.
+    grace_period_s: float = 25.0
     failure_s: float = 1.0  # The same when there is nothing to save: after a failure, or after the chief's success.
     hear_s: float = 0.5  # After a failure, to SIGTERM for the others: a client may tell late of a kill elsewhere.
     join_s: float = 30.0  # What workers of a synchronous job have to end by themselves after the chief's success.

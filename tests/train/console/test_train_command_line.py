@@ -12,7 +12,7 @@ from trainer.base.errors import UserError
 MODES = (*BACK_ENDS, *INSTEAD)
 # Falsy ones too: they are given.
 VALUES = {"--max-restarts": "0", "--memory-gb": "1", "--code": "", "--strategy": "multi_worker_mirrored"}
-VALUES |= {"--backend": "process", "--region": "us-central1", "--max-machine-hours": "5"}
+VALUES |= {"--backend": "process", "--region": "us-central1", "--max-machine-hours": "5", "--grace-period-s": "60"}
 VALUES |= {f"--{name.replace('_', '-')}": v[0] if isinstance(v, tuple) else v for name, v in GIVEN.items()}
 FLAGS = [flag for flag in HEEDED_BY if flag.removeprefix("--") not in INSTEAD]
 

@@ -3,9 +3,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from train_fakes import ONE, PS, SYNC, Bench, wait_until
+from train_fakes import CALM, ONE, PS, SYNC, Bench, wait_until
 
 from components.train.__main__ import main
+from components.train.supervision.timeouts import Patience
 from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
@@ -55,6 +56,27 @@ def test_stop_has_job_save_and_waits(bench: Bench, capsys: pytest.CaptureFixture
     first, _, chief, _ = status(bench.path, capsys)
     assert first.startswith("stopped, started ") and first.endswith("exit code 143")
     assert chief == "chief/0 ended 8"
+
+
+SLOW = SAVES.replace("tell('saving', 8)", "time.sleep(1), tell('saving', 8)")
+KILLED = "but chief/0 had to be killed and may not have saved; the grace period is 0.2 s"
+
+
+@pytest.mark.parametrize(
+    ("launchers_s", "flags", "code"),
+    [(30.0, [], 0), (0.2, [], 137), (30.0, ["--grace-period-s", "0.2"], 137), (0.2, ["--grace-period-s", "30"], 0)],
+)
+def test_stop_reports_replica_killed(
+    bench: Bench, capsys: pytest.CaptureFixture, launchers_s: float, flags: list[str], code: int
+):
+    launcher = bench.start(bench.plan(ONE, chief_0=SLOW), Patience(grace_period_s=launchers_s, **CALM))
+    wait_until((bench.path / "logs/chief-0.status.json").exists)
+    assert main(["--stop", str(bench.path), *flags]) == code
+    printed = capsys.readouterr().out
+    assert (KILLED in printed, "saved" in printed.replace("may not have saved", "")) == (code == 137, False)
+    launcher.communicate()
+    assert launcher.returncode == (code or 143)
+    assert status(bench.path, capsys)[0].startswith("failed" if code else "stopped")
 
 
 @pytest.mark.parametrize(("script", "state", "code"), [("", "done", 0), ("sys.exit(7)", "failed", 7)])

@@ -39,7 +39,7 @@ def test_silent_replica_is_frozen_and_restarted(bench: Bench):
 def test_time_limit_has_all_save_and_end(bench: Bench):
     works = once("sys.exit(7)")
     plan = bench.plan(SYNC, max_restarts=1, chief_0=ON_TERM + works, worker_0=ON_TERM + "time.sleep(60)")
-    patience = dataclasses.replace(QUICK, stop_s=10, failure_s=0.1)
+    patience = dataclasses.replace(QUICK, grace_period_s=10, failure_s=0.1)
     code, lines = bench.run(dataclasses.replace(plan, timeout_s=10), patience)
     assert code == 124
     why = "ended by its time limit (scheduling.timeout: 10 s)"
@@ -52,7 +52,7 @@ def test_time_limit_has_all_save_and_end(bench: Bench):
 
 
 def test_chief_done_before_time_limit_has_succeeded(bench: Bench):
-    patience = dataclasses.replace(QUICK, evaluator_s=60, stop_s=10)
+    patience = dataclasses.replace(QUICK, evaluator_s=60, grace_period_s=10)
     plan = bench.plan(EVALUATED, chief_0="", evaluator_0=ON_TERM + "time.sleep(60)")
     assert bench.run(dataclasses.replace(plan, timeout_s=10), patience)[0] == 0
     assert bench.endings() == {"chief/0": "exit code 0", "evaluator/0": "exit code 143"}

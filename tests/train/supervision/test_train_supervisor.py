@@ -1,6 +1,7 @@
 import dataclasses
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -12,7 +13,7 @@ from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
 
-SLOW = Patience(stop_s=30, failure_s=30, join_s=30, evaluator_s=30, **CALM)
+SLOW = Patience(grace_period_s=30, failure_s=30, join_s=30, evaluator_s=30, **CALM)
 OBEY = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True); time.sleep(60)"
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
 
@@ -43,7 +44,7 @@ def test_any_bytes_are_shown(bench: Bench):
 def test_failure_stops_others_and_is_reported(bench: Bench):
     failing = waits(bench, "chief-0", "worker-0") + "for i in range(30): print('line', i)\nsys.exit(3)"
     plan = bench.plan(SYNC, chief_0=STUBBORN, worker_0=OBEY, worker_1=failing)
-    code, lines = bench.run(plan, Patience(failure_s=0.5, stop_s=3600))
+    code, lines = bench.run(plan, Patience(failure_s=0.5, grace_period_s=3600))
     assert code == 3
     assert bench.endings()["chief/0"] == "SIGKILL"
     log = bench.path / "logs" / "worker-1.log"
@@ -98,35 +99,85 @@ def test_preempted_replicas_get_time_to_save(bench: Bench):
     )
     first = waits(bench, "worker-0", "worker-1") + "sys.exit(143)"
     code, lines = bench.run(
-        bench.plan(SYNC, chief_0=first, worker_0=saving, worker_1=saving), Patience(stop_s=30, failure_s=0.1)
+        bench.plan(SYNC, chief_0=first, worker_0=saving, worker_1=saving), Patience(grace_period_s=30, failure_s=0.1)
     )
     assert code == 143
     assert sum(line.endswith("| saved") for line in lines) == 2
     assert any("chief/0 was preempted first: exit code 143" in line for line in lines)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_signal_to_launcher_stops_replicas(bench: Bench, number: int, code: int):
-    launcher = bench.start(bench.plan(PS, chief_0=OBEY, worker_0=OBEY, ps_0=STUBBORN), Patience(stop_s=0.5, **CALM))
+    launcher = bench.start(bench.plan(PS, chief_0=OBEY, worker_0=OBEY, ps_0=OBEY), Patience(grace_period_s=30, **CALM))
     lines = [launcher.stdout.readline() for _ in range(4)]
     assert sum("ready" in line for line in lines) == 3
     launcher.send_signal(number)
     output = launcher.communicate()[0]
     assert launcher.returncode == code
     assert "chief/0 ended: exit code 143" in output
-    assert "ps/0 ended: SIGKILL" in output
     assert not bench.processes()
 
 
-def test_second_signal_kills_at_once(bench: Bench):
-    launcher = bench.start(bench.plan(ONE, chief_0=STUBBORN), Patience(stop_s=3600, **CALM))
+# Writes `saved` half a second after its first SIGTERM.
+SAVING = (
+    "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), print('saved'), sys.exit(143)));"
+    "print('ready', flush=True); time.sleep(60)"
+)
+
+
+def stopping(bench: Bench, script: str, patience: Patience = SLOW, **changes: object) -> subprocess.Popen:
+    """A launcher whose chief runs the script and is ready."""
+    launcher = bench.start(dataclasses.replace(bench.plan(ONE, chief_0=script), **changes), patience)
     while "ready" not in launcher.stdout.readline():
         pass
-    launcher.send_signal(signal.SIGTERM)
+    return launcher
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code"),
+    [
+        ([signal.SIGTERM, signal.SIGHUP], 143),
+        ([signal.SIGHUP, signal.SIGTERM, signal.SIGINT], 129),
+        ([signal.SIGTERM, signal.SIGTERM], 143),
+    ],
+)
+def test_signals_at_once_are_one_request(bench: Bench, numbers: list[int], code: int):
+    launcher = stopping(bench, SAVING)
+    for number in numbers:
+        launcher.send_signal(number)
+        time.sleep(0.1)  # Or the kernel delivers them in an order of its own.
+    assert "chief/0 | saved" in launcher.communicate()[0]
+    assert launcher.returncode == code
+
+
+def test_signal_during_time_limit_saves(bench: Bench):
+    launcher = stopping(bench, SAVING, timeout_s=2)
+    while "time limit" not in launcher.stdout.readline():
+        pass
+    launcher.terminate()
+    assert "chief/0 | saved" in launcher.communicate()[0]
+    assert launcher.returncode == 124
+
+
+@pytest.mark.parametrize(("number", "pause_s"), [(signal.SIGINT, 0.1), (signal.SIGTERM, 1.2)])
+def test_repeated_signal_kills_at_once(bench: Bench, number: int, pause_s: float):
+    launcher = stopping(bench, STUBBORN, Patience(grace_period_s=3600, **CALM))
+    launcher.send_signal(number)
     assert "stopping" in launcher.stdout.readline()
-    launcher.send_signal(signal.SIGTERM)
-    launcher.communicate()
-    assert launcher.returncode == 143
+    time.sleep(pause_s)
+    launcher.send_signal(number)
+    assert "but chief/0 had to be killed and may not have saved" in launcher.communicate()[0]
+    assert launcher.returncode == 137
+
+
+@pytest.mark.parametrize(("grace_period_s", "code"), [(30.0, 143), (0.1, 137)])
+def test_grace_period_ends_in_kill(bench: Bench, grace_period_s: float, code: int):
+    launcher = stopping(bench, SAVING, Patience(grace_period_s=grace_period_s, **CALM))
+    launcher.terminate()
+    output = launcher.communicate()[0]
+    assert launcher.returncode == code
+    killed = "told to stop by SIGTERM, but chief/0 had to be killed and may not have saved; the grace period is 0.1 s"
+    assert (killed in output) == (code == 137)
 
 
 FAMILY = (
