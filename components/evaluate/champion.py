@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from components.evaluate.bootstrap import Figures, bootstrap
 from components.evaluate.comparing import beat
 from components.evaluate.eval_set import EvalSet, require_enough
 from components.evaluate.gate import CHAMPION, Comparison
@@ -13,57 +12,56 @@ from components.register.register import open_registry
 from components.register.store import Store
 from trainer.base.errors import UserError
 
-_Told = tuple[dict[str, Any] | None, Mapping[str, Figures], Comparison, list[str]]
 
-
-def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]) -> _Told:
+def challenge(
+    options: Options, candidate: Answers, metrics: Mapping[str, float]
+) -> tuple[dict[str, Any] | None, Comparison, list[str]]:
     """Compares the candidate, which has these metrics, with the champion, if there is one.
 
     Returns:
       The champion: its `version`, and on the `examples` that both are measured by its `metrics`, and where they are fewer than
       those that the candidate is judged by, also the metrics of the `candidate`; of one that cannot be compared none, and a
-      reason: it is `incomparable`. The figures of both. The comparison. What else is to be said.
+      reason: it is `incomparable`. The comparison. What else is to be said.
     """
     alone = Comparison(who=CHAMPION, passed=True, words="there is no champion to compare with")
     if not options.registry:
-        return None, {}, alone, []
+        return None, alone, []
     store, records = open_registry(options.registry), candidate.records
     version, gone = store.standing(options.name)
     if gone:
         print(gone)
     notes = [*_often(store, options.name, records), *([gone] if gone else [])]
     if version is None:
-        return None, {}, alone, notes
+        return None, alone, notes
     champion = {"version": version, "metrics": None, "candidate": None, "examples": None, "incomparable": ""}
     try:
-        shared = _shared(candidate, store.model_dir(options.name, version))
-        ours, theirs = shared.values()
-        if lost := metrics.keys() - theirs.metrics.keys():
+        ours, theirs = _shared(candidate, store.model_dir(options.name, version))
+        if lost := metrics.keys() - theirs.measure().keys():
             raise UserError(
-                f"the {theirs.records:,} records of {records.split} that neither was trained on give no {min(lost)}"
+                f"the {len(ours.labels):,} records of {records.split} that neither was trained on give no {min(lost)}"
             )
     except UserError as error:
         print(f"the champion, version {version}, cannot be compared: {error}")
         words = f"cannot be compared with the champion: {error}"
         comparison = Comparison(who=CHAMPION, passed=False, words=words)
-        return {**champion, "incomparable": str(error)}, {}, comparison, notes
-    champion |= {"metrics": theirs.told, "examples": theirs.records}
+        return {**champion, "incomparable": str(error)}, comparison, notes
+    champion |= {"metrics": theirs.figures(), "examples": len(theirs.labels)}
     name, gate = "the champion", options.asked
-    if theirs.records < len(candidate.labels):
-        champion["candidate"] = ours.told
-        name += f" on the {theirs.records:,} records that neither was trained on"
+    if len(theirs.labels) < len(candidate.labels):
+        champion["candidate"] = ours.figures()
+        name += f" on the {len(theirs.labels):,} records that neither was trained on"
     sure = {"confidence": gate.confidence, "margin": gate.margin}
-    return champion, shared, beat(CHAMPION, name, ours, theirs, records.task, **sure), notes
+    comparison = beat(CHAMPION, name, ours.answers, theirs.answers, ours.labels, records.task, **sure)
+    return champion, comparison, notes
 
 
-def _shared(candidate: Answers, champion_dir: str) -> dict[str, Figures]:
-    """What both models are worth on the candidate's records that the champion was not trained on either."""
+def _shared(candidate: Answers, champion_dir: str) -> tuple[Answers, Answers]:
+    """Both models' answers to the candidate's records that the champion was not trained on either."""
     records = candidate.records
     both = records.unseen(champion_dir)[candidate.positions]
     require_enough(both, records.split, "neither model was trained on them")
     ours = candidate.of(both)
-    theirs = predict(load(champion_dir, records), records).of(ours.positions)
-    return bootstrap(records.task, {"candidate": ours.answers, CHAMPION: theirs.answers}, ours.labels)
+    return ours, predict(load(champion_dir, records), records).of(ours.positions)
 
 
 def _often(store: Store, name: str, records: EvalSet) -> list[str]:

@@ -1,15 +1,21 @@
-"""Holds a candidate against thresholds, and against other answers to the same records."""
+"""Compares a candidate with thresholds, and with other answers to the same records.
+
+beat(CHAMPION, "the champion", ours, theirs, labels, task, confidence=0.95, margin=0.0).passed
+"""
 
 import math
 from statistics import NormalDist
 
 import numpy as np
 
-from components.evaluate.bootstrap import Figures, p_value
 from components.evaluate.gate import Comparison
 from trainer.nn.tasks.base import Task
 
 _POWER, _STEP = 0.8, 0.005
+# Fewer swaps where there are many answers, for the time that they take.
+_FEWEST_SWAPS, _MOST_ANSWERS = 199, 25_000_000
+# Two figures that differ by no more than this share of their size may be equal: a metric may be computed in float32.
+_ROUNDING = 1e-6
 
 
 def reach(
@@ -25,46 +31,93 @@ def reach(
 def beat(
     who: str,
     name: str,
-    ours: Figures,
-    theirs: Figures,
+    ours: np.ndarray,
+    theirs: np.ndarray,
+    labels: np.ndarray,
     task: Task,
     *,
     confidence: float | None,
     margin: float,
+    swaps: int = 499,
 ) -> Comparison:
-    """Whether the candidate leads another one, `name` in words, by more than a margin and than chance.
+    """Compares the candidate's answers with those of another one, `name` in words, to the same records.
 
-    It is by the metric that its figures are ranked by, in whose unit the margin is. Its figures and the other one's are of the
-    same samples. Without a confidence they decide alone.
+    The candidate passes if it leads by more than the margin, in the unit of the metric that models are ranked by, and by
+    more than chance. Without a confidence the margin decides alone. The order of the records makes no difference.
     """
-    metric = task.ranked_by(ours.metrics)
-    sign = -1 if metric in task.lower_is_better else 1
-    mine, other = (float(each.metrics.get(metric, math.nan)) for each in (ours, theirs))
-    difference, level = sign * (mine - other), confidence or 0.95
-    nothing = np.full(1, math.nan)
-    with np.errstate(invalid="ignore"):  # of infinite ones
-        samples = sign * (ours.samples.get(metric, nothing) - theirs.samples.get(metric, nothing))
-    p, leads = p_value(difference, samples, margin), difference > margin
-    passed = p <= 1 - level if confidence else leads
-    # What is left when either end is cut off as the test does it: as far as the samples reach, and as far as they stray.
-    interval = None
-    if np.isfinite(samples).all():
-        low, high = np.quantile(samples, (1 - level, level)).tolist()
-        interval = min(low, 2 * difference - high), max(high, 2 * difference - low)
+    metrics, n, level = task.measure(ours, labels), len(labels), confidence or 0.95
+    metric = task.ranked_by(metrics)
+    mine, other = float(metrics[metric]), float(task.measure(theirs, labels).get(metric, math.nan))
+    lower = metric in task.lower_is_better
+    difference = other - mine if lower else mine - other
+    right = [answers.argmax(axis=1) == labels for answers in (ours, theirs)] if labels.ndim == 1 else []
+    if metric == "accuracy" and [each.mean() for each in right] == [mine, other]:
+        won, lost = int((right[0] > right[1]).sum()), int((right[0] < right[1]).sum())
+        p, deviation = sign_test(won, lost), math.sqrt(won + lost) / n
+    else:
+        by_chance = _swapped_leads(task, metric, ours, theirs, labels, swaps)
+        # Each swap stands for two, for its reverse has the opposite lead. NaN counts against.
+        fewer = np.abs(by_chance) < difference - _ROUNDING * (abs(mine) + abs(other))
+        p, deviation = float((1 + (~fewer).sum()) / (2 + 2 * len(fewer))), float(by_chance.std())
+    if not difference > 0:
+        p = 1.0
+    leads = difference > margin
+    passed = leads and (confidence is None or p <= 1 - level)
     words = f"{metric} {mine:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
     if passed and confidence:
-        words += f" ({f'by {interval[0]:.4f} at least, ' if interval else ''}p {p:.3f})"
+        words += f" (p {p:.3f})"
     elif leads and confidence:
         words += f", by more than chance (p {p:.3f}; at most {1 - level:.3g} is asked for)"
     elif difference > 0 and not passed:
         words += f", by more than the margin {margin:.4g}"
     # By the normal approximation; an error is looked at in its own unit.
-    step, reach_of = _STEP * (abs(other) if sign < 0 else 1), NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)
-    seen = step > 0 and ours.records * (reach_of * float(np.std(samples)) / step) ** 2
-    needed = math.ceil(seen) if seen > 0 else None
+    step, reach_of = _STEP * (abs(other) if lower else 1), NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)
+    seen = step > 0 and n * (reach_of * deviation / step) ** 2
+    needed = math.ceil(seen) if 0 < seen < math.inf else None
     if needed and not passed:
-        what = "half a percent less" if sign < 0 else "half a point more"
-        words += f"; {what} is seen four times out of five with {needed:,} records, here are {ours.records:,}"
-    figures = {"candidate": mine, "other": other, "difference": difference, "interval": interval, "p": p}
-    known = {"threshold": margin, "records": ours.records, "records_needed": needed}
+        what = "half a percent less" if lower else "half a point more"
+        words += f"; {what} is seen four times out of five with {needed:,} records, here are {n:,}"
+    figures = {"candidate": mine, "other": other, "difference": difference, "p": p}
+    known = {"threshold": margin, "records": n, "records_needed": needed}
     return Comparison(who=who, passed=passed, words=words, metric=metric, **figures, **known)
+
+
+def sign_test(won: int, lost: int) -> float:
+    """Returns how likely at least `won` heads are in `won + lost` tosses of a coin.
+
+    Of two equally good models that is how likely one alone is right on so many of the records that just one is right on
+    (McNemar 1947, doi:10.1007/BF02295996).
+    """
+    tosses, heads = won + lost, np.arange(won, won + lost + 1)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, tosses + 1)))])
+    return min(1.0, float(np.exp(logs[-1] - logs[heads] - logs[tosses - heads] - tosses * math.log(2)).sum()))
+
+
+@np.errstate(invalid="ignore")  # of infinite figures
+def _swapped_leads(
+    task: Task, metric: str, ours: np.ndarray, theirs: np.ndarray, labels: np.ndarray, swaps: int
+) -> np.ndarray:
+    """Returns leads in a metric after random swaps of two models' answers to the same record: a permutation test's.
+
+    Of AUC their ranks are swapped (Bandos et al. 2005, doi:10.1002/sim.2149), for scores of two models need have no scale
+    in common.
+    """
+    if metric == "auc":
+        ours, theirs = _ranks(ours), _ranks(theirs)
+    # An order that follows from the records, and that no swap changes.
+    low, high = np.minimum(ours, theirs), np.maximum(ours, theirs)
+    order = np.lexsort([*ours.T, *low.T, *high.T, *np.reshape(labels, (len(labels), -1)).T])
+    ours, theirs, labels, random = ours[order], theirs[order], labels[order], np.random.default_rng(0)
+    leads = []
+    for _ in range(min(swaps, max(_FEWEST_SWAPS, _MOST_ANSWERS // ours.size))):
+        swapped = random.random((len(labels), 1)) < 0.5
+        pair = np.where(swapped, theirs, ours), np.where(swapped, ours, theirs)
+        leads.append(np.subtract(*(task.measure(answers, labels).get(metric, math.nan) for answers in pair)))
+    return np.array(leads, float)
+
+
+def _ranks(scores: np.ndarray) -> np.ndarray:
+    """Ranks of scores [N, k] in their column, from 0 to 1; equal scores share theirs."""
+    pairs = [(np.sort(column), column) for column in scores.T]
+    sums = [np.searchsorted(*pair, "left") + np.searchsorted(*pair, "right") for pair in pairs]
+    return (np.stack(sums, axis=1) + 1) / (2 * len(scores) + 2)

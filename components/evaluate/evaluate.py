@@ -9,7 +9,6 @@ from etils import epath
 
 from components.evaluate import report
 from components.evaluate.baseline import baseline
-from components.evaluate.bootstrap import bootstrap
 from components.evaluate.champion import challenge
 from components.evaluate.comparing import beat
 from components.evaluate.demands import demands
@@ -17,8 +16,8 @@ from components.evaluate.details.answered import sample
 from components.evaluate.details.figures import figures
 from components.evaluate.details.parts import in_words, parts
 from components.evaluate.details.worst import worst
-from components.evaluate.eval_set import EvalSet, require_enough
-from components.evaluate.gate import BASELINE, decide
+from components.evaluate.eval_set import LEAST, EvalSet, require_enough
+from components.evaluate.gate import BASELINE, CHAMPION, Comparison, decide
 from components.evaluate.options import Options
 from components.evaluate.score import load, predict
 from components.undefined import plain
@@ -47,24 +46,27 @@ def evaluate(options: Options) -> dict[str, Any]:
     require_enough(chosen, split, f"{model_dir} was not trained on them", way)
     candidate = predict(load(model_dir, records), records).of(chosen)
     rule, simple = baseline(records)
-    found = bootstrap(task, {"candidate": candidate.answers, "baseline": simple[chosen]}, candidate.labels)
-    ours, least = found.values()
-    champion, shared, against_champion, notes = challenge(options, candidate, ours.metrics)
+    simple, labels, metrics = simple[chosen], candidate.labels, candidate.measure()
+    champion, against_champion, notes = challenge(options, candidate, metrics)
+    sure = {"confidence": gate.confidence, "margin": 0.0}
     comparisons = [
-        *demands(gate, candidate, ours.metrics),
-        beat(BASELINE, f"the {rule}", ours, least, task, confidence=gate.confidence, margin=0.0),
+        *demands(gate, candidate, metrics),
+        beat(BASELINE, f"the {rule}", candidate.answers, simple, labels, task, **sure),
         against_champion,
     ]
+    if len(labels) < LEAST:
+        words = f"not to be promoted by {len(labels)} records of {split}: it takes {LEAST}"
+        comparisons.append(Comparison(who=CHAMPION, passed=False, words=words, records=len(labels)))
     if twice:
         fate = "count" if options.count_repeated else "do not count"
         notes.append(f"{twice:,} records of {split} are in the training split too, and {fate}")
     if not chosen.all():
-        notes.append(f"judged by the {ours.records:,} of {len(chosen):,} records of {split} that it was not trained on")
+        notes.append(f"judged by the {len(labels):,} of {len(chosen):,} records of {split} that it was not trained on")
     names = manifest.class_names or manifest.targets
     columns = {**({"class": manifest.label} if manifest.class_names else {}), **{name: name for name in options.slices}}
     evaluation = {
-        "metrics": ours.told,
-        "figures": figures(manifest.task, names, candidate.answers, candidate.labels),
+        "metrics": candidate.figures(),
+        "figures": figures(manifest.task, names, candidate.answers, labels),
         "parts": {name: parts(candidate, in_words(candidate.column(column))) for name, column in columns.items()},
         "worst": worst(candidate),
         "answered": sample(candidate, raw=provenance.trained_on(model_dir) is not None),
@@ -78,12 +80,11 @@ def evaluate(options: Options) -> dict[str, Any]:
         "class_names": list(manifest.class_names),
         "targets": list(manifest.targets),
         "features": {f.name: f"{f.dtype}{list(f.shape)}" for f in manifest.inputs},
-        "baseline": {"rule": rule, **least.metrics},
+        "baseline": {"rule": rule, **task.measure(simple, labels)},
         "champion": champion,
-        "intervals": {who: each.intervals() for who, each in {**shared, **found}.items()},
         "gate": dataclasses.asdict(gate),
-        "metric": task.ranked_by(ours.metrics),
-        "decision": decide(task.ranked_by(ours.metrics), comparisons, notes),
+        "metric": task.ranked_by(metrics),
+        "decision": decide(task.ranked_by(metrics), comparisons, notes),
     }
     evaluation, directory = plain(evaluation), epath.Path(options.output)
     try:

@@ -23,8 +23,7 @@ class Comparison:
     candidate: float | None = None
     other: float | None = None  # the other one's figure
     difference: float | None = None  # by how much the candidate is better
-    interval: tuple[float, float] | None = None  # of that; above the threshold, the lead is more than chance
-    p: float | None = None  # how likely chance alone would show such a lead
+    p: float | None = None  # how likely chance alone would show such a lead, of equally good models
     threshold: float | None = None  # what the candidate has to reach; of a lead, what it has to exceed
     records: int | None = None  # on which both were measured
     records_needed: int | None = None  # to see half a point (half a percent of an error) four times out of five

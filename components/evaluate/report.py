@@ -45,18 +45,17 @@ def summary(evaluation: Mapping[str, Any]) -> str:
     metrics, decision = evaluation["metrics"], evaluation["decision"]
     names = [name for name in metrics if name != "examples"]
     lines = [("model", *names), ("---",) * (len(names) + 1)]
-    lines += [(who, *(figure(figures[name]) for name in names)) for who, figures, _ in _rivals(evaluation)]
+    lines += [(who, *(figure(figures[name]) for name in names)) for who, figures in _rivals(evaluation)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     reasons = "\n".join(f"- {reason}" for reason in decision["reasons"])
     return f"## {decision['verdict']}\n\n{table}\n\n{reasons}\n"
 
 
-def _rivals(e: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Who was measured, the candidate first: in words, the metrics, and the intervals of those that have one."""
-    found = [("candidate", e["metrics"], e["intervals"].get("candidate", {}))]
+def _rivals(e: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Who was measured, the candidate first: in words, and the metrics."""
+    found = [("candidate", e["metrics"])]
     if (champion := e["champion"]) and champion["metrics"]:
         where = f", on {champion['examples']:,} records" if champion.get("candidate") else ""
-        found += [(f"candidate{where}", champion["candidate"], {})] if where else []
-        name = f"champion (version {champion['version']}){where}"
-        found.append((name, champion["metrics"], e["intervals"].get("champion", {})))
-    return [*found, (e["baseline"]["rule"], e["baseline"], e["intervals"].get("baseline", {}))]
+        found += [(f"candidate{where}", champion["candidate"])] if where else []
+        found.append((f"champion (version {champion['version']}){where}", champion["metrics"]))
+    return [*found, (e["baseline"]["rule"], e["baseline"])]

@@ -33,6 +33,10 @@ class Answers:
         """The metrics of the task."""
         return self.records.task.measure(self.answers, self.labels)
 
+    def figures(self) -> dict[str, float]:
+        """The metrics, and over how many `examples` they are."""
+        return {**self.measure(), "examples": len(self.labels)}
+
     def column(self, name: str) -> np.ndarray:
         """The values of a table's column, [N], or of the label the names of classes; an unknown column is a UserError."""
         manifest = self.records.manifest

@@ -17,7 +17,7 @@ from trainer.base.files import tree_digest
 from trainer.job_dir import identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
-_NOT_OF_A_VERSION = {"model_dir", "gate", "intervals", "champion", "figures", "parts", "worst"}
+_NOT_OF_A_VERSION = {"model_dir", "gate", "champion", "figures", "parts", "worst"}
 
 
 def open_registry(place: str) -> Store:

@@ -16,6 +16,7 @@ from components.evaluate.__main__ import main
 from components.evaluate.details.worst import worst as worst_of
 from components.evaluate.eval_set import EvalSet
 from components.evaluate.score import Answers, load, predict
+from components.register.registry import Registry
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
 from trainer.data import records
@@ -65,14 +66,29 @@ def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model,
     ours, least = found["metrics"]["auc"], found["baseline"]["auc"]
     assert np.trapezoid(hits, misses) == pytest.approx(ours, abs=1e-3)
     assert found["decision"]["verdict"] == "promote"
-    words = f"auc {ours:.4f} beats the best single column, company, {least:.4f} (by 0."
+    words = f"auc {ours:.4f} beats the best single column, company, {least:.4f} (p 0."
     assert any(reason.startswith(words) for reason in found["decision"]["reasons"])
     page = (tmp_path / "report.html").read_text()
-    low, high = found["intervals"]["candidate"]["auc"]
-    assert low < ours < high and f"<small>{low:.4f} to {high:.4f}</small>" in page
     plots = re.findall("<figcaption>(.*?)</figcaption>", page)
     assert plots == ["calibration", "ROC curve", "precision and recall"]
     assert evaluate(model(-0.5), data, tmp_path)["decision"]["verdict"] == "reject"
+
+
+@pytest.mark.parametrize("gate", ["confidence: 0.5\n", "confidence: none\n"])
+def test_few_records_never_promote(gate, data, model, tmp_path):
+    """However good a model is on fewer than 50 records, with or without a champion, it is registered at most."""
+    few = trips.make(tmp_path / "few", trips.rows(220))
+    (tmp_path / "gate.yaml").write_text(gate)
+    flags = ["--gate", tmp_path / "gate.yaml", "--registry", tmp_path / "registry", "--name", "trips"]
+    found = evaluate(model(0.3), few, tmp_path / "first", *flags)
+    records = found["metrics"]["examples"]
+    assert records < 50 and found["decision"]["verdict"] == "register"
+    assert f"not to be promoted by {records} records of test: it takes 50" in found["decision"]["why"]
+    registry = Registry(str(tmp_path / "registry"))
+    registry.promote("trips", registry.add("trips", str(model(-0.5)), {}), instead_of=None)
+    found = evaluate(model(0.3), few, tmp_path / "second", *flags)
+    assert found["champion"]["metrics"]["auc"] < found["metrics"]["auc"]
+    assert found["decision"]["verdict"] == "register" and "it takes 50" in found["decision"]["why"]
 
 
 def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown(model, data, refused, tmp_path):

@@ -48,7 +48,7 @@ def test_a_metric_that_is_no_number_is_null_in_every_file_and_a_dash_to_people(
     component.evaluate(job_dir=str(job), registry="", name="", evaluate_args=[], **artifacts)
     told = strict((tmp_path / "evaluation").read_text())
     assert told["metrics"]["odd"] is told["baseline"]["odd"] is told["parts"]["class"][0]["metrics"]["odd"] is None
-    assert told["intervals"]["candidate"]["odd"] is None and told["decision"]["verdict"] == verdict
+    assert told["decision"]["verdict"] == verdict
     assert "odd" not in artifacts["metrics"].metadata and "accuracy" in artifacts["metrics"].metadata
     assert "| - |" in (tmp_path / "summary").read_text() and "<td>-</td>" in (tmp_path / "report").read_text()
     if verdict == "reject":
