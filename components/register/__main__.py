@@ -38,6 +38,7 @@ def _parser() -> Parser:
     flag("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
     flag("--evaluation", required=True, help="its evaluation.json")
     flag("--run", default="", help="id of the pipeline run that made it")
+    flag("--image", default="", help="image by digest that made it; Vertex AI wants one (docs/REGISTRY.md)")
     flag("--serving-image", default="", help="image by digest that serves it on Vertex AI (docs/REGISTRY.md)")
     flag("--new-schema", action="store_true", help="it may be for other features, classes or task than before")
     verb("list", _list, "lists the versions of a model, or without --name the models", named=False)
@@ -59,7 +60,7 @@ def _parser() -> Parser:
 def _add(store: Store, args: argparse.Namespace) -> str:
     about = {"registry": args.registry, "name": args.name, "run": args.run}
     evaluation = load_evaluation(args.evaluation, args.model_dir)
-    how = {"new_schema": args.new_schema, "serving_image": args.serving_image}
+    how = {"new_schema": args.new_schema, "image": args.image, "serving_image": args.serving_image}
     version = register(model_dir=args.model_dir, evaluation=evaluation, **how, **about)
     print(f"{args.name}: registered version {version} in {store}")
     return f"{args.name}: {promote(evaluation=evaluation, version=version, **about)}"

@@ -7,7 +7,6 @@ from typing import Any
 
 from etils import epath
 
-from components.register import serving
 from components.register.model_card import model_card
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store, because
@@ -56,19 +55,17 @@ def register(
     """Adds a new version of model `name` to a registry, with all that is known of how it was made. Returns the version.
 
     Registering for the same run of the pipeline, if any, again gives the same version. What is rejected is refused. The
-    directory above the model's is the job's, if it is one of ours; `cluster` is the cluster file as JSON, and of `image` the
-    digest is kept, where they are known. `serving_image` is what serves the version on Vertex AI.
+    directory above the model's is the job's, if it is one of ours; `cluster` is the cluster file as JSON, and `image` what
+    the run's steps ran in, kept if it has a digest. `serving_image` is what serves the version on Vertex AI.
     """
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
         raise UserError(f"the evaluation rejects {model_dir}: {'; '.join(decision['reasons'])}")
-    if serving_image:
-        serving.check(serving_image)
     facts = {
         "name": name,
         "run": run,
         "code_version": code_version(),
-        **({"image_digest": image.partition("@")[2]} if "@" in image else {}),
+        **({"image": image} if "@" in image else {}),
         **({"cluster": json.loads(cluster)} if cluster else {}),
         **({"serving_image": serving_image} if serving_image else {}),
         **identity.facts(os.fspath(epath.Path(model_dir).parent)),

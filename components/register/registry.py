@@ -5,27 +5,39 @@
 <registry>/<model>/aliases.json   {"champion": "3", "previous": "2"}: its last word on that, for other programs
 
 A version is there when a rename gives its copy a number; a move or a deletion is done when its line is written. Whoever writes
-next finishes what a writer began that was killed in between.
+next finishes what a writer began that was killed in between. Only what carries this program's label is changed or deleted.
 """
 
 import contextlib
-import functools
 import json
-import os
 import pathlib
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.register.store import ADD, CHAMPION, DELETE, NAME, PREVIOUS, Card, Facts, Store, added, check_name
+from components.bucket import MANAGED_BY, is_ours
+from components.register.store import (
+    ADD,
+    CHAMPION,
+    DELETE,
+    PREVIOUS,
+    Card,
+    Facts,
+    Store,
+    added,
+    check_name,
+    note,
+    note_foreign,
+    read_record,
+    write_record,
+)
 from trainer.base.errors import UserError, reading
 from trainer.base.files import copy_tree, is_remote, write_text
 from trainer.base.locks import locked
 
-_ALIASES, _CARD, _FACTS, _HISTORY = "aliases.json", "MODEL_CARD.md", "version.json", "history.jsonl"
+_ALIASES, _CARD, _HISTORY = "aliases.json", "MODEL_CARD.md", "history.jsonl"
 _PARTIAL = ".partial-"
 _ABANDONED_S = 86_400.0  # no copy takes a day: the writer of one that old was killed
 
@@ -45,10 +57,11 @@ class Registry(Store):
         """Names of the models, in order."""
         names = []
         for directory in sorted(path for path in self._root.glob("[a-z0-9]*") if path.is_dir()):
-            if not NAME.fullmatch(directory.name):
-                _report_foreign(directory)
-            elif self.versions(directory.name):
-                names.append(directory.name)
+            try:
+                if self.versions(directory.name):
+                    names.append(directory.name)
+            except UserError as error:
+                note(f"{directory} is skipped: {error}")
         return names
 
     def versions(self, name: str) -> list[str]:
@@ -64,9 +77,7 @@ class Registry(Store):
 
     def facts(self, name: str, version: str) -> dict[str, Any]:
         """What was kept of a version when it was added; nothing once its files are gone."""
-        directory = self._model(name) / version
-        with reading(directory / _FACTS, "the registry is damaged"):
-            return json.loads((directory / _FACTS).read_bytes()) if directory.is_dir() else {}
+        return read_record(self._model(name) / version) or {}
 
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies."""
@@ -82,8 +93,7 @@ class Registry(Store):
         with self._writing():
             model.mkdir(parents=True, exist_ok=True)
             _sweep(model)
-            with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=model) as partial:
-                copy = pathlib.Path(partial) / "model"
+            with _temporary(model) as copy:
                 copy_tree(model_dir, copy)
                 with self._changing(name):
                     if own := self._own_version(name, facts, new_schema):  # another writer may have been the first
@@ -92,7 +102,7 @@ class Registry(Store):
                     taken += [int(path.name) for path in model.iterdir() if path.name.isdecimal()]
                     version = str(max(taken, default=0) + 1)
                     facts = {"version": version, **facts}
-                    write_text(copy / _FACTS, json.dumps(facts, indent=1) + "\n")
+                    write_record(model / version, facts, copy)
                     if card:
                         write_text(copy / _CARD, card(facts))
                     copy.rename(model / version)
@@ -115,37 +125,38 @@ class Registry(Store):
 
     def _settle(self, name: str) -> None:
         """Makes the directory what the history says, and the history whole."""
-        model, path = self._model(name), self._model(name) / _HISTORY
-        if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
-            os.truncate(path, content.rfind(b"\n") + 1)  # half a line: nothing was done by it yet
-        events = self._recorded(name)
+        model, events = self._model(name), self._recorded(name)
         for event in self._unrecorded(name, events):
             self._record(name, event)
         for event in events:
-            if event["event"] == DELETE and (left := model / event["version"]).is_dir():
-                shutil.rmtree(left.rename(model / f"{_PARTIAL}deleted-{event['version']}"))
-        if aliases := self.aliases(name):
-            write_text(model / _ALIASES, json.dumps(aliases, indent=1) + "\n")
+            if event["event"] == DELETE and read_record(left := model / event["version"]):
+                with _temporary(model) as copy:
+                    left.rename(copy)
+        if (aliases := self.aliases(name)) and not _is_foreign(model / _ALIASES):
+            write_text(model / _ALIASES, json.dumps(dict([MANAGED_BY]) | aliases, indent=1) + "\n")
 
     def _recorded(self, name: str) -> list[dict[str, Any]]:
-        """The whole lines of the history."""
+        """The history, each line of which carries our label."""
         path = self._model(name) / _HISTORY
-        with reading(path, "the registry is damaged"):
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
-            return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        with reading(path, "the registry is damaged, or this is somebody else's file: move it elsewhere"):
+            if not path.exists():
+                return []
+            events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            if not events or not all(is_ours(event) and {"event", "version"} <= event.keys() for event in events):
+                raise ValueError("it has other lines than this program writes")
+            return events
 
     def _unrecorded(self, name: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Events of versions that were added by writers who died before they wrote that down."""
         known = {event["version"] for event in events if event["event"] == ADD}
         directories = [path for path in self._model(name).glob("*") if path.name.isdecimal() and path.is_dir()]
-        unrecorded = [path for path in directories if path.name not in known]
-        return [event for path in sorted(unrecorded, key=lambda path: int(path.name)) if (event := _added(path))]
+        unrecorded = sorted((path for path in directories if path.name not in known), key=lambda path: int(path.name))
+        return [added(path.name, record) for path in unrecorded if (record := read_record(path))]
 
     def _record(self, name: str, event: Mapping[str, Any]) -> None:
-        with (self._model(name) / _HISTORY).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(event) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        path = self._model(name) / _HISTORY
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_text(path, f"{before}{json.dumps(dict([MANAGED_BY]) | event)}\n")
 
     def _model(self, name: str) -> pathlib.Path:
         check_name(name)
@@ -159,25 +170,28 @@ class Registry(Store):
             raise UserError(f"cannot write to the registry {self._root}: {error}") from error
 
 
-def _added(directory: pathlib.Path) -> dict[str, Any] | None:
-    """The event of the version in a directory; None if this program did not write its `version.json`."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        facts = json.loads((directory / _FACTS).read_bytes())
-        if facts.get("version") == directory.name:
-            return added(directory.name, facts)
-    _report_foreign(directory)
-    return None
-
-
-@functools.cache
-def _report_foreign(path: pathlib.Path) -> None:
-    """Says once of each path that it is skipped."""
-    print(f"note: {path} is no model of this registry and is skipped; move it elsewhere", file=sys.stderr)
+@contextlib.contextmanager
+def _temporary(model: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields where to copy or move a version; what is there at the end is deleted, if need be by `_sweep`."""
+    with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=model) as partial:
+        write_record(partial, {})
+        yield (copy := pathlib.Path(partial, "model"))
+        shutil.rmtree(copy, ignore_errors=True)  # before the record
 
 
 def _sweep(model: pathlib.Path) -> None:
     """Deletes copies whose writers were killed."""
     for left in model.glob(f"{_PARTIAL}*"):
         with contextlib.suppress(FileNotFoundError):  # its writer ends just now
-            if time.time() - left.stat().st_mtime > _ABANDONED_S:
+            if time.time() - left.stat().st_mtime > _ABANDONED_S and read_record(left):
+                shutil.rmtree(left / "model", ignore_errors=True)
                 shutil.rmtree(left)
+
+
+def _is_foreign(path: pathlib.Path) -> bool:
+    """Returns whether there is something of this path that is no `aliases.json` of ours, with a note if so."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if not path.exists() or (is_ours(content := json.loads(path.read_bytes())) and CHAMPION in content):
+            return False
+    note_foreign(path)
+    return True

@@ -105,8 +105,8 @@ class Store(abc.ABC):
         return self.aliases(name).get(alias)
 
     def has_files(self, name: str, version: str) -> bool:
-        """Whether a version's SavedModel is still there."""
-        return _is_model(self.model_dir(name, version))
+        """Whether a version's SavedModel is still there, in a folder that this program made."""
+        return bool(self.facts(name, version)) and _is_model(self.model_dir(name, version))
 
     def standing(self, name: str, *, but: str = "") -> tuple[str | None, str]:
         """The version that another one, `but`, has to beat, and in words what was passed over, if anything.
@@ -249,10 +249,9 @@ def is_record_of(folder: epath.PathLike, record: Any) -> bool:
     return isinstance(record, dict) and marked(folder).items() <= record.items()
 
 
-def write_record(folder: epath.PathLike, record: Mapping[str, Any]) -> None:
-    """Writes the record of a folder of ours."""
-    text = json.dumps({**record, **marked(folder)}, indent=1) + "\n"
-    write_text(epath.Path(folder) / RECORD, text)
+def write_record(folder: epath.PathLike, record: Mapping[str, Any], place: epath.PathLike | None = None) -> None:
+    """Writes the record of a folder of ours, or into the `place` that will be renamed to it."""
+    write_text(epath.Path(place or folder) / RECORD, json.dumps({**record, **marked(folder)}, indent=1) + "\n")
 
 
 def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
@@ -271,9 +270,14 @@ def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
 
 
 @functools.cache
-def note_foreign(thing: Any) -> None:
-    """Says once of each thing that is not ours that it is skipped."""
-    print(f"note: {thing} was not made by this registry and is skipped; move it elsewhere", file=sys.stderr)
+def note(text: str) -> None:
+    """Prints a note once."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def note_foreign(thing: object) -> None:
+    """Says once of something that is not ours that it is skipped."""
+    note(f"{thing} was not made by this registry and is skipped")
 
 
 def now() -> str:

@@ -36,11 +36,13 @@ from components.register.store import (
     CHAMPION,
     DELETE,
     PREVIOUS,
+    RECORD,
     Card,
     Facts,
     Store,
     added,
     check_name,
+    note_foreign,
     read_record,
     write_record,
 )
@@ -49,7 +51,6 @@ from trainer.base.files import write_text
 
 FOLDER = "models"  # of a bucket, for all versions
 _PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")
-_BARE = "cannot be deployed, for it has no serving container (--serving-image)"
 _ATTEMPTS, _WAIT_S, _UPLOAD_S = 10, 3.0, 1800.0
 
 
@@ -63,7 +64,7 @@ class VertexRegistry(Store):
             )
         self._place, (project, self._location) = place, match.groups()
         self._parent = f"projects/{project}/locations/{self._location}"
-        self._seen: dict[str, dict[str, v1.Model]] = {}  # what a decision is made by
+        self._seen: dict[str, list[v1.Model]] = {}  # what a decision is made by
 
     def __str__(self) -> str:
         return self._place
@@ -76,8 +77,9 @@ class VertexRegistry(Store):
     def names(self) -> list[str]:
         """Names of the models, in order."""
         with refusals(self._place):
-            found = self._client.list_models(request=v1.ListModelsRequest(parent=self._parent, filter=OURS))
-            return sorted(model.labels["name"] for model in found)
+            models = self._client.list_models(request=v1.ListModelsRequest(parent=self._parent, filter=OURS))
+            labels = {model.name.rpartition("/")[2]: model.labels.get("name", "") for model in models}
+        return sorted(name for id, name in labels.items() if id == f"m-{name[:61]}")
 
     def versions(self, name: str) -> list[str]:
         """Versions of a model, oldest first."""
@@ -110,13 +112,24 @@ class VertexRegistry(Store):
             raise UserError(
                 f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, and add that"
             )
-        folder, image = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}", facts.get("serving_image", "")
+        models = self._models(name)
+        if models and not any(_is_of(name, model) for model in models):
+            raise UserError(f"{self.resource_name(name)} is not of this program; choose another name")
+        folder = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}"
+        labels = dict([MANAGED_BY]) | {"name": name} | ({"run": facts["run"]} if facts.get("run") else {})
+        if server := facts.get("serving_image"):
+            serving.check("--serving-image", server)
+            container = serving.container(server, name)
+        else:  # Vertex AI takes no files without a container: this one serves nothing
+            serving.check("--image", facts.get("image", ""))
+            container = {"image_uri": facts["image"]}
+            labels["servable"] = "no"
         model = v1.Model(
             display_name=name,
             artifact_uri=folder,
-            labels=dict([MANAGED_BY]) | {"name": name} | ({"run": facts["run"]} if facts.get("run") else {}),
-            version_description="; ".join([*([] if image else [_BARE]), *facts["decision"]["reasons"]])[:500],
-            container_spec=serving.container(image, name),
+            labels=labels,
+            version_description="; ".join(facts["decision"]["reasons"])[:500],
+            container_spec=container,
         )
         write_record(folder, {"facts": dict(facts), "moves": []})
         # It stays: of an upload that fails nobody knows whether there is a version now.
@@ -143,21 +156,29 @@ class VertexRegistry(Store):
         version = f"{resource_name}@{event['version']}"
         with refusals(self._place):
             if event["event"] == DELETE:
+                record = self._kept(model)
                 self._client.delete_model_version(name=version).result()
-                if f"/{FOLDER}/{name}/" in (folder := str(folder_of(model))):
-                    deleted(file.path for file in listed(folder))
+                if record:
+                    _delete_folder(folder_of(model))
                 return
+            theirs = {
+                alias for other in self._models(name) if not _is_of(name, other) for alias in other.version_aliases
+            }
+            if held := theirs & {CHAMPION, PREVIOUS}:
+                raise UserError(
+                    f"{resource_name}: {' and '.join(held)} is a version of somebody else's; move that alias away"
+                )
             # Vertex takes an alias from the version that had it: at no moment is there no champion.
             if previous := event[PREVIOUS]:
                 self._client.merge_version_aliases(name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS])
-            self._client.merge_version_aliases(name=version, version_aliases=[CHAMPION, "default"])
+            self._client.merge_version_aliases(name=version, version_aliases=sorted({CHAMPION, "default"} - theirs))
         if kept := self._kept(model):
             write_record(folder_of(model), {**kept, "moves": [*kept["moves"], event]})
 
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:
         """Nobody can be kept away; but what is decided is decided by one look."""
-        self._seen[name] = self.resources(name)
+        self._seen[name] = self._models(name)
         try:
             yield
         finally:
@@ -172,14 +193,22 @@ class VertexRegistry(Store):
 
     def resources(self, name: str) -> dict[str, v1.Model]:
         """The versions of our model of this name, oldest first; none if there is no such model."""
+        ours = {}
+        for model in self._models(name):
+            if _is_of(name, model):
+                ours[model.version_id] = model
+            else:
+                note_foreign(f"{self.resource_name(name)}@{model.version_id}")
+        return ours
+
+    def _models(self, name: str) -> list[v1.Model]:
+        """The versions with this model's id, whoever made them, oldest first."""
         if name in self._seen:
             return self._seen[name]
-        resource_name, found = self.resource_name(name), []
         with refusals(self._place), contextlib.suppress(exceptions.NotFound):
-            found = list(self._client.list_model_versions(name=resource_name))
-        if not all(is_ours(model.labels) and model.labels.get("name") == name for model in found):
-            raise UserError(f"{resource_name} is not of model {name!r} of this program; choose another name")
-        return {model.version_id: model for model in sorted(found, key=lambda model: int(model.version_id))}
+            models = self._client.list_model_versions(name=self.resource_name(name))
+            return sorted(models, key=lambda model: int(model.version_id))
+        return []
 
     def _find(self, name: str, version: str) -> v1.Model:
         self._check_known(name, version)
@@ -198,3 +227,13 @@ class VertexRegistry(Store):
 def folder_of(model: v1.Model) -> epath.Path:
     """The folder that is a version's own."""
     return epath.Path(model.artifact_uri)
+
+
+def _is_of(name: str, model: v1.Model) -> bool:
+    return is_ours(model.labels) and model.labels.get("name") == name
+
+
+def _delete_folder(folder: epath.Path) -> None:
+    paths = {file.path for file in listed(f"{folder}/")}
+    deleted(paths - {record := f"{folder}/{RECORD}"})
+    deleted([record])

@@ -27,8 +27,8 @@ NEEDED = {
     "location": (r"[a-z]+-[a-z]+\d+", "a region", "us-central1"),
     "bucket": (r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket", "gs://my-bucket"),
     "image": (
-        r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}",
-        "the project's container image by digest (a tag can be moved)",
+        serving.IMAGE,
+        "the project's container image in Artifact Registry by digest (a tag can be moved)",
         f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}",
     ),
 }
@@ -106,7 +106,7 @@ def prepare(args: argparse.Namespace) -> Submission:
     for choice in cluster.choices:  # refuses pools that cannot run there
         plan_vertex(choice, args.image, [], settings=settings)
     if args.serving_image:
-        serving.check(args.serving_image)
+        serving.check("--serving-image", args.serving_image)
     if args.dataset == "bigquery":
         args.export_dir = args.export_dir or f"{args.bucket}/exports"
     arguments = pipeline_arguments(args, cluster, sources_seen(args, reached))

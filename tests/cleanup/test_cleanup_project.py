@@ -8,6 +8,7 @@ import pytest
 from project_states import BUCKET, OURS, PARENT, job, version
 
 from components.cleanup.__main__ import main
+from components.register.store import marked
 
 FLAGS = ["--project", "demo-project", "--location", "us-central1", "--bucket", BUCKET]
 
@@ -34,6 +35,7 @@ def project(vertex, bucket):
         data: {"fingerprint": "d"},
         "runs/77/training-1/convert/output/train-00000.tfrecord": {},
         f"{folder.removeprefix(f'{BUCKET}/')}/1/saved_model.pb": {},
+        f"{folder.removeprefix(f'{BUCKET}/')}/version.json": marked(folder),
         "models/bert/7/saved_model.pb": {},  # of nobody that we know
     }
     for name, content in files.items():
@@ -89,7 +91,8 @@ def test_what_is_listed_goes_and_is_noted(project, vertex, bucket, capsys):
     things, files = there(vertex, bucket)
     assert before[0] - things == {("job", f"{PARENT}/customJobs/training-1"), ("version", "m 1")}
     journals = {name for name in files if name.startswith("runs/cleanup/")}
-    assert before[1] - files == {f"models/m/{0:016x}/1/saved_model.pb"} and files - before[1] == journals
+    assert before[1] - files == {f"models/m/{0:016x}/{name}" for name in ("1/saved_model.pb", "version.json")}
+    assert files - before[1] == journals
     [done] = [name for name in journals if name.endswith("-done.jsonl")]
     lines = [json.loads(line) for line in (bucket / done).read_text().splitlines()]
     assert [(line["kind"], line["error"]) for line in lines] == [("job", ""), ("version", "")]

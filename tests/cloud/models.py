@@ -19,6 +19,9 @@ from tests.cloud.front import Request
 
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
 _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
+_IMAGE = re.compile(  # in Artifact Registry or Container Registry
+    r"([a-z0-9-]+-docker\.pkg\.dev/[^/@:]+|([a-z]+\.)?gcr\.io)(/[a-z0-9._-]+){2,}(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?"
+)
 
 
 class Models:
@@ -40,6 +43,10 @@ class Models:
         model = asked.model
         if bad := [label for label in model.labels.values() if not _LABEL.fullmatch(label)]:
             raise exceptions.InvalidArgument(f"label values {bad}")
+        if model.artifact_uri and not model.container_spec.image_uri:
+            raise exceptions.InvalidArgument("container_spec is required of a model with an artifact_uri")
+        if not _IMAGE.fullmatch(model.container_spec.image_uri):
+            raise exceptions.InvalidArgument(f"image_uri {model.container_spec.image_uri!r}: not in Artifact Registry")
         model.name = asked.parent_model or f"{parent}/models/{asked.model_id or next(self._ids)}"
         if not asked.parent_model and model.name in self.versions:
             raise exceptions.AlreadyExists(model.name)

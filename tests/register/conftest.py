@@ -16,6 +16,17 @@ def vertex_place(vertex: Any, bucket: pathlib.Path) -> str:
 
 
 @pytest.fixture
+def client(vertex: Any) -> Any:
+    """Google's client, as somebody else uses it."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import aiplatform_v1 as v1
+
+    return v1.ModelServiceClient(
+        transport="rest", credentials=AnonymousCredentials(), client_options={"api_endpoint": vertex.url}
+    )
+
+
+@pytest.fixture
 def uploaded(bucket: pathlib.Path) -> Callable[[pathlib.Path, str], str]:
     """Takes a model of this machine, with what lies beside it, to a run's directory in the bucket; returns where it is."""
 

@@ -9,6 +9,7 @@ from components.register.__main__ import main
 from components.register.register import promote, register
 from components.register.registry import CHAMPION, Registry
 from trainer.base.errors import UserError
+from trainer.base.files import write_text
 
 
 def scored(version, **metrics):
@@ -87,7 +88,9 @@ def test_a_promotion_that_was_killed_before_its_aliases_were_written_is_finished
     said = {"evaluation": evaluation, "registry": place, "name": "m", "version": version}
 
     def killed(path, text):
-        raise KeyboardInterrupt(path)
+        if path.name == "aliases.json":
+            raise KeyboardInterrupt(path)
+        write_text(path, text)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt, match="aliases"):
         patched.setattr("components.register.registry.write_text", killed)
@@ -95,7 +98,7 @@ def test_a_promotion_that_was_killed_before_its_aliases_were_written_is_finished
     aliases = pathlib.Path(place, "m", "aliases.json")
     assert current(place) == version and not aliases.exists()
     assert promote(**said) == "version 1 is the champion already"
-    assert json.loads(aliases.read_text()) == {"champion": "1"}
+    assert json.loads(aliases.read_text()) == {"managed_by": "tfrecord-training", "champion": "1"}
 
 
 def test_an_evaluation_that_knows_another_champion_is_stale(champion, registered, place):
@@ -137,7 +140,7 @@ def test_the_steps_register_and_promote_what_this_run_made(evaluated, place, tmp
         made = {**said, "cluster": '{"chief": {}}', "image": "r/i@sha256:7", "serving_image": ""}
         first = component.register(job_dir=f"{directory}/", **made)
         assert component.register(job_dir=str(directory), **made) == first  # a retry of the step
-        assert (read(place, first)["cluster"], read(place, first)["image_digest"]) == ({"chief": {}}, "sha256:7")
+        assert (read(place, first)["cluster"], read(place, first)["image"]) == ({"chief": {}}, "r/i@sha256:7")
         assert component.promote(**said).startswith(f"version {first} is the champion now")
     assert Registry(place).versions("m") == ["1", "2"]
     with pytest.raises(UserError, match="this run has registered no version of model 'm'"):

@@ -4,17 +4,16 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import memory_store
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from components.bucket import MANAGED_BY
 from components.register.registry import CHAMPION, PREVIOUS, Registry
 from trainer.base.errors import UserError
 
+OURS = dict([MANAGED_BY])
 ADD = """
 import pathlib, sys, time
 from components.register.registry import Registry
@@ -132,7 +131,8 @@ def test_of_eight_writers_killed_at_random_no_version_is_lost_or_half_and_the_hi
             if p.is_file()
         }
         assert json.loads(found.pop("version.json"))["version"] == version and found == files
-    assert json.loads((root / "m" / "aliases.json").read_text()) == aliases == registry.aliases("m")
+    assert json.loads((root / "m" / "aliases.json").read_text()) == OURS | aliases
+    assert registry.aliases("m") == aliases
 
     history = [(event["event"], event["version"]) for event in registry.history("m")]
     done = [tuple(line.split()) for line in (tmp_path / "done").read_text().splitlines()]
@@ -175,11 +175,11 @@ def test_the_champion_moves_only_from_the_one_that_was_compared_to_a_version_tha
         registry.promote("m", "7", instead_of=None)
     aliases = tmp_path / "registry" / "m" / "aliases.json"
     assert registry.alias("m", CHAMPION) is None and registry.promote("m", "1", instead_of=None)
-    assert json.loads(aliases.read_text()) == {"champion": "1"}
+    assert json.loads(aliases.read_text()) == {**OURS, "champion": "1"}
     assert registry.promote("m", "2", instead_of="1")
     assert not registry.promote("m", "3", instead_of="1")
     assert not registry.promote("m", "3", instead_of=None)
-    assert json.loads(aliases.read_text()) == {"champion": "2", "previous": "1"}
+    assert json.loads(aliases.read_text()) == {**OURS, "champion": "2", "previous": "1"}
     (tmp_path / "registry" / "m" / "2").rename(tmp_path / "gone")
     (tmp_path / "registry" / "m" / "3").rename(tmp_path / "gone too")
     assert registry.add("m", str(tmp_path / "job" / "model"), {}) == "4"  # no number is given again
@@ -194,25 +194,7 @@ def test_what_is_no_name_of_a_model(tmp_path, registry, job, name):
     assert {path.name for path in tmp_path.iterdir()} == {"job"}
 
 
-@given(
-    st.sampled_from(["foo.bar", "m/7", "other/7"]),
-    st.binary()
-    | st.dictionaries(st.sampled_from(["version", "run"]), st.integers()).map(lambda d: json.dumps(d).encode()),
-)
-def test_foreign_directories_stop_nothing(place, content):
-    """Whatever lies in a registry, the next version gets a free number and only versions are listed."""
-    with tempfile.TemporaryDirectory() as root:
-        (model := pathlib.Path(root, "model")).mkdir()
-        (model / "saved_model.pb").touch()
-        (foreign := pathlib.Path(root, "registry", place)).mkdir(parents=True)
-        (foreign / "version.json").write_bytes(content)
-        registry = Registry(f"{root}/registry")
-        version = registry.add("m", str(model), {})
-        assert (registry.names(), registry.versions("m")) == (["m"], [version])
-        assert (foreign / "version.json").read_bytes() == content
-
-
-def test_a_damaged_registry_is_told_in_words(tmp_path, add, registry):
+def test_a_damaged_registry_is_told_in_words(tmp_path, add, registry, capsys):
     add(1)
     history = tmp_path / "registry" / "m" / "history.jsonl"
     history.write_text(f"{{\n{(whole := history.read_text())}")
@@ -220,5 +202,6 @@ def test_a_damaged_registry_is_told_in_words(tmp_path, add, registry):
         registry.alias("m", CHAMPION)
     history.write_text(whole)
     (tmp_path / "registry" / "m" / "1" / "version.json").unlink()
-    with pytest.raises(UserError, match=r"version\.json cannot be used"):
-        registry.version_of("m", "r")
+    with pytest.raises(UserError, match=r"the files of version 1 .* are gone"):
+        registry.promote("m", "1", instead_of=None)
+    assert f"{tmp_path}/registry/m/1 was not made by this registry" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 
 from components.register.__main__ import main
 from components.register.register import open_registry
+from tests.cloud.conftest import IMAGE
 from trainer.base.errors import UserError
 
 
@@ -37,7 +38,7 @@ def add(evaluated, say, place, request):
         model = directory / "model"
         if place.startswith("vertex"):
             model = request.getfixturevalue("uploaded")(model, name)
-        about = ["--model-dir", model, "--evaluation", directory / "evaluation.json", "--run", name]
+        about = ["--model-dir", model, "--evaluation", directory / "evaluation.json", "--run", name, "--image", IMAGE]
         return say("add", *about, *flags)
 
     return run

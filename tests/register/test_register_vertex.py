@@ -9,23 +9,15 @@ from components.register import vertex as registry_there
 from components.register.__main__ import main
 from components.register.register import load_evaluation, open_registry, promote, register
 from components.register.store import CHAMPION, RECORD, is_record_of, read_record
+from tests.cloud.conftest import IMAGE
 from trainer.base.errors import UserError
+
+SERVER = f"us-docker.pkg.dev/p/serving/tensorflow@sha256:{'5' * 64}"
 
 
 @pytest.fixture
 def store(vertex_place):
     return open_registry(vertex_place)
-
-
-@pytest.fixture
-def client(vertex):
-    """Google's client, as somebody else uses it."""
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import aiplatform_v1 as v1
-
-    return v1.ModelServiceClient(
-        transport="rest", credentials=AnonymousCredentials(), client_options={"api_endpoint": vertex.url}
-    )
 
 
 @pytest.fixture
@@ -35,7 +27,8 @@ def add(evaluated, vertex_place, uploaded):
     def run(name, accuracy=0.9, **more):
         directory, evaluation = evaluated(name, accuracy)
         model = uploaded(directory / "model", name)
-        return register(model_dir=model, evaluation=evaluation, registry=vertex_place, name="m", run=name, **more)
+        about = {"registry": vertex_place, "name": "m", "run": name, "image": IMAGE, **more}
+        return register(model_dir=model, evaluation=evaluation, **about)
 
     return run
 
@@ -74,19 +67,20 @@ def test_two_first_runs_at_once_make_two_versions_of_one_model(store, add, evalu
     assert len(list(client.list_models(parent=vertex.parent))) == 1
 
 
-def test_a_model_of_somebody_elses_is_left_alone(store, add, client, vertex):
+def test_a_model_of_somebody_elses_is_left_alone(store, add, client, vertex, capsys):
     from google.cloud import aiplatform_v1 as v1
 
     def upload(**about):
-        model = v1.Model(display_name="m", artifact_uri="gs://b/m")
+        model = v1.Model(display_name="m", artifact_uri="gs://b/m", container_spec={"image_uri": IMAGE})
         return client.upload_model(request=v1.UploadModelRequest(parent=vertex.parent, model=model, **about)).result()
 
     theirs = upload().model
     assert add("r1") == "1" and store.names() == ["m"]
     assert len(list(client.list_model_versions(name=theirs))) == 1
     upload(model_id="m-other")
-    with pytest.raises(UserError, match=r"models/m-other is not of model 'other' of this program"):
-        store.versions("other")
+    assert store.versions("other") == [] and "m-other@1 was not made by" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"models/m-other is not of this program; choose another name"):
+        store.add("other", store.model_dir("m", "1"), {})
 
 
 def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_with_it(
@@ -122,9 +116,6 @@ def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_w
     assert read_record(left[0].rename(bucket / "backup")) is None
 
 
-SERVER = f"us-docker.pkg.dev/p/serving/tensorflow@sha256:{'5' * 64}"
-
-
 def test_what_serves_a_version_is_tensorflow_servings_own_command_in_the_image_that_was_given(store, add, client):
     add("r1", serving_image=SERVER)
     [model] = store.resources("m").values()
@@ -137,17 +128,20 @@ def test_what_serves_a_version_is_tensorflow_servings_own_command_in_the_image_t
     assert {"--rest_api_port=8501", "--model_name=m", "--model_base_path=$(AIP_STORAGE_URI)"} <= {*spec.args}
     assert (spec.predict_route, spec.health_route) == ("/v1/models/m:predict", "/v1/models/m")
     assert store.model_dir("m", "1") == f"{model.artifact_uri}/1" and "accuracy 0.9" in model.version_description
-    assert model.labels["run"] == "r1" and "cannot be deployed" not in model.version_description
+    assert model.labels["run"] == "r1" and "servable" not in model.labels
     add("r2")
     model = store.resources("m")["2"]
-    assert not model.container_spec and "cannot be deployed" in model.version_description
+    assert (model.container_spec.image_uri, model.labels["servable"]) == (IMAGE, "no")
 
 
-@pytest.mark.parametrize("digest", ["", "@sha256:55"])
-def test_an_image_without_a_digest_is_refused(add, store, digest):
-    with pytest.raises(UserError, match="by digest"):
-        add("r1", serving_image=f"us-docker.pkg.dev/p/serving/tensorflow:2.19.0{digest}")
-    assert store.versions("m") == []
+@pytest.mark.parametrize(
+    "image", ["", SERVER.partition("@")[0], SERVER[:-1], SERVER.replace("us-docker.pkg.dev", "docker.io")]
+)
+@pytest.mark.parametrize("flag", ["image", "serving_image"])
+def test_image_by_other_name_is_refused(add, bucket, flag, image):
+    with pytest.raises(UserError, match=r"image .*: give an image in Artifact Registry by digest"):
+        add("r1", **{"image": "", flag: image})
+    assert not (bucket / "models").exists()
 
 
 @pytest.mark.cluster
@@ -168,7 +162,7 @@ def test_the_champion_is_loaded_from_where_the_registry_has_it_and_scored_again(
         assert evaluate(["--model-dir", str(made), *flags]) == 0
         model = uploaded(made, f"wrong-{wrong}")
         evaluation = load_evaluation(str(tmp_path / "evaluation.json"), model)
-        return evaluation, register(model_dir=model, evaluation=evaluation, **at)
+        return evaluation, register(model_dir=model, evaluation=evaluation, image=IMAGE, **at)
 
     unaware, version = judged(wrong=10)
     assert promote(evaluation=unaware, version=version, **at) == "version 1 is the champion now"

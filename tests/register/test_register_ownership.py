@@ -1,0 +1,122 @@
+"""Nothing that somebody else has put beside our versions is changed or deleted."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+
+from components.bucket import MANAGED_BY
+from components.register.register import open_registry
+from components.register.registry import Registry
+from components.register.store import marked
+from tests.cloud.conftest import IMAGE
+from trainer.base.errors import UserError
+
+CONTENTS = (
+    st.binary()
+    | st.dictionaries(st.sampled_from(["version", "run", "managed_by"]), st.text()).map(
+        lambda d: json.dumps(d).encode()
+    )
+    | st.just(json.dumps({"version": "2", **marked("registry/m/2")}).encode())  # a copy of a record of ours
+)
+PLACES = [
+    *("foo.bar/1/saved_model.pb", "other/7/version.json", "other/history.jsonl", "other/aliases.json"),
+    *("m/7/version.json", "m/7/saved_model.pb", "m/aliases.json", "m/notes.txt"),
+    *("m/.partial-x/version.json", "m/.partial-x/model/saved_model.pb"),
+    *("m/DELETED/version.json", "m/DELETED/saved_model.pb"),
+]
+
+
+@given(st.dictionaries(st.sampled_from(PLACES), CONTENTS))
+def test_foreign_files_in_registry_stay(contents):
+    """Whatever else lies in a registry, versions come and go, and each foreign file stays and costs one note at most."""
+    with tempfile.TemporaryDirectory() as root, contextlib.redirect_stderr(io.StringIO()) as notes:
+        registry, model = Registry(f"{root}/registry"), pathlib.Path(root, "model")
+        model.mkdir()
+        (model / "saved_model.pb").touch()
+
+        def put(deleted=""):
+            for place, content in contents.items():
+                path = pathlib.Path(root, "registry", place.replace("DELETED", deleted))
+                if ("DELETED" in place) == bool(deleted):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content)
+                    os.utime(path.parent, (0, 0))
+                    yield path, content
+
+        foreign = dict(put())
+        first, second, third = (registry.add("m", str(model), {}) for _ in range(3))
+        assert registry.promote("m", second, instead_of=None) and registry.promote("m", third, instead_of=second)
+        assert registry.rollback("m") == second
+        registry.delete("m", first)
+        foreign |= put(first)
+        fourth = registry.add("m", str(model), {})
+        assert (registry.names(), registry.versions("m")) == (["m"], [second, third, fourth])
+        assert {path: path.read_bytes() for path in foreign} == foreign
+        assert notes.getvalue().count("\n") <= len(foreign)
+
+
+@pytest.mark.parametrize("content", ["", "half a line", '{"step": 1}\n', "[]\n"])
+def test_foreign_history_is_refused(tmp_path, job, content):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "history.jsonl").write_text(content)
+    with pytest.raises(UserError, match=r"m/history\.jsonl cannot be used .* somebody else's file"):
+        Registry(str(tmp_path)).add("m", str(job() / "model"), {})
+    assert (tmp_path / "m" / "history.jsonl").read_text() == content
+
+
+LABELS = [{}, dict([MANAGED_BY]), dict([MANAGED_BY]) | {"name": "n"}, {MANAGED_BY[0]: "me", "name": "m"}]
+VERSIONS = st.tuples(st.sampled_from(LABELS), st.sets(st.sampled_from(["default", "theirs", "champion"])))
+
+
+@settings(
+    max_examples=5,
+    phases=[Phase.explicit, Phase.generate],  # a shorter example is not worth the minutes
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@example([({}, {"default"})], b"")
+@example([({}, {"champion"})], None)
+@given(st.lists(VERSIONS, max_size=3), st.none() | CONTENTS)
+def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, versions, record):
+    """Versions and folders of others stay as they are; one whose alias is needed ends the promotion in one line."""
+    from google.cloud import aiplatform_v1 as v1
+
+    vertex.models.versions.clear()
+    shutil.rmtree(bucket / "models", ignore_errors=True)
+    (bucket / "job").mkdir(exist_ok=True)
+    (bucket / "job" / "saved_model.pb").write_text("m")
+    registry, facts = open_registry(vertex_place), {"decision": {"reasons": []}, "image": IMAGE}
+    first, second, third = (registry.add("m", "gs://demo/job", facts) for _ in range(3))
+    resources = registry.resources("m")
+    for labels, aliases in versions:
+        about = {"labels": labels, "version_aliases": sorted(aliases), "container_spec": {"image_uri": IMAGE}}
+        model = v1.Model(display_name="m", artifact_uri=resources[first].artifact_uri, **about)
+        parent = registry.resource_name("m")
+        client.upload_model(request=v1.UploadModelRequest(parent=vertex.parent, parent_model=parent, model=model))
+    folder = bucket / resources[second].artifact_uri.removeprefix("gs://demo/")
+    if record is not None:
+        (folder / "version.json").write_bytes(record)
+
+    def theirs():
+        models = vertex.models.versions[registry.resource_name("m")]
+        return [v1.Model(model) for model in models if model.version_id not in resources]
+
+    before = theirs()
+    with contextlib.redirect_stderr(io.StringIO()) as notes:
+        if any("champion" in model.version_aliases for model in before):
+            with pytest.raises(UserError, match="champion is a version of somebody else's"):
+                registry.promote("m", first, instead_of=None)
+        else:
+            assert registry.promote("m", first, instead_of=None) and registry.promote("m", third, instead_of=first)
+            assert registry.rollback("m") == first
+        registry.delete("m", second)
+    assert registry.versions("m") == [first, third] and set(registry.names()) <= {"m"}
+    assert theirs() == before and folder.exists() == (record is not None)
+    assert notes.getvalue().count("\n") <= len(versions) + 1
