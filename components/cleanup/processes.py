@@ -2,12 +2,12 @@
 
 import contextlib
 import fcntl
-import json
 import os
 import pathlib
 
 import psutil
 
+from trainer.base import bounded_json
 from trainer.base.errors import UserError
 from trainer.job_dir.journal import STATUS
 
@@ -17,8 +17,8 @@ _TERMINATE_S = 5.0
 def running(run_dir: str | os.PathLike[str]) -> bool:
     """Whether the process that drives a run is alive: it holds the lock of `run.json`. What is no run is refused."""
     try:
-        with (pathlib.Path(run_dir) / "run.json").open(encoding="utf-8") as file:
-            dict(json.load(file)["arguments"])
+        with (pathlib.Path(run_dir) / "run.json").open("rb") as file:
+            dict(bounded_json.parse(bounded_json.read(file))["arguments"])
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:

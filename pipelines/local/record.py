@@ -11,6 +11,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from pydantic import TypeAdapter
+
+from trainer.base import bounded_json
 from trainer.base.errors import writable
 from trainer.base.files import write_text
 
@@ -35,7 +38,8 @@ class RunRecord:
     @classmethod
     def load(cls, run_dir: str | os.PathLike[str]) -> Self:
         """Reads `run.json`."""
-        return cls(**json.loads((pathlib.Path(run_dir) / FILE).read_text(encoding="utf-8")))
+        with (pathlib.Path(run_dir) / FILE).open("rb") as file:
+            return TypeAdapter(cls).validate_python(bounded_json.parse(bounded_json.read(file)))
 
     def save(self, run_dir: pathlib.Path) -> None:
         """Writes `run.json`."""
@@ -80,6 +84,7 @@ def _new_run_dir(runs: pathlib.Path) -> pathlib.Path:
 
 def read_if_whole(path: pathlib.Path) -> dict[str, Any]:
     """What a file says; nothing while it is not there, or not whole."""
-    with contextlib.suppress(OSError, ValueError):
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        content = bounded_json.parse(bounded_json.read(file))
+        return content if isinstance(content, dict) else {}
     return {}

@@ -10,7 +10,6 @@ import collections
 import contextlib
 import errno
 import hashlib
-import json
 import math
 import os
 import pathlib
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from trainer.base.errors import reading
+from trainer.base import bounded_json
+from trainer.base.errors import UserError, reading
 
 if TYPE_CHECKING:
     import numpy as np  # it would start threads, and replicas first have to block signals
@@ -54,24 +54,30 @@ def is_remote(path: epath.PathLike) -> bool:
     return "://" in os.fspath(path)
 
 
-def read_bytes(path: epath.PathLike) -> bytes | None:
+def read_bytes(path: epath.PathLike, most_bytes: float = math.inf) -> bytes | None:
     """The content of a small file, or None if there is no such file: one request where it is in a store.
 
-    TensorFlow, if asked for all of an object, asks for its size before, and whether it is a directory if it is not there;
+    One of more than `most_bytes` is a UserError. TensorFlow, if asked for all of an object, asks for its size before, and whether it is a directory if it is not there;
     of one that is replaced in between it gives a piece. So it is asked for pieces; it fetches up to 64 MiB at once.
     """
     try:
         with store_errors(), _path(path).open("rb") as file:
-            return b"".join(iter(lambda: file.read(_PIECE_BYTES), b""))
+            pieces, num_bytes = list[bytes](), 0
+            while piece := file.read(_PIECE_BYTES):
+                pieces.append(piece)
+                num_bytes += len(piece)
+                if num_bytes > most_bytes:
+                    raise UserError(f"it has more than {most_bytes:,} bytes")
+            return b"".join(pieces)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
 def read_json(path: epath.PathLike) -> Any:
     """What a JSON file says, or None if there is none."""
-    if (text := read_bytes(path)) is None:
+    if (text := read_bytes(path, bounded_json.MOST_BYTES)) is None:
         return None
-    if (content := json.loads(text)) is None:
+    if (content := bounded_json.parse(text)) is None:
         raise ValueError("it says nothing")
     return content
 

@@ -16,7 +16,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
-from trainer.base.errors import UserError, readable
+from trainer.base import bounded_json
+from trainer.base.errors import UserError, about, readable
 from trainer.base.feature_summary import Summary
 from trainer.base.files import read_bytes, write_text
 
@@ -258,8 +259,8 @@ class Manifest:
     def load(cls, directory: str | os.PathLike[str]) -> Self:
         """Reads `manifest.json` of a dataset directory."""
         path = os.path.join(directory, FILE)
-        with readable(path):
-            text = read_bytes(path)
+        with readable(path), about(path):
+            text = read_bytes(path, bounded_json.MOST_BYTES)
         if text is None:
             raise UserError(
                 f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert, which also "
@@ -271,7 +272,7 @@ class Manifest:
     def of_text(cls, text: str | bytes, path: object) -> Self:
         """The manifest with this text, which was read at the path."""
         try:
-            raw = json.loads(text)
+            raw = bounded_json.parse(text)
         except ValueError as error:
             raise UserError(f"{path}: {error}") from None
         try:
@@ -280,9 +281,12 @@ class Manifest:
                     f"{path}: format version {raw['format_version']}; this program reads {FORMAT_VERSION}; convert again"
                 )
             manifest = cls._parse(raw)
-        except (KeyError, TypeError, AttributeError) as error:
+            fingerprint = manifest.fingerprint
+        except UserError:
+            raise
+        except Exception as error:  # of whatever type the values have
             raise UserError(f"{path}: not a dataset manifest ({type(error).__name__}: {error})") from None
-        if manifest.fingerprint != raw.get("fingerprint"):
+        if fingerprint != raw.get("fingerprint"):
             raise UserError(f"{path}: the fingerprint does not fit the content; the file was edited, convert again")
         return manifest
 

@@ -1,4 +1,4 @@
-"""YAML that says what is wrong in one line, and takes no key twice."""
+"""YAML that says what is wrong in one line, takes no key twice, and has bounds for what hostile files have without end."""
 
 from collections import Counter
 from typing import Any
@@ -7,8 +7,31 @@ import yaml
 
 from trainer.base.errors import UserError
 
+_MOST_DEPTH = 100  # Of lists and mappings in each other.
+_MOST_NODES = 1_000_000  # With those that aliases repeat.
+
 
 class _Loader(yaml.SafeLoader):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._depth = self._count = 0
+        self._counts: dict[int, int] = {}  # Nodes below each one, with itself, by its id; aliases keep it alive.
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        mark, is_alias, before = self.peek_event().start_mark, self.check_event(yaml.AliasEvent), self._count
+        self._depth += 1
+        if self._depth > _MOST_DEPTH:
+            raise yaml.MarkedYAMLError(problem=f"nested more than {_MOST_DEPTH} deep", problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if is_alias and id(node) not in self._counts:
+            raise yaml.MarkedYAMLError(problem="this alias is inside what it repeats", problem_mark=mark)
+        self._count += self._counts[id(node)] if is_alias else 1
+        if self._count > _MOST_NODES:
+            raise yaml.MarkedYAMLError(problem=f"has more than {_MOST_NODES:,} values", problem_mark=mark)
+        self._counts.setdefault(id(node), self._count - before)
+        return node
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
         for key, times in keys.items():

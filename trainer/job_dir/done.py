@@ -43,4 +43,6 @@ def load(job_dir: str) -> Done | None:
             return None
         names = {field.name for field in dataclasses.fields(Done)}
         metrics = {name: record.pop(name) for name in record.keys() - names}
+        if not isinstance(record["step"], int) or not isinstance(record["epochs"], int | float):
+            raise ValueError("its step or its epochs are no number")
         return Done(**record, metrics=metrics)

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 from etils import epath
 
+from trainer.base import bounded_json
 from trainer.base.files import make_directory, write_text
 from trainer.base.flags import at_least, variable
 from trainer.job_dir.outbox import Outbox
@@ -33,9 +34,10 @@ def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
     # Not by a pattern, which other names in the job directory's path could be too.
     files = [file for file in epath.Path(job_dir).iterdir() if re.fullmatch(rf"journal-{name}-\d+\.jsonl", file.name)]
     for file in sorted(files, key=lambda file: int(file.stem.rsplit("-", 1)[1]), reverse=True):
-        for line in reversed(file.read_text().splitlines()):
+        for line in reversed(file.read_bytes().splitlines()):
             with contextlib.suppress(ValueError):  # half a line, of a replica that was killed
-                yield json.loads(line)
+                if isinstance(event := bounded_json.parse(line), dict) and "event" in event:
+                    yield event
 
 
 def replicas(job_dir: epath.PathLike) -> list[str]:

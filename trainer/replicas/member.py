@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainer.base import bounded_json
 from trainer.base.errors import UserError
 
 ROLES = ("chief", "worker", "ps", "evaluator")
@@ -77,8 +78,8 @@ def _from_pools(spec: Mapping[str, Any], roles: Sequence[str]) -> Member:
 
 def _object(variable: str, text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = bounded_json.parse(text)
+    except ValueError as error:
         raise UserError(f"{variable} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise UserError(f"{variable} is not a JSON object: {text[:80]}")

@@ -16,12 +16,14 @@ import socket
 import time
 from collections.abc import Callable
 
+from trainer.base import bounded_json
 from trainer.replicas.line import DONE, LEFT, Line
 from trainer.replicas.member import Member
 
 _RETRY_S = 0.2
 _POLL_S = 0.05
 _SAY_S = 5.0
+_MOST_CHARACTERS = 4096  # Of what a replica says of itself.
 _OTHERS_LEAVE_S = 5.0
 _LEADER_LIVES_S = 1.0
 _GREETING = b"?"  # of a leader that waits: to a server that waits for its chief it says that the chief begins anew
@@ -84,7 +86,7 @@ def _heard(connection: socket.socket) -> tuple[str | None, str]:
     """Job and name that the other end tells, or None and nothing if it is no replica."""
     with connection.makefile("r", encoding="utf-8", errors="replace") as lines:
         try:
-            job, name = json.loads(lines.readline())
+            job, name = bounded_json.parse(lines.readline(_MOST_CHARACTERS))
             return str(job), str(name)
         except (ValueError, TypeError):
             return None, ""

@@ -8,20 +8,17 @@ for row, fault in parser.faults(chunk): ...       # 17, "fare: ..."
 import dataclasses
 import functools
 import json
-import re
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
 from components.convert.tables import arrow_columns
 from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Schema
+from trainer.base import bounded_json
 from trainer.base.errors import UserError, first_line
 
-_MOST_DEPTH = 100  # of lists and objects in each other
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _TYPES = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
 
 
@@ -92,11 +89,8 @@ def _fault(line: bytes) -> str | None:
     """Says what Arrow must not be given in a line: it may take long, look across lines, or end the process."""
     if not (line.startswith(b"{") and line.rstrip(b" \t").endswith(b"}")):
         return f"{line[:40]!r} is no JSON object, which has a line of its own"
-    if len(line) > _MOST_DEPTH and line.count(b"[") + line.count(b"{") > _MOST_DEPTH:
-        values = np.frombuffer(_STRING.sub(b"", line), np.uint8)
-        steps = np.isin(values, list(b"[{")).astype(np.int64) - np.isin(values, list(b"]}"))
-        if steps.cumsum().max() > _MOST_DEPTH:
-            return f"its values are nested more than {_MOST_DEPTH} deep"
+    if bounded_json.is_too_deep(line):
+        return f"its values are nested more than {bounded_json.MOST_DEPTH} deep"
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from components.files.listing import inside
 from components.files.reading import whole
 from components.files.writing import written
-from trainer.base.errors import writable
+from trainer.base.errors import reading, writable
 
 
 class Notes:
@@ -36,7 +36,8 @@ class Notes:
     def get(self, name: str) -> Any | None:
         """Returns what was noted under the name, if anything was."""
         text = whole(self.path(name)) if self.place else None
-        return json.loads(text) if text else None
+        with reading(self.path(name), "delete it: the piece is then converted again"):
+            return json.loads(text) if text else None
 
     def path(self, name: str) -> str:
         """Returns where it is noted."""

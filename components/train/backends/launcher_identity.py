@@ -10,10 +10,12 @@ import enum
 import json
 import os
 import socket
-from typing import Self
+from typing import Annotated, Self
 
 import psutil
+from pydantic import Field, TypeAdapter
 
+from trainer.base import bounded_json
 from trainer.base.errors import UserError
 
 _CLOCK_S = 5.0  # By which the system may count the same start differently, as it corrects its clock.
@@ -33,8 +35,8 @@ class Launcher:
 
     host: str  # Name of its machine or container.
     pid_namespace: str  # In which `pid` means this process.
-    pid: int  # Its process id.
-    started: float  # When the process started, in seconds since the epoch.
+    pid: Annotated[int, Field(ge=0, lt=2**31)]  # Its process id.
+    started: Annotated[float, Field(ge=0, lt=1e11)]  # When the process started, in seconds since the epoch.
 
     @classmethod
     def of(cls, pid: int) -> Self:
@@ -45,8 +47,8 @@ class Launcher:
     def from_json(cls, text: str | bytes) -> Self | None:
         """Returns what `to_json` wrote, or None if the text is something else."""
         try:
-            return cls(**json.loads(text))
-        except (ValueError, TypeError):
+            return TypeAdapter(cls).validate_python(bounded_json.parse(text))
+        except ValueError:
             return None
 
     def to_json(self) -> str:

@@ -14,6 +14,7 @@ from pydantic import model_validator
 
 from components.train.cluster import checks, lookup, notes, rules, strategies
 from components.train.cluster.keys import Keys
+from trainer.base import bounded_json
 from trainer.base.errors import UserError, about
 
 
@@ -51,8 +52,8 @@ class Cluster(Keys):
     def from_json(cls, text: str) -> Self:
         """Reads what `to_json` wrote; whole numbers that became floats on the way are integers again."""
         try:
-            return checks.read(cls, json.loads(text))
-        except (UserError, ValueError, RecursionError) as error:
+            return checks.read(cls, bounded_json.parse(text))
+        except ValueError as error:
             raise UserError(f"cluster as JSON: {error}") from None
 
     def to_json(self) -> str:

@@ -4,15 +4,17 @@ It knows only the job's directory: the launcher's lock tells who runs it, the la
 replicas' status files how they are.
 """
 
+import contextlib
+import os
 import time
 from collections.abc import Mapping, Sequence
 
 from components.train.backends.launcher_identity import Fate, Launcher
-from components.train.supervision import job_lock, supervisor
+from components.train.supervision import job_lock, launcher_log, supervisor
 from components.train.supervision.health import Vitals
 from components.train.supervision.launcher_log import Event, in_words, last_run
 from components.train.supervision.output import Row, table
-from trainer.base.errors import UserError
+from trainer.base.errors import UserError, reading
 
 _POLL_S = 0.1
 
@@ -22,6 +24,11 @@ def show(job_dir: str) -> int:
 
     That is `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word). Returns 0.
     """
+    with _reading(job_dir):
+        return _show(job_dir)
+
+
+def _show(job_dir: str) -> int:
     from rich.console import Console
 
     holder, events = job_lock.holder(job_dir), _events(job_dir)
@@ -50,7 +57,8 @@ def stop(job_dir: str, grace_period_s: float | None = None) -> int:
     """
     holder = job_lock.holder(job_dir)
     if not holder:
-        state = _state(None, _events(job_dir))
+        with _reading(job_dir):
+            state = _state(None, _events(job_dir))
         raise UserError(f"{job_dir}: nothing is running here; the last that did is {state}")
     if holder.fate is Fate.UNKNOWN:
         raise UserError(
@@ -62,13 +70,22 @@ def stop(job_dir: str, grace_period_s: float | None = None) -> int:
     holder.terminate()
     while job_lock.holder(job_dir) == holder:  # What is left of it when it is gone has limits of its own.
         time.sleep(_POLL_S)
-    end = _events(job_dir)[-1]
+    with _reading(job_dir):
+        return _report_end(holder, _events(job_dir))
+
+
+def _report_end(holder: Launcher, events: Sequence[Event]) -> int:
+    end = events[-1]
     if end["event"] != "end":
         print(f"{holder.name} was killed, and its replicas with it")
         return supervisor.KILLED
     print(_last_words([end]))
     has_saved = _state(None, [end]) == "stopped"
     return 0 if has_saved else end["exit_code"]
+
+
+def _reading(job_dir: str) -> contextlib.AbstractContextManager[None]:
+    return reading(os.path.join(job_dir, launcher_log.FILE))
 
 
 def _events(job_dir: str) -> list[Event]:

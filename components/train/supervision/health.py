@@ -6,9 +6,9 @@ frozen whatever it runs.
 """
 
 import contextlib
-import json
 import math
 import os
+import stat
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +16,9 @@ import psutil
 
 from components.train.supervision.output import Row
 from components.train.supervision.timeouts import Patience
+from trainer.base import bounded_json
+
+MOST_BYTES = 64 << 10  # Of a status file.
 
 
 class Vitals:
@@ -34,11 +37,11 @@ class Vitals:
         self._stopped_since = (self._stopped_since or now) if self.stopped else None
         # It may be missing, or not whole if the program does not replace it as ours does.
         with contextlib.suppress(OSError, ValueError):
-            stat = os.stat(self._path)
-            version = stat.st_mtime_ns, stat.st_ino
-            if version != self._version:
-                with open(self._path, encoding="utf-8") as file:
-                    state = json.load(file)
+            file_status = os.stat(self._path)
+            version = file_status.st_mtime_ns, file_status.st_ino
+            if version != self._version and stat.S_ISREG(file_status.st_mode):
+                with open(self._path, "rb") as file:
+                    state = bounded_json.parse(bounded_json.read(file, MOST_BYTES))
                 if isinstance(state, dict) and isinstance(state.get("step"), int):
                     self.state, self.changed, self._version = state, now, version
 

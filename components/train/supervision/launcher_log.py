@@ -19,7 +19,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from trainer.base import bounded_json
+
 FILE = "launcher.jsonl"
+_MOST_LINE_BYTES = 1 << 20
 Event = Mapping[str, Any]
 _WORDS = {
     "frozen": "{replica} is frozen ({why}); killing it",
@@ -53,10 +56,11 @@ def last_run(directory: str) -> list[Event]:
     """Returns the events of the newest launcher, oldest first; none if there was never one."""
     events: list[Event] = []
     with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
-        for line in file:
+        while line := file.readline(_MOST_LINE_BYTES):
             with contextlib.suppress(ValueError):  # The last line of a launcher that was killed may be torn.
-                event = json.loads(line)
-                events = [event] if event["event"] == "start" else [*events, event]
+                event = bounded_json.parse(line)
+                if isinstance(event, dict) and "event" in event:
+                    events = [event] if event["event"] == "start" else [*events, event]
     return events
 
 

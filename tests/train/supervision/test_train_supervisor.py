@@ -72,6 +72,15 @@ def test_blame_follows_order_of_death(bench: Bench):
     assert "worker/0 failed first: SIGKILL" in output
 
 
+@pytest.mark.parametrize(
+    "text", ["'[' * 200_000", "'{\"step\": 1, \"examples_per_s\": ' + '9' * 401 + '}'", "'x' * 2**26"]
+)
+def test_hostile_status_does_not_end_job(bench: Bench, text: str):
+    script = f"open(os.environ['TRAINER_STATUS'], 'w').write({text}); time.sleep(0.3)"
+    code, _ = bench.run(bench.plan(ONE, chief_0=script))
+    assert (code, bench.endings()) == (0, {"chief/0": "exit code 0"})
+
+
 def test_chiefs_success_stops_parameter_servers(bench: Bench):
     assert bench.run(bench.plan(PS, chief_0="print('done')", ps_0="time.sleep(60)"), SLOW)[0] == 0
     assert bench.endings() == {"chief/0": "exit code 0", "worker/0": "SIGTERM", "ps/0": "SIGTERM"}

@@ -25,6 +25,7 @@ from trainer.base.errors import UserError, readable
 from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 
 _HEADER = struct.Struct("<QI")
+_MOST_BYTES = (1 << 31) - 1  # Of a payload: no protobuf message has more.
 _GZIP = b"\x1f\x8b\x08"
 
 
@@ -59,10 +60,9 @@ def _records(data: IO[bytes], path: str) -> Iterator[tuple[int, bytes]]:
     """Yields the first byte and the payload of each record. Damage is an error."""
     start = 0
     while head := data.read(HEADER_BYTES):
-        if not _is_header(head):
+        if not _is_header(head) or (length := _HEADER.unpack(head)[0]) > _MOST_BYTES:
             what = "damaged, or no TFRecord file (plain, or packed with gzip)"
             raise UserError(f"{path}: {what}: wrong length of the record at byte {start:,}")
-        length, _ = _HEADER.unpack(head)
         payload = data.read(length)
         if data.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
             raise UserError(f"{path}: damaged: wrong checksum of the record at byte {start:,}")

@@ -29,6 +29,7 @@ MARK = "TRAINING_JOB"  # Environment variable of a replica and all that it start
 STATUS = "TRAINER_STATUS"
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # Not after a fork, where loading may hang.
 SILENCE_S = 30.0
+STATUS_BYTES = 65536
 KILL_S = 10.0
 POLL_S = 0.1
 LINGER_S = 1.0  # A failure may come of another replica's death, on another host, which must be known first.
@@ -102,7 +103,7 @@ def watch(child, status_path):
     while child.poll() is None:
         time.sleep(POLL_S)
         with contextlib.suppress(OSError), open(status_path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
+            text = file.read(STATUS_BYTES)
             if text != status:
                 status = text
                 print(ANSWER + json.dumps(text), file=sys.stderr, flush=True)

@@ -15,7 +15,8 @@ from typing import Any
 from components.files.store import asked
 from components.train.backends.vertex.attempts import Again, Attempt, Ending, ending, exit_code
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
+from trainer.base import bounded_json
+from trainer.base.errors import UserError, reading
 
 RECORD = "attempts.json"  # each job that was submitted for the directory, and how it ended
 
@@ -43,7 +44,12 @@ class JobStore:
             if not (blob := bucket.get_blob(name)):
                 return []
             self._version = blob.generation
-            return json.loads(bucket.blob(name, generation=blob.generation).download_as_bytes())
+            content = bucket.blob(name, generation=blob.generation).download_as_bytes(end=bounded_json.MOST_BYTES)
+        with reading(f"{self.job_dir}/{RECORD}"):
+            lines = bounded_json.parse(content)
+            if not isinstance(lines, list) or not all(isinstance(line["display_name"], str) for line in lines):
+                raise ValueError("it is no list of jobs")
+            return lines
 
     def write(self, attempts: list[dict[str, Any]]) -> None:
         """Replaces the record; it is `Taken` if somebody else has done so meanwhile."""

@@ -1,0 +1,183 @@
+"""Small files that a job, a run or another program has written, whatever is in them by now."""
+
+import json
+import os
+import pathlib
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from components.cleanup.processes import running
+from components.convert.__main__ import main as convert
+from components.train.backends.vertex.job_store import JobStore
+from components.train.console import job_control
+from components.train.supervision import health, job_lock
+from components.train.supervision.health import Vitals
+from components.train.supervision.output import table
+from components.train.supervision.timeouts import Patience
+from pipelines.local.history import read
+from pipelines.local.record import RunRecord
+from trainer.base import bounded_json, strict_yaml
+from trainer.base.errors import UserError
+from trainer.base.framing import checksums
+from trainer.base.manifest import Manifest
+from trainer.job_dir import done, identity, journal
+
+LAUNCHER = {"host": "h", "pid_namespace": "pid:[1]", "pid": 7, "started": 1.0}
+START = {"event": "start", "time": 1.0, "pid": 7, "replicas": [{"replica": "chief/0", "log": "l", "status": "s"}]}
+DONE = {"step": 7, "epochs": 1.0, "loss": 0.5, "accuracy": 0.9, "validation": {}, "seconds": 1.0, "examples_per_s": 9.0}
+JOB = {"identity": {"dataset": "digits", "seed": 0}, "settings": {"width": 1}, "arguments": {"shards": 1}}
+RUN = {"id": "a", "runner": "subprocess", "image": "i", "dataset": "d", "cluster": "c", "arguments": {"job_dir": "j"}}
+MANIFEST = {"format_version": 1, "name": "d", "features": [], "splits": {"train": {"shards": []}}, "wide": []}
+
+
+def read_status(directory: pathlib.Path) -> None:
+    vitals = Vitals(str(directory / "status.json"))
+    vitals.look(0.0)
+    vitals.frozen(1.0, Patience(), reports=True)
+    table([vitals.row("chief/0", vitals.phase)])
+
+
+def read_lock(directory: pathlib.Path) -> None:
+    with job_lock.locks.locked(directory / job_lock.FILE):
+        str(job_lock.holder(str(directory)).name)
+
+
+def read_done(directory: pathlib.Path) -> None:
+    if finished := done.load(str(directory)):
+        finished.covers(9, None, 3)
+
+
+def read_job(directory: pathlib.Path) -> None:
+    identity.check(str(directory), JOB["identity"])
+    identity.check_settings(str(directory), JOB["settings"])
+    identity.trained_on(str(directory))
+
+
+READERS: dict[str, tuple[dict[str, Any], Callable[[pathlib.Path], object]]] = {
+    "status.json": ({"phase": "training", "step": 7, "examples_per_s": 9.5}, read_status),
+    "launcher.jsonl": (START, lambda directory: job_control.show(str(directory))),
+    "launcher.lock": (LAUNCHER, read_lock),
+    "DONE.json": (DONE, read_done),
+    "job.json": (JOB, read_job),
+    "journal-chief-0-0.jsonl": ({"event": "done", "step": 7}, lambda path: journal.last(str(path), "chief-0", "done")),
+    "run.json": (RUN, read),
+    "manifest.json": (MANIFEST, Manifest.load),
+}
+HOSTILE = ["[" * 200_000, "9" * 401, "9" * 5000, "1e999", "NaN", '"\\ud800"', "null", "[]", "{}", "-1", '"x"', "true"]
+
+
+@st.composite
+def contents(draw: st.DrawFn, document: dict[str, Any]) -> bytes:
+    """Bytes that are no record, or one that is damaged in some way."""
+    text = json.dumps(document)
+    match draw(st.sampled_from(["bytes", "cut", "top", "value"])):
+        case "bytes":
+            return draw(st.binary(max_size=200))
+        case "cut":
+            return text[: draw(st.integers(0, len(text)))].encode()
+        case "top":
+            return draw(st.sampled_from(HOSTILE)).encode()
+    name = draw(st.sampled_from(sorted(document)))
+    marked = json.dumps({**document, name: "REPLACED"})
+    return marked.replace('"REPLACED"', draw(st.sampled_from(HOSTILE))).encode()
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_bytes_of_record_are_borne(tmp_path: pathlib.Path, name: str, data: st.DataObject):
+    """A record file with any bytes is read, or is a `UserError` of one line; nothing else is raised."""
+    document, reader = READERS[name]
+    (tmp_path / name).write_bytes(data.draw(contents(document)))
+    try:
+        reader(tmp_path)
+    except UserError as error:
+        assert "\n" not in str(error)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=contents({"display_name": "a", "ending": "failed"}))
+@example(content=b"[1]")
+@example(content=b'[{"display_name": 1}]')
+def test_any_bytes_of_attempts_are_borne(bucket: pathlib.Path, content: bytes):
+    """What is no list of jobs, as an object is none, is a `UserError` of one line."""
+    (bucket / "attempts.json").write_bytes(content)
+    try:
+        assert JobStore("gs://demo").attempts() == []
+    except UserError as error:
+        assert "\n" not in str(error)
+
+
+def test_large_files_are_refused_unread(tmp_path: pathlib.Path):
+    for name, (_, reader) in READERS.items():
+        if not name.endswith(".jsonl"):
+            with open(tmp_path / name, "wb") as file:
+                file.truncate(1 << 40)  # More than there is memory.
+            try:
+                reader(tmp_path)
+            except UserError as error:
+                assert "\n" not in str(error)
+    with open(tmp_path / "status.json", "rb") as file, pytest.raises(ValueError, match="more than 65,536 bytes"):
+        bounded_json.read(file, health.MOST_BYTES)
+
+
+def test_status_in_pipe_is_passed_over(tmp_path: pathlib.Path):
+    os.mkfifo(tmp_path / "status.json")
+    read_status(tmp_path)
+
+
+@given(depth=st.integers(1, 300), text=st.text())
+def test_depth_counts_brackets_outside_strings(depth: int, text: str):
+    """A document is read if and only if its values are at most 100 deep, whatever its strings have."""
+    document = "[" * depth + json.dumps(text + '"[{\\') + "]" * depth
+    if depth <= bounded_json.MOST_DEPTH:
+        assert bounded_json.parse(document) == json.loads(document)
+    else:
+        with pytest.raises(ValueError, match="nested more than 100 deep"):
+            bounded_json.parse(document)
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 20_000 + "]" * 20_000, "line 1, column 101: nested more than 100 deep"),
+        ("- " * 20_000 + "x", "nested more than 100 deep"),
+        (BOMB, "has more than 1,000,000 values"),
+        ("a: &a [*a]", "line 1, column 8: this alias is inside what it repeats"),
+    ],
+)
+def test_yaml_without_end_is_refused(text: str, why: str):
+    with pytest.raises(UserError, match=why):
+        strict_yaml.parse(text.encode())
+
+
+def test_yaml_aliases_are_repeated():
+    assert strict_yaml.parse(b"a: &a {b: [1]}\nc: [*a, *a]") == {"a": {"b": [1]}, "c": [{"b": [1]}, {"b": [1]}]}
+
+
+def test_length_of_record_is_bounded(tmp_path: pathlib.Path, refused: Callable[..., str]):
+    length = struct.pack("<Q", 1 << 60)
+    (tmp_path / "train-0.tfrecord").write_bytes(length + checksums([length], 1).tobytes() + b"x" * 100)
+    (tmp_path / "schema.yaml").write_text(
+        "{name: x, origin: y, columns: {a: {type: int}, b: {type: int}}, label: {column: b, classes: [x, y]}, "
+        "deep: [{column: a, numeric: z_score}]}"
+    )
+    words = ["--dataset", "tfrecord", "--source", tmp_path, "--schema", tmp_path / "schema.yaml"]
+    message = refused(convert, *words, "--output", tmp_path / "out")
+    assert "wrong length of the record at byte 0" in message
+
+
+def test_run_record_is_read_as_written(tmp_path: pathlib.Path):
+    (tmp_path / "run.json").write_text(json.dumps(RUN))
+    assert RunRecord.load(tmp_path) == RunRecord(**RUN)
+    assert not running(tmp_path)
