@@ -27,7 +27,7 @@ google() {
 
 # end_group: tries until the group is gone, because as long as it is there this machine costs.
 end_group() {
-    local status undone="costs until deploy/vm/delete ${group##*/training-}"
+    local status undone="costs until deploy/vm/delete ${group##*/training-vm-}"
     [ "$(ask attributes/training-keep)" != true ] || { say "kept as asked; $undone" && exit; }
     until status=$(google DELETE "https://compute.googleapis.com/compute/v1/$group"); [[ $status == @(2??|404) ]]; do
         say "the group cannot be deleted (HTTP $status); trying again; $undone"

@@ -10,7 +10,7 @@ from google.api_core import exceptions
 
 from tests.cloud.front import Answer, Request
 
-_FIELDS = {"name", "baseInstanceName", "instanceTemplate", "targetSize", "params"}
+_FIELDS = {"name", "description", "baseInstanceName", "instanceTemplate", "targetSize", "params"}
 
 
 class Groups:

@@ -12,6 +12,8 @@ import pathlib
 import socketserver
 import threading
 
+import yaml
+
 WIDE = {"--project", "--quiet", "--format", "--flatten", "--filter"}
 POLICY = {"--member", "--role", "--condition", "--location"}
 # By group of commands: what a resource of it may be created with, and its place; or by command.
@@ -27,11 +29,11 @@ FLAGS = {
     "iam service-accounts": {"--display-name", "--description"},
     "iam roles": {"--permissions"},
     "resource-manager tags keys": {"--parent"},
-    "resource-manager tags values": {"--parent"},
+    "resource-manager tags values": {"--parent", "--description"},
     "compute instance-groups managed": {"--zone"},
     "compute instance-templates": {
         *("--machine-type", "--provisioning-model", "--image-family", "--image-project", "--boot-disk-size"),
-        *("--service-account", "--scopes", "--metadata", "--metadata-from-file"),
+        *("--service-account", "--scopes", "--metadata", "--metadata-from-file", "--labels", "--description"),
     },
     "ai tensorboards": {"--display-name", "--region", "--labels"},
     "billing budgets": {
@@ -122,26 +124,25 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
         for each in names if verb == "enable" else [name or flags["--display-name"][0]]:
             if each in things and verb == "create":
                 raise Refused(f"{each} already exists")
-            marks = {name: flags[name][0] for name in ("--labels", "--description") if name in flags}
-            things[each] = {"file": file} if file else marks
+            things[each] = {"file": file, "description": yaml.safe_load(file)["description"]} if file else {}
+            if "--description" in flags:
+                things[each]["description"] = flags["--description"][-1]
+            if "--labels" in flags and group != "compute instance-templates":  # there they are the machines'
+                things[each]["labels"] = labels(flags["--labels"])
     elif verb == "list":
-        wanted = str(flags.get("--filter", [""])[0]).partition("=")[2].strip("'")
-        return "\n".join(each for each in things if not wanted or each == wanted)
+        key, _, wanted = str(flags.get("--filter", ["name="])[0]).partition("=")
+        return "\n".join(name for name, thing in things.items() if wanted.strip("'") in ("", field(name, thing, key)))
     elif verb == "ls":
         return "\n".join(state["objects"])
     elif name not in things:
         raise Refused(f"NOT_FOUND: {group} {name}")
     elif verb == "describe":
-        if flags.get("--format") == ["value(labels.lifecycle)"]:
-            return things[name].get("lifecycle", "")
-        elif flags.get("--format") == ["value(labels,description)"]:
-            return ";".join(f"{key}={value}" for key, value in things[name].items())
-        elif flags.get("--format") == ["value(projectNumber)"]:
-            return "123456789"
+        keys = flags.get("--format", ["value(name)"])[0].removeprefix("value(").removesuffix(")")
+        return "\t".join(field(name, things[name], key) for key in keys.split(","))
     elif verb == "update":
         for file in flags.get("--lifecycle-file", ()):
             json.loads((here / file).read_text())
-        things[name] |= dict([flags["--update-labels"][0].split("=")])
+        things[name]["labels"] = things[name].get("labels", {}) | labels(flags["--update-labels"])
     elif verb == "set-cleanup-policies":
         if "--location" not in flags or not {"--policy", "--no-dry-run"} & flags.keys():
             raise Refused("Must be specified: --location, and --policy or --no-dry-run")
@@ -160,6 +161,19 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
         bound = policies.setdefault(name, [])
         (bound.append if verb == "add-iam-policy-binding" else bound.remove)(binding)
     return ""
+
+
+def labels(values: list[str]) -> dict[str, str]:
+    return dict(pair.split("=") for value in values for pair in value.split(","))
+
+
+def field(name: str, thing: dict, key: str) -> str:
+    """A field of a resource as `--format` and `--filter` have it, a map as `KEY=VALUE;KEY=VALUE`."""
+    known = {"name": name, "displayName": name, "projectNumber": "123456789", "labels": {}, **thing}
+    if key.startswith("labels."):
+        return known["labels"].get(key.removeprefix("labels."), "")
+    value = known.get(key, "")
+    return ";".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
 
 
 def cleanup_policies(file: pathlib.Path) -> list[str]:

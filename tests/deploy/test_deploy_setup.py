@@ -149,7 +149,7 @@ def test_the_undoing_leaves_nothing_but_a_bucket_that_is_not_empty(project, made
 
 
 def test_undoing_keeps_what_it_did_not_make(project):
-    before = project.state()
+    before, foreign = project.state(), {"description": "managed_by=tfrecord-training-2"}
     account = "training-train@our-project.iam.gserviceaccount.com"
     for group, name in (
         ("artifacts repositories", "training"),
@@ -157,10 +157,12 @@ def test_undoing_keeps_what_it_did_not_make(project):
         ("storage buckets", "gs://our-project-training"),
         ("iam service-accounts", account),
     ):
-        before["things"].setdefault(group, {})[name] = {}
+        before["things"].setdefault(group, {})[name] = foreign
     (project.home / "state.json").write_text(json.dumps(before))
     project.setup(*ALL)
-    assert project.state()["things"]["artifacts repositories"]["training"] == {}  # nor does it delete images of others
+    assert (
+        project.state()["things"]["artifacts repositories"]["training"] == foreign
+    )  # nor does it delete images of others
     assert "stays, as it does not carry" in project.setup("--undo", "--yes", "--billing-account", "0-1-2")
     left = {group: set(things) for group, things in project.state()["things"].items() if things}
     del left["services"]

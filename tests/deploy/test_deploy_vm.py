@@ -6,7 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
+from components.bucket import MANAGED_BY
 from components.convert.convert import convert
 from components.convert.options import Options
 
@@ -165,11 +168,44 @@ def test_what_cannot_work_is_refused_in_one_line_before_anything_is_made(caller,
 
 def test_delete_lists_what_is_there_and_deletes_it_after_a_yes(caller):
     create(caller)
-    made = ["compute instance-templates training-job-demo --project=demo-project"]
-    made += ["iam service-accounts training-job-demo@demo-project.iam.gserviceaccount.com --project=demo-project"]
+    made = ["compute instance-templates training-vm-job-demo --project=demo-project"]
+    made += ["iam service-accounts training-vm-job-demo@demo-project.iam.gserviceaccount.com --project=demo-project"]
     made += ["resource-manager tags values demo-project/training-vm/job-demo"]
     for typed, code, deleted in (("n\n", 1, 0), ("y\n", 0, 3)):
         done = caller.run("delete", "job-demo", *PLACE[:4], typed=typed)
         assert (done.stdout.splitlines(), done.returncode) == (made, code), done.stderr
         assert sum(call["verb"] == "delete" for call in caller.gcloud()) == deleted
     assert caller.run("delete", "job-demo", *PLACE[:4]).stdout == "nothing is left of job-demo\n"
+
+
+_GROUPS = "compute instance-groups managed"
+MARK = "=".join(MANAGED_BY)
+THINGS = {
+    _GROUPS: "training-vm-demo",
+    "compute instance-templates": "training-vm-demo",
+    "iam service-accounts": "training-vm-demo@demo-project.iam.gserviceaccount.com",
+    "resource-manager tags values": "demo-project/training-vm/demo",
+}
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(sorted(THINGS)), st.sampled_from([MARK, f"{MARK}-2", f"my {MARK}", ""])))
+@example(dict.fromkeys(THINGS, ""))
+def test_foreign_things_of_machine_stay(caller, descriptions):
+    """Whatever has the names of a machine's things and another description stays as it is, and costs one line."""
+    path = caller.directory / "state.json"
+    state = json.loads(path.read_text())
+    for group, name in THINGS.items():
+        about = (
+            {name: {"description": descriptions[group], "labels": dict([MANAGED_BY])}} if group in descriptions else {}
+        )
+        state["things"][group] = about
+    path.write_text(json.dumps(state))
+    foreign = {group for group, description in descriptions.items() if description != MARK}
+
+    made = caller.run("create", "demo", *PLACE, "--", *flags("gs://demo/j", "gs://demo/d")).returncode
+    assert made == (2 if foreign or _GROUPS in descriptions else 0)
+    assert made == 0 or json.loads(path.read_text())["things"] == state["things"]
+    done = caller.run("delete", "demo", *PLACE[:4], "--yes")
+    left = {group for group in THINGS if json.loads(path.read_text())["things"][group]}
+    assert (done.returncode, left, done.stdout.count("stays, as")) == (0, foreign, len(foreign))
