@@ -1,7 +1,6 @@
 """Speed and quality of training while it runs: the journal, the status file, TensorBoard, and a line for people."""
 
 import time
-from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -9,6 +8,7 @@ import tensorflow as tf
 from trainer.base.files import without_nan
 from trainer.job_dir.journal import Journal
 from trainer.learning import Extent
+from trainer.nn.tasks.base import Task
 from trainer.steps import Window
 
 _LINE_S = 2.0
@@ -20,18 +20,19 @@ class Meter:
     def __init__(
         self,
         extent: Extent,
-        metrics: Sequence[str],
+        task: Task,
         journal: Journal,
         optimizer: keras.optimizers.Optimizer,
         chief: bool,
     ) -> None:
-        """Of a job of that extent, whose steps give the loss and `metrics`."""
+        """Of a job of that extent, whose steps give the loss and states of the metrics of `task`."""
         self._extent, self._journal, self._optimizer, self._chief = extent, journal, optimizer, chief
+        self._task = task
         self._warm_steps, self._warm_s = 0, 0.0
         # Since the last line: a window may be a single step, whose loss says little.
         self._since: list[Window] = []
         self._line_at = 0.0
-        self._line = dict.fromkeys(("loss", *metrics), float("nan"))
+        self._line = dict.fromkeys(("loss", *task.metric_names), float("nan"))
         self._summary = tf.summary.create_file_writer(journal.outbox.path("logs", "train")) if chief else None
 
     @property
@@ -62,9 +63,8 @@ class Meter:
             self._tell(step, speed)
 
     def _means(self, windows: list[Window]) -> dict[str, float]:
-        steps = sum(w.steps for w in windows)
-        sums = map(sum, zip(*(w.sums for w in windows), strict=True))
-        return {name: value / steps for name, value in zip(self._line, sums, strict=True)}
+        loss, *states = map(sum, zip(*(w.sums for w in windows), strict=True))
+        return {"loss": loss / sum(w.steps for w in windows), **self._task.results(states)}
 
     def _tell(self, step: int, speed: float) -> None:
         self._line = self._means(self._since)

@@ -26,6 +26,7 @@ from trainer.data.reader.storage import Columns
 from trainer.data.weighing import WEIGHT
 from trainer.nn import in_training
 from trainer.nn.tasks.base import Task
+from trainer.replicas import collectives
 
 _CALL_S = 0.5
 # Only the loops over steps are written for AutoGraph; rewriting all the rest as well took half of the time of tracing.
@@ -37,7 +38,7 @@ class Window:
     """What some steps did."""
 
     steps: int
-    sums: tuple[float, ...]  # over the steps: the loss and the task's metrics, each the mean over its batch
+    sums: tuple[float, ...]  # over the steps: the loss, the mean over its batch, and the states of the task's metrics
     seconds: float
     warm: bool  # whether this was ordinary training; the first call also traces and compiles
     stop: bool  # whether any replica was told to stop; all of them see it at the same step
@@ -60,8 +61,8 @@ class TrainStep:
     def __call__(self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
         """Runs in a replica context, on the examples `first` to `first + count` of the global batch.
 
-        Returns this replica's share of the loss and of the task's metrics, [values]: over the replicas they add up to the
-        means over the global batch.
+        Returns this replica's share of the loss and of the states of the task's metrics, [values]: over the replicas they add
+        up to the mean over the global batch, and to its states.
         """
         values, gradients = self._differentiate(batch, step, first, count)
         self.optimizer.apply(gradients, self.model.trainable_variables)
@@ -75,8 +76,10 @@ class TrainStep:
         labels, weights = features.pop(self.label), features.pop(WEIGHT, None)
         part = tf.cast(count, tf.float32) / self.global_batch
         with tf.GradientTape() as tape, in_training.at(seed=self.seed, step=step, first=first) as added:
-            sums = self.task.sums(self.model(features, training=True), labels, weights)
-            loss, *metrics = (value / self.global_batch for value in sums)
+            outputs = self.model(features, training=True)
+            loss, valid = self.task.loss_sum(outputs, labels, weights)
+            divisor = self.global_batch if valid is None else collectives.sum_over_replicas(valid)
+            loss = tf.math.divide_no_nan(loss, divisor)
             # Layers add means over this replica's examples, regularisers what counts once: over all replicas, by their parts.
             if own := [*added, *in_training.regularization(self.model)]:
                 loss += part * in_training.total(own)
@@ -84,7 +87,8 @@ class TrainStep:
             if self.weight_decay:
                 objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
             objective = self.optimizer.scale_loss(objective)
-        return tf.stack([loss, *metrics]), tape.gradient(objective, self.model.trainable_variables)
+            states = self.task.states(outputs, labels, weights)
+        return tf.concat([[loss], *states], 0), tape.gradient(objective, self.model.trainable_variables)
 
     @functools.cached_property
     def _differentiate(self) -> Callable[..., tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]]:
@@ -97,7 +101,7 @@ class TrainStep:
     @property
     def values(self) -> int:
         """How many a step returns."""
-        return 1 + len(self.task.metrics)
+        return 1 + self.task.num_states
 
 
 class SyncSteps:

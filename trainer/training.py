@@ -109,7 +109,7 @@ class Training:
             state=state,
             checkpoints=self._checkpoints,
             validator=validator,
-            meter=Meter(extent, self._build.task.metrics, self._journal, optimizer, self._chief),
+            meter=Meter(extent, self._build.task, self._journal, optimizer, self._chief),
             wants_to_stop=lambda: self._stop.requested or (self._chief and self._mark.is_set()),
         )
         if self._chief:
@@ -288,7 +288,7 @@ class Training:
             validation=scores.load(),
             stopped_early=opts.patience if reached < self._extent.last_step else None,
             loss=final.get("loss"),
-            metrics={name: final.get(name) for name in self._build.task.metrics},
+            metrics={name: final.get(name) for name in self._build.task.metric_names},
             examples_per_s=final.get("examples_per_s"),
         ).save(opts.job_dir)
         self._line.tell(DONE)

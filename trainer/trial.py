@@ -59,10 +59,11 @@ def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
         raise _Refusal(f"prepare leaves out the label, {manifest.label!r}, where it is among the columns")
     features = {name: column for name, column in batch.items() if name != manifest.label}
     labels = batch[manifest.label].numpy()
-    if reserved := _RESERVED.intersection(build.task.metrics):
+    if reserved := _RESERVED.intersection(build.task.metric_names):
         raise _Refusal(f"a metric cannot be called {min(reserved)}, which the job tells beside the metrics")
     _refuse_if(build.task.wrong_labels(labels))
     _check_outputs(model, build, features, len(labels))
+    _refuse_if(build.task.wrong_metrics(model(features, training=False), batch[manifest.label]))
     _take_step(model, build, opts, manifest, batch, len(labels))
     _check_export(model, build, manifest, columns, features)
 

@@ -6,6 +6,7 @@ not finite is null there. A score whose loss or ranking metric is not finite is 
 `--patience`. Selection is never on the test split.
 """
 
+import dataclasses
 import functools
 import json
 import math
@@ -19,7 +20,7 @@ import tensorflow as tf
 from trainer.base.errors import reading
 from trainer.base.files import stated, store_errors, without_nan, write_text
 from trainer.base.manifest import Manifest
-from trainer.data.parts import Parts
+from trainer.data import weighing
 from trainer.job_dir.checkpoint import remove
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
@@ -51,14 +52,9 @@ class Validator:
         self.scores, self._task = Scores(opts.job_dir, build.task), build.task
         self._journal, self.tells = journal, tells
         together = together or tf.distribute.get_strategy()
-        parts = Parts(
-            manifest=manifest,
-            data_dir=opts.data_dir,
-            split=SPLIT,
-            batch_size=opts.eval_batch_size,
-            replicas=together.num_replicas_in_sync,
-        )
-        self._scorer = Scorer(build, parts, together)
+        prepare = weighing.weighed(build.prepare, manifest, classes=opts.class_weights, column=opts.weight_column)
+        build = dataclasses.replace(build, prepare=prepare)
+        self._scorer = Scorer(build, manifest, opts.data_dir, SPLIT, batch_size=opts.eval_batch_size, together=together)
         self._writer: tf.summary.SummaryWriter | None = None
 
     def evaluate(self, state: State, interrupted: Callable[[], bool]) -> bool:

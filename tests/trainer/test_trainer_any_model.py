@@ -66,9 +66,9 @@ def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model
     assert not np.allclose(answers[0], answers[1])
 
 
-def trained(job: Job, built):
+def trained(job: Job, built, step: int = STEPS):
     """A model with the weights of the last checkpoint."""
-    variables = job.variables(STEPS)
+    variables = job.variables(step)
     keys = {name: f"variables/model.S{name.replace('/', '.S')}" for name in weights.named(built)}
     weights.put({name: variables[f"{key}/.ATTRIBUTES/VARIABLE_VALUE"] for name, key in keys.items()}, built)
     return built

@@ -47,6 +47,35 @@ def test_a_metric_does_not_take_the_place_of_what_else_the_job_tells(digits):
             tried(digits, "own_models:functional", task=named)
 
 
+class Kept(keras.metrics.Metric):
+    """A variable that becomes what a function makes of it and of the outputs of a batch."""
+
+    def __init__(self, combine):
+        super().__init__(name="kept")
+        self.combine, self.value = combine, self.add_weight(initializer="zeros")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.value.assign(self.combine(self.value, y_pred[:, 0]))
+
+    def result(self):
+        return self.value
+
+
+@pytest.mark.parametrize(
+    "combine",
+    [
+        lambda value, batch: max(value, *batch),
+        lambda value, batch: value + sum(batch) / len(batch),
+        lambda _, batch: sum(batch),
+    ],
+    ids=["largest", "means_of_batches", "last"],
+)
+def test_metric_of_no_sums_refused(digits, combine):
+    task = Own(task_of(Manifest.load(digits)), metrics=[Kept(combine)])
+    with pytest.raises(UserError, match="the variables of metric kept are no sums over examples"):
+        tried(digits, "own_models:sequential", task=task)
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "functional" else pytest.mark.cluster) for name in RIGHT]
 )

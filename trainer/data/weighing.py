@@ -3,8 +3,8 @@
     prepare = weighed(build.prepare, manifest, classes=("rare=5",), column="importance")
     prepare(columns)[WEIGHT]  # float32 [N], beside what the model takes
 
-It is found out where columns are prepared: once, of a split that is resident in memory. Validation and evaluation count
-every example once. Imports TensorFlow only to compute.
+It is found out where columns are prepared: once, of a split that is resident in memory. In validation only weighted metrics
+go by it; evaluation counts every example once. Imports TensorFlow only to compute.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,37 +1,47 @@
 """How good a model is on a split: its task's score, by as many replicas as there are.
 
-    scorer = Scorer(build, parts, strategy)
+    scorer = Scorer(build, manifest, "data/mnist", "validation", batch_size=500, together=strategy)
     scorer.score(values, interrupted=lambda: False)     # {"loss": 0.31, "accuracy": 0.9}
 
-Each replica scores its part. The score does not depend on how many they are: their batches are those of one, and what they
-find is put together in the split's order. Sums of batches are added exactly.
+Each replica scores its part. The score does not depend on how many they are: their batches are those of one, and the states of
+batches are added exactly.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.data.parts import Parts
+from trainer.base.manifest import Manifest
+from trainer.data import parts
 from trainer.data.reader.storage import Columns
+from trainer.data.weighing import WEIGHT
 from trainer.nn import in_training, weights
 from trainer.nn.models.registry import Builder
-from trainer.replicas.strategy import replicas_here
 
 
 class Scorer:
     """Scores models that one function builds, in a model of its own in every process."""
 
-    def __init__(self, build: Builder, parts: Parts, together: tf.distribute.Strategy) -> None:
+    def __init__(
+        self,
+        build: Builder,
+        manifest: Manifest,
+        data_dir: str,
+        split: str,
+        *,
+        batch_size: int,
+        together: tf.distribute.Strategy,
+    ) -> None:
         """Takes the strategy of the replicas that have the parts of a split; the default one's is one replica."""
-        self._build, self._parts, self._strategy = build, parts, together
-        self._here = replicas_here(together)
+        self._build, self._manifest, self._strategy = build, manifest, together
+        self._split = manifest, data_dir, split, batch_size
+        self._examples = manifest.split(split).examples
+        self._rounds = math.ceil(self._examples / (batch_size * together.num_replicas_in_sync))
         self._model: keras.Model | None = None
         self._function = tf.function(self._round, reduce_retracing=True, autograph=False)
-        self._gather = tf.function(self._gathered, reduce_retracing=True, autograph=False)
 
     def score(self, values: Mapping[str, np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
         """The task's score of a model with these weights.
@@ -43,53 +53,47 @@ class Scorer:
             with self._strategy.scope():
                 self._model = self._build()
         weights.put(values, self._model)
-        found: list[list[tuple[tf.Tensor, ...]]] = [[] for _ in self._here]
-        for batch in self._batches():
-            parts, stops = self._function(batch, tf.constant(float(interrupted())))
-            if stops > 0:
+        rounds = []
+        for batch, counts in self._batches():
+            wishes, *found = self._function(batch, counts, tf.constant([float(interrupted())]))
+            if wishes.numpy().any():
                 return None
-            local = (self._strategy.experimental_local_results(part) for part in parts)
-            for mine, result in zip(found, zip(*local, strict=True), strict=True):
-                mine.append(result)
-        columns = {
-            replica: [_joined(column, self._parts.own(replica)) for column in zip(*mine, strict=True)]
-            for replica, mine in zip(self._here, found, strict=True)
-        }
-        sums, *evidence = (column.numpy() for column in self._gather(self._dealt(columns)))
-        means = [math.fsum(column) / self._parts.examples for column in sums.T.tolist()]
-        return self._build.task.score(means, evidence)
+            rounds.append(found)
+        sums, *evidence = map(np.concatenate, zip(*rounds, strict=True))
+        loss, *states = map(math.fsum, sums.T.tolist())
+        return self._build.task.score(loss / self._examples, states, evidence)
 
-    def _batches(self) -> Iterable[Columns]:
-        """Round by round what the model takes on each replica of this process."""
-        batches = zip(*(map(self._build.prepare, self._parts.batches(replica)) for replica in self._here), strict=False)
-        return (self._dealt(dict(zip(self._here, batch, strict=True))) for batch in batches)
+    def _batches(self) -> Iterator[tuple[Columns, tf.Tensor]]:
+        """Round by round what the model takes on each replica of this process, and whether it counts there."""
+        replicas = self._strategy.num_replicas_in_sync
+        read = [parts.batches(*self._split, replica=replica, replicas=replicas) for replica in range(replicas)]
 
-    def _dealt(self, values: Mapping[int, Any]) -> Any:
-        """Values by replica, as the strategy hands them to the replicas of this process."""
-        return self._strategy.experimental_distribute_values_from_function(
-            lambda where: values[where.replica_id_in_sync_group]
-        )
+        def take(where: tf.distribute.experimental.ValueContext) -> tuple[Columns, tf.Tensor]:
+            batch, counts = next(read[where.replica_id_in_sync_group])
+            return self._build.prepare(batch), tf.constant(counts)
 
-    def _round(self, batch: Columns, wish: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
-        """What each replica here finds in its batch, and how many of all replicas are to stop."""
-        stops = self._strategy.reduce("SUM", self._strategy.run(tf.identity, args=(wish,)), axis=None)
-        return self._strategy.run(self._sums, args=(batch,)), stops
+        for _ in range(self._rounds):
+            yield self._strategy.experimental_distribute_values_from_function(take)
 
-    def _gathered(self, columns: list[tf.Tensor]) -> list[tf.Tensor]:
-        """The columns of all replicas, one behind the other."""
-        return [self._strategy.gather(column, axis=0) for column in columns]
+    def _round(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> list[tf.Tensor]:
+        """What all replicas have found in their batches, one behind the other."""
+        return [
+            self._strategy.gather(part, axis=0) for part in self._strategy.run(self._part, args=(batch, counts, wish))
+        ]
 
-    def _sums(self, batch: Columns) -> tuple[tf.Tensor, ...]:
-        """The task's sums of a batch, [1, values], and its evidence."""
-        features = dict(batch)
-        labels = features.pop(self._parts.manifest.label)
+    def _part(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The wish; and of a batch that counts the loss with the states of the metrics, [1, values], and the evidence."""
+        features, task = dict(batch), self._build.task
+        labels, importance = features.pop(self._manifest.label), features.pop(WEIGHT, None)
         outputs = self._model(features, training=False)
-        loss, *metrics = self._build.task.sums(outputs, labels)
+        loss, valid = task.loss_sum(outputs, labels)
+        examples = tf.cast(tf.shape(labels)[0], tf.float32)
+        if valid is not None:
+            loss *= tf.math.divide_no_nan(examples, valid)
         if losses := self._model.losses:
-            loss += tf.cast(tf.shape(labels)[0], tf.float32) * in_training.total(losses)
-        return tf.stack([[loss, *metrics]]), *self._build.task.evidence(outputs, labels)
-
-
-def _joined(parts: Sequence[tf.Tensor], own: slice) -> tf.Tensor:
-    """Some of the parts one behind the other; nothing, of the form of a part, if they are none."""
-    return tf.concat(parts[own], axis=0) if parts[own] else parts[0][:0]
+            loss += examples * in_training.total(losses)
+        found = (
+            tf.concat([[loss], *task.states(outputs, labels, importance)], 0)[tf.newaxis],
+            *task.evidence(outputs, labels),
+        )
+        return wish, *(part[: tf.where(counts, tf.shape(part)[0], 0)] for part in found)

@@ -79,14 +79,6 @@ def _shape(member: Member) -> str:
     return ", ".join(f"{len(hosts)} {role}" for role, hosts in member.addresses.items()) or "one replica"
 
 
-def replicas_here(strategy: tf.distribute.Strategy) -> list[int]:
-    """The numbers, among all replicas in sync, of those in this process, in the order of its results."""
-    numbers = strategy.experimental_distribute_values_from_function(
-        lambda where: tf.constant(where.replica_id_in_sync_group)
-    )
-    return [int(number) for number in strategy.experimental_local_results(numbers)]
-
-
 def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
     """Makes the optimizer's step counter exact when several workers update it at once.
 

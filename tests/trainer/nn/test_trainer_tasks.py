@@ -25,9 +25,11 @@ def outputs() -> tuple[np.ndarray, np.ndarray]:
 def test_logits_of_any_type_and_labels_of_any_make_sums_and_answers_in_float32(outputs, dtype):
     logits, labels = outputs
     logits = tf.cast(logits, dtype)
-    exact = TASK.sums(tf.cast(logits, tf.float32), labels)
+    exact = TASK.losses(tf.cast(logits, tf.float32), labels), *TASK.states(tf.cast(logits, tf.float32), labels)
     for kind in ("int32", "int64", "uint8"):
-        np.testing.assert_array_equal(TASK.sums(logits, labels.astype(kind)), exact)
+        found = TASK.losses(logits, labels.astype(kind)), *TASK.states(logits, labels.astype(kind))
+        for one, other in zip(found, exact, strict=True):
+            np.testing.assert_array_equal(one, other)
     answer = TASK.answer(logits)
     assert answer["probabilities"].dtype == tf.float32
     np.testing.assert_allclose(tf.reduce_sum(answer["probabilities"], axis=1), 1, rtol=1e-6)
@@ -36,7 +38,7 @@ def test_logits_of_any_type_and_labels_of_any_make_sums_and_answers_in_float32(o
 
 
 def test_of_one_class_alone_there_is_no_auc_and_accuracy_ranks():
-    score = TASK.score([0.5, 0.75], (np.zeros(3), np.ones(3, np.int64)))
+    score = TASK.score(0.5, [3, 4], (np.zeros([3, 1]), np.ones([3, 1], np.int64)))
     assert score == {"loss": 0.5, "accuracy": 0.75}
     assert TASK.rank(score) > TASK.rank({"loss": 0.6, "accuracy": 0.75})
     assert TASK.rank({"loss": 9.0, "accuracy": 0.1, "auc": 0.9}) > TASK.rank({"loss": 0.0, "accuracy": 1.0, "auc": 0.8})
@@ -94,8 +96,9 @@ CASES = {  # the task, outputs, labels, and what is to be found
 def test_each_task_scores_by_definition_in_any_batches_and_measures_the_same_of_what_a_client_gets(name):
     task, outputs, labels, expected = CASES[name]
     batches = [(outputs[i : i + 150], labels[i : i + 150]) for i in range(0, EXAMPLES, 150)]
-    means = sum(np.array(task.sums(*map(tf.constant, batch))) for batch in batches) / EXAMPLES
-    score = task.score(means.tolist(), [np.asarray(part) for part in task.evidence(outputs, labels)])
+    loss = sum(float(tf.reduce_sum(task.losses(*map(tf.constant, batch)))) for batch in batches) / EXAMPLES
+    states = sum(tf.concat(task.states(*map(tf.constant, batch)), 0).numpy() for batch in batches)
+    score = task.score(loss, states, [np.asarray(part) for part in task.evidence(outputs, labels)])
     assert score == pytest.approx(expected, rel=1e-4)
     answers = {name: value.numpy() for name, value in task.answer(tf.constant(outputs)).items()}
     assert set(task.answers) == answers.keys()
@@ -116,11 +119,17 @@ def test_r2_is_the_share_of_the_variance_that_is_explained_and_each_target_has_i
     assert Regression(("x", "constant"), (1.0, 1.0)).measure(mean, labels)["r2"] == 0
 
 
-def test_metrics_that_do_not_add_up_and_losses_that_are_no_examples_own_are_refused():
-    with pytest.raises(UserError, match="metric auc is no mean over examples"):
-        Own(TASK, metrics=[keras.metrics.AUC()])
-    with pytest.raises(UserError, match="two metrics of one name: accuracy, accuracy"):
+def test_metrics_without_names_have_the_same():
+    first, second = (Own(LOGIT, metrics=[keras.metrics.Recall()]).metric_names for _ in range(2))
+    assert first == second == ("accuracy", "recall")
+
+
+def test_losses_and_names_that_are_refused():
+    with pytest.raises(UserError, match="two metrics are called accuracy"):
         Own(TASK, metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")])
+    weighted = keras.metrics.SparseTopKCategoricalAccuracy(name="top")
+    with pytest.raises(UserError, match="cannot be ranked by top, but by accuracy, auc, loss"):
+        Own(TASK, weighted_metrics=[weighted], ranked_by="top")
     reduced = Own(Regression(("a",), (1.0,)), loss=keras.losses.Huber())
     with pytest.raises(UserError, match="reduction='none' does"):
-        reduced.sums(tf.zeros([4, 1]), tf.zeros([4, 1]))
+        reduced.losses(tf.zeros([4, 1]), tf.zeros([4, 1]))

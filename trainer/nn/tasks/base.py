@@ -1,19 +1,24 @@
 """What a model's outputs mean, and all that is computed of them: the loss, the metrics, what a client gets.
 
 Training, validation, export, evaluation and the gate know a task only by what stands here, so that another kind of task,
-or another metric, is one such class. In a step and over a split everything is a sum over examples: so it is exact
-whatever the batches and however many replicas share them.
+or another metric, is one such class. Training and validation use Keras' metrics without their variables: a batch gives
+what the variables would be after its examples alone, and these states are summed over batches and replicas.
 """
 
 import abc
 import copy
-from collections.abc import Mapping, Sequence
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+import keras
 import numpy as np
 import tensorflow as tf
+from keras.src import backend
 
 from trainer.base.errors import UserError
+from trainer.base.roc import auc
 
 _SMALLEST = 1e-7
 
@@ -24,17 +29,22 @@ class Task(abc.ABC):
     Attributes:
       meaning: What the outputs are, in words.
       outputs: How many numbers a model has to give for an example.
-      metrics: Names of what `metric_sums` has.
+      metrics: Those of Keras, of labels and `metric_predictions`, whose variables are sums over examples; only their stateless
+        methods are called.
+      weighted: Names of those metrics that take the weights of examples.
+      num_aucs: How many of the last predictions are scores of a label that is 0 or 1, over which `auc` is a mean.
       ranking: Metrics by which one score is better than another: the first of them that the score has.
       lower_is_better: Those metrics of which less is more.
-      answers: What `answer` gives at least; the first has a number for each output.
+      answers: What `answer` gives at least; the first, `predictions`, has a number for each output.
       label_smoothing: The share of a label that `losses` spreads evenly over all that it could be, as Keras' losses do; None
         of a task that has no such labels.
     """
 
     meaning: ClassVar[str]
     outputs: int
-    metrics: ClassVar[tuple[str, ...]]
+    metrics: Sequence[keras.metrics.Metric]
+    weighted: frozenset[str] = frozenset()
+    num_aucs: int = 0
     ranking: ClassVar[tuple[str, ...]]
     lower_is_better: ClassVar[frozenset[str]] = frozenset({"loss", "mae", "mse", "rmse"})
     answers: ClassVar[tuple[str, ...]]
@@ -49,14 +59,48 @@ class Task(abc.ABC):
           labels: As the dataset has them, [N] or [N, targets].
         """
 
-    @abc.abstractmethod
-    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Each of `metrics`, summed over the examples; float32 scalars. The arguments are those of `losses`."""
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return tuple(metric.name for metric in self.metrics)
 
-    def sums(self, outputs: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None = None) -> tuple[tf.Tensor, ...]:
-        """Summed over the examples: the losses, times their weights [N] if there are any, and each of `metrics`."""
+    def loss_sum(
+        self, outputs: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Returns the sum of the losses times the weights [N], and by how many examples Keras divides it.
+
+        The second is None where that is all examples; else those that the mask of the outputs leaves.
+        """
         losses = self.losses(outputs, labels)
-        return tf.reduce_sum(losses if weights is None else losses * weights), *self.metric_sums(outputs, labels)
+        if weights is not None:
+            losses *= weights
+        if (mask := backend.get_keras_mask(outputs)) is None:
+            return tf.reduce_sum(losses), None
+        mask = tf.ensure_shape(tf.cast(mask, tf.float32), losses.shape)
+        return tf.reduce_sum(losses * mask), tf.reduce_sum(mask)
+
+    def states(self, outputs: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None = None) -> list[tf.Tensor]:
+        """Returns the variables that the metrics have after these examples alone, float32 [size] each."""
+        predictions = self.metric_predictions(outputs)
+        backend.set_keras_mask(predictions, backend.get_keras_mask(outputs))
+        found = (state_of(m, labels, predictions, weights if m.name in self.weighted else None) for m in self.metrics)
+        return [tf.reshape(tf.cast(variable, tf.float32), [-1]) for state in found for variable in state]
+
+    @property
+    def num_states(self) -> int:
+        """How many numbers `states` has."""
+        return sum(math.prod(v.shape) for metric in self.metrics for v in metric.variables)
+
+    def results(self, states: Iterable[float]) -> dict[str, float]:
+        """Returns the value of each metric from sums of what `states` gives."""
+        found, numbers = {}, iter(states)
+        for metric in self.metrics:
+            variables = [
+                tf.constant(list(itertools.islice(numbers, math.prod(v.shape))), v.dtype, v.shape)
+                for v in metric.variables
+            ]
+            found[metric.name] = float(metric.stateless_result(variables))
+        return found
 
     def smoothed(self, label_smoothing: float) -> Self:
         """This task with another smoothing of labels; refused of numbers and of a loss of the user's own, which would not heed it."""
@@ -67,8 +111,12 @@ class Task(abc.ABC):
         return other
 
     @abc.abstractmethod
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """The first of the answers to outputs [N, outputs], float32."""
+
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the exported model says of outputs [N, outputs]."""
+        return {self.answers[0]: self.predictions(outputs)}
 
     @abc.abstractmethod
     def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
@@ -99,18 +147,45 @@ class Task(abc.ABC):
         """What is wrong with outputs that TensorFlow's operation of that type has computed, in words."""
         return None if np.isfinite(outputs.astype(np.float32)).all() else "the untrained model's outputs are not finite"
 
-    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """What of each example `score` needs beside the sums: floating or integer numbers [N, ...], which replicas gather."""
-        return ()
+    def wrong_metrics(self, outputs: tf.Tensor, labels: tf.Tensor) -> str | None:
+        """Says of which metric the variables are not the sums of what they are for two parts of the examples."""
+        scores, middle = self.metric_predictions(outputs), len(labels) // 2
+        part, rest = (labels[:middle], scores[:middle]), (labels[middle:], scores[middle:])
+        for metric in self.metrics:
+            first = state_of(metric, *part)
+            states = (
+                first,
+                state_of(metric, *rest),
+                state_of(metric, labels, scores),
+                state_of(metric, *rest, state=first),
+            )
+            for one, other, both, after in zip(*states, strict=True):
+                if not np.allclose(one + other, [both, after], rtol=1e-3, equal_nan=True):
+                    return (
+                        f"the variables of metric {metric.name} are no sums over examples, so they do not add up over batches "
+                        "and replicas; derive a task and define it in `measure`"
+                    )
+        return None
 
-    def score(self, means: Sequence[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
-        """Of a split: `loss`, `metrics`, and what else validation shows.
+    def metric_predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns what metrics see: the predictions, of one logit the second of the two probabilities."""
+        return self.predictions(outputs)[:, -self.outputs :]
+
+    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """What of each example `score` needs for an `auc`: scores and labels, [N, k] each, which replicas gather; or nothing."""
+        if not self.num_aucs:
+            return ()
+        return self.predictions(outputs)[:, -self.num_aucs :], columns(labels)
+
+    def score(self, loss: float, states: Iterable[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
+        """Returns the loss and the metrics of a split.
 
         Args:
-          means: Over the examples of the split, of what `sums` has.
+          loss: The mean over the examples of the split.
+          states: Of the split.
           evidence: Each of what `evidence` gives, of the whole split in its order.
         """
-        return dict(zip(("loss", *self.metrics), means, strict=True))
+        return {"loss": loss, **self.results(states), **(mean_auc(*evidence) if evidence else {})}
 
     def ranked_by(self, score: Mapping[str, float]) -> str:
         """The metric that decides whether a score is better than another."""
@@ -140,9 +215,32 @@ def log_losses(of_truth: np.ndarray) -> np.ndarray:
     return -np.log(np.maximum(of_truth, _SMALLEST, dtype=np.float64))
 
 
+def mean_auc(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+    """Returns `auc`, the mean over those columns [N, k] whose labels are not all equal; nothing if there is none."""
+    areas = [auc(scores[:, i], labels[:, i] == 1, weights) for i in range(scores.shape[1])]
+    known = np.array([area for area in areas if area is not None])
+    with np.errstate(invalid="ignore"):  # of a sample that defines none
+        return {"auc": np.nansum(known, axis=0) / np.isfinite(known).sum(axis=0)} if len(known) else {}
+
+
 def mean(values: np.ndarray, weights: np.ndarray | None) -> Any:
     """Of values [N, ...] over the examples; by weights [N, R] over those of each of R samples, [R, ...]."""
     return values.mean(axis=0) if weights is None else (values.T @ weights).T / len(values)
+
+
+def state_of(
+    metric: keras.metrics.Metric,
+    labels: tf.Tensor,
+    predictions: tf.Tensor,
+    weights: tf.Tensor | None = None,
+    state: Sequence[tf.Tensor] | None = None,
+) -> list[tf.Tensor]:
+    """Returns the variables that a metric has after these examples, alone or after those of a state."""
+    if len(labels.shape) == 1 and predictions.shape[1] == 1:
+        labels = columns(labels)
+    weighted = {} if weights is None else {"sample_weight": weights}
+    zeros = [tf.zeros(variable.shape, variable.dtype) for variable in metric.variables]
+    return metric.stateless_update_state(state or zeros, labels, predictions, **weighted)
 
 
 def columns(values: tf.Tensor) -> tf.Tensor:

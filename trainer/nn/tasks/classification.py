@@ -1,14 +1,14 @@
 """One of several classes for each example."""
 
 import dataclasses
-from collections.abc import Sequence
+import functools
 from typing import Any, ClassVar
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.base.roc import auc
-from trainer.nn.tasks.base import Task, log_losses, mean, probabilities_already
+from trainer.nn.tasks.base import Task, log_losses, mean, mean_auc, probabilities_already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,6 @@ class Classification(Task):
     """Logits [N, classes] of any float type, computed with in float32, and integer labels [N]."""
 
     meaning: ClassVar[str] = "logits, one for each class"
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
     ranking: ClassVar[tuple[str, ...]] = ("auc", "accuracy")  # of two classes what no threshold decides
     answers: ClassVar[tuple[str, ...]] = ("probabilities", "class_index", "class_name")
     class_names: tuple[str, ...]  # in the order of the labels' values
@@ -26,6 +25,11 @@ class Classification(Task):
     def outputs(self) -> int:
         """A logit for each class."""
         return len(self.class_names)
+
+    @property
+    def num_aucs(self) -> int:
+        """That of the second of two classes."""
+        return int(len(self.class_names) == 2)
 
     def wrong_labels(self, labels: np.ndarray) -> str | None:
         """What is wrong with the labels of a batch, in words."""
@@ -43,30 +47,21 @@ class Classification(Task):
 
     def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """The cross-entropy in nats; of the smoothed label every class has its part."""
-        logits, labels = self._logits(outputs), tf.cast(labels, tf.int64)
-        if not self.label_smoothing:
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        part = self.label_smoothing / len(self.class_names)
-        shares = tf.one_hot(labels, len(self.class_names), on_value=1 - self.label_smoothing + part, off_value=part)
-        return tf.nn.softmax_cross_entropy_with_logits(labels=shares, logits=logits)
+        classes = tf.one_hot(labels, len(self.class_names))
+        return keras.losses.categorical_crossentropy(classes, self._logits(outputs), True, self.label_smoothing)
 
-    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The examples whose class is the most probable."""
-        hits = tf.equal(tf.argmax(self._logits(outputs), axis=1), tf.cast(labels, tf.int64))
-        return (tf.reduce_sum(tf.cast(hits, tf.float32)),)
+    @functools.cached_property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """`accuracy`, by the class that is the most probable."""
+        return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
-    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """By how much the last class leads the first, and the label."""
-        logits = self._logits(outputs)
-        return logits[:, -1] - logits[:, 0], labels
-
-    def score(self, means: Sequence[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
-        """`loss`, `accuracy`, and of two classes that are both there `auc`."""
-        return super().score(means, evidence) | self._auc(*evidence)
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Probabilities, float32 [N, classes]."""
+        return tf.nn.softmax(self._logits(outputs))
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """`probabilities` float32 [N, classes], `class_index` int64 [N], `class_name` [N]."""
-        probabilities = tf.nn.softmax(self._logits(outputs))
+        probabilities = self.predictions(outputs)
         index = tf.argmax(probabilities, axis=1)
         names = tf.gather(tf.constant(self.class_names), index)
         return {"probabilities": probabilities, "class_index": index, "class_name": names}
@@ -75,14 +70,11 @@ class Classification(Task):
         """`accuracy`, `loss` (mean cross-entropy, nats), and of two classes that are both there `auc`."""
         accuracy = mean(answers.argmax(axis=1) == labels, weights)
         loss = mean(log_losses(answers[np.arange(len(labels)), labels]), weights)
-        return {"accuracy": accuracy, "loss": loss, **self._auc(answers[:, -1], labels, weights)}
+        auc = mean_auc(answers[:, -1:], labels[:, np.newaxis], weights) if self.num_aucs else {}
+        return {"accuracy": accuracy, "loss": loss, **auc}
 
     def _logits(self, outputs: tf.Tensor) -> tf.Tensor:
         return tf.cast(outputs, tf.float32)
-
-    def _auc(self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
-        area = auc(scores, labels == 1, weights) if len(self.class_names) == 2 else None
-        return {} if area is None else {"auc": area}
 
 
 class Binary(Classification):
@@ -90,6 +82,11 @@ class Binary(Classification):
 
     meaning: ClassVar[str] = "the logit of the second of two classes"
     outputs = 1
+
+    @functools.cached_property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """`accuracy`, by a probability of one half."""
+        return [keras.metrics.BinaryAccuracy("accuracy")]
 
     def _logits(self, outputs: tf.Tensor) -> tf.Tensor:
         # The sigmoid of x is the softmax of (0, x).

@@ -13,15 +13,16 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base.errors import UserError
-from trainer.nn.tasks.base import Task, columns
+from trainer.nn.tasks.base import Task, state_of
+from trainer.nn.weights import automatic_name
 
 
 class Own(Task):
     """Another task, changed.
 
-    Metrics see the first of the task's answers, as clients get it (probabilities, predictions), and so need neither the
-    model nor its module's other code when an exported model is judged. They are Keras' own or like them: means over
-    examples (`keras.metrics.Mean` and all that derive from it), since only those add up over batches and replicas.
+    Metrics see the labels and the first of the task's answers (probabilities, predictions), and so need neither the model
+    nor its module's other code when an exported model is judged. They are any of Keras, or like them, whose variables are
+    sums over examples, since only those add up over batches and replicas.
     """
 
     def __init__(
@@ -29,7 +30,8 @@ class Own(Task):
         task: Task,
         *,
         loss: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
-        metrics: Sequence[keras.metrics.Mean] = (),
+        metrics: Sequence[keras.metrics.Metric] = (),
+        weighted_metrics: Sequence[keras.metrics.Metric] = (),
         ranked_by: str | None = None,
         higher_is_better: bool = False,
     ) -> None:
@@ -39,26 +41,37 @@ class Own(Task):
           task: Says what the outputs mean, what clients get, and all that is not said here.
           loss: Of labels and outputs as the model gives them, in this order: the loss of each example, [N]. A Keras loss
             needs `reduction="none"`.
-          metrics: Beside the task's own.
-          ranked_by: The name of one of all metrics, by which models are judged; by default the task's.
-          higher_is_better: Whether more is better of those in `metrics`.
+          metrics: Beside the task's own. As in Keras, the weights of examples do not count in them.
+          weighted_metrics: Those in which they count. The evaluation of an exported model, which has no weights, lacks them.
+          ranked_by: The name of one of all metrics that are not weighted, by which models are judged; by default the task's.
+          higher_is_better: Whether more is better of those given here.
         """
-        for metric in metrics:
-            if not isinstance(metric, keras.metrics.Mean):
-                raise UserError(
-                    f"metric {metric.name} is no mean over examples (keras.metrics.Mean), so it does not add up over batches "
-                    "and replicas; derive a task and define it in `measure`"
-                )
-        names = [*task.metrics, *(metric.name for metric in metrics)]
-        if len({"loss", *names}) <= len(names):
-            raise UserError(f"two metrics of one name: {', '.join(sorted(names))}")
-        self._task, self._loss, self._metrics = task, loss, tuple(metrics)
-        self.meaning = task.meaning
-        self.outputs, self.answers, self.metrics = task.outputs, task.answers, tuple(names)
+        added = (*metrics, *weighted_metrics)
+        for metric in added:
+            metric.name = automatic_name(metric) or metric.name  # Keras numbers the names of all in a process
+            if not metric.variables:  # one makes them at its first update
+                predictions = task.metric_predictions(tf.zeros([1, task.outputs]))
+                are_classes = "class_index" in task.answers and task.outputs > 1
+                metric.update_state(tf.zeros([1]) if are_classes else tf.zeros_like(predictions), predictions)
+        named = {"loss", *task.metric_names, *task.ranking}
+        names = [*named, *(metric.name for metric in added)]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise UserError(f"two metrics are called {min(twice)}; give one of them another name")
+        unweighted = named | {metric.name for metric in metrics}
+        if ranked_by not in (None, *unweighted):
+            raise UserError(f"models cannot be ranked by {ranked_by}, but by {', '.join(sorted(unweighted))}")
+        self._task, self._loss, self._added = task, loss, added
+        self.metrics = *task.metrics, *added
+        self.weighted = task.weighted.union(metric.name for metric in weighted_metrics)
+        self.meaning, self.outputs, self.answers, self.num_aucs = (
+            task.meaning,
+            task.outputs,
+            task.answers,
+            task.num_aucs,
+        )
         self.label_smoothing = task.label_smoothing if loss is None else None
         self.ranking = (ranked_by,) if ranked_by else task.ranking
-        added = frozenset() if higher_is_better else frozenset(metric.name for metric in metrics)
-        self.lower_is_better = task.lower_is_better | added
+        self.lower_is_better = task.lower_is_better.union(() if higher_is_better else (metric.name for metric in added))
 
     def wrong_labels(self, labels: np.ndarray) -> str | None:
         """The task's."""
@@ -78,46 +91,25 @@ class Own(Task):
             raise UserError(f"the loss gives {losses.shape} and not one number for each example; reduction='none' does")
         return losses
 
-    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The task's metrics, and these."""
-        answers = self._task.answer(outputs)[self.answers[0]]
-        own = (self._state(metric, answers, labels)[0] for metric in self._metrics)
-        return *self._task.metric_sums(outputs, labels), *own
-
     def smoothed(self, label_smoothing: float) -> Self:
         """The same of the task."""
         other = super().smoothed(label_smoothing)
         other._task = self._task.smoothed(label_smoothing)
         return other
 
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """The task's."""
+        return self._task.predictions(outputs)
+
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """The task's."""
         return self._task.answer(outputs)
 
-    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The task's."""
-        return self._task.evidence(outputs, labels)
-
-    def score(self, means: Sequence[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
-        """The task's, with this loss and these metrics."""
-        known = 1 + len(self._task.metrics)
-        found = self._task.score(means[:known], evidence)
-        return found | {m.name: _result(m, mean) for m, mean in zip(self._metrics, means[known:], strict=True)}
-
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """The task's, with these metrics; the loss is the task's, as it needs the model's outputs."""
-        found = self._task.measure(answers, labels)
-        for metric in self._metrics:
-            total, count, *_ = self._state(metric, tf.constant(answers, tf.float32), tf.constant(labels))
-            found[metric.name] = _result(metric, float(total) / float(count))
-        return found
-
-    def _state(self, metric: keras.metrics.Mean, answers: tf.Tensor, labels: tf.Tensor) -> list[tf.Tensor]:
-        """Total and count after these examples alone."""
-        if answers.shape.rank == 2 and labels.shape.rank == 1 and answers.shape[1] == 1:
-            labels = columns(labels)
-        return metric.stateless_update_state([tf.zeros([]) for _ in metric.variables], labels, answers)
-
-
-def _result(metric: keras.metrics.Mean, mean: float) -> float:
-    return float(metric.stateless_result([tf.constant(mean, tf.float32), tf.constant(1.0)]))
+        measured = self._task.measure(answers, labels)
+        for metric in self._added:
+            if metric.name not in self.weighted:
+                state = state_of(metric, labels, answers[:, -self.outputs :])
+                measured[metric.name] = float(metric.stateless_result(state))
+        return measured

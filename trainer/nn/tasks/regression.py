@@ -1,9 +1,10 @@
 """One number, or several, for each example."""
 
 import dataclasses
-from collections.abc import Sequence
+import functools
 from typing import Any, ClassVar
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -19,7 +20,6 @@ class Regression(Task):
     """
 
     meaning: ClassVar[str] = "numbers, one for each target"
-    metrics: ClassVar[tuple[str, ...]] = ("mae", "mse")
     ranking: ClassVar[tuple[str, ...]] = ("rmse",)
     answers: ClassVar[tuple[str, ...]] = ("predictions",)
     targets: tuple[str, ...]  # names of the numbers, in the order of the outputs
@@ -43,19 +43,15 @@ class Regression(Task):
         error = columns(outputs) - columns(labels)
         return tf.reduce_mean(tf.square(error / tf.constant(self.spreads)), axis=1)
 
-    def metric_sums(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The absolute error and the squared one, means over the targets."""
-        error = columns(outputs) - columns(labels)
-        return tuple(tf.reduce_sum(part) / self.outputs for part in (tf.abs(error), tf.square(error)))
+    @functools.cached_property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """`mae`, `mse` and `rmse`, over examples and targets."""
+        metrics = keras.metrics
+        return [metrics.MeanAbsoluteError("mae"), metrics.MeanSquaredError("mse"), metrics.RootMeanSquaredError("rmse")]
 
-    def score(self, means: Sequence[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
-        """`loss`, `mae`, `mse`, and `rmse`, its root."""
-        found = super().score(means, evidence)
-        return {**found, "rmse": found["mse"] ** 0.5}
-
-    def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`predictions` float32 [N, targets]."""
-        return {"predictions": columns(outputs)}
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Numbers, float32 [N, targets]."""
+        return columns(outputs)
 
     def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
         """`rmse` and `mae`, over examples and targets; `r2`, the mean over targets that vary; of several the `rmse` of each.

@@ -1,0 +1,65 @@
+"""Models of a table with one logit, and metrics of every kind: `--model ten_models:masked`."""
+
+import keras
+import tensorflow as tf
+
+from trainer.base.manifest import Manifest
+from trainer.nn.tasks.classification import Binary
+from trainer.nn.tasks.own import Own
+
+L, M = keras.layers, keras.metrics
+
+
+class Heavy(M.Mean):
+    """The mean error, in which positives weigh thrice."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        y_true = keras.ops.cast(y_true, "float32")
+        super().update_state(keras.ops.abs(y_true - y_pred), 1 + 2 * y_true)
+
+
+def metrics() -> list[M.Metric]:
+    squares = M.MeanMetricWrapper(keras.losses.mean_squared_error, name="squares")
+    return [
+        Heavy(name="heavy"),
+        squares,
+        M.AUC(name="area"),
+        M.Precision(0.3, name="precision"),
+        M.F1Score("macro", threshold=0.3, name="f1"),
+    ]
+
+
+def weighted_metrics() -> list[M.Metric]:
+    return [M.BinaryAccuracy("weighted_accuracy"), M.AUC(name="weighted_area"), M.Recall(0.3, name="weighted_recall")]
+
+
+def task(manifest: Manifest) -> Own:
+    return Own(Binary(manifest.class_names), metrics=metrics(), weighted_metrics=weighted_metrics())
+
+
+def prepare(manifest: Manifest, columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Two numbers and three words; all are 0, which is masked, in some of the examples."""
+    miles, seconds = columns["miles"], tf.cast(columns["seconds"], tf.float32)
+    words = [tf.math.floormod(seconds / 20, n) for n in (3, 4, 5)]
+    numbers = tf.stack([miles / 3, miles - 2, *words], axis=1)
+    label = {name: column for name, column in columns.items() if name == manifest.label}
+    return {"numbers": tf.where(miles[:, tf.newaxis] > 1, numbers, 0.0), **label}
+
+
+def masked(manifest: Manifest) -> keras.Model:
+    return keras.Sequential([keras.Input((5,)), L.Masking(), L.Dense(8, "tanh"), L.Dense(1)])
+
+
+def embedded(manifest: Manifest) -> keras.Model:
+    numbers = keras.Input((5,))
+    words = L.LSTM(4)(L.Embedding(6, 4, mask_zero=True)(numbers[:, 2:]))
+    return keras.Model(numbers, L.Dense(1)(words))
+
+
+def shared(manifest: Manifest) -> keras.Model:
+    numbers, hidden = keras.Input((5,)), L.Dense(6, "tanh")
+    return keras.Model(numbers, L.Dense(1)(L.Concatenate()([hidden(numbers[:, :2]), hidden(numbers[:, 2:4])])))
+
+
+def normalised(manifest: Manifest) -> keras.Model:
+    return keras.Sequential([keras.Input((5,)), L.Dense(8), L.BatchNormalization(momentum=0.9), L.ReLU(), L.Dense(1)])

@@ -1,0 +1,116 @@
+"""Ten models agree with plain Keras, or with their own uninterrupted run.
+
+Half of them stand elsewhere: what models add to the loss (test_trainer_as_keras), blocks that the user has named
+(test_trainer_warm_start), `prepare` with augmentation (test_trainer_augmentation), metrics that become NaN
+(test_trainer_patience), edited constants (test_trainer_own_model), and models that are resumed (test_trainer_any_model).
+"""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import ten_models
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from test_trainer_any_model import trained
+from trainer_jobs import CLUSTERS
+
+from trainer.base.manifest import Manifest
+from trainer.data import records, weighing
+from trainer.nn import weights
+from trainer.nn.models import registry
+from trainer.nn.models.registry import Builder
+from trainer.nn.scoring import Scorer
+from trainer.nn.tasks.base import state_of
+from trainer.steps import TrainStep
+
+BATCH, EVAL_BATCH = 40, 16
+
+
+def builder(data, model: str) -> Builder:
+    """The builder of a model whose examples are weighted by a column."""
+    manifest = Manifest.load(data)
+    build = registry.builder(f"ten_models:{model}", manifest, {})
+    prepare = weighing.weighed(build.prepare, manifest, classes=None, column="importance")
+    return dataclasses.replace(build, prepare=prepare)
+
+
+def columns(data, build: Builder, split: str) -> dict[str, np.ndarray]:
+    prepared = build.prepare(records.resident(Manifest.load(data), str(data), split))
+    return {name: column.numpy() for name, column in prepared.items()}
+
+
+def of_keras(model: keras.Model) -> keras.Model:
+    """The same model as users of Keras write it."""
+    numbers = keras.Input((5,))
+    whole = keras.Model(numbers, keras.layers.Activation("sigmoid")(model({"numbers": numbers})))
+    metrics = [keras.metrics.BinaryAccuracy("accuracy"), *ten_models.metrics()]
+    options = {"weighted_metrics": ten_models.weighted_metrics(), "run_eagerly": True}
+    whole.compile(keras.optimizers.SGD(0.1, 0.9), "binary_crossentropy", metrics=metrics, **options)
+    return whole
+
+
+def evaluated(model: keras.Model, data, build: Builder) -> dict[str, float]:
+    """Keras' score of the validation split, whose loss counts each example once."""
+    split = columns(data, build, "validation")
+    options = {"x": split["numbers"], "y": split["label"][:, None], "batch_size": EVAL_BATCH, "return_dict": True}
+    by_weight = model.evaluate(**options, sample_weight=split[weighing.WEIGHT], verbose=0)
+    return by_weight | {"loss": model.evaluate(**options, verbose=0)["loss"]}
+
+
+@pytest.mark.parametrize("model", ["masked", "embedded", "shared", "normalised"])
+def test_model_agrees_with_keras(weighed, model):
+    build = builder(weighed, model)
+    ours, theirs = build(), build()
+    ours.set_weights(theirs.get_weights())
+    theirs = of_keras(theirs)
+    split = columns(weighed, build, "train")
+    split = {name: column[: len(column) // BATCH * BATCH] for name, column in split.items()}
+    fit = {"sample_weight": split[weighing.WEIGHT], "batch_size": BATCH, "shuffle": False, "verbose": 0}
+    history = theirs.fit(split["numbers"], split["label"][:, None], **fit).history
+    optimizer = keras.optimizers.SGD(0.1, 0.9)
+    optimizer.build(ours.trainable_variables)
+    step = TrainStep(model=ours, optimizer=optimizer, task=build.task, label="label", global_batch=BATCH, seed=0)
+    take = tf.function(lambda batch: step(batch, tf.constant(0, tf.int64), 0, BATCH))
+    sums = np.array([take(batch) for batch in tf.data.Dataset.from_tensor_slices(split).batch(BATCH)])
+    seen = {"loss": sums[:, 0].mean(), **build.task.results(sums[:, 1:].sum(axis=0))}
+    assert seen == pytest.approx({name: value for name, (value,) in history.items()}, rel=1e-4)
+    one = tf.distribute.get_strategy()
+    scorer = Scorer(build, Manifest.load(weighed), str(weighed), "validation", batch_size=EVAL_BATCH, together=one)
+    score = scorer.score({name: weight.numpy() for name, weight in weights.named(ours).items()}, lambda: False)
+    expected = evaluated(theirs, weighed, build)
+    assert {name: score[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+
+
+@given(st.data())
+def test_metric_states_add_up(data):
+    """Metrics of all batches together are Keras' of all examples, whatever the batches and the weights."""
+    numbers = st.lists(st.integers(1, 9), min_size=12, max_size=12)
+    labels, predictions, importance = (np.array(data.draw(numbers), np.float32) for _ in range(3))
+    batches = np.split(np.arange(12), sorted(data.draw(st.sets(st.integers(1, 11), max_size=4))))
+    metric = data.draw(st.sampled_from([*ten_models.metrics()[:-1], *ten_models.weighted_metrics()]))
+    examples = (labels > 5)[:, None], predictions[:, None] / 10, importance - 1
+    states = [state_of(metric, *(column[batch] for column in examples)) for batch in batches]
+    sums = [tf.add_n(variable) for variable in zip(*states, strict=True)]
+    metric.update_state(*examples)
+    assert float(metric.stateless_result(sums)) == pytest.approx(float(metric.result()), rel=1e-5)
+
+
+@pytest.mark.cluster
+def test_replicas_agree_with_keras(make, weighed):
+    build = builder(weighed, "masked")
+    flags = ["--model", "ten_models:masked", "--batch-size", 33, "--eval-batch-size", EVAL_BATCH, "--deterministic"]
+    flags += ["--weight-column", "importance", "--train-steps", 12]
+    first_steps = []
+    for roles, more in CLUSTERS.values():
+        job = make(data=weighed)
+        job.run(*roles, flags=[*flags, *more])
+        first_steps.append(next(event for event in job.events() if event["event"] == "step"))
+        expected = evaluated(of_keras(trained(job, build(), 12)), weighed, build)
+        latest = json.loads((job.directory / "validation.json").read_text())["latest"]
+        assert {name: latest[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+    shown = [{name: step[name] for name in expected} for step in first_steps]
+    assert shown == [pytest.approx(shown[0], rel=1e-4)] * len(CLUSTERS)
