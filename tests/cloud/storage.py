@@ -15,6 +15,7 @@ from google.api_core import exceptions
 from tests.cloud.front import Answer, Request
 from tests.cloud.objects import Objects
 
+_REWRITTEN = 1 << 20  # bytes by one call, from one bucket into another
 _CHUNK = 256 * 1024  # each part of a resumable upload but the last is a multiple of it
 
 
@@ -68,7 +69,11 @@ class Storage:
         return Answer(204)
 
     def _copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Answer:
-        made = self._objects.put(to_bucket, to_name, self._objects.read(bucket, name, {})[1], request.query)
+        data, copied = self._objects.read(bucket, name, {})[1], int(request.query.get("rewriteToken", 0)) + _REWRITTEN
+        if bucket != to_bucket and copied < len(data):
+            sizes = {"totalBytesRewritten": str(copied), "objectSize": str(len(data))}
+            return Answer(200, {"done": False, "rewriteToken": str(copied), **sizes})
+        made = self._objects.put(to_bucket, to_name, data, request.query)
         sizes = {"totalBytesRewritten": made["size"], "objectSize": made["size"]}
         return Answer(200, {"kind": "storage#rewriteResponse", "done": True, "resource": made, **sizes})
 

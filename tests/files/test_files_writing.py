@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from components.files.listing import listed
-from components.files.writing import created
+from components.files.writing import copy_folder, created
 from tests.cloud.objects import Objects
 from trainer.base.errors import UserError
 from trainer.base.files import crc32c
@@ -59,3 +59,11 @@ def test_an_upload_that_does_not_arrive_as_it_was_sent_is_refused_and_not_left(b
     ):
         file.write(content)
     assert not listed("gs://demo")
+
+
+def test_folder_is_copied_to_another_bucket(bucket, content):
+    (bucket / "a" / "b").mkdir(parents=True)
+    (bucket / "a" / "b" / "c").write_bytes(content)
+    (bucket.parent / "other").mkdir()
+    copy_folder("gs://demo/a", "gs://other/d/e")
+    assert (bucket.parent / "other" / "d" / "e" / "b" / "c").read_bytes() == content

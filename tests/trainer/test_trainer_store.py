@@ -78,7 +78,13 @@ def test_a_store_that_does_not_answer_is_an_error_of_the_system(use):
 
 @pytest.mark.parametrize(
     ("error", "usual"),
-    [("NotFoundError", FileNotFoundError), ("OutOfRangeError", EOFError), ("UnavailableError", OSError)],
+    [
+        ("NotFoundError", FileNotFoundError),
+        ("OutOfRangeError", EOFError),
+        ("UnavailableError", ConnectionError),
+        ("AbortedError", ConnectionError),
+        ("PermissionDeniedError", OSError),
+    ],
 )
 def test_errors_of_tensorflow_become_the_usual_ones_and_others_stay(error, usual):
     with pytest.raises(usual, match="what it says"), files.store_errors():
