@@ -7,7 +7,7 @@ require_enough(chosen, "test", "the model was not trained on")
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
@@ -49,11 +49,10 @@ class EvalSet:
         """All records in their order."""
         return records.batches(self.manifest, self.data_dir, self.split, _BATCH)
 
-    def rows(self, positions: Iterable[int]) -> dict[str, np.ndarray]:
-        """What a model takes of some records: by feature [N, ...]."""
-        where = self.manifest, self.data_dir, self.split
-        each = [next(records.batches(*where, 1, start=i, stop=i + 1)) for i in positions]
-        return {f.name: np.concatenate([columns[f.name] for columns in each]) for f in self.manifest.inputs}
+    def row(self, at: int) -> dict[str, np.ndarray]:
+        """Returns what a model takes of the record at that position, by feature."""
+        columns = next(records.batches(self.manifest, self.data_dir, self.split, 1, start=at, stop=at + 1))
+        return {f.name: columns[f.name].numpy()[0] for f in self.manifest.inputs}
 
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:

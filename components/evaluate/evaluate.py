@@ -44,7 +44,8 @@ def evaluate(options: Options) -> dict[str, Any]:
         chosen &= ~records.repeated
         way = f", or of few distinct rows with --count-repeated: {twice:,} are equal to training records"
     require_enough(chosen, split, f"{model_dir} was not trained on them", way)
-    candidate = predict(load(model_dir, records), records).of(chosen)
+    model = load(model_dir, records)
+    candidate = predict(model, records).of(chosen)
     rule, simple = baseline(records)
     simple, labels, metrics = simple[chosen], candidate.labels, candidate.measure()
     champion, against_champion, notes = challenge(options, candidate, metrics)
@@ -68,8 +69,8 @@ def evaluate(options: Options) -> dict[str, Any]:
         "metrics": candidate.figures(),
         "figures": figures(manifest.task, names, candidate.answers, labels),
         "parts": {name: parts(candidate, in_words(candidate.column(column))) for name, column in columns.items()},
-        "worst": worst(candidate),
-        "answered": sample(candidate, raw=provenance.trained_on(model_dir) is not None),
+        "worst": worst(candidate) if options.store_examples else [],
+        "answered": sample(model, manifest, task.answers[0], raw=provenance.trained_on(model_dir) is not None),
         "model_dir": model_dir,
         "model_digest": tree_digest(model_dir),
         "dataset": manifest.name,

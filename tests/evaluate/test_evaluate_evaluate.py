@@ -50,7 +50,7 @@ def champion(tmp_path):
 
 
 def test_accuracy_loss_confusion_and_baseline_are_those_of_a_hand_computation(scored, make_model, evaluation):
-    found = evaluation(make_model(wrong=30, confidence=CONFIDENCE))
+    found = evaluation(make_model(wrong=30, confidence=CONFIDENCE), "--store-examples")
     count = len(scored.labels)
     assert count == scored.manifest.splits["test"].examples == found["metrics"]["examples"] > 300
     assert found["metrics"]["accuracy"] == pytest.approx((count - 30) / count, abs=1e-12)

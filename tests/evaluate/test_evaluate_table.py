@@ -16,6 +16,7 @@ from components.evaluate.__main__ import main
 from components.evaluate.details.worst import worst as worst_of
 from components.evaluate.eval_set import EvalSet
 from components.evaluate.score import Answers, load, predict
+from components.register.__main__ import main as register
 from components.register.registry import Registry
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
@@ -74,6 +75,24 @@ def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model,
     assert evaluate(model(-0.5), data, tmp_path)["decision"]["verdict"] == "reject"
 
 
+def test_no_record_is_kept(model, tmp_path):
+    """Without `--store-examples` no value of a record is in a file, and `show` and the card have none either."""
+    table = [{**row, "company": f"secret{i}"} for i, row in enumerate(trips.rows())]
+    data, registry = trips.make(tmp_path / "data", table), ["--registry", str(tmp_path / "r"), "--name", "m"]
+    found = evaluate(kept := model(0.3), data, tmp_path / "out")
+    evaluation = {**found, "decision": {"verdict": "register", "reasons": []}}
+    (tmp_path / "accepted.json").write_text(json.dumps(evaluation))
+    register(["add", "--model-dir", str(kept), "--evaluation", str(tmp_path / "accepted.json"), *registry])
+    places = tmp_path / "out", tmp_path / "r" / "m" / "1"
+    files = [path for place in places for path in place.iterdir() if path.suffix in (".json", ".html", ".md")]
+    assert {"evaluation.json", "report.html", "version.json", "MODEL_CARD.md"} <= {path.name for path in files}
+    assert found["worst"] == [] and len(found["answered"]["answers"]) == 16
+    for path in files:
+        assert "secret" not in path.read_text(), path
+    evaluate(kept, data, tmp_path / "out", "--store-examples")
+    assert "secret" in (tmp_path / "out" / "evaluation.json").read_text()
+
+
 @pytest.mark.parametrize("gate", ["confidence: 0.5\n", "confidence: none\n"])
 def test_few_records_never_promote(gate, data, model, tmp_path):
     """However good a model is on fewer than 50 records, with or without a champion, it is registered at most."""
@@ -92,7 +111,7 @@ def test_few_records_never_promote(gate, data, model, tmp_path):
 
 
 def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown(model, data, refused, tmp_path):
-    found = evaluate(model(0.3), data, tmp_path, "--slice", "company", "miles")
+    found = evaluate(model(0.3), data, tmp_path, "--slice", "company", "miles", "--store-examples")
     worst, *_, best = found["parts"]["company"]
     manifest = Manifest.load(data)
     columns = records.resident(manifest, str(data), "test")

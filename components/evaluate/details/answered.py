@@ -1,6 +1,6 @@
-"""A few records as a client sends them, with what the model has answered: who serves it later can compare.
+"""A few made-up records as a client sends them, with what the model answers: who serves it later can compare.
 
-`components.register.answers` asks again.
+`components.register.answers` asks again. Nothing of a record of the dataset is in them.
 """
 
 import base64
@@ -8,45 +8,53 @@ import math
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from components.evaluate.score import Answers
+from components.evaluate.score import Model
+from trainer.base.feature_summary import Summary
 from trainer.base.manifest import Feature, Manifest
 from trainer.base.spellings import marks
 
 RECORDS, BYTES = 16, 1 << 20
 
 
-def sample(answered: Answers, *, raw: bool) -> dict[str, Any] | None:
-    """`inputs` by name, with `dtype` and `shape`; the `output` of the signature; and the `answers` there, [N, ...].
+def sample(model: Model, manifest: Manifest, output: str, *, raw: bool) -> dict[str, Any] | None:
+    """Returns `inputs` by name, with `dtype` and `shape`; the `output` of the signature; and the `answers` there, [N, ...].
 
-    Numbers and texts are `values`, null for NaN; pixels are the `base64` of their bytes. If `raw`, what is missing is sent in
-    place of defaults, which it must become. None of images that are too large for it.
+    Numbers and texts are `values`, null for NaN; pixels are the `base64` of their bytes. If `raw`, the first record lacks what
+    has a default, which the model puts in. None for images that are too large, and for a model that refuses the records.
     """
-    records = answered.records
-    taken = answered.of(places(records.manifest, len(answered.labels)))
-    if not len(taken.labels):
+    random, pixels = np.random.default_rng(0), sum(math.prod(f.shape) for f in manifest.inputs if f.shape)
+    if not (count := min(RECORDS, BYTES // max(1, pixels))):
         return None
-    rows = records.rows(taken.positions.tolist())
-    inputs = {f.name: plain(f, rows[f.name], raw=raw) for f in records.manifest.inputs}
-    return {"inputs": inputs, "output": records.task.answers[0], "answers": taken.answers.tolist()}
+    rows = {f.name: made_up(f, count, random, raw=raw) for f in manifest.inputs}
+    try:
+        answers = model.serve(**{name: tf.constant(values) for name, values in rows.items()})[output]
+    except tf.errors.OpError:  # of texts that its vocabulary does not have, say
+        return None
+    inputs = {f.name: plain(rows[f.name], f.dtype) for f in manifest.inputs}
+    return {"inputs": inputs, "output": output, "answers": answers.numpy().tolist()}
 
 
-def places(manifest: Manifest, count: int) -> np.ndarray:
-    """At most `RECORDS` of so many, spread evenly; of large images fewer, or none: `BYTES` of pixels together."""
-    pixels = sum(math.prod(f.shape) for f in manifest.inputs if f.shape)
-    most = min(RECORDS, BYTES // pixels) if pixels else RECORDS
-    return np.arange(0, count, max(1, count // max(1, most)))[:most]
-
-
-def plain(feature: Feature, values: np.ndarray, *, raw: bool) -> dict[str, Any]:
-    """The values of a feature, [N, ...], as JSON has them."""
-    said = {"dtype": feature.dtype, "shape": list(values.shape)}
+def made_up(feature: Feature, count: int, random: np.random.Generator, *, raw: bool) -> np.ndarray:
+    """Draws values of a feature, [count, ...]: numbers have its mean and deviation, texts say nothing."""
     if feature.shape:
-        return {**said, "base64": base64.b64encode(values.tobytes()).decode()}
-    found = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
+        low, high = feature.value_range or (0, 1)
+        return random.uniform(low, high, (count, *feature.shape)).astype(feature.dtype)
+    if feature.dtype == "string":
+        values = np.array(["false" if feature.boolean else "other"] * count, object)
+    else:
+        about = feature.statistics or Summary()
+        values = random.normal(about.mean or 0, about.std or 1, count).astype(feature.dtype)
     if raw and feature.default is not None:
-        is_float = feature.dtype == "float32"
-        default = float(np.float32(feature.default)) if is_float else feature.default
-        absent = None if is_float else next(iter(marks(feature.missing or (), feature.dtype)), default)
-        found = [absent if value == default else value for value in found]
-    return {**said, "values": found}
+        absent = [math.nan] if feature.dtype == "float32" else marks(feature.missing or (), feature.dtype)
+        values[0] = next(iter(absent), values[0])
+    return values
+
+
+def plain(values: np.ndarray, dtype: str) -> dict[str, Any]:
+    """Returns the values of a feature, [N, ...], as JSON has them."""
+    said = {"dtype": dtype, "shape": list(values.shape)}
+    if values.ndim > 1:
+        return {**said, "base64": base64.b64encode(values.tobytes()).decode()}
+    return {**said, "values": [None if value != value else value for value in values.tolist()]}

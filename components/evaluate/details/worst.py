@@ -42,7 +42,7 @@ def worst(answered: Answers) -> list[dict[str, Any]]:
     found = []
     for at in order[bad[order] > 0].tolist():
         record, label, answer = int(answered.positions[at]), answered.labels[at], answered.answers[at]
-        columns = {name: values[0] for name, values in answered.records.rows([record]).items()}
+        columns = answered.records.row(record)
         said = {"record": record, "label": label.tolist(), "answer": answer.tolist()}
         if names := manifest.class_names:
             said |= {"label": names[label], "said": names[answer.argmax()]}

@@ -4,39 +4,49 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from components.evaluate.details.answered import BYTES, RECORDS, places, plain
+from components.evaluate.details.answered import BYTES, RECORDS, made_up, plain, sample
+from trainer.base.feature_summary import Summary
 from trainer.base.manifest import Feature
 
 
-def taken(count: int, **about) -> np.ndarray:
-    return places(SimpleNamespace(inputs=[Feature(name="x", **about)]), count)
-
-
-@pytest.mark.parametrize(("count", "kept"), [(3, range(3)), (300, range(0, 18 * 16, 18))])
-def test_a_few_records_are_kept_evenly(count, kept):
-    assert taken(count, dtype="int64").tolist() == [*kept]
+def serve(x):
+    return {"sums": tf.reduce_sum(tf.cast(tf.reshape(x, [len(x), -1]), tf.float32), axis=1)}
 
 
 @pytest.mark.parametrize(("side", "kept"), [(8, RECORDS), (512, BYTES // 512**2), (1100, 0)])
-def test_pixels_are_kept_in_a_bounded_number_of_bytes(side, kept):
-    assert len(taken(20, dtype="uint8", shape=(side, side, 1))) == kept
-    images = np.arange(2, dtype=np.uint8).repeat(side * side).reshape(2, side, side, 1)
-    found = plain(Feature(name="x", dtype="uint8", shape=(side, side, 1)), images, raw=True)
-    assert found["shape"] == [2, side, side, 1] and base64.b64decode(found["base64"]) == images.tobytes()
+def test_pixels_bounded_in_bytes(side, kept):
+    feature = Feature(name="x", dtype="uint8", shape=(side, side, 1), value_range=(0.0, 255.0))
+    found = sample(SimpleNamespace(serve=serve), SimpleNamespace(inputs=[feature]), "sums", raw=True)
+    if not kept:
+        assert found is None
+        return
+    images = np.frombuffer(base64.b64decode(found["inputs"]["x"]["base64"]), np.uint8).reshape(kept, -1)
+    assert found["inputs"]["x"]["shape"] == [kept, side, side, 1] and len(np.unique(images)) > 50
+    assert found["answers"] == pytest.approx(images.sum(axis=1))
+
+
+def test_model_that_refuses_records():
+    def refuse(x):
+        tf.debugging.assert_type(tf.strings.to_number(x), tf.float32)
+
+    manifest = SimpleNamespace(inputs=[Feature(name="x", dtype="string")])
+    assert sample(SimpleNamespace(serve=refuse), manifest, "sums", raw=True) is None
 
 
 @pytest.mark.parametrize(
-    ("feature", "values", "sent"),
+    ("about", "absent"),
     [
-        ({"dtype": "float32", "default": 0.1, "missing": ("", "-1")}, np.float32([0.1, 0.5]), [None, 0.5]),
-        ({"dtype": "string", "default": "Ulm", "missing": ("-",)}, [b"Ulm", "Köln".encode()], ["-", "Köln"]),
-        ({"dtype": "int64", "default": 7, "missing": ("", "-1")}, [7, 2], [-1, 2]),
-        ({"dtype": "int64", "default": 7, "missing": ("",)}, [7, 2], [7, 2]),  # there is no whole number that says so
+        ({"dtype": "float32", "default": 0.1, "statistics": Summary(mean=7.0, std=0.1, min=-99.0)}, None),
+        ({"dtype": "int64", "default": 7, "missing": ("", "-1"), "statistics": Summary(mean=7.0, std=0.1)}, -1),
+        ({"dtype": "string", "default": "Ulm", "missing": ("-",)}, "-"),
+        ({"dtype": "string", "default": "true", "missing": ("",), "boolean": True}, ""),
     ],
 )
-def test_what_was_missing_is_sent_as_missing_to_a_model_that_knows_defaults(feature, values, sent):
-    column = Feature(name="x", **feature)
-    assert plain(column, np.array(values), raw=True)["values"] == sent
-    as_it_is = plain(column, np.array(values), raw=False)["values"]
-    assert as_it_is[0] == pytest.approx(column.default) and json.dumps(sent, allow_nan=False)
+def test_values_made_up_by_type(about, absent):
+    feature = Feature(name="x", **about)
+    sent = [plain(made_up(feature, 4, np.random.default_rng(0), raw=raw), feature.dtype) for raw in (True, False)]
+    assert sent[0]["values"] == [absent, *sent[1]["values"][1:]] and json.dumps(sent, allow_nan=False)
+    if feature.statistics:
+        assert sent[1]["values"] == pytest.approx([7] * 4, abs=1)
