@@ -54,9 +54,9 @@ def cancel(name: str) -> None:
 
 
 def custom_jobs(run: str) -> list[v1.CustomJob]:
-    """The training jobs of a run, the oldest first."""
+    """Our training jobs of a run, the oldest first."""
     with told():
-        found = aiplatform.CustomJob.list(filter=f'display_name="{run}"')
+        found = aiplatform.CustomJob.list(filter=f'{OURS} AND display_name="{run}"')
         return sorted((each.gca_resource for each in found), key=lambda job: job.create_time)
 
 

@@ -8,6 +8,8 @@ import requests
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import TransportError
 from google.cloud import aiplatform_v1 as v1
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from lint.specs import lint
 
 from components.convert.options import Options
@@ -15,6 +17,7 @@ from components.train.backends.vertex.attempts import Again
 from pipelines import submit
 from pipelines.vertex import checks, client, config_file
 from pipelines.vertex.submission import Submission, prepare
+from tests.cloud.collection import now
 from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
@@ -173,3 +176,43 @@ def test_cancel_touches_only_what_is_ours(vertex, refused, monkeypatch):
     assert [job.state.name for job in jobs.values()] == ["PIPELINE_STATE_CANCELLED", "PIPELINE_STATE_UNSPECIFIED"]
     assert [name.rpartition("/")[2] for name in schedules] == ["42"]
     assert "--cancel ours: no live run" in refused(submit.main, *flags, "ours")
+
+
+_OURS = {"managed_by": "tfrecord-training"}
+_names = st.sampled_from(["7", "17", "r1", "r1-2", "x-r1"])
+_labels = st.sampled_from([_OURS, _OURS | {"run": "r1"}, {}, {"run": "r1"}, {"managed_by": "others", "run": "r1"}])
+_kinds = st.sampled_from(["pipelineJobs", "customJobs", "schedules"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.tuples(_kinds, _names), _labels, min_size=1), _names)
+def test_cancel_changes_nothing_foreign(vertex, monkeypatch, things, name):
+    """Of any jobs and schedules only ours change, of exactly that name or run; custom jobs end with their run."""
+    monkeypatch.setattr("pipelines.vertex.sending.connect", lambda *_: None)  # the fixture has
+    collections = {
+        "pipelineJobs": vertex.pipeline_jobs,
+        "customJobs": vertex.custom_jobs,
+        "schedules": vertex.schedules,
+    }
+    for collection in collections.values():
+        collection.items = {}
+    for (kind, number), labels in things.items():
+        about = {"name": f"{vertex.parent}/{kind}/{number}", "create_time": now()}
+        if kind == "schedules":
+            thing = v1.Schedule(create_pipeline_job_request={"pipeline_job": {"labels": labels}}, **about)
+        else:
+            job_type = v1.PipelineJob if kind == "pipelineJobs" else v1.CustomJob
+            thing = job_type(display_name="r1", labels=labels, **about)
+        collections[kind].items[thing.name] = thing
+
+    def state() -> dict[str, str]:
+        return {each: str(item) for collection in collections.values() for each, item in collection.items.items()}
+
+    before = state()
+    with contextlib.suppress(UserError):
+        submit.main(["--project", vertex.project, "--cancel", name])
+    after = state()
+    for (kind, number), labels in things.items():
+        at = f"{vertex.parent}/{kind}/{number}"
+        is_named = labels.get("managed_by") == _OURS["managed_by"] and name in (number, labels.get("run"))
+        assert before[at] == after.get(at) or (is_named and kind != "customJobs")

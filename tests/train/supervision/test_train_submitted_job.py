@@ -196,6 +196,23 @@ def test_job_with_lost_answer_is_found(training):
     assert len(training.jobs()) == 1 and [line["ending"] for line in training.record()] == ["succeeded"]
 
 
+def test_foreign_job_of_same_name_stays(training):
+    def lost(*_: Any, **__: Any) -> None:
+        raise exceptions.ServiceUnavailable("it was not made")
+
+    training.vertex.route("POST", "{parent}/customJobs", lost)
+    with pytest.raises(ConnectionError):
+        training()
+    foreign = v1.CustomJob(name=f"{training.vertex.parent}/customJobs/7", labels={"managed_by": "others"})
+    foreign.display_name, foreign.state = training.record()[0]["display_name"], v1.JobState.JOB_STATE_PENDING
+    training.vertex.custom_jobs.items[foreign.name] = foreign
+    training.vertex.route("POST", "{parent}/customJobs", training.vertex.custom_jobs.create)
+    training.endings = [(0, "", 9)]
+    assert training() == 0
+    assert [line["name"] for line in training.record()] != [foreign.name]
+    assert foreign.state == v1.JobState.JOB_STATE_PENDING
+
+
 def test_of_two_commands_one_goes_on(training):
     def other() -> None:
         (training.files / "attempts.json").write_text(json.dumps([]))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.bucket import LOGIN, credentials
+from components.bucket import LOGIN, OURS, credentials
 from trainer.base.errors import UserError
 
 _EXPIRED = re.compile("credentials|plugin failed| 401 ", re.IGNORECASE)
@@ -36,8 +36,8 @@ class Jobs:
                 raise NoCapacity(f"Vertex AI refused: {_reason(error)}") from None
 
     def named(self, display_name: str) -> Any:
-        """The job of this display name; None if there is none."""
-        asked = {"parent": self._parent, "filter": f'display_name="{display_name}"'}
+        """Our job of this display name; None if there is none."""
+        asked = {"parent": self._parent, "filter": f'{OURS} AND display_name="{display_name}"'}
         return next(iter(self._client().list_custom_jobs(request=asked)), None)
 
     def get(self, name: str) -> Any:
