@@ -27,10 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     cloud.add_argument("--location", help="region")
     cloud.add_argument("--bucket", help="gs://BUCKET of the runs")
     cloud.add_argument("--keep-versions", type=at_least(1), metavar="K", help="newest ones of each model (None: all)")
+    days = "as well checkpoints of jobs that ended unfinished D days ago (None: shown from 30 days on)"
+    cloud.add_argument("--failed-days", type=at_least(1), metavar="D", help=days)
     cloud.add_argument("--yes", action="store_true", help="delete without asking")
     args = p.parse_args(argv)
     place = (args.project, args.location, args.bucket)
-    if any(place) or args.keep_versions or args.yes:
+    if any(place) or args.keep_versions or args.failed_days or args.yes:
         if not all(place):
             raise UserError("--project, --location and --bucket go together: give all three for Vertex AI")
         return _vertex(args)
@@ -54,10 +56,13 @@ def _vertex(args: argparse.Namespace) -> int:
 
     if not re.fullmatch("gs://[^/]+", bucket := args.bucket.rstrip("/")):
         raise UserError(f"--bucket {args.bucket}: give gs://BUCKET")
-    at, which = (args.project, args.location, bucket), {"keep_versions": args.keep_versions, "run": args.run or ""}
-    found = leftovers(look(*at), **which)
-    if found:
-        print(*table([("what", "costs", "why", "which"), *((e.kind, e.cost, e.why, e.name) for e in found)]), sep="\n")
+    at = (args.project, args.location, bucket)
+    which = {"keep_versions": args.keep_versions, "failed_days": args.failed_days, "run": args.run or ""}
+    shown = leftovers(look(*at), **which)
+    if shown:
+        rows = [(e.kind, e.cost, f"{e.why}; stays: {e.unless}" if e.unless else e.why, e.name) for e in shown]
+        print(*table([("what", "costs", "why", "which"), *rows]), sep="\n")
+    found = [each for each in shown if not each.unless]
     if not found or not args.delete:
         print(f"{len(found)} items; nothing was deleted{' (--delete does)' if found else ''}")
         return 0
@@ -67,8 +72,9 @@ def _vertex(args: argparse.Namespace) -> int:
     state = look(*at)  # who was asked may have taken an hour: what is needed by now stays
     listed = {(each.kind, each.name) for each in found}
     still = [each for each in leftovers(state, **which) if (each.kind, each.name) in listed]
-    failed = [f"{each.name}: {error}" for each, error in remove(state, still) if error]
-    print(f"deleted {len(still) - len(failed)} items")
+    results = list(remove(state, still))
+    failed = [f"{each.name}: {error}" for each, error in results if error]
+    print(f"deleted {len(results) - len(failed)} items")
     if failed:
         raise UserError(f"{len(failed)} items are left: {'; '.join(failed)}")
     return 0

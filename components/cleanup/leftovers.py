@@ -3,41 +3,62 @@
 leftovers(state, keep_versions=5)      # everything of ours that costs and that nobody needs
 leftovers(state, run="training-7")     # of one run
 
-Ours is what carries our label, and in the bucket what lies in the folder of a pipeline job that does and has ended, or in the
-folder of a version that does. Of a run that still runs nothing goes, nor anything that has an alias.
+Ours is what carries our label, and in the bucket what lies in the folder of a pipeline job that does and has ended, or in a
+folder with our record. Of a run that still runs nothing goes, nor anything that has an alias. That a record is missing, or
+cannot be understood, never makes anything ours.
 """
 
 import collections
+import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from google.cloud import aiplatform_v1 as v1
 
 from components.bucket import is_ours
 from components.cleanup.project_state import Leftover, ProjectState
-from components.register.vertex import folder_of
+from components.convert.writing.output import is_own
+from components.register.store import RECORD, is_record_of
+from components.register.vertex import FOLDER, folder_of
+from trainer.base.manifest import FILE as MANIFEST
 
+FAILED_DAYS = 30  # after which training that ended unfinished is shown
+_SETTLED = datetime.timedelta(days=1)  # younger files may belong to something that begins just now
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
 _TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
-_OF_PIPELINE = re.compile(r"runs/\d+/([^/]+)/")
-_DATASET = re.compile(r"/manifest\.json$|\.tfrecord$")
+_DATASET = re.compile(rf"(runs/\d+/([^/]+)/(?:.+/)?)(?:{re.escape(MANIFEST)}|\.converting/.+)")
 
 
-def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str = "") -> list[Leftover]:
-    """All that can go, of one run if that is named; versions only beyond the newest `keep_versions` of their model."""
+def leftovers(
+    state: ProjectState, *, keep_versions: int | None = None, failed_days: int | None = None, run: str = ""
+) -> list[Leftover]:
+    """All that can go, of one run if that is named, and what is only shown.
+
+    Args:
+      state: Of the project.
+      keep_versions: How many of the newest versions of each model stay; None: all.
+      failed_days: After how many days the checkpoints of unfinished training go; None: they are only shown.
+      run: Name of the run.
+    """
     pipelines = [job for job in state.pipelines if is_ours(job.labels)]
     jobs = [job for job in state.custom_jobs if _is_live(job) and is_ours(job.labels)]
     running = {run_of(job) for job in pipelines if _is_live(job)}
     ended = {run_of(job) for job in pipelines} - running
     busy = running | {run_of(job) for job in jobs}
-    owners = {_id(job.name): run_of(job) for job in pipelines if run_of(job) not in busy}
-    found = [
+    owners = {
+        _id(job.name): run_of(job)
+        for job in pipelines
+        if run_of(job) not in busy and job.runtime_config.gcs_output_directory.rstrip("/") == f"{state.bucket}/runs"
+    }
+    every = [
         *(_job(state, job) for job in jobs if run_of(job) in ended),
         *(_versions(state, keep_versions, busy) if keep_versions is not None else ()),
-        *_files(state, owners),
+        *_unregistered(state, busy),
+        *_files(state, sorted(set(owners.values())), failed_days),
         *(_datasets(state, owners) if not busy else ()),  # which of them a run has from the cache, nobody knows yet
+        *_schedules(state),
     ]
-    return [each for each in found if run in ("", each.run)]
+    return [each for each in every if run in ("", each.run)]
 
 
 def run_of(job: v1.PipelineJob | v1.CustomJob) -> str:
@@ -63,52 +84,90 @@ def _job(state: ProjectState, job: v1.CustomJob) -> Leftover:
 
 def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftover]:
     models = collections.defaultdict(list)
-    for version in state.versions:
+    for version in filter(lambda version: is_ours(version.labels), state.versions):
         models[version.labels["name"]].append(version)
     for name, versions in models.items():
         newest_first = sorted(versions, key=lambda version: int(version.version_id), reverse=True)
         for version in newest_first[keep:]:
-            run, folder = version.labels.get("run", ""), str(folder_of(version))
+            run, folder = version.labels.get("run", ""), f"{folder_of(version)}/".removeprefix(f"{state.bucket}/")
             needed = version.version_aliases or version.deployed_models or run in busy
-            if folder.startswith(f"{state.bucket}/models/") and is_ours(version.labels) and not needed:
-                files = _below(state, f"{folder.removeprefix(f'{state.bucket}/')}/")
+            if folder.startswith(f"{FOLDER}/") and not needed:
+                is_record = is_record_of(folder, state.records.get(f"{folder}{RECORD}"))
                 why = f"it is older than the newest {keep}, and has no alias"
-                yield _of_files(state, files, why, "version", f"{name} {version.version_id}", run)
+                files = state.below(folder) if is_record else []
+                yield _of_files(state, files, RECORD, why, "version", f"{name} {version.version_id}", run)
 
 
-def _files(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftover]:
-    """Of the runs that own pipeline jobs, by the ids of these."""
-    for run in sorted(set(owners.values())):
+def _unregistered(state: ProjectState, busy: set[str]) -> Iterator[Leftover]:
+    """Folders that this registry began and that no version of it has."""
+    known = {str(folder_of(version)) for version in state.versions}
+    for name, record in state.records.items():
+        folder = name.removesuffix(RECORD)
+        if (
+            folder.startswith(f"{FOLDER}/")
+            and is_record_of(folder, record)
+            and record.get("registry") == state.registry
+            and f"{state.bucket}/{folder}".rstrip("/") not in known
+            and (run := record.get("facts", {}).get("run", "")) not in busy
+            and state.age(folder) > _SETTLED
+        ):
+            why = "no version has this folder"
+            yield _of_files(state, state.below(folder), RECORD, why, "files", f"{state.bucket}/{folder}", run)
+
+
+def _files(state: ProjectState, runs: Iterable[str], failed_days: int | None) -> Iterator[Leftover]:
+    for run in runs:
         job = f"runs/{run}/job/"
-        below = _below(state, job)
-        groups = {"temporary": (job, [name for name in below if _TEMPORARY.search(name)])}
-        if f"{job}DONE.json" in state.files:
-            checkpoints = f"{job}checkpoints/"
-            rest = [name for name in _below(state, checkpoints) if not _TEMPORARY.search(name)]
-            groups["checkpoints of a finished job"] = checkpoints, rest
-        for why, (folder, names) in groups.items():
-            if names:
-                yield _of_files(state, names, why, "files", f"{state.bucket}/{folder}", run)
+        checkpoints, unless = f"{job}checkpoints/", ""
+        temporary = [name for name in state.below(job) if _TEMPORARY.search(name)]
+        if temporary:
+            yield _of_files(state, temporary, "", "temporary", "files", f"{state.bucket}/{job}", run)
+        rest = [name for name in state.below(checkpoints) if not _TEMPORARY.search(name)]
+        why = "checkpoints of a finished job"
+        if rest and f"{job}DONE.json" not in state.files:
+            days = state.age(f"runs/{run}/").days
+            if days < (failed_days or FAILED_DAYS):
+                continue
+            why = f"checkpoints of a job that ended unfinished {days} days ago"
+            unless = "" if failed_days else f"--failed-days {days} deletes them, but no evidence"
+        if rest:
+            yield _of_files(state, rest, "", why, "files", f"{state.bucket}/{checkpoints}", run, unless)
 
 
 def _datasets(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftover]:
-    used = {of for name, of in state.fingerprints.items() if not name.endswith("/manifest.json")}
-    for folder in sorted({name.rpartition("/")[0] + "/" for name in state.files if _DATASET.search(name)}):
-        whole, of = f"{folder}manifest.json" in state.files, state.fingerprints.get(f"{folder}manifest.json")
-        if (run := _owner(folder, owners)) and (not whole or (of and of not in used)):
-            why = "no training and no version is of this dataset" if whole else "half a dataset"
-            yield _of_files(state, _below(state, folder), why, "dataset", f"{state.bucket}/{folder}", run)
+    users = [record for name, record in state.records.items() if not name.endswith(f"/{MANIFEST}")]
+    if None in users:
+        return
+    used = {_fingerprint(record.get("identity") or record.get("facts")) for record in users}
+    live = " ".join(str(job.job_spec) for job in state.custom_jobs if _is_live(job))
+    for folder, job in sorted({match.groups() for name in state.files if (match := _DATASET.fullmatch(name))}):
+        fingerprint = _fingerprint(state.records.get(f"{folder}{MANIFEST}"))
+        is_half = f"{folder}{MANIFEST}" not in state.files
+        names = f"{state.bucket.removeprefix('gs://')}/{folder}".rstrip("/")
+        is_needed = names in live or state.age(folder) <= _SETTLED or not (is_half or fingerprint)
+        if job in owners and not is_needed and fingerprint not in used - {""}:
+            why = "half a dataset" if is_half else "no training and no version is of this dataset"
+            files = [name for name in state.below(folder) if is_own(name.removeprefix(folder))]
+            yield _of_files(state, files, MANIFEST, why, "dataset", f"{state.bucket}/{folder}", owners[job])
 
 
-def _owner(name: str, owners: Mapping[str, str]) -> str:
-    """The run of the pipeline job that a file or folder of its steps is of; nothing for one that is not of such a job."""
-    return owners.get(match[1], "") if (match := _OF_PIPELINE.match(name)) else ""
+def _fingerprint(record: object) -> str:
+    return str(record.get("fingerprint") or "") if isinstance(record, Mapping) else ""
 
 
-def _below(state: ProjectState, folder: str) -> list[str]:
-    return [name for name in state.files if name.startswith(folder)]
+def _schedules(state: ProjectState) -> Iterator[Leftover]:
+    for schedule in state.schedules:
+        if is_ours(schedule.create_pipeline_job_request.pipeline_job.labels):
+            id, cost = _id(schedule.name), f"a run at {schedule.cron}, {schedule.started_run_count} by now"
+            why, unless = f"it is {schedule.state.name.lower()}", f"pipelines/submit.py --cancel {id} deletes it"
+            yield Leftover(kind="schedule", name=schedule.name, why=why, cost=cost, unless=unless)
 
 
-def _of_files(state: ProjectState, files: list[str], why: str, kind: str, name: str, run: str) -> Leftover:
-    cost = f"{sum(state.files[file] for file in files) / 1e6:.2f} MB"
-    return Leftover(kind=kind, name=name, why=why, cost=cost, run=run, files=tuple(files))
+def _of_files(
+    state: ProjectState, names: Sequence[str], record: str, why: str, kind: str, name: str, run: str, unless: str = ""
+) -> Leftover:
+    """A leftover that is files; `record` is the one that goes last."""
+    num_bytes = sum(state.files[file].num_bytes for file in names)
+    cost = f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.2f} MB"
+    files = tuple(sorted(names, key=lambda file: bool(record) and file.endswith(f"/{record}")))
+    return Leftover(kind=kind, name=name, why=why, cost=cost, run=run, files=files, unless=unless)

@@ -18,12 +18,14 @@ def running(run_dir: str | os.PathLike[str]) -> bool:
     """Whether the process that drives a run is alive: it holds the lock of `run.json`. What is no run is refused."""
     try:
         with (pathlib.Path(run_dir) / "run.json").open("rb") as file:
-            dict(bounded_json.parse(bounded_json.read(file))["arguments"])
+            record = bounded_json.parse(bounded_json.read(file))
+            if not {"id", "runner", "cluster", "arguments"} <= record.keys():
+                raise ValueError
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, AttributeError):
         raise UserError(f"{run_dir}: not the directory of a pipeline run (it has no run.json of ours)") from None
     return False
 

@@ -1,35 +1,62 @@
 """What there is in a project and a bucket, as far as cleanup cares."""
 
+import bisect
 import dataclasses
 import datetime
+import functools
 from collections.abc import Mapping
+from typing import Any
 
 from google.cloud import aiplatform_v1 as v1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """An object in the bucket."""
+
+    num_bytes: int
+    updated: datetime.datetime
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ProjectState:
-    """All of it at a moment, as Vertex AI and Cloud Storage tell it."""
+    """All of it at a moment, as Vertex AI and Cloud Storage tell it; what is not ours is among it."""
 
     registry: str  # vertex://PROJECT/LOCATION
     bucket: str  # gs://BUCKET
     now: datetime.datetime
     pipelines: tuple[v1.PipelineJob, ...] = ()
     custom_jobs: tuple[v1.CustomJob, ...] = ()
+    schedules: tuple[v1.Schedule, ...] = ()
     versions: tuple[v1.Model, ...] = ()
-    # Bytes by name in the bucket, below `runs/` and `models/`.
-    files: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    # By name of a `manifest.json`, `job.json` or `version.json` the fingerprint of the dataset that it is, or was made, of.
-    fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # By name in the bucket, below `runs/` and `models/`.
+    files: Mapping[str, StoredFile] = dataclasses.field(default_factory=dict)
+    # By name the content of each `manifest.json` and `version.json` there, and of each `job.json` anywhere in the bucket:
+    # None if nobody can tell which dataset the job uses.
+    records: Mapping[str, Mapping[str, Any] | None] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def _names(self) -> list[str]:
+        return sorted(self.files)
+
+    def below(self, folder: str) -> list[str]:
+        """Names of the files below a folder, which ends with a slash."""
+        end = f"{folder[:-1]}{chr(ord('/') + 1)}"
+        return self._names[bisect.bisect_left(self._names, folder) : bisect.bisect_left(self._names, end)]
+
+    def age(self, folder: str) -> datetime.timedelta:
+        """Time since a file below a folder was last written."""
+        return self.now - max(self.files[name].updated for name in self.below(folder))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Leftover:
-    """Something that can go: what it is, why nobody needs it, and what it costs."""
+    """Something that costs and that nobody needs: what it is, why it can go, and what it costs."""
 
-    kind: str  # job, version, files or dataset
+    kind: str  # job, version, files, dataset or schedule
     name: str
     why: str
     cost: str
     run: str = ""
-    files: tuple[str, ...] = ()  # that go: names in the bucket
+    files: tuple[str, ...] = ()  # that go: names in the bucket, last the record by which they are ours
+    unless: str = ""  # how to delete it, if cleanup only shows it

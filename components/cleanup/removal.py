@@ -27,7 +27,7 @@ def remove(state: ProjectState, leftovers: Iterable[Leftover]) -> Iterator[tuple
     `gs://BUCKET/runs/cleanup/<time>-planned.jsonl` has a line for each before anything goes, `-done.jsonl` what came of it.
     """
     done, journal = [], f"{JOURNAL}/{state.now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    planned = list(leftovers)
+    planned = [each for each in leftovers if not each.unless]
     _note(state, f"{journal}-planned.jsonl", [dataclasses.asdict(each) for each in planned])
     try:
         for each in planned:
@@ -49,11 +49,12 @@ def _remove(state: ProjectState, leftover: Leftover) -> None:
             aiplatform.CustomJob.get(leftover.name).cancel()
         case "version":
             open_registry(state.registry).delete(*leftover.name.split(" "), f"cleanup: {leftover.why}")
-        case "dataset":
-            _forget(leftover.name.rstrip("/"))
-            deleted(f"{state.bucket}/{name}" for name in leftover.files)
-        case "files":
-            deleted(f"{state.bucket}/{name}" for name in leftover.files)
+        case "dataset" | "files":
+            if leftover.kind == "dataset":
+                _forget(leftover.name.rstrip("/"))
+            *files, record = (f"{state.bucket}/{name}" for name in leftover.files)
+            deleted(files)
+            deleted([record])  # last: without it nobody would know the others
 
 
 def _forget(dataset: str) -> None:

@@ -1,20 +1,23 @@
 """The state of a project and a bucket, asked of Vertex AI and Cloud Storage."""
 
 import datetime
-import json
 import re
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from google.cloud import aiplatform
 
 from components.bucket import OURS, refusals
-from components.cleanup.project_state import ProjectState
-from components.files.store import asked
+from components.cleanup.project_state import ProjectState, StoredFile
+from components.files.store import asked, parallel
 from components.register.register import open_registry
 from components.register.vertex import folder_of
+from trainer.base import bounded_json
 from trainer.base.errors import UserError
 
-_TOLD = re.compile(r"runs/\d+/.*/manifest\.json|runs/[^/]+/job/job\.json|models/[^/]+/[^/]+/version\.json")
+_RECORD = re.compile(r"runs/\d+/.*/manifest\.json|models/[^/]+/[^/]+/version\.json")
+_FIELDS = "items(name,size,updated),nextPageToken"
 
 
 def look(project: str, location: str, bucket: str) -> ProjectState:
@@ -23,40 +26,41 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
     registry = open_registry(f"vertex://{project}/{location}")
     now = datetime.datetime.now(datetime.UTC)
     with asked(bucket) as (store, _):
-        blobs = [blob for folder in ("runs/", "models/") for blob in store.list_blobs(prefix=folder)]
-        names = [blob.name for blob in blobs if _TOLD.fullmatch(blob.name)]
-        records = {name: store.blob(name).download_as_bytes() for name in names}
+        blobs = [blob for top in ("runs/", "models/") for blob in store.list_blobs(prefix=top, fields=_FIELDS)]
+        # A job may have its directory anywhere, and its dataset below `runs/`.
+        jobs = [blob.name for blob in store.list_blobs(match_glob="**/job.json", fields=_FIELDS)]
+        names = [*jobs, *(blob.name for blob in blobs if _RECORD.fullmatch(blob.name))]
+        contents = parallel(lambda name: store.blob(name).download_as_bytes(), names)
     with refusals(str(registry)):
-        kinds = aiplatform.PipelineJob, aiplatform.CustomJob
-        pipelines, jobs = (tuple(each.gca_resource for each in kind.list(filter=OURS)) for kind in kinds)
+        pipelines = tuple(job.gca_resource for job in aiplatform.PipelineJob.list(filter=OURS))
+        custom_jobs = tuple(job.gca_resource for job in aiplatform.CustomJob.list())
+        config = aiplatform.initializer.global_config
+        client = config.create_client(client_class=aiplatform.utils.ScheduleClientWithOverride)
+        schedules = tuple(client.list_schedules(parent=config.common_location_path()))
         versions = tuple(model for name in registry.names() for model in registry.resources(name).values())
     ours = {f"{folder_of(version)}/version.json".removeprefix(f"{bucket}/") for version in versions}
-    fingerprints = {name: _fingerprint(name, content, name in ours) for name, content in records.items()}
     return ProjectState(
         registry=str(registry),
         bucket=bucket,
         now=now,
         pipelines=pipelines,
-        custom_jobs=jobs,
+        custom_jobs=custom_jobs,
+        schedules=schedules,
         versions=versions,
-        files={blob.name: blob.size for blob in blobs},
-        fingerprints={name: of for name, of in fingerprints.items() if of},
+        files={blob.name: StoredFile(num_bytes=blob.size, updated=blob.updated) for blob in blobs},
+        records={name: _record(name, content, ours) for name, content in zip(names, contents, strict=True)},
     )
 
 
-def _fingerprint(name: str, content: bytes, is_ours: bool) -> str:
-    """The fingerprint of the dataset that a record is of, or was made of; empty if it tells none.
-
-    A damaged manifest may be somebody else's: its dataset stays. So may a `version.json` in the folder of no version of ours.
-    """
+def _record(name: str, content: bytes, ours: set[str]) -> Mapping[str, Any] | None:
+    """Reads what a record says: nothing if it cannot be understood, as it may be somebody else's; of a job's None."""
     try:
-        record = json.loads(content)
-        # As a job's identity, a version's facts and a manifest have it.
-        return str((record.get("identity") or record.get("facts") or record).get("fingerprint") or "")
+        record = bounded_json.parse(content)
+        (record.get("identity") or record.get("facts") or record).get("fingerprint")
+        return record
     except (ValueError, AttributeError) as error:
-        if name.endswith("/manifest.json"):
-            return ""
-        if is_ours or name.startswith("runs/"):
+        if name in ours or re.fullmatch("runs/[^/]+/job/job.json", name):
             raise UserError(f"{name} cannot be used ({error}); put the right one back, or delete it") from None
-    print(f"note: {name} is no record of this program and is skipped", file=sys.stderr)
-    return ""
+    if not name.endswith("/manifest.json"):
+        print(f"note: {name} is no record of this program and is skipped", file=sys.stderr)
+    return None if name.endswith("/job.json") else {}

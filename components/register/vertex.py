@@ -131,7 +131,7 @@ class VertexRegistry(Store):
             version_description="; ".join(facts["decision"]["reasons"])[:500],
             container_spec=container,
         )
-        write_record(folder, {"facts": dict(facts), "moves": []})
+        write_record(folder, {"registry": str(self), "facts": dict(facts), "moves": []})
         # It stays: of an upload that fails nobody knows whether there is a version now.
         copy_folder(model_dir, f"{folder}/{serving.VERSION}")
         with refusals(self._place):

@@ -70,7 +70,7 @@ def test_a_run_is_running_until_its_driver_has_ended(make_run, refused, files):
     assert main(["--run", str(run)]) == 0
 
 
-@pytest.mark.parametrize("content", [None, "{", '{"id": "r1"}'])
+@pytest.mark.parametrize("content", [None, "{", '{"id": "r1"}', '{"arguments": {}}', "[]"])
 def test_a_directory_that_is_no_run_is_refused(tmp_path, refused, files, content):
     (tmp_path / "mine" / "tmp").mkdir(parents=True)
     (tmp_path / "mine" / "tmp" / "precious").touch()

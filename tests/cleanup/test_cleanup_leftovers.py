@@ -2,7 +2,8 @@ import dataclasses
 import datetime
 
 from hypothesis import given, settings
-from project_states import NOW, OURS, job, projects
+from hypothesis import strategies as st
+from project_states import BUCKET, NOW, OURS, job, projects, schedule, stored_file, with_foreign_things
 
 from components.cleanup.leftovers import leftovers
 from components.cleanup.project_state import ProjectState
@@ -12,7 +13,7 @@ from components.cleanup.project_state import ProjectState
 @given(projects())
 def test_all_of_ours_that_nobody_needs_goes_and_nothing_else(project):
     state, keep, goes = project
-    found = leftovers(state, keep_versions=keep)
+    found = leftovers(state, keep_versions=keep, failed_days=30)
     assert {(each.kind, each.name): each.run for each in found} == goes
     assert len(found) == len(goes)
     gone = [name for each in found for name in each.files]
@@ -24,10 +25,58 @@ def test_all_of_ours_that_nobody_needs_goes_and_nothing_else(project):
     assert not [name for name in gone if name.startswith(tuple(f"{folder}/" for folder in stay))]
     assert not [name for name in gone if "/job/model/" in name or name.endswith("report") or "/other/" in name]
     for run in {"training-0", "training-1"}:
-        assert {(e.kind, e.name) for e in leftovers(state, keep_versions=keep, run=run)} == {
+        assert {(e.kind, e.name) for e in leftovers(state, keep_versions=keep, failed_days=30, run=run)} == {
             which for which, of in goes.items() if of == run
         }
     assert not [each for each in leftovers(state) if each.kind == "version"]
+
+
+@given(projects(), st.data())
+def test_foreign_things_change_nothing(project, data):
+    """Whatever others have beside ours, the same goes, file by file."""
+    state, keep, _ = project
+    which = {"keep_versions": keep, "failed_days": 30}
+    together = leftovers(data.draw(with_foreign_things(state)), **which)
+    assert {each.name: each for each in together} == {each.name: each for each in leftovers(state, **which)}
+
+
+def test_dataset_that_another_job_uses_stays():
+    folder = "runs/77/r/convert/output/"
+    files = {f"{folder}manifest.json": stored_file(2), f"{folder}train-00000-of-00001.tfrecord": stored_file(2)}
+    state = ProjectState(
+        registry="",
+        bucket=BUCKET,
+        now=NOW,
+        pipelines=(job("pipelineJobs/r", "r", OURS, False),),
+        files=files,
+        records={f"{folder}manifest.json": {"fingerprint": "d"}},
+    )
+    [found] = leftovers(state)
+    assert found.kind == "dataset" and found.files[-1] == f"{folder}manifest.json"
+    elsewhere = {"jobs/mine/job.json": {"identity": {"fingerprint": "d"}}}
+    assert not leftovers(dataclasses.replace(state, records=state.records | elsewhere))
+    unclear = {"jobs/mine/job.json": None}
+    assert not leftovers(dataclasses.replace(state, records=state.records | unclear))
+    theirs = job("customJobs/1", "theirs", {}, True)
+    theirs.job_spec.worker_pool_specs[0].container_spec.args = ["--data-dir", f"/gcs/demo/{folder}"]
+    assert not leftovers(dataclasses.replace(state, custom_jobs=(theirs,)))
+
+
+def test_unfinished_jobs_and_schedules_are_shown():
+    files = {
+        "runs/r/job/checkpoints/ckpt-1": stored_file(400, 150 * 10**9),
+        "runs/r/job/journal.jsonl": stored_file(400),
+    }
+    about = {"registry": "", "bucket": BUCKET, "now": NOW, "files": files}
+    pipelines = (job("pipelineJobs/r", "r", OURS, False),)
+    state = ProjectState(pipelines=pipelines, schedules=(schedule("7", OURS), schedule("8", {})), **about)
+    unfinished, scheduled = leftovers(state)
+    assert (unfinished.cost, unfinished.files) == ("150.00 GB", ("runs/r/job/checkpoints/ckpt-1",))
+    assert "400 days ago" in unfinished.why and "--failed-days" in unfinished.unless
+    assert (scheduled.cost, scheduled.why) == ("a run at 0 3 * * 1, 7 by now", "it is active")
+    assert "--cancel 7" in scheduled.unless
+    assert [each.unless for each in leftovers(state, failed_days=400) if each.kind == "files"] == [""]
+    assert not [each for each in leftovers(state, failed_days=401) if each.kind == "files"]
 
 
 def test_what_it_costs_is_told():

@@ -2,10 +2,11 @@
 
 import io
 import json
+import os
 import sys
 
 import pytest
-from project_states import BUCKET, OURS, PARENT, job, version
+from project_states import BUCKET, OURS, PARENT, job, schedule, version
 
 from components.cleanup.__main__ import main
 from components.register.store import marked
@@ -33,7 +34,7 @@ def project(vertex, bucket):
     data = "runs/77/training-1/convert/output/manifest.json"
     files = {
         data: {"fingerprint": "d"},
-        "runs/77/training-1/convert/output/train-00000.tfrecord": {},
+        "runs/77/training-1/convert/output/train-00000-of-00001.tfrecord": {},
         f"{folder.removeprefix(f'{BUCKET}/')}/1/saved_model.pb": {},
         f"{folder.removeprefix(f'{BUCKET}/')}/version.json": marked(folder),
         "models/bert/7/saved_model.pb": {},  # of nobody that we know
@@ -41,6 +42,7 @@ def project(vertex, bucket):
     for name, content in files.items():
         (bucket / name).parent.mkdir(parents=True, exist_ok=True)
         (bucket / name).write_text(json.dumps(content))
+        os.utime(bucket / name, (0, 0))
     for collection, made in (
         (vertex.pipeline_jobs, job("pipelineJobs/training-1", "training-1", labels, False)),
         (vertex.custom_jobs, job("customJobs/training-1", "training-1", labels, True)),
@@ -96,6 +98,45 @@ def test_what_is_listed_goes_and_is_noted(project, vertex, bucket, capsys):
     [done] = [name for name in journals if name.endswith("-done.jsonl")]
     lines = [json.loads(line) for line in (bucket / done).read_text().splitlines()]
     assert [(line["kind"], line["error"]) for line in lines] == [("job", ""), ("version", "")]
+
+
+def test_foreign_things_beside_ours_stay(project, vertex, bucket):
+    collections = vertex.pipeline_jobs, vertex.custom_jobs, vertex.schedules
+    theirs = {"managed_by": "others", "run": "training-1"}
+    for collection, thing in zip(
+        collections,
+        (
+            job("pipelineJobs/training-10", "training-1", theirs, False),
+            job("customJobs/7", "training-1", theirs, True),
+            schedule("7", theirs),
+        ),
+        strict=True,
+    ):
+        collection.items[thing.name] = thing
+    foreign = ["runs/x/job/a.tmp", "runs/77/training-10/convert/output/manifest.json", "models/m/v3/version.json"]
+    foreign += [f"runs/77/training-1/{name}" for name in ("notes.txt", "convert/output/notes.txt", "x/a.tfrecord")]
+    for name in foreign:
+        (bucket / name).parent.mkdir(parents=True, exist_ok=True)
+        (bucket / name).write_text("{}")
+        os.utime(bucket / name, (0, 0))
+    before = [str(each.items[name]) for each in collections for name in each.items if name[-2:] in ("10", "/7")]
+    for _ in range(2):  # no dataset goes as long as the job of ours runs
+        assert main([*FLAGS, "--keep-versions", "1", "--failed-days", "1", "--delete", "--yes"]) == 0
+    assert before == [str(each.items[name]) for each in collections for name in each.items if name[-2:] in ("10", "/7")]
+    left = {name for name in there(vertex, bucket)[1] if not name.startswith("runs/cleanup/")}
+    assert left == {*foreign, "models/bert/7/saved_model.pb"}
+
+
+def test_jobs_anywhere_keep_their_datasets(project, bucket, capsys):
+    main([*FLAGS, "--delete", "--yes"])  # the job, for the sake of which no dataset goes
+    record = bucket / "jobs/mine/job.json"
+    record.parent.mkdir(parents=True)
+    for content in ('{"identity": {"fingerprint": "d"}}', "["):
+        record.write_text(content)
+        capsys.readouterr()
+        assert main(FLAGS) == 0 and capsys.readouterr().out.startswith("0 items")
+    record.write_text('{"of": "another program"}')
+    assert main(FLAGS) == 0 and "runs/77/training-1/convert/output/" in capsys.readouterr().out
 
 
 def test_the_cache_forgets_a_dataset_before_it_goes_or_it_stays(project, vertex, bucket, refused):

@@ -10,6 +10,7 @@ import datetime
 import functools
 import os
 import pathlib
+import re
 import threading
 import time
 import urllib.parse
@@ -121,12 +122,15 @@ class Objects:
     def page(self, bucket: str, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the objects under a prefix, in the order of their names; with a delimiter deeper ones as prefixes."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        glob = re.escape(query.get("matchGlob", "**")).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
         most, after = int(query.get("maxResults", 1000)), query.get("pageToken", "")
         items: dict[str, dict[str, Any]] = {}
         prefixes: set[str] = set()
         with self.lock:
             for item in self._under(bucket, prefix):
                 name = item["name"]
+                if not re.fullmatch(glob, name):
+                    continue
                 if not query.get("startOffset", "") <= name < query.get("endOffset", chr(0x10FFFF)):
                     continue
                 end = name.find(delimiter, len(prefix)) if delimiter else -1

@@ -80,7 +80,7 @@ def test_every_step_runs_as_nobody_without_network_on_a_file_system_that_it_cann
     step("evaluate", "--model-dir", "job/model", "--data-dir", "data", "--output", "eval")
     model = ("--model-dir", "job/model", "--evaluation", "eval/evaluation.json")
     step("register", "add", *model, "--registry", "registry", "--name", "m")
-    (tmp_path / "run.json").write_text('{"arguments": {}}')
+    (tmp_path / "run.json").write_text('{"id": "r", "runner": "docker", "cluster": "c", "arguments": {}}')
     step("cleanup", "--run", ".")
     assert (tmp_path / "registry/m/1/saved_model.pb").exists()
     owners = {path.stat().st_uid for path in tmp_path.rglob("*") if path.name != "run.json"}

@@ -88,6 +88,11 @@ def finished(output: str) -> Manifest | None:
     return None
 
 
+def is_own(name: str) -> bool:
+    """Returns whether a conversion wrote the file of an output directory that has this path there."""
+    return name == FILE or name.startswith(f"{_WORK}/") or bool(_OURS.fullmatch(name))
+
+
 def refuse_other(output: str, held: Mapping[str, object], wanted: Mapping[str, object]) -> None:
     """Refuses to go on if anything that is asked for is not what decided the content of what is there."""
     differing = [key for key in wanted if held.get(key) != wanted[key]]
