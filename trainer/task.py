@@ -95,4 +95,8 @@ def _passed_through(error: Exception, module: str) -> bool:
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # A model may be made from a set of names, and is to be the same one in all replicas and attempts.
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     run_cli(main)

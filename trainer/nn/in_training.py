@@ -30,7 +30,7 @@ _of_process = seed_generator.global_seed_generator
 _PHILOX = 1  # the algorithm's number in TensorFlow's stateless operations
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Place:
     """Where `at` has been entered."""
 

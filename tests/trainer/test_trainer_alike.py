@@ -1,0 +1,60 @@
+"""Attempts and replicas that differ in what no flag says: the hashes of their process, and the files that they read."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trainer_jobs import Job
+
+from trainer import learning, options
+from trainer.job_dir.state import State
+from trainer.nn import weights
+
+HERE = pathlib.Path(__file__).parent
+PATHS = {"PYTHONPATH": f"{HERE.parents[1]}:{HERE}"}
+TRAIN = "timeout -s KILL 120 python -m trainer.task --job-dir job --model from_set:chain --deterministic --threads 1"
+
+
+def start(data: pathlib.Path, directory: pathlib.Path, steps: int, hash_seed: int, **task) -> subprocess.Popen:
+    """Starts a replica in a working directory of its own."""
+    directory.mkdir(exist_ok=True)
+    environ = {**os.environ, **PATHS, "PYTHONHASHSEED": str(hash_seed), "TF_CONFIG": json.dumps(task)}
+    command = TRAIN.replace("python", sys.executable).split()
+    flags = ["--data-dir", data, "--train-steps", str(steps)]
+    return subprocess.Popen([*command, *flags], cwd=directory, env=environ, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.cluster
+def test_attempts_and_replicas_begin_alike(digits, tmp_path):
+    """A job resumed under other hashes ends with the bits of one that never stopped; two replicas go on from one step."""
+    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
+    for directory, steps, hash_seed in ((straight, 10, 1), (resumed, 5, 1), (resumed, 10, 2)):
+        assert start(digits, directory, steps, hash_seed).wait() == 0
+    assert Job(digits, resumed / "job").digest(10) == Job(digits, straight / "job").digest(10)
+
+
+def checkpoint(names: list[str]) -> dict[str, list]:
+    """Returns the state after a step with gradients that the names of the weights decide."""
+    x = keras.Input([3])
+    model = keras.Model(x, [keras.layers.Dense(2, name=name, kernel_initializer="ones")(x) for name in names])
+    flags = ["--data-dir", "d", "--job-dir", "j", "--train-steps", "1", "--model", "cnn"]
+    optimizer = learning.optimizer(options.parse(flags, {}), model, manifest=None)
+    trained = [weight for _, weight in sorted(weights.named(model).items())]
+    optimizer.apply([tf.fill(weight.shape, float(i)) for i, weight in enumerate(trained)], trained)
+    state = State(model, optimizer)
+    state.take(1)
+    return {name: variable.numpy().tolist() for name, variable in state.checkpoint.variables.items()}
+
+
+@settings(max_examples=5, deadline=None)
+@given(names=st.permutations("abc"))
+def test_checkpoint_ignores_order_of_layers(names):
+    """Weights and their slots are the same in a checkpoint, in whatever order the layers were made."""
+    assert checkpoint(names) == checkpoint(sorted(names))
