@@ -102,6 +102,8 @@ class Training:
             )
         self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None)
         self._first_step = self._restore(model)
+        if self._member.addresses and not self._asynchronous:
+            self._compare_first_steps(distribution)
         self._loop = Loop(
             opts=opts,
             last_step=extent.last_step,
@@ -183,6 +185,19 @@ class Training:
             **told,
         )
         return first_step
+
+    def _compare_first_steps(self, distribution: tf.distribute.Strategy) -> None:
+        """Ends a job whose replicas have read different checkpoints."""
+        names = [*self._member.everyone]
+        place = [[names.index(self._member.name), self._first_step]]
+        places = distribution.run(tf.function(lambda: tf.constant(place, tf.int64)))
+        steps = {names[i]: step for i, step in distribution.gather(places, axis=0).numpy()}
+        if len(set(steps.values())) > 1:
+            rendezvous.part(self._member, self._line, completed=lambda: True)  # the others may still gather
+            raise OSError(
+                f"replicas would go on from different checkpoints ({', '.join(f'{n} at step {s}' for n, s in steps.items())}); "
+                f"give all a --job-dir of which they read the same files: {self._opts.job_dir}"
+            )
 
     def _note_records(self) -> None:
         """Writes, once a job, which records it learns from; `--init-from` may be gone when it exports."""

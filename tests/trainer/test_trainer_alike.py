@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trainer_jobs import Job
 
+from components.train.backends.ports import reserved
 from trainer import learning, options
 from trainer.job_dir.state import State
 from trainer.nn import weights
@@ -34,10 +35,19 @@ def start(data: pathlib.Path, directory: pathlib.Path, steps: int, hash_seed: in
 @pytest.mark.cluster
 def test_attempts_and_replicas_begin_alike(digits, tmp_path):
     """A job resumed under other hashes ends with the bits of one that never stopped; two replicas go on from one step."""
-    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
+    directories = straight, resumed = tmp_path / "straight", tmp_path / "resumed"
     for directory, steps, hash_seed in ((straight, 10, 1), (resumed, 5, 1), (resumed, 10, 2)):
         assert start(digits, directory, steps, hash_seed).wait() == 0
     assert Job(digits, resumed / "job").digest(10) == Job(digits, straight / "job").digest(10)
+
+    (resumed / "job/checkpoints/ckpt-10.data-00000-of-00001").write_bytes(b"")
+    with reserved(2) as ports:
+        cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+        tasks = [{"cluster": cluster, "task": {"type": "worker", "index": i}} for i in range(2)]
+        replicas = [start(digits, directories[i], 20, i, **tasks[i]) for i in range(2)]
+        errors = [replica.communicate()[1] for replica in replicas]
+    assert all("(worker-0 at step 10, worker-1 at step 5)" in error for error in errors), errors
+    assert [replica.returncode for replica in replicas] == [1, 1]
 
 
 def checkpoint(names: list[str]) -> dict[str, list]:

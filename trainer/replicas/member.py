@@ -37,6 +37,11 @@ class Member:
         return f"{self.role}-{self.index}"
 
     @property
+    def everyone(self) -> dict[str, str]:
+        """Addresses by name of all replicas of the cluster; the leader, the chief or else worker 0, comes first."""
+        return {f"{role}-{i}": address for role, hosts in self.addresses.items() for i, address in enumerate(hosts)}
+
+    @property
     def is_chief(self) -> bool:
         """Whether this replica saves, exports and decides: the chief, or worker 0 where there is no chief."""
         return self.role == "chief" or (self.role == "worker" and self.index == 0 and "chief" not in self.addresses)

@@ -39,15 +39,14 @@ def meet(me: Member, *, job: str, timeout_s: float) -> Line:
       TimeoutError: Naming those that have not after `timeout_s`.
       ConnectionError: If the leader's address is in use by another job, which is named, or by another program.
     """
-    members = [(role, index) for role, hosts in me.addresses.items() for index in range(len(hosts))]
-    if len(members) < 2:
+    if len(me.everyone) < 2:
         return Line()
-    role = "chief" if "chief" in me.addresses else "worker"
-    host, port = me.addresses[role][0].rsplit(":", 1)
+    leader, address = next(iter(me.everyone.items()))
+    host, port = address.rsplit(":", 1)
     deadline = time.monotonic() + timeout_s
-    if (me.role, me.index) == (role, 0):
-        return _lead(job, int(port), {f"{r}-{i}" for r, i in members} - {me.name}, deadline, timeout_s)
-    return _follow(job, me, f"{role}-0", (host, int(port)), deadline, timeout_s)
+    if me.name == leader:
+        return _lead(job, int(port), {*_others(me)}, deadline, timeout_s)
+    return _follow(job, me, leader, (host, int(port)), deadline, timeout_s)
 
 
 def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: float) -> Line:
@@ -161,8 +160,7 @@ def gone(me: Member, *, within_s: float = 0.0) -> list[str]:
 
 def _others(me: Member) -> dict[str, str]:
     """Addresses by name; the leader, the chief or else worker 0, comes first."""
-    everyone = {f"{role}-{i}": a for role, hosts in me.addresses.items() for i, a in enumerate(hosts)}
-    return {name: address for name, address in everyone.items() if name != me.name}
+    return {name: address for name, address in me.everyone.items() if name != me.name}
 
 
 def listens(address: str) -> bool:
