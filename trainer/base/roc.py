@@ -3,29 +3,21 @@
 auc(scores, labels == 1)  # the chance that a positive example scores higher than a negative one
 """
 
-from typing import Any
-
 import numpy as np
 
 
-def auc(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray | None = None) -> Any:
+def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:
     """Area under the curve, exactly: from ranks, equal scores sharing theirs; None if a class is absent.
 
     Args:
       scores: [N], higher for the positive class.
       positive: bool [N].
-      weights: How often each example is in each of R samples, [N, R]: the areas are then [R], NaN where a class is absent.
     """
     if positive.all() or not positive.any():
         return None
-    counts = np.ones((len(scores), 1)) if weights is None else weights
-    negative = np.flatnonzero(~positive)[np.argsort(scores[~positive], kind="stable")]
-    below = np.concatenate([np.zeros_like(counts[:1]), np.cumsum(counts[negative], axis=0)])  # so many of the least
-    fewest, most = (np.searchsorted(scores[negative], scores[positive], side) for side in ("left", "right"))
-    won = np.einsum("nr,nr->r", counts[positive], (below[fewest] + below[most]) / 2)
-    with np.errstate(invalid="ignore"):
-        areas = won / (counts[positive].sum(axis=0) * below[-1])
-    return float(areas[0]) if weights is None else areas
+    negative = np.sort(scores[~positive])
+    fewest, most = (np.searchsorted(negative, scores[positive], side) for side in ("left", "right"))
+    return float((fewest + most).mean() / 2 / len(negative))
 
 
 def curve(scores: np.ndarray, positive: np.ndarray, points: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

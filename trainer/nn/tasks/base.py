@@ -119,14 +119,12 @@ class Task(abc.ABC):
         return {self.answers[0]: self.predictions(outputs)}
 
     @abc.abstractmethod
-    def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """The metrics of an exported model, and `loss`, without the model's own: a number each.
 
         Args:
           answers: The first of what it has answered for a whole split, [N, outputs].
           labels: As the dataset has them.
-          weights: How often each example is in each of R samples of N examples, [N, R]: every metric is then [R], NaN where
-            a sample does not define it. A task may do without this argument: examples are repeated for it, which takes longer.
         """
 
     @abc.abstractmethod
@@ -215,17 +213,11 @@ def log_losses(of_truth: np.ndarray) -> np.ndarray:
     return -np.log(np.maximum(of_truth, _SMALLEST, dtype=np.float64))
 
 
-def mean_auc(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+def mean_auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Returns `auc`, the mean over those columns [N, k] whose labels are not all equal; nothing if there is none."""
-    areas = [auc(scores[:, i], labels[:, i] == 1, weights) for i in range(scores.shape[1])]
-    known = np.array([area for area in areas if area is not None])
-    with np.errstate(invalid="ignore"):  # of a sample that defines none
-        return {"auc": np.nansum(known, axis=0) / np.isfinite(known).sum(axis=0)} if len(known) else {}
-
-
-def mean(values: np.ndarray, weights: np.ndarray | None) -> Any:
-    """Of values [N, ...] over the examples; by weights [N, R] over those of each of R samples, [R, ...]."""
-    return values.mean(axis=0) if weights is None else (values.T @ weights).T / len(values)
+    areas = (auc(*column) for column in zip(scores.T, labels.T == 1, strict=True))
+    known = [area for area in areas if area is not None]
+    return {"auc": sum(known) / len(known)} if known else {}
 
 
 def state_of(

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.nn.tasks.base import Task, log_losses, mean, mean_auc, probabilities_already
+from trainer.nn.tasks.base import Task, log_losses, mean_auc, probabilities_already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,11 +66,11 @@ class Classification(Task):
         names = tf.gather(tf.constant(self.class_names), index)
         return {"probabilities": probabilities, "class_index": index, "class_name": names}
 
-    def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """`accuracy`, `loss` (mean cross-entropy, nats), and of two classes that are both there `auc`."""
-        accuracy = mean(answers.argmax(axis=1) == labels, weights)
-        loss = mean(log_losses(answers[np.arange(len(labels)), labels]), weights)
-        auc = mean_auc(answers[:, -1:], labels[:, np.newaxis], weights) if self.num_aucs else {}
+        accuracy = (answers.argmax(axis=1) == labels).mean()
+        loss = log_losses(answers[np.arange(len(labels)), labels]).mean()
+        auc = mean_auc(answers[:, -1:], labels[:, np.newaxis]) if self.num_aucs else {}
         return {"accuracy": accuracy, "loss": loss, **auc}
 
     def _logits(self, outputs: tf.Tensor) -> tf.Tensor:

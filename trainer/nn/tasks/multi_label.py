@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.nn.tasks.base import Task, log_losses, mean, mean_auc, probabilities_already
+from trainer.nn.tasks.base import Task, log_losses, mean_auc, probabilities_already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +51,9 @@ class MultiLabel(Task):
         """Probabilities, float32 [N, targets]."""
         return tf.sigmoid(tf.cast(outputs, tf.float32))
 
-    def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """`accuracy` and `loss` (binary cross-entropy, nats), means over examples and labels, and the mean `auc`."""
         probabilities, truth = answers.astype(np.float64), labels == 1
-        accuracy = mean(((probabilities > 0.5) == truth).mean(axis=1), weights)
-        loss = mean(log_losses(np.where(truth, probabilities, 1 - probabilities)).mean(axis=1), weights)
-        return {"accuracy": accuracy, "loss": loss, **mean_auc(probabilities, labels, weights)}
+        accuracy = ((probabilities > 0.5) == truth).mean()
+        loss = log_losses(np.where(truth, probabilities, 1 - probabilities)).mean()
+        return {"accuracy": accuracy, "loss": loss, **mean_auc(probabilities, labels)}

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.nn.tasks.base import Task, columns, mean
+from trainer.nn.tasks.base import Task, columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,20 +53,19 @@ class Regression(Task):
         """Numbers, float32 [N, targets]."""
         return columns(outputs)
 
-    def measure(self, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """`rmse` and `mae`, over examples and targets; `r2`, the mean over targets that vary; of several the `rmse` of each.
 
         `r2` is the coefficient of determination, 1 - (squared error / squared deviation from these labels' mean).
         """
         labels = labels.reshape(len(labels), -1).astype(np.float64)
         error = answers.astype(np.float64) - labels
-        squares, centred = mean(error**2, weights), labels - labels.mean(axis=0)
-        mse, mae = squares.mean(axis=-1), mean(np.abs(error), weights).mean(axis=-1)
-        found = {"rmse": mse**0.5, "mae": mae, "mse": mse, "loss": (squares / np.square(self.spreads)).mean(axis=-1)}
-        if (varies := labels.var(axis=0) > 0).any():
-            spread = (mean(centred**2, weights) - mean(centred, weights) ** 2)[..., varies]
-            with np.errstate(divide="ignore", invalid="ignore"):  # of a sample in which a target does not vary
-                found["r2"] = (1 - squares[..., varies] / spread).mean(axis=-1)
+        squares, variances = (error**2).mean(axis=0), labels.var(axis=0)
+        mse, loss = squares.mean(), (squares / np.square(self.spreads)).mean()
+        metrics = {"rmse": mse**0.5, "mae": np.abs(error).mean(), "mse": mse, "loss": loss}
+        varies = variances > 0
+        if varies.any():
+            metrics["r2"] = (1 - squares[varies] / variances[varies]).mean()
         if self.outputs > 1:
-            found |= {f"rmse_{name}": squares[..., i] ** 0.5 for i, name in enumerate(self.targets)}
-        return found
+            metrics |= {f"rmse_{name}": square**0.5 for name, square in zip(self.targets, squares, strict=True)}
+        return metrics
