@@ -299,6 +299,7 @@ class Training:
         done.Done(
             step=reached,
             epochs=reached * self._extent.batch / self._extent.examples,
+            exported_step=exported,
             seconds=round(time.time() - self._started, 2),
             validation=scores.load(),
             stopped_early=opts.patience if reached < self._extent.last_step else None,

@@ -13,7 +13,7 @@ from components.register.store import CHAMPION, Store, because
 from trainer import code_version
 from trainer.base.errors import UserError, reading
 from trainer.base.files import tree_digest
-from trainer.job_dir import identity
+from trainer.job_dir import done, identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
 _NOT_OF_A_VERSION = {"model_dir", "gate", "champion", "figures", "parts", "worst"}
@@ -61,6 +61,7 @@ def register(
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
         raise UserError(f"the evaluation rejects {model_dir}: {'; '.join(decision['reasons'])}")
+    job_dir = os.fspath(epath.Path(model_dir).parent)
     facts = {
         "name": name,
         "run": run,
@@ -68,7 +69,8 @@ def register(
         **({"image": image} if "@" in image else {}),
         **({"cluster": json.loads(cluster)} if cluster else {}),
         **({"serving_image": serving_image} if serving_image else {}),
-        **identity.facts(os.fspath(epath.Path(model_dir).parent)),
+        **identity.facts(job_dir),
+        **(dict(zip(("steps", "epochs"), record.exported, strict=True)) if (record := done.load(job_dir)) else {}),
         **{key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION},
     }
     return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema, card=model_card)

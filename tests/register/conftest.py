@@ -8,6 +8,7 @@ import pytest
 
 from components.evaluate.gate import CHAMPION, Comparison, decide
 from trainer.base.files import tree_digest
+from trainer.job_dir import done
 
 
 @pytest.fixture
@@ -47,6 +48,8 @@ def job(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
         (model / "saved_model.pb").write_text(name)
         (model / "variables" / "variables.index").write_text("index")
         (model.parent / "job.json").write_text(json.dumps({"identity": {}, "settings": settings}))
+        ended = {"metrics": {}, "validation": {}, "seconds": 1.0, "examples_per_s": None}
+        done.Done(step=40, epochs=8.0, exported_step=30, loss=0.5, **ended).save(str(model.parent))
         return model.parent
 
     return make

@@ -3,6 +3,7 @@ import pathlib
 
 import pytest
 
+from components.register.__main__ import main
 from components.register.model_card import model_card
 from components.register.register import register
 
@@ -29,6 +30,13 @@ def test_a_version_has_a_card_with_every_figure_and_reason_that_decided(version)
     assert "On 100 records of the split `test`" in card and "The verdict was **promote**, by accuracy:" in card
     assert [line[2:] for line in card.splitlines() if line.startswith("- ")] == facts["decision"]["reasons"]
     assert "takes `image` uint8 [N, 8, 8, 1]" in card and "in this order: `0`, `1`." in card and "missing" not in card
+
+
+def test_version_says_how_long_trained(version, tmp_path, capsys):
+    assert "trained on `digits` for 30 steps, 6 epochs. Registered" in (version / "MODEL_CARD.md").read_text()
+    main(["show", "--registry", str(tmp_path / "r"), "--name", "m", version.name])
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["steps"], shown["epochs"]) == (30, 6.0)
 
 
 def test_a_card_of_a_table_with_numbers_to_predict_says_how_to_send_what_is_missing(version):

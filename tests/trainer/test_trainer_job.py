@@ -136,7 +136,7 @@ def test_the_evaluator_scores_the_last_checkpoint_before_the_chief_leaves(make):
     best = max(scored, key=lambda e: (e["accuracy"], -e["loss"]))
     assert record["validation"]["best"]["step"] == best["step"]
     exported = [e for e in evaluated.events() if e["event"] == "export"]
-    assert exported[0]["exported_step"] == best["step"]
+    assert exported[0]["exported_step"] == record["exported_step"] == best["step"]
     points = scalars(evaluated.directory / "logs" / "validation")
     assert points["accuracy"][STEPS] == pytest.approx(scored[-1]["accuracy"])
     # Asked for more, it does not take the end of the first job for that of the second.

@@ -17,6 +17,7 @@ class Done:
 
     step: int  # global step reached
     epochs: float  # passes over the training split until then
+    exported_step: int | None = None  # whose weights the exported model has; another one with `--export best`
     loss: float | None  # mean over the last reported steps, per example
     metrics: Mapping[str, float | None]  # of the task, over those steps; in the file by their names
     validation: Mapping[str, Any]  # the `latest` and the `best` evaluation on the validation split, if there was any
@@ -29,6 +30,12 @@ class Done:
         if patience and self.stopped_early and patience <= self.stopped_early:
             return True
         return self.epochs >= train_epochs if train_steps is None else self.step >= train_steps
+
+    @property
+    def exported(self) -> tuple[int, float]:
+        """Steps and epochs that the exported model was trained for."""
+        step = self.step if self.exported_step is None else self.exported_step
+        return step, self.epochs * step / max(1, self.step)
 
     def save(self, job_dir: str) -> None:
         """Writes the file; after this the job is finished."""
