@@ -109,6 +109,11 @@ def test_substitutions_become_flags(workspace, values, flags):
     assert done.stdout.split() == f"{expected} {flags}".split()
 
 
+def test_every_push_to_main_is_built():
+    main = yaml.safe_load((ROOT / "deploy/triggers/main.yaml").read_text())
+    assert not {"ignoredFiles", "includedFiles"} & set(main), "a tag may be on a commit that changes pages only"
+
+
 def test_a_rejected_model_fails_the_build(workspace):
     build = BuildFile(path="cloudbuild.yaml", values={"_BUCKET": "b", "_UNTIL": "verdict"})
     assert build.step("submit", workspace, CODE="3").returncode == 3
