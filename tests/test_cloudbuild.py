@@ -9,6 +9,10 @@ from tests.deploy.build_file import BUILTIN, ROOT, BuildFile
 
 FILES = ["cloudbuild.yaml", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "deploy/builds").iterdir()))]
 TRIGGERS = sorted((ROOT / "deploy/triggers").iterdir())
+ACCOUNTS = (
+    "--service-account training-pipeline@my-project.iam.gserviceaccount.com "
+    "--training-service-account training-train@my-project.iam.gserviceaccount.com"
+)
 MAIN = BuildFile(path="cloudbuild.yaml", values={"_BUCKET": "b"})
 
 
@@ -91,9 +95,9 @@ def workspace(tmp_path):
 @pytest.mark.parametrize(
     ("values", "flags"),
     [
-        ({}, "--dry-run"),
-        ({"_UNTIL": "submit"}, "--yes"),
-        ({"_UNTIL": "verdict"}, "--yes --wait --fail-on-reject"),
+        ({}, f"{ACCOUNTS} --dry-run"),
+        ({"_UNTIL": "submit"}, f"{ACCOUNTS} --yes"),
+        ({"_UNTIL": "verdict"}, f"{ACCOUNTS} --yes --wait --fail-on-reject"),
         (
             {"_CONFIG": "c.yaml", "_CLUSTER": "STANDARD_1", "_DATASET": "mnist", "_SOURCE": "gs://b/x gs://b/*", "_GATE": "gates/default.yaml", "_SERVICE_ACCOUNT": "p@x", "_TRAINING_ACCOUNT": "t@x",
              "_FLAGS": "--train-steps 9 -- --momentum 0.9"},
@@ -107,6 +111,11 @@ def test_substitutions_become_flags(workspace, values, flags):
     done = BuildFile(path="cloudbuild.yaml", values={"_BUCKET": "b", **values}).step("submit", workspace)
     expected = "pipelines/submit.py --image r/i@sha256:0 --project my-project --location us-central1 --bucket gs://b"
     assert done.stdout.split() == f"{expected} {flags}".split()
+
+
+def test_accounts_of_a_config_stay(workspace):
+    build = BuildFile(path="cloudbuild.yaml", values={"_BUCKET": "b", "_CONFIG": "c.yaml"})
+    assert "@" not in build.step("submit", workspace).stdout.replace("r/i@sha256", "")
 
 
 def test_every_push_to_main_is_built():

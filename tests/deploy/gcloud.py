@@ -6,11 +6,16 @@ After gcloud's reference: `describe` fails of what is not there, `create` of wha
 have is refused. What it cannot know is whether Google's own would do as that says.
 """
 
+import dataclasses
 import functools
 import json
+import os
 import pathlib
 import socketserver
+import subprocess
 import threading
+from collections.abc import Iterable
+from typing import Any
 
 import yaml
 
@@ -43,6 +48,7 @@ FLAGS = {
     "storage": set(),
 }
 VERBS = {"describe", "list", "create", "update", "delete", "enable", "import", "ls", "set-cleanup-policies"}
+_ROOT = pathlib.Path(__file__).parents[2]
 READING = {"describe", "list", "ls", "get-iam-policy"}
 
 
@@ -77,6 +83,55 @@ class _Call(socketserver.BaseRequestHandler):
         except (AssertionError, Refused) as error:
             code, told = 1, f"ERROR: (gcloud) {error}"
         self.request.sendall(f"{code}\n{told}{chr(10) if told else ''}".encode())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Project:
+    """A project that gcloud finds."""
+
+    home: pathlib.Path
+    name: str
+
+    @classmethod
+    def begin(cls, home: pathlib.Path, name: str, things: dict[str, Iterable[str]]) -> "Project":
+        """An empty project; `things` are those of others, by group of commands."""
+        home.mkdir(exist_ok=True)
+        (home / "gcloud").write_text(command())
+        (home / "gcloud").chmod(0o755)
+        groups = {group: {name: {} for name in names} for group, names in things.items()}
+        groups["projects"] = {name: {}, **groups.get("projects", {})}
+        state = {"project": name, "objects": [], "things": groups, "policies": {}}
+        (home / "state.json").write_text(json.dumps(state))
+        return cls(home=home, name=name)
+
+    def setup(self, *flags: str, answer: str = "", code: int = 0) -> str:
+        """Runs deploy/setup, which has to end with `code`; returns what it prints."""
+        env = {**os.environ, "PATH": f"{self.home}:{os.environ['PATH']}", "FAKE_GCLOUD": str(self.home)}
+        line = [_ROOT / "deploy/setup", "--project", self.name, *flags]
+        done = subprocess.run(line, cwd=_ROOT, env=env, input=answer, capture_output=True, text=True, timeout=120)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def state(self) -> dict[str, Any]:
+        return json.loads((self.home / "state.json").read_text())
+
+    def changes(self) -> list[str]:
+        """The calls since the last time that were not for reading."""
+        path = self.home / "calls.jsonl"
+        calls = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        path.unlink(missing_ok=True)
+        return [f"{call['group']} {call['verb']}" for call in calls if call["verb"] not in READING]
+
+    def bindings(self) -> list[tuple[str, str, str, str]]:
+        """Resource, role, member and condition of every binding; a resource of no name of its own is below the project."""
+        policies = self.state()["policies"]
+        places = {"projects": "projects/", "artifacts repositories": f"{self.name}/"}
+        return [
+            (places.get(group, "") + name, *bound)
+            for group, resources in policies.items()
+            for name, policy in resources.items()
+            for bound in policy
+        ]
 
 
 class Refused(Exception):
@@ -151,9 +206,12 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
         del things[name]
         policies.pop(name, None)
     elif verb == "get-iam-policy":
-        return "\n".join("\t".join(binding) for binding in policies.get(name, []))
+        return "\n".join("\t".join(binding[:2]) for binding in policies.get(name, []))
     else:
-        binding = [flags["--role"][0], flags["--member"][0]]
+        condition = flags.get("--condition", [""])[0]
+        if not condition and any(binding[2] for binding in policies.get(name, ())):
+            raise Refused("a policy with conditions asks for --condition=None")
+        binding = [flags["--role"][0], flags["--member"][0], condition.removeprefix("None")]
         member = binding[1].removeprefix("serviceAccount:")
         ours = member.endswith(f"@{state['project']}.iam.gserviceaccount.com")
         if ours and member not in state["things"]["iam service-accounts"]:

@@ -2,60 +2,24 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import shutil
-import subprocess
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.deploy.calls import calls
-from tests.deploy.gcloud import READING, command
+from tests.deploy.calls import ROLES, calls
+from tests.deploy.gcloud import Project
 
 ROOT = pathlib.Path(__file__).parents[2]
 ALL = ("--github", "me/mine", "--billing-account", "0-1-2", "--tensorboard", "--production", "our-production")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Project:
-    """A project that gcloud finds."""
-
-    home: pathlib.Path
-
-    def setup(self, *flags: str, answer: str = "", code: int = 0) -> str:
-        """Runs deploy/setup, which has to end with `code`; returns what it prints."""
-        env = {**os.environ, "PATH": f"{self.home}:{os.environ['PATH']}", "FAKE_GCLOUD": str(self.home)}
-        line = ["deploy/setup", "--project", "our-project", *flags]
-        done = subprocess.run(line, cwd=ROOT, env=env, input=answer, capture_output=True, text=True, timeout=120)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def state(self) -> dict[str, Any]:
-        return json.loads((self.home / "state.json").read_text())
-
-    def changes(self) -> list[str]:
-        """The calls since the last time that were not for reading."""
-        path = self.home / "calls.jsonl"
-        calls = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        path.unlink(missing_ok=True)
-        return [f"{call['group']} {call['verb']}" for call in calls if call["verb"] not in READING]
-
-
 def empty(home: pathlib.Path) -> Project:
-    gcloud = home / "gcloud"
-    gcloud.write_text(command())
-    gcloud.chmod(0o755)
-    things = {
-        "projects": {"our-project": {}, "our-production": {}},
-        "storage buckets": {"gs://our-production-training": {}},
-        "iam service-accounts": {"training-pipeline@our-production.iam.gserviceaccount.com": {}},
-    }
-    state = {"project": "our-project", "objects": [], "things": things, "policies": {}}
-    (home / "state.json").write_text(json.dumps(state))
-    return Project(home=home)
+    accounts = [f"training-{name}@our-production.iam.gserviceaccount.com" for name in ("pipeline", "train")]
+    things = {"storage buckets": ["gs://our-production-training"], "iam service-accounts": accounts}
+    return Project.begin(home, "our-project", things | {"projects": ["our-production"]})
 
 
 @pytest.fixture
@@ -73,7 +37,7 @@ def first(tmp_path_factory):
 @pytest.fixture
 def made(first, tmp_path):
     """A copy of it."""
-    return Project(home=pathlib.Path(shutil.copytree(first[0].home, tmp_path / "made")))
+    return dataclasses.replace(first[0], home=pathlib.Path(shutil.copytree(first[0].home, tmp_path / "made")))
 
 
 def test_the_first_run_makes_all_and_the_second_what_is_missing_since_and_nothing_else(first, made):
@@ -115,12 +79,17 @@ def test_triggers_are_filled_in(project, flags, production, bucket):
     )
     assert (tag["substitutions"]["_PRODUCTION"], tag["substitutions"]["_BUCKET"]) == (production, bucket)
     assert tag["substitutions"]["_SERVICE_ACCOUNT"] == f"training-pipeline@{production}.iam.gserviceaccount.com"
+    assert (
+        main["serviceAccount"]
+        != tag["serviceAccount"]
+        == ("projects/our-project/serviceAccounts/training-release@our-project.iam.gserviceaccount.com")
+    )
 
 
 def test_what_costs_or_mails_is_made_on_request_only(project):
     project.setup()
     assert not {"ai tensorboards", "billing budgets", "builds triggers"} & set(project.state()["things"])
-    assert not any("production" in member for bound in bindings(project) for member in bound)
+    assert "production" not in str(project.bindings())
 
 
 def test_a_dry_run_and_an_undoing_without_the_right_answer_only_list(project, made):
@@ -167,7 +136,7 @@ def test_undoing_keeps_what_it_did_not_make(project):
     left = {group: set(things) for group, things in project.state()["things"].items() if things}
     del left["services"]
     assert left == {group: set(things) for group, things in before["things"].items()}
-    assert {member for _, member in project.state()["policies"]["projects"]["our-project"]} == {
+    assert {member for _, member, _ in project.state()["policies"]["projects"]["our-project"]} == {
         f"serviceAccount:{account}"
     }
 
@@ -179,6 +148,10 @@ def test_undoing_keeps_what_it_did_not_make(project):
         (("--github", "mine"), "--github 'mine' is not OWNER/REPOSITORY"),
         (("--project", "another-project"), "project another-project cannot be read"),
         (("--frobnicate",), "unknown argument --frobnicate"),
+        (
+            ("--production", "our-production", "--production-bucket", "no-such"),
+            "no bucket gs://no-such; run deploy/setup",
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_is_made(project, flags, complaint):
@@ -186,38 +159,23 @@ def test_mistakes_are_told_before_anything_is_made(project, flags, complaint):
     assert not project.changes()
 
 
-def bindings(project: Project) -> set[tuple[str, str]]:
-    """Role and member of every binding, whatever it is of."""
-    policies = project.state()["policies"].values()
-    return {tuple(bound) for group in policies for resource in group.values() for bound in resource}
-
-
-# Of Google's reference "IAM roles and permissions": of each role that setup grants what the table of docs/PROJECT.md names.
-ROLES = {
-    "storage.legacyBucketReader": {"storage.buckets.get"},
-    "storage.objectUser": {f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list", "update")},
-    "storage.objectViewer": {"storage.objects.get", "storage.objects.list"},
-    "iam.serviceAccountUser": {"iam.serviceAccounts.actAs"},
-    "artifactregistry.reader": {"artifactregistry.repositories.downloadArtifacts"},
-    "artifactregistry.writer": {f"artifactregistry.repositories.{what}loadArtifacts" for what in ("up", "down")},
-    "logging.logWriter": {"logging.logEntries.create"},
-    "aiplatform.user": {
-        *("resourcemanager.projects.get", "aiplatform.tensorboardRuns.write", "aiplatform.models.upload"),
-        *(f"aiplatform.pipelineJobs.{verb}" for verb in ("create", "get", "list", "cancel", "delete")),
-        *(f"aiplatform.customJobs.{verb}" for verb in ("create", "get", "list", "cancel", "delete")),
-        *(f"aiplatform.models.{verb}" for verb in ("get", "list", "update", "delete")),
-    },
-}
+def short(email: str) -> str:
+    """The account in the table of docs/PROJECT.md, or nothing."""
+    return match[1] if (match := re.search(r"training-(\w+)@", email)) else ""
 
 
 def test_the_accounts_have_the_roles_that_their_calls_need_and_no_others(project):
     project.setup("--tensorboard")
-    granted = {(role.removeprefix("roles/"), member.split(":")[1].split("@")[0]) for role, member in bindings(project)}
+    granted = {(role[6:], short(member), short(resource)) for resource, role, member, _ in project.bindings()}
     needed = set()
     for _, permission, role, accounts in calls():
         if accounts in ("you", "all", "deploy/vm"):  # no account that it makes
             continue
         assert permission in ROLES[role]
-        # "build on pipeline": the first is who may
-        needed |= {(role, f"training-{account.split(' on ')[0]}") for account in accounts.split(", ")}
+        needed |= {(role, *account.partition(" on ")[::2]) for account in accounts.split(", ")}
     assert granted == needed
+
+
+def test_only_releases_submit_in_production(made):
+    members = {member for resource, _, member, _ in made.bindings() if "our-production" in resource}
+    assert members == {"serviceAccount:training-release@our-project.iam.gserviceaccount.com"}

@@ -140,7 +140,9 @@ def test_the_digest_that_was_pushed_is_the_one_that_was_tried_compiled_stored_su
     finally:
         docker("network", "rm", "cloudbuild")
     assert digest(registry, "v1.0.0") == pushed.split("@")[1]
-    place = f"--image {pushed} --project production --location us-central1 --bucket gs://other --yes"
+    accounts = ("--service-account training-pipeline", "--training-service-account training-train")
+    place = f"--image {pushed} --project production --location us-central1 --bucket gs://other"
+    place = " ".join([place, *(f"{account}@production.iam.gserviceaccount.com" for account in accounts), "--yes"])
     assert f"{COMMIT} runs: pipelines.submit {place}" in told
     missing = build_file("deploy/builds/promote.yaml", registry, TAG_NAME="v1.0.1", COMMIT_SHA="f" * 40)
     assert "no image of commit ffff" in missing.run(workspace)[1]
