@@ -23,6 +23,10 @@ ACCELERATOR = "org.tfrecord-training.accelerator"  # label of our images: cpu or
 _MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
     "oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"
 ))  # fmt: skip
+_ACCOUNTS = "https://iam.googleapis.com/v1/projects/-/serviceAccounts"
+_ACT_AS = "iam.serviceAccounts.actAs"
+# Predefined roles that have it.
+_ACTING = {f"roles/{role}" for role in ("iam.serviceAccountUser", "editor", "owner", "aiplatform.serviceAgent")}
 _WRITES = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
 
 
@@ -37,14 +41,15 @@ class Asker:
         self._failures, self._unanswered = GoogleAuthError, (TransportError, requests.RequestException)
 
     def __call__(self, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """HTTP status and content of the answer; a body is sent with POST.
+        """HTTP status and content of the answer; a body is sent with POST, and is empty if it is `{}`.
 
         No answer, or a broken server, is a ConnectionError; credentials that are no more good are a UserError.
         """
         host = url.split("/")[2]
         try:
             limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}
-            sent = self._session.request("POST" if body else "GET", url, json=body, headers=headers, **limits)
+            method = "GET" if body is None else "POST"
+            sent = self._session.request(method, url, json=body or None, headers=headers, **limits)
         except self._unanswered as error:
             raise ConnectionError(f"{host} does not answer ({type(error).__name__}); try again later") from None
         except self._failures as error:
@@ -57,6 +62,12 @@ class Asker:
             if sent.status_code == 200:
                 raise ConnectionError(f"{host} answers no JSON; try again later") from None
             return sent.status_code, {}
+
+    @property
+    def member(self) -> str:
+        """The asker as a policy names it; a person's address is not known here."""
+        account = getattr(self._session.credentials, "service_account_email", None)
+        return f"serviceAccount:{account}" if account else "user:YOUR_ADDRESS"
 
 
 def look(submission: Submission) -> None:
@@ -123,16 +134,51 @@ def _image(submission: Submission, ask: Asker) -> Iterator[str]:
             yield "the cluster has GPUs, and the image is one for CPUs, which would leave them idle; make image-gpu"
 
 
-def _accounts(submission: Submission, ask: Asker) -> Iterator[str]:
-    """Whoever submits may let the run, and the training, act as these accounts."""
-    accounts = (submission.body["serviceAccount"], submission.values["service_account"])
-    for account in dict.fromkeys(filter(None, accounts)):
-        url = f"https://iam.googleapis.com/v1/projects/-/serviceAccounts/{account}:testIamPermissions"
-        status, answer = ask(url, {"permissions": ["iam.serviceAccounts.actAs"]})
-        if status == 404:
-            yield f"no service account {account}"
-        elif status != 200 or "permissions" not in answer:
-            yield f"you may not act as {account}; ask for the role Service Account User on it"
+def _run_account(submission: Submission, ask: Asker) -> Iterator[str]:
+    """The submitter may have the run act as its account; of the project's default one Vertex AI says so itself."""
+    account = submission.body["serviceAccount"]
+    if not account:
+        return
+    status, answer = ask(f"{_ACCOUNTS}/{account}:testIamPermissions", {"permissions": [_ACT_AS]})
+    if status == 404:
+        yield f"no service account {account}"
+    elif status != 200 or "permissions" not in answer:
+        yield _no_act_as(ask.member, account)
+
+
+def _training_account(submission: Submission, ask: Asker) -> Iterator[str]:
+    """The run's account, which makes the training job, may have that act as the training's account.
+
+    Nobody else can ask Google Cloud for that, so policies are read: the account's own, and the project's. A right that comes
+    from a folder, a group or a role of one's own is not seen: the command that the message names is right then, too.
+    """
+    account, actor = submission.values["service_account"], submission.body["serviceAccount"]
+    if not account:
+        return
+    if not actor:
+        raise ConnectionError(f"no --service-account is given: whether the default one may act as {account}")
+    status, policy = ask(f"{_ACCOUNTS}/{account}:getIamPolicy", {})
+    if status == 404:
+        yield f"no service account {account}"
+    elif status != 200:
+        raise ConnectionError(f"you may not read the policy of {account}: whether {actor} may act as it")
+    elif not _lets_act(policy, actor):
+        project = submission.job["project"]
+        _, policy = ask(f"https://cloudresourcemanager.googleapis.com/v3/projects/{project}:getIamPolicy", {})
+        if not _lets_act(policy, actor):
+            yield _no_act_as(f"serviceAccount:{actor}", account)
+
+
+def _lets_act(policy: Any, actor: str) -> bool:
+    bindings = policy.get("bindings", ())
+    return any(each["role"] in _ACTING and f"serviceAccount:{actor}" in each["members"] for each in bindings)
+
+
+def _no_act_as(member: str, account: str) -> str:
+    return (
+        f"{member.partition(':')[2]} may not act as {account}; grant it: gcloud iam service-accounts "
+        f"add-iam-policy-binding {account} --member={member} --role=roles/iam.serviceAccountUser"
+    )
 
 
 def _sources(submission: Submission, ask: Asker) -> Iterator[str]:
@@ -152,7 +198,7 @@ def _sources(submission: Submission, ask: Asker) -> Iterator[str]:
 RULES: tuple[Callable[[Submission, Asker], Iterator[str]], ...] = (
     lambda sent, ask: project_problems(ask, sent.job["project"], sent.job["location"]),
     lambda sent, ask: bucket_problems(ask, sent.job["pipeline_root"].split("/")[2], sent.job["location"]),
-    *(_image, _accounts, _sources),
+    *(_image, _run_account, _training_account, _sources),
 )
 
 

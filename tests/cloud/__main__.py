@@ -29,6 +29,7 @@ _GOOGLES = (
     "us-central1-aiplatform",
     "iam",
     "iamcredentials",
+    "cloudresourcemanager",
     "logging",
     "bigquery",
 )

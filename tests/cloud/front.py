@@ -183,8 +183,9 @@ def _unary(host: str, rest: Any, request_type: Any, reply_type: Any, answer: Han
         sent = path_template.transcode(rest._get_http_options(), request_type.pb(request))
         query = {name: str(value) for name, value in json_format.MessageToDict(sent["query_params"]).items()}
         body = json_format.MessageToJson(sent["body"]) if "body" in sent else ""
+        headers = {"Authorization": dict(context.invocation_metadata()).get("authorization", "")}
         try:
-            answered = answer(Request(sent["method"].upper(), host, sent["uri"], query, {}, body.encode()))
+            answered = answer(Request(sent["method"].upper(), host, sent["uri"], query, headers, body.encode()))
         except exceptions.GoogleAPICallError as error:
             unnamed = grpc.StatusCode.UNAUTHENTICATED if error.code == 401 else grpc.StatusCode.UNKNOWN
             context.abort(error.grpc_status_code or unnamed, error.message)

@@ -54,9 +54,11 @@ class Replica:
 class Run:
     """A custom job that runs until it has ended; the state of its resource is kept true."""
 
-    def __init__(self, job: v1.CustomJob, logs: pathlib.Path, stockouts: dict[str, int]) -> None:
+    def __init__(
+        self, job: v1.CustomJob, logs: pathlib.Path, stockouts: dict[str, int], environment: dict[str, str]
+    ) -> None:
         """`stockouts`: by machine type, how many jobs more find none of it."""
-        self._stockouts = stockouts
+        self._stockouts, self._environment = stockouts, {**os.environ, **environment}
         self.job, self.number = job, job.name.rpartition("/")[2]
         self.events: list[str] = []
         self._logs = logs / f"job-{self.number}"
@@ -107,7 +109,7 @@ class Run:
         replica.loss = ""
         with (self._logs / f"{replica.name.replace('/', '-')}.log").open("ab") as log:
             replica.process = psutil.Popen(
-                replica.argv, env={**os.environ, **replica.env}, stdout=log, stderr=log, start_new_session=True
+                replica.argv, env={**self._environment, **replica.env}, stdout=log, stderr=log, start_new_session=True
             )
         self._tell(f"{replica.name} started")
 

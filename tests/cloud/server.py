@@ -23,9 +23,10 @@ from tests.cloud.bigquery import BigQuery
 from tests.cloud.entries import Entries
 from tests.cloud.faults import Faults, Reset
 from tests.cloud.front import Answer, Front, Request, serve_grpc
+from tests.cloud.iam import Iam, account
 from tests.cloud.machines import GRACE_S, Run
 from tests.cloud.objects import Objects
-from tests.cloud.services import HOSTS
+from tests.cloud.services import hosts
 from tests.cloud.storage import Storage
 from tests.cloud.vertex import LiveVertex
 
@@ -38,7 +39,6 @@ _METADATA = {
     "project/numeric-project-id": _NUMBER,
     "universe/universe-domain": "googleapis.com",
     "instance/zone": f"projects/{_NUMBER}/zones/us-central1-a",
-    "instance/service-accounts/default/email": _ACCOUNT,
 }
 
 
@@ -49,8 +49,10 @@ class _Cloud:
         self._faults = Faults()
         self._log = (work / "requests.log").open("w", buffering=1)
         objects = Objects(work / "buckets")
-        self._storage, self._bigquery = Storage(objects), BigQuery(work / "tables", objects)
-        self._vertex, self._entries = LiveVertex(work), Entries(work / "logs")
+        self._iam = Iam()
+        self._storage, self._bigquery = Storage(objects, self._iam), BigQuery(work / "tables", objects)
+        self._vertex, self._entries = LiveVertex(work, self._iam), Entries(work / "logs")
+        self._hosts = hosts(self._iam)
 
     def https(self, request: Request) -> Answer:
         """REST: storage by two names, Vertex AI, and what a submission looks up."""
@@ -73,21 +75,26 @@ class _Cloud:
             return self._bigquery.answer(request)
         if request.host == "logging.googleapis.com":
             return self._entries.answer(request)
-        if answer := HOSTS.get(request.host):
+        if answer := self._hosts.get(request.host):
             return answer(request)
         if "aiplatform" in request.host:
+            self._iam.require_call(request)
             return self._vertex.answer(request)
         raise exceptions.NotFound(f"nothing is here for {request.host}{request.path}")
 
     def http(self, request: Request) -> Answer:
         """The metadata server; `/loopback` is the tests' own way in.
 
-        `PUT /loopback/faults/NAME` sets rules (`Fault`); `GET /loopback/jobs` tells of each custom job,
+        `PUT /loopback/iam/NAME` sets bindings (`Iam.set`), and `PUT /loopback/faults/NAME` rules (`Fault`);
+        `GET /loopback/jobs` tells of each custom job,
         `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`, and `&last=1`) does that to a replica's machine,
         `PUT /loopback/stockouts` says by machine type how many jobs find none of it, and
         `POST /loopback/schedules/N/fire` begins a run of a schedule, whose time has come.
         """
         match request.path.strip("/").split("/"):
+            case ["loopback", "iam", name]:
+                self._iam.set(name, json.loads(request.body))
+                return Answer(200)
             case ["loopback", "faults", name]:
                 self._faults.set(name, json.loads(request.body))
                 return Answer(200)
@@ -115,12 +122,15 @@ def _told(run: Run) -> dict[str, Any]:
 
 def _metadata(request: Request) -> Answer:
     """What a machine is told of itself, above all the token of its service account."""
+    email = account(request.host)[0] or _ACCOUNT
     path = request.path.removeprefix("/computeMetadata/v1/").strip("/")
     if path.endswith("/token"):
-        content: Any = {"access_token": "of-no-worth", "expires_in": 3600, "token_type": "Bearer"}
+        content: Any = {"access_token": request.host, "expires_in": 3600, "token_type": "Bearer"}
     elif path.startswith("instance/service-accounts/") and "recursive" in request.query:
         scopes = ["https://www.googleapis.com/auth/cloud-platform"]
-        content = {"email": _ACCOUNT, "aliases": ["default"], "scopes": scopes}
+        content = {"email": email, "aliases": ["default"], "scopes": scopes}
+    elif path == "instance/service-accounts/default/email":
+        content = email.encode()
     elif path in _METADATA:
         content = _METADATA[path].encode()
     else:

@@ -1,30 +1,44 @@
-"""What a submission looks up beside Vertex AI and the store: accounts and images.
+"""What a submission looks up beside Vertex AI and the store: accounts, policies and images.
 
-After the REST references of IAM (`serviceAccounts.testIamPermissions`) and the OCI distribution specification (manifests
+After the REST references of IAM (`serviceAccounts.testIamPermissions`, `getIamPolicy`) and the OCI distribution specification (manifests
 and blobs). Names say how each behaves, so that tests at once need not agree on it.
 """
 
+import functools
 import json
 import re
+from collections.abc import Callable
 
 from google.api_core import exceptions
 
 from tests.cloud.compute import Groups
 from tests.cloud.front import Answer, Request
+from tests.cloud.iam import Iam
 
 
-def account(request: Request) -> Answer:
-    """Every account of the project is there; whoever asks may not act as those that are called `forbidden`."""
-    name = re.fullmatch(r"/v1/projects/-/serviceAccounts/([^/]+):testIamPermissions", request.path)[1]
+def account(iam: Iam, request: Request) -> Answer:
+    """Every account of the project is there. Who may do everything may all the same read no policy: it would have to name all."""
+    name, verb = re.fullmatch(r"/v1/projects/-/serviceAccounts/([^/]+):(\w+)", request.path).groups()
     if not name.endswith("@demo-project.iam.gserviceaccount.com"):
         raise exceptions.NotFound(f"Unknown service account {name}")
-    wanted = json.loads(request.body)["permissions"]
-    return Answer(200, {} if name.startswith("forbidden") else {"permissions": wanted})
+    if verb == "getIamPolicy":
+        if request.body:
+            raise exceptions.BadRequest("the request body must be empty")
+        return Answer(200, iam.policy(request, "iam.serviceAccounts.getIamPolicy", name))
+    wanted = [each for each in json.loads(request.body)["permissions"] if iam.allows(request, each, name)]
+    return Answer(200, {"permissions": wanted} if wanted else {})
 
 
-def image(request: Request) -> Answer:
+def project(iam: Iam, request: Request) -> Answer:
+    """The policy of a project."""
+    name = re.fullmatch("/v3/(projects/[^/]+):getIamPolicy", request.path)[1]
+    return Answer(200, iam.policy(request, "resourcemanager.projects.getIamPolicy", name))
+
+
+def image(iam: Iam, request: Request) -> Answer:
     """Every image is there but that whose digest is all f; the digest of all 1 is one for GPUs, others are for CPUs."""
-    kind, digest = re.fullmatch(r"/v2/.+/(manifests|blobs)/sha256:(\w+)", request.path).groups()
+    place, kind, digest = re.fullmatch(r"/v2/(.+)/(manifests|blobs)/sha256:(\w+)", request.path).groups()
+    iam.require(request, "artifactregistry.repositories.downloadArtifacts", place.rpartition("/")[0])
     if digest == "f" * 64:
         raise exceptions.NotFound("manifest unknown")
     if kind == "manifests":
@@ -33,8 +47,11 @@ def image(request: Request) -> Answer:
     return Answer(200, {"config": {"Labels": labels}})
 
 
-HOSTS = {
-    "iam.googleapis.com": account,
-    "us-docker.pkg.dev": image,
-    "compute.googleapis.com": Groups().answer,
-}
+def hosts(iam: Iam) -> dict[str, Callable[[Request], Answer]]:
+    """What answers for each host."""
+    return {
+        "iam.googleapis.com": functools.partial(account, iam),
+        "cloudresourcemanager.googleapis.com": functools.partial(project, iam),
+        "us-docker.pkg.dev": functools.partial(image, iam),
+        "compute.googleapis.com": Groups().answer,
+    }

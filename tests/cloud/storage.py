@@ -8,11 +8,13 @@ import json
 import re
 import urllib.parse
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from google.api_core import exceptions
 
 from tests.cloud.front import Answer, Request
+from tests.cloud.iam import Iam
 from tests.cloud.objects import Objects
 
 _REWRITTEN = 1 << 20  # bytes by one call, from one bucket into another
@@ -22,28 +24,32 @@ _CHUNK = 256 * 1024  # each part of a resumable upload but the last is a multipl
 class Storage:
     """Answers requests over objects."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, objects: Objects, iam: Iam | None = None) -> None:
+        self._objects, self._iam = objects, iam or Iam()
         self._begun: dict[str, bytes] = {}  # what there is of resumable uploads
         part = r"/([^/]+)"
-        self._routes: list[tuple[str, str, Callable[..., Answer]]] = [
-            ("POST|PUT", rf"/upload/storage/v1/b{part}/o", self._upload),
-            ("GET", rf"/storage/v1/b{part}(?:/storageLayout)?", self._bucket),
-            ("GET", rf"/storage/v1/b{part}/iam/testPermissions", self._permissions),
-            ("GET", rf"/storage/v1/b{part}/o", self._list),
-            ("POST", rf"/storage/v1/b{part}/o{part}/(?:rewriteTo|copyTo)/b{part}/o{part}", self._copy),
-            ("POST", rf"/storage/v1/b{part}/o{part}/compose", self._compose),
-            ("DELETE", rf"/storage/v1/b{part}/o{part}", self._delete),
-            ("GET", rf"/(?:download/)?storage/v1/b{part}/o{part}", self._get),
-            ("GET", rf"{part}/(.+)", self._media),
+        # With the permission for the bucket, or for the object, that the path names first.
+        self._routes: list[tuple[str, str, Callable[..., Answer], str]] = [
+            ("POST|PUT", rf"/upload/storage/v1/b{part}/o", self._upload, ""),
+            ("GET", rf"/storage/v1/b{part}(?:/storageLayout)?", self._bucket, "buckets.get"),
+            ("GET", rf"/storage/v1/b{part}/iam/testPermissions", self._permissions, ""),
+            ("GET", rf"/storage/v1/b{part}/o", self._list, "objects.list"),
+            ("POST", rf"/storage/v1/b{part}/o{part}/(?:rewriteTo|copyTo)/b{part}/o{part}", self._copy, "objects.get"),
+            ("POST", rf"/storage/v1/b{part}/o{part}/compose", self._compose, "objects.create"),
+            ("DELETE", rf"/storage/v1/b{part}/o{part}", self._delete, "objects.delete"),
+            ("GET", rf"/(?:download/)?storage/v1/b{part}/o{part}", self._get, "objects.get"),
+            ("GET", rf"{part}/(.+)", self._media, "objects.get"),
         ]
 
     def answer(self, request: Request) -> Answer:
         """The answer to a request."""
-        for methods, pattern, handler in self._routes:
+        for methods, pattern, handler, permission in self._routes:
             match = re.fullmatch(pattern, request.path)
             if match and request.method in methods.split("|"):
-                return handler(request, *(urllib.parse.unquote(part) for part in match.groups()))
+                parts = [urllib.parse.unquote(part) for part in match.groups()]
+                if permission:
+                    self._require(request, permission, *parts[:2])
+                return handler(request, *parts)
         raise exceptions.MethodNotImplemented(f"not in this store: {request.method} {request.path}")
 
     def _bucket(self, request: Request, bucket: str) -> Answer:
@@ -52,9 +58,9 @@ class Storage:
         return Answer(200, {**about, "projectNumber": "123456789"})
 
     def _permissions(self, request: Request, bucket: str) -> Answer:
-        """All that there are."""
-        verbs = ("get", "list", "create", "delete")
-        return Answer(200, {"permissions": [f"storage.objects.{verb}" for verb in verbs]})
+        """All that there are for objects, as far as the caller has them for the bucket."""
+        permissions = [f"storage.objects.{verb}" for verb in ("get", "list", "create", "delete")]
+        return Answer(200, {"permissions": [p for p in permissions if self._iam.allows(request, p, f"gs://{bucket}")]})
 
     def _list(self, request: Request, bucket: str) -> Answer:
         return Answer(200, self._objects.page(bucket, request.query))
@@ -73,7 +79,7 @@ class Storage:
         if bucket != to_bucket and copied < len(data):
             sizes = {"totalBytesRewritten": str(copied), "objectSize": str(len(data))}
             return Answer(200, {"done": False, "rewriteToken": str(copied), **sizes})
-        made = self._objects.put(to_bucket, to_name, data, request.query)
+        made = self._put(request, to_bucket, to_name, data, request.query)
         sizes = {"totalBytesRewritten": made["size"], "objectSize": made["size"]}
         return Answer(200, {"kind": "storage#rewriteResponse", "done": True, "resource": made, **sizes})
 
@@ -86,7 +92,7 @@ class Storage:
         for source in sources:
             wanted = {"generation": source["generation"]} if source.get("generation") else {}
             parts.append(self._objects.read(bucket, source["name"], wanted | source.get("objectPreconditions", {}))[1])
-        made = self._objects.put(bucket, name, b"".join(parts), request.query)
+        made = self._put(request, bucket, name, b"".join(parts), request.query)
         return Answer(200, {**made, "componentCount": len(parts)})
 
     def _media(self, request: Request, bucket: str, name: str) -> Answer:
@@ -110,9 +116,9 @@ class Storage:
             about, data = (part.split(b"\r\n\r\n", 1)[1] for part in (about, data))
             about = json.loads(about)
             query = {**query, "crc32c": about.get("crc32c", "")}
-            return Answer(200, self._objects.put(bucket, about["name"], data[:-2], query))
+            return Answer(200, self._put(request, bucket, about["name"], data[:-2], query))
         if query.get("uploadType") != "resumable":
-            return Answer(200, self._objects.put(bucket, query["name"], request.body, query))
+            return Answer(200, self._put(request, bucket, query["name"], request.body, query))
         about = json.loads(request.body or "{}")
         name = query.get("name") or about["name"]
         identity = uuid.uuid4().hex
@@ -133,7 +139,17 @@ class Storage:
                 raise exceptions.ServiceUnavailable("a part is missing before this one")
             data = self._begun[query["upload_id"]] = data[: int(first)] + request.body
         if total != "*" and len(data) == int(total):
-            return Answer(200, self._objects.put(bucket, query["name"], data, query))
+            return Answer(200, self._put(request, bucket, query["name"], data, query))
         if len(data) % _CHUNK:
             raise exceptions.BadRequest("every part but the last is a multiple of 256 KiB")
         return Answer(308, b"", {"Range": f"bytes=0-{len(data) - 1}"} if data else {})
+
+    def _put(self, request: Request, bucket: str, name: str, data: bytes, query: Mapping[str, str]) -> dict[str, Any]:
+        """Makes an object; to write over one is to delete it."""
+        self._require(request, "objects.create", bucket, name)
+        if self._objects.path(bucket, name).is_file():
+            self._require(request, "objects.delete", bucket, name)
+        return self._objects.put(bucket, name, data, query)
+
+    def _require(self, request: Request, permission: str, bucket: str, name: str = "") -> None:
+        self._iam.require(request, f"storage.{permission}", f"gs://{bucket}", name)

@@ -49,12 +49,6 @@ def _buckets(cloud) -> list[str]:
         ),
         (["--image", IMAGE + "f" * 64], ONE, "no image us-docker.pkg.dev/.*; build and push it"),
         ([], GPU, "the cluster has GPUs, and the image is one for CPUs"),
-        (["--service-account", "forbidden@demo-project.iam.gserviceaccount.com"], ONE, "you may not act as forbidden@"),
-        (
-            ["--training-service-account", "forbidden@demo-project.iam.gserviceaccount.com"],
-            ONE,
-            "may not act as forbidden",
-        ),
         (["--dataset", "mnist", "--source", "gs://{bucket}/dat"], ONE, "--source gs://.*/dat: there is nothing"),
     ],
 )

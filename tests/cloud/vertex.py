@@ -23,12 +23,14 @@ from google.protobuf import empty_pb2, json_format
 from pipelines.local.steps import ANSI, EVENTS
 from tests.cloud.collection import Collection, done
 from tests.cloud.front import Answer, Request
+from tests.cloud.iam import Iam
 from tests.cloud.lineage import Lineage
 from tests.cloud.machines import Run
 from tests.cloud.models import Models
 
 _PARTS = {"parent": r"projects/[^/]+/locations/[^/]+", "id": r"[^/:@]+", "version": r"[^/:@]+"}
 _State = v1.PipelineState
+_DEFAULT_ACCOUNT = "123456789-compute@developer.gserviceaccount.com"
 
 
 class Vertex:
@@ -82,8 +84,9 @@ class LiveVertex(Vertex):
     The project has no quota for machines of the family N2.
     """
 
-    def __init__(self, work: pathlib.Path) -> None:
+    def __init__(self, work: pathlib.Path, iam: Iam) -> None:
         super().__init__()
+        self._iam = iam
         self.runs: dict[str, Run] = {}
         self.stockouts: dict[str, int] = {}
         self._logs = work / "logs"
@@ -94,12 +97,14 @@ class LiveVertex(Vertex):
         self.route("GET", "{parent}/pipelineJobs/{id}", self._get_pipeline)
 
     def _create_job(self, request: Request, parent: str) -> v1.CustomJob:
+        account = v1.CustomJob.from_json(request.body).job_spec.service_account
+        environment = self._iam.start_as(request, account) if account else {}
         job = self.custom_jobs.create(request, parent)
         if any(pool.machine_spec.machine_type.startswith("n2-") for pool in job.job_spec.worker_pool_specs):
             del self.custom_jobs.items[job.name]
             quota = "aiplatform.googleapis.com/custom_model_training_n2_cpus"
             raise exceptions.TooManyRequests(f"The following quota metrics exceed quota limits: {quota}")
-        run = Run(job, self._logs, self.stockouts)
+        run = Run(job, self._logs, self.stockouts, environment)
         self.runs[run.number] = run
         return job
 
@@ -133,12 +138,14 @@ class LiveVertex(Vertex):
         return job
 
     def _create_pipeline(self, request: Request, parent: str) -> v1.PipelineJob:
+        account = v1.PipelineJob.from_json(request.body).service_account
+        environment = self._iam.start_as(request, account or _DEFAULT_ACCOUNT)
         job = self.pipeline_jobs.create(request, parent)
         logs = self._logs / job.name.rpartition("/")[2]
         logs.mkdir(parents=True)
         (logs / "pipeline.json").write_text(v1.PipelineJob.to_json(job))
         command = [sys.executable, "-u", "-m", "tests.cloud.pipeline", str(logs / "pipeline.json")]
-        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", **environment}
         with (logs / "pipeline.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=env)
         self._pipelines[job.name] = process

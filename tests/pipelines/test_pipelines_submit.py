@@ -159,6 +159,48 @@ def test_only_definite_answers_refuse(monkeypatch, capsys, answer):
     assert ("warning: not checked, as " in capsys.readouterr().err) is (answer not in (403, 404))
 
 
+BOUND = {
+    "bindings": [{"role": "roles/iam.serviceAccountUser", "members": ["serviceAccount:run@p.iam.gserviceaccount.com"]}]
+}
+
+
+@pytest.mark.parametrize(
+    ("own", "project", "problem"),
+    [
+        ((200, BOUND), None, ""),
+        ((200, {}), (200, BOUND), ""),
+        ((403, {}), None, "warning: not checked, as you may not read the policy of train@"),
+        (
+            (200, {}),
+            (403, {}),
+            "run@p.iam.gserviceaccount.com may not act as train@p.iam.gserviceaccount.com; grant it: gcloud",
+        ),
+        ((404, {}), None, "no service account train@"),
+    ],
+)
+def test_training_account_is_checked_by_policies(monkeypatch, capsys, own, project, problem):
+    answers = {"train@p.iam.gserviceaccount.com:getIamPolicy": own, "demo-project:getIamPolicy": project}
+    every = {
+        "location": "us-central1",
+        "permissions": [f"storage.objects.{verb}" for verb in ("create", "get", "list", "delete")],
+    }
+
+    def request(session, method, url, **_):
+        status, content = answers.get(url.rpartition("/")[2], (200, every))
+        return mock.Mock(status_code=status, content=json.dumps(content))
+
+    monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession.request", request)
+    monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
+    accounts = ["--service-account", "run@p.iam.gserviceaccount.com"]
+    accounts += ["--training-service-account", "train@p.iam.gserviceaccount.com"]
+    try:
+        checks.look(prepared("--image", IMAGE, *accounts))
+        outcome = capsys.readouterr().err
+    except UserError as error:
+        outcome = str(error)
+    assert problem in outcome if problem else not outcome
+
+
 def test_cancel_touches_only_what_is_ours(vertex, refused, monkeypatch):
     monkeypatch.setattr("pipelines.vertex.sending.connect", lambda *_: None)  # the fixture has
     jobs, schedules = vertex.pipeline_jobs.items, vertex.schedules.items
