@@ -27,12 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     cloud.add_argument("--location", help="region")
     cloud.add_argument("--bucket", help="gs://BUCKET of the runs")
     cloud.add_argument("--keep-versions", type=at_least(1), metavar="K", help="newest ones of each model (None: all)")
-    days = "as well checkpoints of jobs that ended unfinished D days ago (None: shown from 30 days on)"
-    cloud.add_argument("--failed-days", type=at_least(1), metavar="D", help=days)
     cloud.add_argument("--yes", action="store_true", help="delete without asking")
     args = p.parse_args(argv)
     place = (args.project, args.location, args.bucket)
-    if any(place) or args.keep_versions or args.failed_days or args.yes:
+    if any(place) or args.keep_versions or args.yes:
         if not all(place):
             raise UserError("--project, --location and --bucket go together: give all three for Vertex AI")
         return _vertex(args)
@@ -56,8 +54,7 @@ def _vertex(args: argparse.Namespace) -> int:
 
     if not re.fullmatch("gs://[^/]+", bucket := args.bucket.rstrip("/")):
         raise UserError(f"--bucket {args.bucket}: give gs://BUCKET")
-    at = (args.project, args.location, bucket)
-    which = {"keep_versions": args.keep_versions, "failed_days": args.failed_days, "run": args.run or ""}
+    at, which = (args.project, args.location, bucket), {"keep_versions": args.keep_versions, "run": args.run or ""}
     shown = leftovers(look(*at), **which)
     if shown:
         rows = [(e.kind, e.cost, f"{e.why}; stays: {e.unless}" if e.unless else e.why, e.name) for e in shown]

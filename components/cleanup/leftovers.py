@@ -9,9 +9,10 @@ cannot be understood, never makes anything ours.
 """
 
 import collections
+import dataclasses
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from google.cloud import aiplatform_v1 as v1
 
@@ -22,24 +23,15 @@ from components.register.store import RECORD, is_record_of
 from components.register.vertex import FOLDER, folder_of
 from trainer.base.manifest import FILE as MANIFEST
 
-FAILED_DAYS = 30  # after which training that ended unfinished is shown
+_UNFINISHED_DAYS = 30  # after which checkpoints that a resume could begin with are shown
 _SETTLED = datetime.timedelta(days=1)  # younger files may belong to something that begins just now
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
 _TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
 _DATASET = re.compile(rf"(runs/\d+/([^/]+)/(?:.+/)?)(?:{re.escape(MANIFEST)}|\.converting/.+)")
 
 
-def leftovers(
-    state: ProjectState, *, keep_versions: int | None = None, failed_days: int | None = None, run: str = ""
-) -> list[Leftover]:
-    """All that can go, of one run if that is named, and what is only shown.
-
-    Args:
-      state: Of the project.
-      keep_versions: How many of the newest versions of each model stay; None: all.
-      failed_days: After how many days the checkpoints of unfinished training go; None: they are only shown.
-      run: Name of the run.
-    """
+def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str = "") -> list[Leftover]:
+    """All that can go or is to be shown, of one run if that is named; versions only beyond the newest `keep_versions`."""
     pipelines = [job for job in state.pipelines if is_ours(job.labels)]
     jobs = [job for job in state.custom_jobs if _is_live(job) and is_ours(job.labels)]
     running = {run_of(job) for job in pipelines if _is_live(job)}
@@ -54,7 +46,7 @@ def leftovers(
         *(_job(state, job) for job in jobs if run_of(job) in ended),
         *(_versions(state, keep_versions, busy) if keep_versions is not None else ()),
         *_unregistered(state, busy),
-        *_files(state, sorted(set(owners.values())), failed_days),
+        *_files(state, sorted(set(owners.values()))),
         *(_datasets(state, owners) if not busy else ()),  # which of them a run has from the cache, nobody knows yet
         *_schedules(state),
     ]
@@ -95,7 +87,8 @@ def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftov
                 is_record = is_record_of(folder, state.records.get(f"{folder}{RECORD}"))
                 why = f"it is older than the newest {keep}, and has no alias"
                 files = state.below(folder) if is_record else []
-                yield _of_files(state, files, RECORD, why, "version", f"{name} {version.version_id}", run)
+                leftover = _of_files(state, "version", folder, why, run, files)
+                yield dataclasses.replace(leftover, name=f"{name} {version.version_id}")
 
 
 def _unregistered(state: ProjectState, busy: set[str]) -> Iterator[Leftover]:
@@ -111,27 +104,24 @@ def _unregistered(state: ProjectState, busy: set[str]) -> Iterator[Leftover]:
             and (run := record.get("facts", {}).get("run", "")) not in busy
             and state.age(folder) > _SETTLED
         ):
-            why = "no version has this folder"
-            yield _of_files(state, state.below(folder), RECORD, why, "files", f"{state.bucket}/{folder}", run)
+            yield _of_files(state, "files", folder, "no version has this folder", run, state.below(folder))
 
 
-def _files(state: ProjectState, runs: Iterable[str], failed_days: int | None) -> Iterator[Leftover]:
+def _files(state: ProjectState, runs: Iterable[str]) -> Iterator[Leftover]:
     for run in runs:
         job = f"runs/{run}/job/"
-        checkpoints, unless = f"{job}checkpoints/", ""
         temporary = [name for name in state.below(job) if _TEMPORARY.search(name)]
         if temporary:
-            yield _of_files(state, temporary, "", "temporary", "files", f"{state.bucket}/{job}", run)
-        rest = [name for name in state.below(checkpoints) if not _TEMPORARY.search(name)]
-        why = "checkpoints of a finished job"
-        if rest and f"{job}DONE.json" not in state.files:
-            days = state.age(f"runs/{run}/").days
-            if days < (failed_days or FAILED_DAYS):
-                continue
+            yield _of_files(state, "files", job, "temporary", run, temporary)
+        checkpoints = [name for name in state.below(f"{job}checkpoints/") if not _TEMPORARY.search(name)]
+        if not checkpoints:
+            continue
+        if f"{job}DONE.json" in state.files:
+            yield _of_files(state, "files", f"{job}checkpoints/", "checkpoints of a finished job", run, checkpoints)
+        elif (days := state.age(f"runs/{run}/").days) >= _UNFINISHED_DAYS:
             why = f"checkpoints of a job that ended unfinished {days} days ago"
-            unless = "" if failed_days else f"--failed-days {days} deletes them, but no evidence"
-        if rest:
-            yield _of_files(state, rest, "", why, "files", f"{state.bucket}/{checkpoints}", run, unless)
+            unless = "gcloud storage rm --recursive deletes them"
+            yield _of_files(state, "files", f"{job}checkpoints/", why, run, checkpoints, unless)
 
 
 def _datasets(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftover]:
@@ -148,7 +138,7 @@ def _datasets(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftov
         if job in owners and not is_needed and fingerprint not in used - {""}:
             why = "half a dataset" if is_half else "no training and no version is of this dataset"
             files = [name for name in state.below(folder) if is_own(name.removeprefix(folder))]
-            yield _of_files(state, files, MANIFEST, why, "dataset", f"{state.bucket}/{folder}", owners[job])
+            yield _of_files(state, "dataset", folder, why, owners[job], files)
 
 
 def _fingerprint(record: object) -> str:
@@ -164,10 +154,10 @@ def _schedules(state: ProjectState) -> Iterator[Leftover]:
 
 
 def _of_files(
-    state: ProjectState, names: Sequence[str], record: str, why: str, kind: str, name: str, run: str, unless: str = ""
+    state: ProjectState, kind: str, folder: str, why: str, run: str, names: Iterable[str], unless: str = ""
 ) -> Leftover:
-    """A leftover that is files; `record` is the one that goes last."""
-    num_bytes = sum(state.files[file].num_bytes for file in names)
-    cost = f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.2f} MB"
-    files = tuple(sorted(names, key=lambda file: bool(record) and file.endswith(f"/{record}")))
+    """Files in a folder, its record the last."""
+    files = tuple(sorted(names, key=lambda name: name in (f"{folder}{RECORD}", f"{folder}{MANIFEST}")))
+    cost = f"{sum(state.files[name].num_bytes for name in files) / 1e9:.3f} GB"
+    name = f"{state.bucket}/{folder}"
     return Leftover(kind=kind, name=name, why=why, cost=cost, run=run, files=files, unless=unless)

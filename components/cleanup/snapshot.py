@@ -32,11 +32,9 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
         names = [*jobs, *(blob.name for blob in blobs if _RECORD.fullmatch(blob.name))]
         contents = parallel(lambda name: store.blob(name).download_as_bytes(), names)
     with refusals(str(registry)):
-        pipelines = tuple(job.gca_resource for job in aiplatform.PipelineJob.list(filter=OURS))
-        custom_jobs = tuple(job.gca_resource for job in aiplatform.CustomJob.list())
-        config = aiplatform.initializer.global_config
-        client = config.create_client(client_class=aiplatform.utils.ScheduleClientWithOverride)
-        schedules = tuple(client.list_schedules(parent=config.common_location_path()))
+        kinds = (aiplatform.PipelineJob, OURS), (aiplatform.CustomJob, None), (aiplatform.PipelineJobSchedule, None)
+        lists = (tuple(each.gca_resource for each in kind.list(filter=terms)) for kind, terms in kinds)
+        pipelines, custom_jobs, schedules = lists
         versions = tuple(model for name in registry.names() for model in registry.resources(name).values())
     ours = {f"{folder_of(version)}/version.json".removeprefix(f"{bucket}/") for version in versions}
     return ProjectState(

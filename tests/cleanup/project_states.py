@@ -45,7 +45,6 @@ _foreign_files = {
     "runs/training-00/job/a.1.tmp": None,
     "runs/77/training-00/convert/output/manifest.json": {"fingerprint": "f"},
     "runs/77/training-0/convert/output/notes.txt": None,
-    "runs/77/training-0/convert/output/inner/manifest.txt": None,
     "runs/77/training-0/other/train-00000-of-00001.tfrecord": None,
     "models/m0/v3/1/saved_model.pb": None,
     "models/m0/v4/version.json": {"facts": {}, "registry": REGISTRY} | marked("models/m0/copied-from-here"),
@@ -97,8 +96,6 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
                 files |= dict.fromkeys(paths, 10)
                 goes |= {("files", f"{BUCKET}/{whose}"): name} if quiet else {}
         days |= dict.fromkeys([name for name in files if name.startswith(own)], run["days"])
-        if not run["done"] and quiet and run["days"] > 30:
-            goes["files", f"{BUCKET}/{own}checkpoints/"] = name
         if of := run["dataset"]:
             folder = f"{steps}convert/output/"
             record = f"{folder}{'.converting/plan' if of == 'half' else 'manifest.json'}"

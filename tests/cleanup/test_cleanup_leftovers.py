@@ -13,7 +13,7 @@ from components.cleanup.project_state import ProjectState
 @given(projects())
 def test_all_of_ours_that_nobody_needs_goes_and_nothing_else(project):
     state, keep, goes = project
-    found = leftovers(state, keep_versions=keep, failed_days=30)
+    found = [each for each in leftovers(state, keep_versions=keep) if not each.unless]
     assert {(each.kind, each.name): each.run for each in found} == goes
     assert len(found) == len(goes)
     gone = [name for each in found for name in each.files]
@@ -25,9 +25,8 @@ def test_all_of_ours_that_nobody_needs_goes_and_nothing_else(project):
     assert not [name for name in gone if name.startswith(tuple(f"{folder}/" for folder in stay))]
     assert not [name for name in gone if "/job/model/" in name or name.endswith("report") or "/other/" in name]
     for run in {"training-0", "training-1"}:
-        assert {(e.kind, e.name) for e in leftovers(state, keep_versions=keep, failed_days=30, run=run)} == {
-            which for which, of in goes.items() if of == run
-        }
+        of_run = [each for each in leftovers(state, keep_versions=keep, run=run) if not each.unless]
+        assert {(each.kind, each.name) for each in of_run} == {which for which, of in goes.items() if of == run}
     assert not [each for each in leftovers(state) if each.kind == "version"]
 
 
@@ -35,9 +34,8 @@ def test_all_of_ours_that_nobody_needs_goes_and_nothing_else(project):
 def test_foreign_things_change_nothing(project, data):
     """Whatever others have beside ours, the same goes, file by file."""
     state, keep, _ = project
-    which = {"keep_versions": keep, "failed_days": 30}
-    together = leftovers(data.draw(with_foreign_things(state)), **which)
-    assert {each.name: each for each in together} == {each.name: each for each in leftovers(state, **which)}
+    together = leftovers(data.draw(with_foreign_things(state)), keep_versions=keep)
+    assert {each.name: each for each in together} == {each.name: each for each in leftovers(state, keep_versions=keep)}
 
 
 def test_dataset_that_another_job_uses_stays():
@@ -71,12 +69,10 @@ def test_unfinished_jobs_and_schedules_are_shown():
     pipelines = (job("pipelineJobs/r", "r", OURS, False),)
     state = ProjectState(pipelines=pipelines, schedules=(schedule("7", OURS), schedule("8", {})), **about)
     unfinished, scheduled = leftovers(state)
-    assert (unfinished.cost, unfinished.files) == ("150.00 GB", ("runs/r/job/checkpoints/ckpt-1",))
-    assert "400 days ago" in unfinished.why and "--failed-days" in unfinished.unless
+    assert (unfinished.cost, unfinished.files) == ("150.000 GB", ("runs/r/job/checkpoints/ckpt-1",))
+    assert "400 days ago" in unfinished.why and "gcloud storage rm" in unfinished.unless
     assert (scheduled.cost, scheduled.why) == ("a run at 0 3 * * 1, 7 by now", "it is active")
     assert "--cancel 7" in scheduled.unless
-    assert [each.unless for each in leftovers(state, failed_days=400) if each.kind == "files"] == [""]
-    assert not [each for each in leftovers(state, failed_days=401) if each.kind == "files"]
 
 
 def test_what_it_costs_is_told():

@@ -100,31 +100,31 @@ def test_what_is_listed_goes_and_is_noted(project, vertex, bucket, capsys):
     assert [(line["kind"], line["error"]) for line in lines] == [("job", ""), ("version", "")]
 
 
-def test_foreign_things_beside_ours_stay(project, vertex, bucket):
-    collections = vertex.pipeline_jobs, vertex.custom_jobs, vertex.schedules
-    theirs = {"managed_by": "others", "run": "training-1"}
-    for collection, thing in zip(
-        collections,
-        (
-            job("pipelineJobs/training-10", "training-1", theirs, False),
-            job("customJobs/7", "training-1", theirs, True),
-            schedule("7", theirs),
-        ),
-        strict=True,
-    ):
-        collection.items[thing.name] = thing
+def test_foreign_things_beside_ours_stay(project, vertex, bucket, capsys):
+    labels = {"managed_by": "others", "run": "training-1"}
+    jobs, run = vertex.custom_jobs.items, vertex.pipeline_jobs.items[f"{PARENT}/pipelineJobs/training-1"]
+    theirs = job("customJobs/7", "training-1", labels, True)
+    jobs[theirs.name] = theirs
+    for number, whose in (("7", labels), ("8", OURS)):
+        vertex.schedules.items[number] = schedule(number, whose)
     foreign = ["runs/x/job/a.tmp", "runs/77/training-10/convert/output/manifest.json", "models/m/v3/version.json"]
     foreign += [f"runs/77/training-1/{name}" for name in ("notes.txt", "convert/output/notes.txt", "x/a.tfrecord")]
-    for name in foreign:
+    unfinished = "runs/training-1/job/checkpoints/ckpt-1"  # of ours, only shown
+    for name in (*foreign, unfinished):
         (bucket / name).parent.mkdir(parents=True, exist_ok=True)
         (bucket / name).write_text("{}")
         os.utime(bucket / name, (0, 0))
-    before = [str(each.items[name]) for each in collections for name in each.items if name[-2:] in ("10", "/7")]
+    before = str(theirs), str(run), str(vertex.schedules.items)
     for _ in range(2):  # no dataset goes as long as the job of ours runs
-        assert main([*FLAGS, "--keep-versions", "1", "--failed-days", "1", "--delete", "--yes"]) == 0
-    assert before == [str(each.items[name]) for each in collections for name in each.items if name[-2:] in ("10", "/7")]
+        assert main([*FLAGS, "--keep-versions", "1", "--delete", "--yes"]) == 0
+    assert (str(theirs), str(run), str(vertex.schedules.items)) == before
     left = {name for name in there(vertex, bucket)[1] if not name.startswith("runs/cleanup/")}
-    assert left == {*foreign, "models/bert/7/saved_model.pb"}
+    assert left == {*foreign, unfinished, "models/bert/7/saved_model.pb"}
+    shown = capsys.readouterr().out
+    assert (
+        all(text in shown for text in (f"{BUCKET}/{unfinished[:-6]}", "submit.py --cancel 8"))
+        and "--cancel 7" not in shown
+    )
 
 
 def test_jobs_anywhere_keep_their_datasets(project, bucket, capsys):
