@@ -51,8 +51,7 @@ def challenge(
         champion["candidate"] = ours.figures()
         name += f" on the {len(theirs.labels):,} records that neither was trained on"
     sure = {"confidence": gate.confidence, "margin": gate.margin}
-    comparison = beat(CHAMPION, name, ours.answers, theirs.answers, ours.labels, records.task, **sure)
-    return champion, comparison, notes
+    return champion, beat(CHAMPION, name, ours.answers, theirs.answers, ours.labels, records.task, **sure), notes
 
 
 def _shared(candidate: Answers, champion_dir: str) -> tuple[Answers, Answers]:

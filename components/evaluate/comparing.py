@@ -37,7 +37,7 @@ def beat(
     task: Task,
     *,
     confidence: float | None,
-    margin: float,
+    margin: float = 0.0,
     swaps: int = 499,
 ) -> Comparison:
     """Compares the candidate's answers with those of another one, `name` in words, to the same records.
@@ -45,24 +45,30 @@ def beat(
     The candidate passes if it leads by more than the margin, in the unit of the metric that models are ranked by, and by
     more than chance. Without a confidence the margin decides alone. The order of the records makes no difference.
     """
-    metrics, n, level = task.measure(ours, labels), len(labels), confidence or 0.95
+    n = len(labels)
+    level = confidence or 0.95
+    metrics = task.measure(ours, labels)
     metric = task.ranked_by(metrics)
-    mine, other = float(metrics[metric]), float(task.measure(theirs, labels).get(metric, math.nan))
+    mine = float(metrics[metric])
+    other = float(task.measure(theirs, labels).get(metric, math.nan))
     lower = metric in task.lower_is_better
     difference = other - mine if lower else mine - other
     right = [answers.argmax(axis=1) == labels for answers in (ours, theirs)] if labels.ndim == 1 else []
     if metric == "accuracy" and [each.mean() for each in right] == [mine, other]:
-        won, lost = int((right[0] > right[1]).sum()), int((right[0] < right[1]).sum())
-        p, deviation = sign_test(won, lost), math.sqrt(won + lost) / n
+        won = int((right[0] > right[1]).sum())
+        lost = int((right[0] < right[1]).sum())
+        p = sign_test(won, lost)
+        deviation = math.sqrt(won + lost) / n
     else:
         by_chance = _swapped_leads(task, metric, ours, theirs, labels, swaps)
         # Each swap stands for two, for its reverse has the opposite lead. NaN counts against.
         fewer = np.abs(by_chance) < difference - _ROUNDING * (abs(mine) + abs(other))
-        p, deviation = float((1 + (~fewer).sum()) / (2 + 2 * len(fewer))), float(by_chance.std())
+        p = float((1 + (~fewer).sum()) / (2 + 2 * len(fewer)))
+        deviation = float(by_chance.std())
     if not difference > 0:
         p = 1.0
     leads = difference > margin
-    passed = leads and (confidence is None or p <= 1 - level)
+    passed = leads and (not confidence or p <= 1 - level)
     words = f"{metric} {mine:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
     if passed and confidence:
         words += f" (p {p:.3f})"
@@ -71,15 +77,26 @@ def beat(
     elif difference > 0 and not passed:
         words += f", by more than the margin {margin:.4g}"
     # By the normal approximation; an error is looked at in its own unit.
-    step, reach_of = _STEP * (abs(other) if lower else 1), NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)
+    step = _STEP * (abs(other) if lower else 1)
+    reach_of = NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)
     seen = step > 0 and n * (reach_of * deviation / step) ** 2
     needed = math.ceil(seen) if 0 < seen < math.inf else None
     if needed and not passed:
         what = "half a percent less" if lower else "half a point more"
         words += f"; {what} is seen four times out of five with {needed:,} records, here are {n:,}"
-    figures = {"candidate": mine, "other": other, "difference": difference, "p": p}
-    known = {"threshold": margin, "records": n, "records_needed": needed}
-    return Comparison(who=who, passed=passed, words=words, metric=metric, **figures, **known)
+    return Comparison(
+        who=who,
+        passed=passed,
+        words=words,
+        metric=metric,
+        candidate=mine,
+        other=other,
+        difference=difference,
+        p=p,
+        threshold=margin,
+        records=n,
+        records_needed=needed,
+    )
 
 
 def sign_test(won: int, lost: int) -> float:
@@ -88,7 +105,8 @@ def sign_test(won: int, lost: int) -> float:
     Of two equally good models that is how likely one alone is right on so many of the records that just one is right on
     (McNemar 1947, doi:10.1007/BF02295996).
     """
-    tosses, heads = won + lost, np.arange(won, won + lost + 1)
+    tosses = won + lost
+    heads = np.arange(won, tosses + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, tosses + 1)))])
     return min(1.0, float(np.exp(logs[-1] - logs[heads] - logs[tosses - heads] - tosses * math.log(2)).sum()))
 
@@ -103,11 +121,13 @@ def _swapped_leads(
     in common.
     """
     if metric == "auc":
-        ours, theirs = _ranks(ours), _ranks(theirs)
+        ours = _ranks(ours)
+        theirs = _ranks(theirs)
     # An order that follows from the records, and that no swap changes.
-    low, high = np.minimum(ours, theirs), np.maximum(ours, theirs)
-    order = np.lexsort([*ours.T, *low.T, *high.T, *np.reshape(labels, (len(labels), -1)).T])
-    ours, theirs, labels, random = ours[order], theirs[order], labels[order], np.random.default_rng(0)
+    both = [*np.minimum(ours, theirs).T, *np.maximum(ours, theirs).T]
+    order = np.lexsort([*ours.T, *both, *np.reshape(labels, (len(labels), -1)).T])
+    ours, theirs, labels = (each[order] for each in (ours, theirs, labels))
+    random = np.random.default_rng(0)
     leads = []
     for _ in range(min(swaps, max(_FEWEST_SWAPS, _MOST_ANSWERS // ours.size))):
         swapped = random.random((len(labels), 1)) < 0.5

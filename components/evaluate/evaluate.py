@@ -47,12 +47,13 @@ def evaluate(options: Options) -> dict[str, Any]:
     model = load(model_dir, records)
     candidate = predict(model, records).of(chosen)
     rule, simple = baseline(records)
-    simple, labels, metrics = simple[chosen], candidate.labels, candidate.measure()
+    simple = simple[chosen]
+    labels = candidate.labels
+    metrics = candidate.measure()
     champion, against_champion, notes = challenge(options, candidate, metrics)
-    sure = {"confidence": gate.confidence, "margin": 0.0}
     comparisons = [
         *demands(gate, candidate, metrics),
-        beat(BASELINE, f"the {rule}", candidate.answers, simple, labels, task, **sure),
+        beat(BASELINE, f"the {rule}", candidate.answers, simple, labels, task, confidence=gate.confidence),
         against_champion,
     ]
     if len(labels) < LEAST:

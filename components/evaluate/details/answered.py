@@ -24,9 +24,10 @@ def sample(model: Model, manifest: Manifest, output: str, *, raw: bool) -> dict[
     Numbers and texts are `values`, null for NaN; pixels are the `base64` of their bytes. If `raw`, the first record lacks what
     has a default, which the model puts in. None for images that are too large, and for a model that refuses the records.
     """
-    random, pixels = np.random.default_rng(0), sum(math.prod(f.shape) for f in manifest.inputs if f.shape)
+    pixels = sum(math.prod(f.shape) for f in manifest.inputs if f.shape)
     if not (count := min(RECORDS, BYTES // max(1, pixels))):
         return None
+    random = np.random.default_rng(0)
     rows = {f.name: made_up(f, count, random, raw=raw) for f in manifest.inputs}
     try:
         answers = model.serve(**{name: tf.constant(values) for name, values in rows.items()})[output]
