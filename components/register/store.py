@@ -19,7 +19,6 @@ import os
 import re
 import socket
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -220,7 +219,7 @@ class Store(abc.ABC):
     def _check_schema(self, name: str, facts: Facts) -> None:
         newest = next((kept for version in reversed(self.versions(name)) if (kept := self.facts(name, version))), {})
         if other := [key for key in _SCHEMA if key in newest and newest[key] != facts.get(key)]:
-            said = "; ".join(f"{key} {_shorten(facts.get(key))} and not {_shorten(newest[key])}" for key in other)
+            said = "; ".join(f"{key} {str(facts.get(key))[:120]} and not {str(newest[key])[:120]}" for key in other)
             raise UserError(
                 f"the versions of model {name!r} are for other data: this one has {said}; give it another name, or "
                 "--new-schema if whoever uses this one knows"
@@ -299,7 +298,3 @@ def because(run: str | None, decision: Mapping[str, Any]) -> str:
 def _is_model(directory: str) -> bool:
     with reading(directory, "give one that can be reached"), store_errors():
         return (epath.Path(directory) / "saved_model.pb").exists()
-
-
-def _shorten(value: Any) -> str:
-    return textwrap.shorten(str(value), 120, placeholder="...")

@@ -91,7 +91,9 @@ class VertexRegistry(Store):
 
     def facts(self, name: str, version: str) -> dict[str, Any]:
         """What was kept of a version when it was added; nothing once its files are gone."""
-        return {"version": version, **kept["facts"]} if (kept := self._kept(self._find(name, version))) else {}
+        return (
+            {"version": version, **kept["facts"]} if (kept := read_record(folder_of(self._find(name, version)))) else {}
+        )
 
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies, `gs://...`."""
@@ -99,7 +101,7 @@ class VertexRegistry(Store):
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """What happened to the versions that are there, oldest first."""
-        kept = {version: self._kept(model) for version, model in self.resources(name).items()}
+        kept = {version: read_record(folder_of(model)) for version, model in self.resources(name).items()}
         events = [event for v, found in kept.items() if found for event in (added(v, found["facts"]), *found["moves"])]
         return sorted(events, key=lambda event: event["time"])
 
@@ -112,9 +114,9 @@ class VertexRegistry(Store):
             raise UserError(
                 f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, and add that"
             )
-        models = self._models(name)
-        if models and not any(_is_of(name, model) for model in models):
-            raise UserError(f"{self.resource_name(name)} is not of this program; choose another name")
+        with self._changing(name):
+            if self._models(name) and not self.resources(name):
+                raise UserError(f"{self.resource_name(name)} is not of this program; choose another name")
         folder = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}"
         labels = dict([MANAGED_BY]) | {"name": name} | ({"run": facts["run"]} if facts.get("run") else {})
         if server := facts.get("serving_image"):
@@ -156,14 +158,13 @@ class VertexRegistry(Store):
         version = f"{resource_name}@{event['version']}"
         with refusals(self._place):
             if event["event"] == DELETE:
-                record = self._kept(model)
+                record = read_record(folder_of(model))
                 self._client.delete_model_version(name=version).result()
                 if record:
                     _delete_folder(folder_of(model))
                 return
-            theirs = {
-                alias for other in self._models(name) if not _is_of(name, other) for alias in other.version_aliases
-            }
+            aliases = {alias for other in self._models(name) for alias in other.version_aliases}
+            theirs = aliases - self.aliases(name).keys()
             if held := theirs & {CHAMPION, PREVIOUS}:
                 raise UserError(
                     f"{resource_name}: {' and '.join(held)} is a version of somebody else's; move that alias away"
@@ -172,7 +173,7 @@ class VertexRegistry(Store):
             if previous := event[PREVIOUS]:
                 self._client.merge_version_aliases(name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS])
             self._client.merge_version_aliases(name=version, version_aliases=sorted({CHAMPION, "default"} - theirs))
-        if kept := self._kept(model):
+        if kept := read_record(folder_of(model)):
             write_record(folder_of(model), {**kept, "moves": [*kept["moves"], event]})
 
     @contextlib.contextmanager
@@ -195,7 +196,7 @@ class VertexRegistry(Store):
         """The versions of our model of this name, oldest first; none if there is no such model."""
         ours = {}
         for model in self._models(name):
-            if _is_of(name, model):
+            if is_ours(model.labels) and model.labels.get("name") == name:
                 ours[model.version_id] = model
             else:
                 note_foreign(f"{self.resource_name(name)}@{model.version_id}")
@@ -214,10 +215,6 @@ class VertexRegistry(Store):
         self._check_known(name, version)
         return self.resources(name)[version]
 
-    def _kept(self, model: v1.Model) -> dict[str, Any] | None:
-        """`facts` and `moves` of a version; None if the file is gone."""
-        return read_record(folder_of(model))
-
     @functools.cached_property
     def _client(self) -> ModelClientWithOverride:
         config = aiplatform.initializer.global_config
@@ -227,10 +224,6 @@ class VertexRegistry(Store):
 def folder_of(model: v1.Model) -> epath.Path:
     """The folder that is a version's own."""
     return epath.Path(model.artifact_uri)
-
-
-def _is_of(name: str, model: v1.Model) -> bool:
-    return is_ours(model.labels) and model.labels.get("name") == name
 
 
 def _delete_folder(folder: epath.Path) -> None:
