@@ -78,7 +78,11 @@ def _parser() -> Parser:
         metavar="STEP=CPUS:MEMORY",
         help=f"of a step's machine, such as convert=8:32G ({', '.join(STEPS)}; without it 4:16G, and more for much data)",
     )
-    cloud.add_argument("--serving-image", default="", help="that serves the version, TensorFlow Serving's, by digest")
+    cloud.add_argument(
+        "--serving-image",
+        default="",
+        help="that serves the version, TensorFlow Serving's, by digest; else it has the label servable=no",
+    )
     JobSettings.add_flags(p)
     limits = p.add_argument_group("limits, in place of the cluster file's scheduling")
     limits.add_argument("--scheduling", choices=("STANDARD", "SPOT", "FLEX_START"), help="how machines are obtained")
