@@ -9,7 +9,6 @@ import argparse
 import dataclasses
 import hashlib
 import os
-import secrets
 import sys
 
 from components import container_engine
@@ -35,12 +34,9 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
     if not args.dry_run and container_engine.docker("image", "inspect", image).returncode:
         repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
         raise UserError(f"--image {image}: no such image on this machine; {repair}")
-    # One for each job directory here: what a launcher that was killed left is found again. A bucket has no lock that
-    # would keep another launcher from using it at the same time.
-    place = os.path.realpath(program.job_dir).encode()
-    network = (
-        f"training-{secrets.token_hex(6) if is_remote(program.job_dir) else hashlib.sha256(place).hexdigest()[:12]}"
-    )
+    # One for each job directory: what a launcher that was killed left is found again.
+    place = program.job_dir if is_remote(program.job_dir) else os.path.realpath(program.job_dir)
+    network = f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
     shared = [
         *("--log-driver", "none", "--network", network, "--label", f"{engine_client.LABEL}={network}"),
         *("--workdir", os.getcwd(), "--env", "HOME=/tmp", *mounts),

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from components.train.backends.launcher_identity import Fate, Launcher
 from trainer.base import locks
 from trainer.base.errors import UserError, writable
+from trainer.base.files import is_remote
 from trainer.base.flags import positive
 
 FILE = "launcher.lock"
@@ -39,17 +40,23 @@ def locked(directory: str) -> Iterator[int]:
     def refuse() -> None:
         found = holder(directory)
         if found and found.fate is not Fate.GONE:
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.started))
-            there = ", there," if found.fate is Fate.UNKNOWN else ""
-            raise UserError(
-                f"a launcher already works on {directory}: {found.name}, since {since}; wait for it, end it{there} "
-                f"with python -m components.train --stop {directory}, or use another --job-dir"
-            )
+            raise refusal(directory, found)
 
     with locks.locked(os.path.join(directory, FILE), refuse) as descriptor:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, Launcher.of(os.getpid()).to_json().encode(), 0)
         yield descriptor
+
+
+def refusal(job_dir: str, launcher: Launcher) -> UserError:
+    """Returns the error of a second launcher, which names the first."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(launcher.started))
+    there = ", there," if launcher.fate is Fate.UNKNOWN else ""
+    directory = "LOG_DIR" if is_remote(job_dir) else job_dir
+    return UserError(
+        f"a launcher already works on {job_dir}: {launcher.name}, since {since}; wait for it, end it{there} "
+        f"with python -m components.train --stop {directory}, or use another --job-dir"
+    )
 
 
 def holder(directory: str) -> Launcher | None:

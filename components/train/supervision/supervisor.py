@@ -31,6 +31,7 @@ from components.train.supervision.signals import StopRequest, ending, received, 
 from components.train.supervision.timeouts import Patience
 from trainer.base import lifeline
 from trainer.base.errors import UserError
+from trainer.base.files import is_remote
 
 TIMED_OUT = 124  # As of timeout(1).
 KILLED = 128 + signal.SIGKILL
@@ -52,9 +53,14 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
             os.makedirs(plan.log_dir, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot write to {error.filename or plan.records_dir}: {error.strerror}") from None
+        locks = [lock]
+        if is_remote(plan.job_dir):
+            from components.train.supervision.bucket_lock import bucket_locked  # Google's client
+
+            locks.append(stack.enter_context(bucket_locked(plan.job_dir)))
         take_grace_period(plan.records_dir)  # An earlier launcher may have ended without.
         signals = stack.enter_context(signal_socket())
-        guard = Guard(lock, plan.teardown)
+        guard = Guard(locks, plan.teardown)
         job = _Job(plan, patience, output, record, guard, signals)
         stack.callback(job.reap)
         stack.enter_context(contextlib.closing(guard))

@@ -44,7 +44,8 @@ class JobStore:
             if not (blob := bucket.get_blob(name)):
                 return []
             self._version = blob.generation
-            content = bucket.blob(name, generation=blob.generation).download_as_bytes(end=bounded_json.MOST_BYTES)
+            is_small = blob.size <= bounded_json.MOST_BYTES
+            content = bucket.blob(name, generation=blob.generation).download_as_bytes() if is_small else b""
         with reading(f"{self.job_dir}/{RECORD}"):
             lines = bounded_json.parse(content)
             if not isinstance(lines, list) or not all(isinstance(line["display_name"], str) for line in lines):

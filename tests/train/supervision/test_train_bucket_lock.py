@@ -1,0 +1,107 @@
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from train_fakes import wait_until
+
+from components.train.backends.launcher_identity import Launcher
+from components.train.supervision.bucket_lock import BucketLock, Lost
+from trainer.base.errors import UserError
+
+ME = Launcher.of(os.getpid())
+ELSEWHERE = dataclasses.replace(ME, host="node-7")
+JOB = "gs://demo/job"
+
+
+@pytest.fixture(autouse=True)
+def store(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The object of the lock, as a file; it may be written more often than once a second."""
+    monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
+    return bucket / "job" / "launcher.lock"
+
+
+def no_wait(_: float) -> None:
+    time.sleep(0.01)
+
+
+def held(launcher: Launcher) -> BucketLock:
+    lock = BucketLock(JOB, launcher)
+    lock.take(no_wait)
+    return lock
+
+
+def launch(path: Path, name: str, command: str) -> subprocess.Popen[str]:
+    """A launcher of this machine, with logs of its own."""
+    words = ["--cluster", "clusters/local.yaml", "--job-dir", JOB, "--log-dir", str(path / name), "--command", command]
+    line = [sys.executable, "-m", "components.train", *words]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.cluster
+def test_second_launcher_of_bucket_is_refused(store: Path, tmp_path: Path):
+    first = launch(tmp_path, "first", "sleep 600")
+    wait_until((tmp_path / "first" / "chief-0.log").exists)
+    second = launch(tmp_path, "second", "true")
+    _, error = second.communicate()
+    assert (second.returncode, error.count("\n")) == (2, 1)
+    assert f"a launcher already works on {JOB}: process {first.pid}, since " in error
+    first.kill()
+    first.communicate()
+    wait_until(lambda: not store.exists())
+    assert launch(tmp_path, "third", "true").wait() == 0
+    assert not store.exists()
+
+
+@pytest.mark.cluster
+def test_launcher_without_its_lock_is_killed(store: Path, tmp_path: Path):
+    launcher = launch(tmp_path, "first", "sleep 600")
+    wait_until((tmp_path / "first" / "chief-0.log").exists)
+    store.write_text(ELSEWHERE.to_json())
+    assert f"another launcher has taken over {JOB}; this one is killed" in launcher.communicate()[1]
+    assert (launcher.returncode, store.read_text()) == (-9, ELSEWHERE.to_json())
+
+
+def test_launcher_alive_elsewhere_is_named(store: Path):
+    other = held(ELSEWHERE)
+    with pytest.raises(UserError, match=r"process .* of node-7.*end it, there, with"):
+        BucketLock(JOB, ME).take(lambda _: other.beat())
+    other.release()
+    assert not store.exists()
+
+
+GONE = dataclasses.replace(ME, pid=2**22)
+
+
+@pytest.mark.parametrize(
+    "content", [ELSEWHERE.to_json(), GONE.to_json(), "[" * 9000, ""], ids=["elsewhere", "gone", "hostile", "empty"]
+)
+def test_lock_without_sign_of_life_is_taken_over(store: Path, content: str):
+    other = held(ELSEWHERE)
+    store.write_text(content)
+    lock = BucketLock(JOB, ME, lease_s=0.1)
+    lock.take(no_wait)
+    assert store.read_text() == ME.to_json()
+    with pytest.raises(Lost):
+        other.beat()
+    lock.beat()
+    lock.release()
+    assert not store.exists()
+
+
+def test_lock_outlasts_lost_answers_and_deletion(store: Path):
+    lock = held(ME)
+    store.write_text(ME.to_json())  # As by a request whose answer was lost.
+    lock.beat()
+    held(ME)
+    store.unlink()
+    lock.beat()
+    assert store.read_text() == ME.to_json()
+
+
+def test_unusable_bucket_is_user_error(tmp_path: Path):
+    with pytest.raises(UserError, match=r"gs://other/launcher.lock cannot be used: .*does not exist"):
+        BucketLock("gs://other", ME).take(no_wait)
