@@ -3,7 +3,7 @@ import datetime
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from project_states import BUCKET, NOW, OURS, job, projects, schedule, stored_file, with_foreign_things
+from project_states import BUCKET, NOW, OURS, job, projects, schedule, stored_file, version, with_foreign_things
 
 from components.cleanup.leftovers import leftovers
 from components.cleanup.project_state import ProjectState
@@ -58,6 +58,14 @@ def test_dataset_that_another_job_uses_stays():
     theirs = job("customJobs/1", "theirs", {}, True)
     theirs.job_spec.worker_pool_specs[0].container_spec.args = ["--data-dir", f"/gcs/demo/{folder}"]
     assert not leftovers(dataclasses.replace(state, custom_jobs=(theirs,)))
+
+
+def test_version_without_record_keeps_files():
+    versions = tuple(version("m", number, OURS, f"{BUCKET}/models/m/{number}") for number in (1, 2))
+    files = {"models/m/1/1/saved_model.pb": stored_file(2)}
+    state = ProjectState(registry="", bucket=BUCKET, now=NOW, versions=versions, files=files)
+    [found] = leftovers(state, keep_versions=1)
+    assert (found.name, found.files, found.cost) == ("m 1", (), "0.000 GB")
 
 
 def test_unfinished_jobs_and_schedules_are_shown():
