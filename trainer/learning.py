@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from trainer.base.errors import UserError
 from trainer.base.manifest import Manifest
-from trainer.nn import schedules, weights
+from trainer.nn import schedules
 from trainer.nn.models.registry import default, options, own_optimizer
 from trainer.nn.optimizers import SGD, Adam, AdamW, LossScale
 from trainer.options import Options
@@ -41,9 +41,7 @@ def optimizer(
     rate = _schedule(opts, extent)
     made = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)
     whole = LossScale(made) if opts.precision == "float16" else made
-    # Slots are told apart by their place alone, so it must not depend on the order in which layers were made.
-    names = weights.names(model)
-    whole.build(sorted(model.trainable_variables, key=lambda weight: names[id(weight)]))
+    whole.build(model.trainable_variables)
     return whole
 
 

@@ -103,7 +103,7 @@ class Training:
         self._checkpoints = Checkpoints(opts, state, self._journal if self._chief else None)
         self._first_step = self._restore(model)
         if self._member.addresses and not self._asynchronous:
-            self._compare_first_steps(distribution)
+            self._compare_starts(distribution, tables.digest(model))
         self._loop = Loop(
             opts=opts,
             last_step=extent.last_step,
@@ -123,8 +123,8 @@ class Training:
         # With all that follows from the first start: a store takes one write a second to an object.
         if identity.settle(opts.job_dir, {**self._begun, "network": network}, write=self._chief)["network"] != network:
             raise UserError(
-                f"--model {opts.model} has other weights, vocabularies or statistics than when {opts.job_dir} began; use "
-                "what it was, or another --job-dir"
+                f"--model {opts.model} has other weights, vocabularies or statistics than when {opts.job_dir} began, or its "
+                "weights in another order; use what it was, or another --job-dir"
             )
         if self._extent.replicas > 1 and (layers := synchronize(model)) and self._chief:
             print(
@@ -186,17 +186,17 @@ class Training:
         )
         return first_step
 
-    def _compare_first_steps(self, distribution: tf.distribute.Strategy) -> None:
-        """Ends a job whose replicas have read different checkpoints."""
+    def _compare_starts(self, distribution: tf.distribute.Strategy, network: str) -> None:
+        """Ends a job whose replicas have read different checkpoints, or have built different models."""
         names = [*self._member.everyone]
-        place = [[names.index(self._member.name), self._first_step]]
-        places = distribution.run(tf.function(lambda: tf.constant(place, tf.int64)))
-        steps = {names[i]: step for i, step in distribution.gather(places, axis=0).numpy()}
-        if len(set(steps.values())) > 1:
+        mine = [[names.index(self._member.name), self._first_step, int(network[:8], 16)]]
+        gathered = distribution.gather(distribution.run(tf.function(lambda: tf.constant(mine, tf.int64))), axis=0)
+        starts = {names[i]: f"step {step} of model {model:08x}" for i, step, model in gathered.numpy()}
+        if len({*starts.values()}) > 1:
             rendezvous.part(self._member, self._line, completed=lambda: True)  # the others may still gather
             raise OSError(
-                f"replicas would go on from different checkpoints ({', '.join(f'{n} at step {s}' for n, s in steps.items())}); "
-                f"give all a --job-dir of which they read the same files: {self._opts.job_dir}"
+                f"replicas would start differently ({', '.join(f'{name}: {start}' for name, start in starts.items())}); give "
+                f"all the same program, and a --job-dir of which they read the same files: {self._opts.job_dir}"
             )
 
     def _note_records(self) -> None:

@@ -21,7 +21,7 @@ class State:
         """To be made outside the strategy's scope; the optimizer must be built, so that its slots exist."""
         self.model, self.optimizer = model, optimizer
         self._weights = {f"model/{name}": weight for name, weight in weights.named(model).items()}
-        # By position: these are made in the order of the names of the weights that are trained.
+        # By position, in the order of the model's weights: a model of another order has another digest.
         slots = {f"optimizer/{i:03d}": variable for i, variable in enumerate(optimizer.variables)}
         self._live = {**self._weights, **slots}
         with tf.device("CPU:0"):

@@ -16,10 +16,10 @@ from trainer.nn import weights
 
 
 def digest(model: keras.Model) -> str:
-    """SHA-256 (hexadecimal) of names, shapes, types and trainability of the weights, and of all tables."""
+    """SHA-256 (hexadecimal) of names, order, shapes, types and trainability of the weights, and of all tables."""
     content: list[Any] = [
         (name, tuple(weight.shape), str(weight.dtype), weight.trainable)
-        for name, weight in sorted(weights.named(model).items())
+        for name, weight in weights.named(model).items()
     ]
     for layer in model._flatten_layers():
         if hasattr(layer, "get_vocabulary"):
