@@ -19,7 +19,7 @@ from trainer.nn import tables
 L = keras.layers
 HERE = pathlib.Path(__file__).parent
 PATHS = {"PYTHONPATH": f"{HERE.parents[1]}:{HERE}"}
-TRAIN = "timeout -s KILL 120 python -m trainer.task --job-dir job --model from_set:chain --deterministic --threads 1"
+TRAIN = "timeout -s KILL 300 python -m trainer.task --job-dir job --model from_set:chain --deterministic --threads 1"
 
 
 def start(data: pathlib.Path, directory: pathlib.Path, steps: int, hash_seed: int, **task) -> subprocess.Popen:
