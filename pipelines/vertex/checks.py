@@ -26,7 +26,7 @@ _MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
 _ACCOUNTS = "https://iam.googleapis.com/v1/projects/-/serviceAccounts"
 _ACT_AS = "iam.serviceAccounts.actAs"
 # Predefined roles that have it.
-_ACTING = {f"roles/{role}" for role in ("iam.serviceAccountUser", "editor", "owner", "aiplatform.serviceAgent")}
+_ROLES = ("iam.serviceAccountUser", "editor", "owner", "aiplatform.serviceAgent")
 _WRITES = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
 
 
@@ -41,7 +41,7 @@ class Asker:
         self._failures, self._unanswered = GoogleAuthError, (TransportError, requests.RequestException)
 
     def __call__(self, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """HTTP status and content of the answer; a body is sent with POST, and is empty if it is `{}`.
+        """HTTP status and content of the answer; a body is sent with POST, `{}` as an empty one.
 
         No answer, or a broken server, is a ConnectionError; credentials that are no more good are a UserError.
         """
@@ -65,7 +65,7 @@ class Asker:
 
     @property
     def member(self) -> str:
-        """The asker as a policy names it; a person's address is not known here."""
+        """The submitter as a policy names it; a person's address is not known here."""
         account = getattr(self._session.credentials, "service_account_email", None)
         return f"serviceAccount:{account}" if account else "user:YOUR_ADDRESS"
 
@@ -135,7 +135,10 @@ def _image(submission: Submission, ask: Asker) -> Iterator[str]:
 
 
 def _run_account(submission: Submission, ask: Asker) -> Iterator[str]:
-    """The submitter may have the run act as its account; of the project's default one Vertex AI says so itself."""
+    """Refuses a submitter who may not act as the run's account.
+
+    Vertex AI answers for the project's default account itself, at once.
+    """
     account = submission.body["serviceAccount"]
     if not account:
         return
@@ -147,31 +150,35 @@ def _run_account(submission: Submission, ask: Asker) -> Iterator[str]:
 
 
 def _training_account(submission: Submission, ask: Asker) -> Iterator[str]:
-    """The run's account, which makes the training job, may have that act as the training's account.
+    """Refuses a run's account, which makes the training job, that may not act as the training's.
 
-    Nobody else can ask Google Cloud for that, so policies are read: the account's own, and the project's. A right that comes
-    from a folder, a group or a role of one's own is not seen: the command that the message names is right then, too.
+    Only that account could ask Google Cloud, so policies are read: the training account's own, and the
+    project's. A right that comes from a folder, a group or a custom role is not seen; the command in
+    the message does no harm then.
     """
     account, actor = submission.values["service_account"], submission.body["serviceAccount"]
     if not account:
         return
     if not actor:
-        raise ConnectionError(f"no --service-account is given: whether the default one may act as {account}")
+        raise ConnectionError(f"--service-account is missing: whether the default may act as {account}")
     status, policy = ask(f"{_ACCOUNTS}/{account}:getIamPolicy", {})
     if status == 404:
         yield f"no service account {account}"
     elif status != 200:
-        raise ConnectionError(f"you may not read the policy of {account}: whether {actor} may act as it")
+        reason = f"you may not read the policy of {account}: whether {actor} may act as it"
+        raise ConnectionError(reason)
     elif not _lets_act(policy, actor):
-        project = submission.job["project"]
-        _, policy = ask(f"https://cloudresourcemanager.googleapis.com/v3/projects/{project}:getIamPolicy", {})
+        project = f"https://cloudresourcemanager.googleapis.com/v3/projects/{submission.job['project']}"
+        _, policy = ask(f"{project}:getIamPolicy", {})
         if not _lets_act(policy, actor):
             yield _no_act_as(f"serviceAccount:{actor}", account)
 
 
 def _lets_act(policy: Any, actor: str) -> bool:
+    """Returns whether a policy has a binding of its own for the actor."""
     bindings = policy.get("bindings", ())
-    return any(each["role"] in _ACTING and f"serviceAccount:{actor}" in each["members"] for each in bindings)
+    roles = {each["role"] for each in bindings if f"serviceAccount:{actor}" in each["members"]}
+    return not roles.isdisjoint(f"roles/{role}" for role in _ROLES)
 
 
 def _no_act_as(member: str, account: str) -> str:

@@ -39,7 +39,7 @@ class Iam:
             file.writelines(f"127.0.0.1 {host(each[2].removeprefix('serviceAccount:'), name)}\n" for each in bindings)
 
     def allows(self, request: Request, wanted: str, resource: str, name: str = "") -> bool:
-        """Whether the caller has a permission for a resource; `name` is that of an object in the bucket."""
+        """Returns whether the caller has a permission for a resource, or for an object in a bucket."""
         email, bindings = _caller(request)
         full = f"projects/_/buckets/{resource.removeprefix('gs://')}" + (f"/objects/{name}" if name else "")
         return not bindings or any(
@@ -63,7 +63,11 @@ class Iam:
         self.require(request, wanted, re.search("projects/[^/:]+", request.path)[0])
 
     def start_as(self, request: Request, email: str) -> dict[str, str]:
-        """What a process that the caller starts as an account gets its token by; a refusal is in Vertex AI's words."""
+        """Returns the environment of a process that the caller starts as an account.
+
+        Raises:
+          InvalidArgument: The caller may not act as it; in Vertex AI's words.
+        """
         if not self.allows(request, "iam.serviceAccounts.actAs", email):
             raise exceptions.InvalidArgument(
                 f"You do not have permission to act as service_account: {email}. (or it may not exist)."
@@ -72,12 +76,12 @@ class Iam:
         return {"GCE_METADATA_HOST": host(email, bindings)} if bindings else {}
 
     def policy(self, request: Request, wanted: str, resource: str) -> dict[str, list[dict[str, object]]]:
-        """The policy of a resource, for which a permission is needed and bindings are known, as the API has it."""
+        """Returns the policy of a resource as the API does, to callers with a permission and bindings."""
         self.require(request, wanted, resource)
         if not (bindings := _caller(request)[1]):
             raise exceptions.PermissionDenied(resource)
-        found = [each for each in self._sets[bindings] if each[0] == resource]
-        return {"bindings": [{"role": role, "members": [member]} for _, role, member, _ in found]}
+        own = [each for each in self._sets[bindings] if each[0] == resource]
+        return {"bindings": [{"role": role, "members": [member]} for _, role, member, _ in own]}
 
 
 def _caller(request: Request) -> tuple[str, str]:
@@ -85,7 +89,7 @@ def _caller(request: Request) -> tuple[str, str]:
 
 
 def _holds(condition: str, name: str) -> bool:
-    """Whether a condition lets a resource of that name through: excluded prefixes are all that is understood."""
+    """Returns whether a condition holds for a name; it may only exclude prefixes."""
     expression = condition.removeprefix("expression=").partition(",title=")[0]
     assert not _EXCEPT.sub("", expression).replace(" && ", ""), f"condition {condition}"
     return not name.startswith(tuple(_EXCEPT.findall(expression)))

@@ -17,7 +17,7 @@ from tests.cloud.iam import Iam
 
 
 def account(iam: Iam, request: Request) -> Answer:
-    """Every account of the project is there. Who may do everything may all the same read no policy: it would have to name all."""
+    """Permissions for an account, or its policy; every account of the project exists."""
     name, verb = re.fullmatch(r"/v1/projects/-/serviceAccounts/([^/]+):(\w+)", request.path).groups()
     if not name.endswith("@demo-project.iam.gserviceaccount.com"):
         raise exceptions.NotFound(f"Unknown service account {name}")

@@ -77,9 +77,9 @@ def builds(cloud, tmp_path):
     shared = {group: things[group] for group in ("projects", "storage buckets", "iam service-accounts")}
     ours = Project.begin(tmp_path / "ours", "our-project", shared)
     ours.setup("--github", "me/mine", "--production", "demo-project", "--production-bucket", cloud.bucket)
-    made = Builds(cloud=cloud, workspace=tmp_path, projects=(demo, ours))
-    made.allow()
-    return made
+    builds = Builds(cloud=cloud, workspace=tmp_path, projects=(demo, ours))
+    builds.allow()
+    return builds
 
 
 def _run_of(printed: str) -> str:
