@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,31 +35,41 @@ def held(launcher: Launcher) -> BucketLock:
     return lock
 
 
-def launch(path: Path, name: str, command: str) -> subprocess.Popen[str]:
-    """A launcher of this machine, with logs of its own."""
-    words = ["--cluster", "clusters/local.yaml", "--job-dir", JOB, "--log-dir", str(path / name), "--command", command]
-    line = [sys.executable, "-m", "components.train", *words]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+    """Starts a launcher of this machine, with logs of its own, that runs a command."""
+    launchers = []
+
+    def start(name: str, command: str) -> subprocess.Popen[str]:
+        words = ["--cluster", "clusters/local.yaml", "--job-dir", JOB, "--log-dir", str(tmp_path / name)]
+        line = [sys.executable, "-m", "components.train", *words, "--command", command]
+        launchers.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return launchers[-1]
+
+    yield start
+    for launcher in launchers:
+        launcher.kill()
+        launcher.communicate()
 
 
 @pytest.mark.cluster
-def test_second_launcher_of_bucket_is_refused(store: Path, tmp_path: Path):
-    first = launch(tmp_path, "first", "sleep 600")
+def test_second_launcher_of_bucket_is_refused(store: Path, tmp_path: Path, launch: Callable):
+    first = launch("first", "sleep 600")
     wait_until((tmp_path / "first" / "chief-0.log").exists)
-    second = launch(tmp_path, "second", "true")
+    second = launch("second", "true")
     _, error = second.communicate()
     assert (second.returncode, error.count("\n")) == (2, 1)
     assert f"a launcher already works on {JOB}: process {first.pid}, since " in error
     first.kill()
     first.communicate()
     wait_until(lambda: not store.exists())
-    assert launch(tmp_path, "third", "true").wait() == 0
+    assert launch("third", "true").wait() == 0
     assert not store.exists()
 
 
 @pytest.mark.cluster
-def test_launcher_without_its_lock_is_killed(store: Path, tmp_path: Path):
-    launcher = launch(tmp_path, "first", "sleep 600")
+def test_launcher_without_its_lock_is_killed(store: Path, tmp_path: Path, launch: Callable):
+    launcher = launch("first", "sleep 600")
     wait_until((tmp_path / "first" / "chief-0.log").exists)
     store.write_text(ELSEWHERE.to_json())
     assert f"another launcher has taken over {JOB}; this one is killed" in launcher.communicate()[1]
