@@ -15,11 +15,12 @@ from components.evaluate.gate import REJECT, TOLD
 from components.register.register import open_registry
 from components.train.backends.vertex.attempts import Again, Bounds, Over, decide
 from components.train.backends.vertex.job_settings import JobSettings, account
+from components.train.backends.vertex.job_store import JobStore
 from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_flags, evaluation
 from pipelines.vertex import config_file, step_sizes
 from pipelines.vertex.bucket import like, read_json
-from pipelines.vertex.submission import NEEDED, STEPS, Submission, check_place, prepare
+from pipelines.vertex.submission import NEEDED, STEPS, Submission, check_place, prepare, scheduled_as
 from trainer.base.errors import Parser, UserError, run_cli
 from trainer.base.flags import at_least, positive
 
@@ -46,14 +47,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.resume:
         check_place(args, ("project", "location", "bucket"))
     submission = _resumed(args) if args.resume else prepare(args)
-    bounds = _bounds(submission.cluster, args.max_machine_hours)
-    first = decide([], bounds)
+    store = JobStore(submission.values["job_dir"])
+    if args.resume:
+        from pipelines.vertex import sending  # 2 s
+
+        sending.connect(args.project, args.location)
+        store, has_ended_well = sending.recorded(submission)
+        if has_ended_well and submission.values == Submission.load(args.bucket, args.resume).values:
+            print(f"{submission.run} has ended well, and nothing is sent:")
+            return _ended(args, submission)
+    bounds = _bounds(submission)
+    first = decide([], bounds, store.attempts)
     if isinstance(first, Over):
-        raise UserError(f"{first.why} before anything runs; allow more")
+        raise UserError(f"{first.why}; nothing is submitted; allow more")
     if args.dry_run:
         print(json.dumps(submission.attempt(first).request(submission.run), indent=2))
         return 0
-    return _submit(args, submission, bounds, first)
+    return _submit(args, submission, bounds, first, store)
 
 
 def _parser() -> Parser:
@@ -105,7 +115,7 @@ def _parser() -> Parser:
     doing.add_argument(
         "--resume",
         metavar="RUN",
-        help="go on with a run of this bucket as it was submitted, but for flags of evaluation",
+        help="go on with a run of this bucket as it was submitted, but for limits and flags of evaluation",
     )
     doing.add_argument("--list", action="store_true", help="runs and schedules of ours, and nothing else")
     doing.add_argument("--cancel", metavar="NAME", help="end a run, or delete a schedule, and nothing else")
@@ -113,21 +123,27 @@ def _parser() -> Parser:
 
 
 def _resumed(args: argparse.Namespace) -> Submission:
-    """The run as it was submitted, with what the command line says of its evaluation."""
+    """The run as it was submitted, with what the command line says of its limits and its evaluation."""
     submission = Submission.load(args.bucket, args.resume)
     evaluate_args = evaluation(args, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
     values = {**submission.values, "evaluate_args": evaluate_args}
-    return dataclasses.replace(submission, job={**submission.job, "parameter_values": values})
+    if args.timeout or args.max_restarts is not None:
+        cluster = scheduled_as(submission.cluster, timeout=args.timeout, max_restarts=args.max_restarts)
+        values["cluster"] = cluster.to_json()
+    hours = args.max_machine_hours or submission.max_machine_hours
+    job = {**submission.job, "parameter_values": values}
+    return dataclasses.replace(submission, job=job, max_machine_hours=hours)
 
 
-def _bounds(cluster: Cluster, max_machine_hours: float | None) -> Bounds:
+def _bounds(submission: Submission) -> Bounds:
     """What all attempts of the training may take together."""
+    cluster = submission.cluster
     return Bounds(
         choices=len(cluster.choices),
         replicas=cluster.replicas,
         max_restarts=cluster.scheduling.max_restarts,
         timeout_s=cluster.scheduling.timeout_s or VERTEX_TIMEOUT_S,
-        machine_hours=max_machine_hours,
+        machine_hours=submission.max_machine_hours,
     )
 
 
@@ -141,7 +157,7 @@ def _machines(cluster: Cluster, longest_s: float) -> Iterator[str]:
     yield f"  at most {hours * cluster.replicas:,.1f} machine-hours ({machines} for {hours:,.1f} h)"
 
 
-def _submit(args: argparse.Namespace, submission: Submission, bounds: Bounds, first: Again) -> int:
+def _submit(args: argparse.Namespace, submission: Submission, bounds: Bounds, first: Again, store: JobStore) -> int:
     from pipelines.vertex import checks, client, sending  # 2 s
 
     sending.connect(submission.job["project"], submission.job["location"])
@@ -159,7 +175,7 @@ def _submit(args: argparse.Namespace, submission: Submission, bounds: Bounds, fi
     if args.cron:
         print(f"scheduled: {client.schedule(submission.attempt(first), args.cron)}")
         return 0
-    code = sending.run(submission, bounds, wait=args.wait)
+    code = sending.run(submission, bounds, store, wait=args.wait)
     return _ended(args, submission) if args.wait and not code else code
 
 

@@ -45,6 +45,7 @@ class Submission:
     sources: Sequence[str] = ()  # `gs://` places of the data.
     resources: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)  # CPUs and memory by step.
     scheduled: bool = False
+    max_machine_hours: float | None = None  # Of the training, all attempts together.
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -98,7 +99,8 @@ class Submission:
 def prepare(args: argparse.Namespace) -> Submission:
     """Checks every flag by itself and against the others, and asks nobody; what is wrong with one is a UserError."""
     check_place(args)
-    cluster = _scheduled_as(Cluster.load(args.cluster, args.trainer_flags), args)
+    limits = {"timeout": args.timeout, "max_restarts": args.max_restarts}
+    cluster = scheduled_as(Cluster.load(args.cluster, args.trainer_flags), strategy=args.scheduling, **limits)
     settings = JobSettings.of(args)
     trained_by = settings.training_service_account or args.service_account
     settings = dataclasses.replace(settings, training_service_account=trained_by)
@@ -120,6 +122,7 @@ def prepare(args: argparse.Namespace) -> Submission:
         sources=() if args.dataset == "bigquery" else args.source,
         resources=dict(_resources(args.step_resources)),
         scheduled=scheduled,
+        max_machine_hours=args.max_machine_hours,
         job={
             "display_name": run,
             "pipeline_root": root,
@@ -155,11 +158,10 @@ def check_place(args: argparse.Namespace, flags: Iterable[str] = NEEDED) -> None
             raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}, such as {example}")
 
 
-def _scheduled_as(cluster: Cluster, args: argparse.Namespace) -> Cluster:
+def scheduled_as(cluster: Cluster, **flags: str | int | None) -> Cluster:
     """The cluster, with what the flags say of its scheduling."""
-    told = {"strategy": args.scheduling, "timeout": args.timeout, "max_restarts": args.max_restarts}
     content = cluster.model_dump(exclude_none=True)
-    content["scheduling"] = {**content["scheduling"], **{k: v for k, v in told.items() if v is not None}}
+    content["scheduling"] = {**content["scheduling"], **{k: v for k, v in flags.items() if v is not None}}
     return read(Cluster, content)
 
 

@@ -20,6 +20,7 @@ from trainer.base.errors import UserError
 
 POLL_S = 10.0
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
+JOB_ENDED = {f"JOB_STATE_{state}" for state in (*_ENDED, "EXPIRED", "PARTIALLY_SUCCEEDED")}
 # Of tasks that are groups of others, and of the run itself, nothing is told.
 _GROUPS = ("exit-handler-", "condition-")
 
@@ -62,12 +63,11 @@ def is_live(job: v1.PipelineJob) -> bool:
     return state_of(job) not in _ENDED
 
 
-def failed_steps(job: v1.PipelineJob) -> Iterator[tuple[str, str, str]]:
-    """Of each step that failed: its name, what is said of it, and the number of the custom job that ran it ("" if none)."""
+def failed_steps(job: v1.PipelineJob) -> Iterator[tuple[str, v1.PipelineTaskDetail]]:
+    """Each step that failed, by name."""
     for task in job.job_detail.task_details:
         if task.state.name == "FAILED" and not task.task_name.startswith(_GROUPS):
-            number = task.executor_detail.container_detail.main_job.rpartition("/")[2]
-            yield _step(task.task_name), " ".join(task.error.message.split()), number
+            yield _step(task.task_name), task
 
 
 def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str, str]]:

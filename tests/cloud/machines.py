@@ -139,6 +139,8 @@ class Run:
                 self._fail(f"The job ran for its longest time of {timeout_s:g} s.")
         self._stop()
         self.job.end_time = now()
+        if self.job.state == _State.JOB_STATE_CANCELLING:
+            self.job.state = _State.JOB_STATE_CANCELLED
         self._tell(f"{self.job.state.name} {self.job.error.message}")
 
     def _judge(self, replica: Replica, code: int) -> None:

@@ -90,7 +90,7 @@ def _put_right(tasks: _Tasks, job_id: str) -> None:
         stream=sys.stdout,
         level=logging.INFO,
         format="%(asctime)s.%(msecs)03d - %(levelname)s - %(message)s",
-        datefmt="%H:%M:%S",
+        datefmt="%Y-%m-%d %H:%M:%S",
     )
     executor_input_utils.get_local_pipeline_resource_name = lambda _: job_id
 

@@ -51,6 +51,12 @@ def _journal(job_dir: pathlib.Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
+def _kill_launcher(run_id: str) -> None:
+    """Kills Google's launcher of a run's training."""
+    launchers = [p for p in psutil.process_iter(["cmdline"]) if "CustomJob" in (p.info["cmdline"] or [])]
+    [launcher.kill() for launcher in launchers if any(run_id in word for word in launcher.cmdline())]
+
+
 def _assert_few_requests(cloud, run_id: str, job_dir: pathlib.Path, replicas: int) -> None:
     """Checks that each file of a job is requested a bounded number of times for each thing that happens to the job.
 
@@ -152,13 +158,22 @@ def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cl
         aiplatform.CustomJob.get(job["number"]).cancel()
     else:
         _assert_few_requests(cloud, job["display_name"], job_dir, replicas=4)
-        launchers = [p for p in psutil.process_iter(["cmdline"]) if "CustomJob" in (p.info["cmdline"] or [])]
-        [launcher.kill() for launcher in launchers if any(job["display_name"] in word for word in launcher.cmdline())]
+        _kill_launcher(job["display_name"])
     cloud.finish(process, code=1)
 
     ended = cloud.until(lambda: [j for j in cloud.jobs() if j["number"] == job["number"] and not j["running"]])
     assert ended[0]["state"] == "JOB_STATE_CANCELLED"
     assert _journal(job_dir)[-1]["event"] in ("preempted", "usage") and cloud.steps(job_dir) > 0
+
+
+def test_lost_launcher_is_no_cancellation(cloud):
+    process, job, job_dir = cloud.train(ONE, "--train-steps", 4_000, "--", "--checkpoint-secs", 2)
+    _kill_launcher(job["display_name"])
+    run = cloud.finish(process)
+    assert re.search(r"training: lost, at step \d", run.printed)
+    assert [job["state"] for job in run.custom_jobs] == ["JOB_STATE_CANCELLED", "JOB_STATE_SUCCEEDED"]
+    record = json.loads((job_dir / "attempts.json").read_text())
+    assert [line["ending"] for line in record] == ["lost", "succeeded"] and record[0]["seconds"] > 0
 
 
 def test_training_that_the_platform_gives_up_is_submitted_again_and_goes_on(cloud):

@@ -107,6 +107,7 @@ def test_a_run_that_was_cancelled_goes_on_where_it_was(cloud):
         (f"{run}-2", "succeeded"),
     ]
     assert attempts[1]["step_before"] == attempts[0]["step_after"] == saved
+    assert "has ended well, and nothing is sent" in _said(*again, run)
 
 
 def test_credentials_that_expire_end_no_waiting(cloud):

@@ -4,6 +4,7 @@ A kind of resource that is created, got, listed and cancelled is one `Collection
 its own adds them with `Vertex.route`. Requests are parsed as the API's own messages, so an unknown field is refused.
 """
 
+import datetime
 import os
 import pathlib
 import re
@@ -92,6 +93,7 @@ class LiveVertex(Vertex):
         self._logs = work / "logs"
         self._pipelines: dict[str, subprocess.Popen] = {}
         self.route("POST", "{parent}/customJobs", self._create_job)
+        self.route("POST", "{parent}/customJobs/{id}:cancel", self._cancel_job)
         self.route("POST", "{parent}/pipelineJobs", self._create_pipeline)
         self.route("POST", "{parent}/pipelineJobs/{id}:cancel", self._cancel_pipeline)
         self.route("GET", "{parent}/pipelineJobs/{id}", self._get_pipeline)
@@ -108,6 +110,12 @@ class LiveVertex(Vertex):
         self.runs[run.number] = run
         return job
 
+    def _cancel_job(self, request: Request, parent: str, id: str) -> empty_pb2.Empty:
+        answer = self.custom_jobs.cancel(request, parent, id)
+        if not self.runs[id].job.end_time:
+            self.runs[id].job.state = v1.JobState.JOB_STATE_CANCELLING  # Its replicas save.
+        return answer
+
     def fire(self, number: str) -> None:
         """Begins a run of a schedule; its id is the pipeline's name with a date and time."""
         with self._lock:
@@ -119,21 +127,28 @@ class LiveVertex(Vertex):
     def _get_pipeline(self, request: Request, parent: str, id: str) -> v1.PipelineJob:
         """The job with what its tasks do, by the log of kfp.local."""
         job = self.pipeline_jobs.get(request, parent, id)
-        tasks: list[list[str]] = []  # of a loop several have one name
+        tasks: list[list[str]] = []  # name, state and end; of a loop several have one name
         errors: dict[str, dict[str, str]] = {}  # by task, its last line: that Vertex AI has it there is a guess
         last = ""
         for line in (self._logs / id / "pipeline.log").read_text(errors="replace").splitlines():
+            text = ANSI.sub("", line)
             for state, pattern in EVENTS.items():
-                if match := pattern.match(ANSI.sub("", line)):
-                    begun = next((task for task in tasks if task == [match[1], "RUNNING"]), None)
+                if match := pattern.match(text[11:]):  # Behind the date.
+                    begun = next((task for task in tasks if task[:2] == [match[1], "RUNNING"]), None)
                     if state == "running" or not begun:
-                        tasks.append(begun := [match[1], ""])
-                    begun[1] = {"cached": "SKIPPED"}.get(state, state.upper())
+                        tasks.append(begun := [match[1], "", ""])
+                    begun[1:] = {"cached": "SKIPPED"}.get(state, state.upper()), text[:23]
                     if state == "failed":
                         errors[match[1]] = {"message": last}
             last = line.strip() or last
         job.job_detail.task_details = [
-            {"task_name": name, "state": state, "error": errors.get(name)} for name, state in tasks
+            {
+                "task_name": name,
+                "state": state,
+                "error": errors.get(name),
+                "end_time": None if state == "RUNNING" else datetime.datetime.fromisoformat(at).astimezone(),
+            }
+            for name, state, at in tasks
         ]
         return job
 

@@ -46,10 +46,13 @@ class Done:
 def load(job_dir: str) -> Done | None:
     """The record of a finished job, or None."""
     with stated(os.path.join(job_dir, FILE)) as record:
-        if record is None:
-            return None
-        names = {field.name for field in dataclasses.fields(Done)}
-        metrics = {name: record.pop(name) for name in record.keys() - names}
-        if not isinstance(record["step"], int) or not isinstance(record["epochs"], int | float):
-            raise ValueError("its step or its epochs are no number")
-        return Done(**record, metrics=metrics)
+        return None if record is None else of_record(record)
+
+
+def of_record(record: dict[str, Any]) -> Done:
+    """The content of the file as what it says."""
+    names = {field.name for field in dataclasses.fields(Done)}
+    metrics = {name: record.pop(name) for name in record.keys() - names}
+    if not isinstance(record["step"], int) or not isinstance(record["epochs"], int | float):
+        raise ValueError("its step or its epochs are no number")
+    return Done(**record, metrics=metrics)

@@ -24,6 +24,8 @@ class Program:
     reports: bool  # Whether it is our trainer, which writes status files and keeps its own state in `job_dir`.
     data_dir: str | None = None  # Of our trainer.
     cache_dir: str | None = None  # Of our trainer, if it is given one.
+    # Of our trainer, what `Done.covers` takes: steps, epochs, and evaluations without progress that it ends after.
+    goal: tuple[int | None, float | None, int | None] | None = None
     code: str | None = None  # Directory of the user's own program that Python finds modules in, if one is given.
 
 
@@ -39,6 +41,7 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
         reports=True,
         data_dir=opts.data_dir,
         cache_dir=opts.cache_dir,
+        goal=(opts.train_steps, opts.train_epochs, opts.patience),
     )
 
 

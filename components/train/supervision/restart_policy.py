@@ -3,7 +3,7 @@
     state, order = decide(state, Death(replica="worker/0", exit_code=137))  # order.stop is Stop.ALL
     state, order = decide(state, Gone(replica="chief/0", last=True))  # order.start is ("chief/0", "worker/0")
 
-To obey its orders is the matter of `supervisor`.
+To obey its orders is the matter of `supervisor`. What holds for every back end is in `backends.restarts`.
 A death after a signal of ours is never to blame: whoever is told to stop may answer as it likes. An evaluator only reads
 checkpoints: it starts again alone, has budgets of its own, and its failures never end the job.
 """
@@ -14,21 +14,18 @@ import signal
 from collections.abc import Mapping
 from typing import Self
 
-SAVED = 143  # 128 + SIGTERM: saved and yielding.
+from components.train.backends.restarts import (
+    FAILS_AGAIN,
+    FRUITLESS,
+    NO_PROGRESS,
+    SAVED,
+    Kind,
+    kind_of,
+    no_restart_left,
+)
+
 FROZEN = 128 + signal.SIGKILL
-_USER_ERROR = 2  # A mistake in flags or input: it would happen again.
-# Signals that come from outside, when a machine is taken away; the others a program raises by its own fault.
-_OUTSIDE = frozenset(128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM))
-_FRUITLESS = 3
 _BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 5.0
-
-
-class Kind(enum.StrEnum):
-    """What ended a replica."""
-
-    ERROR = "error"
-    PREEMPTION = "preemption"
-    USER_ERROR = "user error"
 
 
 class Stop(enum.Enum):
@@ -54,9 +51,7 @@ class Death:
     @property
     def kind(self) -> Kind:
         """What it was."""
-        if self.exit_code == _USER_ERROR:
-            return Kind.USER_ERROR
-        return Kind.PREEMPTION if self.exit_code in _OUTSIDE and not self.frozen else Kind.ERROR
+        return Kind.ERROR if self.frozen else kind_of(self.exit_code)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,19 +86,20 @@ class Budget:
     def charged(self, death: Death, max_restarts: int, *, tells: bool) -> tuple[Self, str]:
         """The budget after this death, and why nobody can start again, if so."""
         if death.kind is Kind.USER_ERROR:
-            return self, "it would fail again"
+            return self, FAILS_AGAIN
         # Those who save and leave do as they were told; a program that never tells of steps is believed to get on.
         failed = int(death.exit_code != SAVED)
         fruitless = self.fruitless + failed
         if (self.step or 0) > self.before or (self.step is None and not tells):
             fruitless = 0
         after = dataclasses.replace(self, fruitless=fruitless, before=self.step or 0)
-        if fruitless >= _FRUITLESS:
-            return after, f"{_FRUITLESS} failures in a row without a new step"
-        used = f"{death.kind}s"
-        if getattr(self, used) >= max_restarts:
-            return after, f"no restart after {used} is left (max_restarts: {max_restarts})"
-        return dataclasses.replace(after, **{used: getattr(self, used) + 1}), ""
+        if fruitless >= FRUITLESS:
+            return after, NO_PROGRESS
+        count = f"{death.kind}s"
+        used = getattr(self, count)
+        if why := no_restart_left(death.kind, used, max_restarts):
+            return after, why
+        return dataclasses.replace(after, **{count: used + 1}), ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ the same command for the same job directory follows the job that runs.
 
 import collections
 import contextlib
+import functools
 import select
 import signal
 import socket
@@ -23,7 +24,7 @@ from components.bucket import LOGIN
 from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.custom_job import Submission
-from components.train.backends.vertex.job_client import Jobs, NoCapacity, expired, log_in_again
+from components.train.backends.vertex.job_client import Jobs, NoCapacity, Refused, expired, log_in_again
 from components.train.backends.vertex.job_store import JobStore, Taken, begun, completed, refused
 from components.train.supervision.output import Output
 from components.train.supervision.signals import StopRequest, received
@@ -55,49 +56,67 @@ class SubmittedJob:
 
     def run(self) -> int:
         """Goes on until the training is done or given up; returns the exit code."""
-        record, attempts = self._ask(self._store.attempts), list[Attempt]()
-        line: dict[str, Any] = {}
+        self._ask(self._store.load)
+        unfinished = line = self._unfinished()
+        earlier, attempts = self._store.attempts, list[Attempt]()
+        order: Again | Over = Again(choice=0, timeout_s=None)
+        if not unfinished:
+            is_done = self._ask(self._is_done)
+            order = Over(why="already done", exit_code=0) if is_done else decide([], self._plan.bounds, earlier)
+            if isinstance(order, Over) and order.exit_code:
+                raise UserError(f"{order.why}; nothing is submitted; allow more")
         try:
-            while isinstance(order := decide(attempts, self._plan.bounds), Again) and not self._stop:
-                line = (not attempts and self._unfinished(record)) or self._submit(order, record)
+            while isinstance(order, Again) and not self._stop:
+                line = unfinished or self._submit(order)
+                unfinished = {}
                 attempt = self._follow(line) if "name" in line else refused(line)
                 took = f"after {attempt.seconds:.0f} s of its machines; newest checkpoint: {attempt.step_after}"
                 self._say(f"{line['display_name']} {attempt.ending} {took}. {line['error']}".rstrip())
                 attempts.append(attempt)
-                self._ask(lambda: self._store.write(record))
+                self._ask(self._store.write)
+                order = decide(attempts, self._plan.bounds, earlier)
         except _Left as left:
             number = left.args[0]
             self._say(f"{signal.Signals(number).name}: the job goes on without this; {self._link}")
             return 128 + number
         if isinstance(order, Again) or (self._stop and order.exit_code):
             order = Over(why="stopped", exit_code=128 + self._stop)
-        self._show_end(order, attempts, line.get("error", ""))
+        self._show_end(order, [*earlier, *attempts], line.get("error", ""))
         return order.exit_code
 
-    def _unfinished(self, record: list[dict[str, Any]]) -> dict[str, Any]:
+    def _unfinished(self) -> dict[str, Any]:
         """Returns the attempt of an earlier command that was left to itself, if there is one."""
-        if not record or "ending" in record[-1]:
+        lines = self._store.lines
+        if not lines or "ending" in lines[-1]:
             return {}
-        job = self._ask(lambda: self._jobs.named(record[-1]["display_name"]))
+        job = self._ask(lambda: self._jobs.named(lines[-1]["display_name"]))
         if not job:  # The command ended before it had sent the request.
-            record.pop()
+            lines.pop()
             return {}
-        record[-1]["name"] = job.name
-        return record[-1]
+        lines[-1]["name"] = job.name
+        return lines[-1]
 
-    def _submit(self, order: Again, record: list[dict[str, Any]]) -> dict[str, Any]:
-        name = f"{self._plan.name}-{len(record) + 1}" if record else self._plan.name
+    def _is_done(self) -> bool:
+        """Whether no job is needed: our trainer says so of all that is asked for, or Vertex AI of the last job."""
+        done = self._store.done() if self._plan.goal else None
+        if done and self._plan.goal:
+            return done.covers(*self._plan.goal)
+        attempts = self._store.attempts
+        return bool(attempts) and attempts[-1].ending is Ending.SUCCEEDED
+
+    def _submit(self, order: Again) -> dict[str, Any]:
+        lines = self._store.lines
+        name = f"{self._plan.name}-{len(lines) + 1}" if lines else self._plan.name
         line = begun(name, self._plan.choices[order.choice], order, self._ask(self._store.step))
-        record.append(line)
-        self._ask(lambda: self._store.write(record))  # First: of two commands one goes on.
+        lines.append(line)
+        self._ask(self._store.write)  # First: of two commands one goes on.
         try:
-            line["name"] = self._jobs.create(self._plan.body(name, order)).name
+            line["name"] = self._ask(functools.partial(self._jobs.create, self._plan.body(name, order))).name
         except NoCapacity as error:
             line["error"] = str(error)  # And no name: there is no job.
         except UserError:
-            record.pop()
             with contextlib.suppress(UserError):
-                self._store.write(record)
+                self._store.undo()
             raise
         return line
 
@@ -123,7 +142,7 @@ class SubmittedJob:
             elif self._stop and state != "JOB_STATE_CANCELLING":
                 self._ask(lambda: self._jobs.cancel(line["name"]), tries_again=False)
             self._wait()
-        return completed(line, job, self._ask(self._store.step))
+        return completed(line, [job], self._ask(self._store.step))
 
     def _show_end(self, order: Over, attempts: list[Attempt], error: str) -> None:
         seconds = sum(each.seconds for each in attempts)
@@ -150,7 +169,9 @@ class SubmittedJob:
         while True:
             try:
                 return call()
-            except (NotFound, Taken) as error:
+            except (Taken, Refused):
+                raise
+            except NotFound as error:
                 raise UserError(first_line(error)) from None
             except (GoogleAPIError, GoogleAuthError, OSError, UserError) as error:
                 why = f"{type(error).__name__}: {first_line(error)}"
@@ -158,6 +179,8 @@ class SubmittedJob:
                     why = f"{why}; {LOGIN}"
                     log_in_again(self._plan.project)
                 if not self._link:
+                    if isinstance(error, UserError | ConnectionError):
+                        raise
                     raise UserError(why) from None
                 if why not in self._troubles:
                     self._troubles.add(why)

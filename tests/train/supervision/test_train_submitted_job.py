@@ -138,7 +138,67 @@ def test_machine_hours_bound_all_jobs_together(training, capfd):
     assert training("--max-machine-hours", "3") == 124
     limits = [job["jobSpec"]["scheduling"]["timeout"] for job in training.jobs()]
     assert limits == ["3600s", "3000s", "1800s"]
-    assert "3 machine-hours that it may take are used up after 3590.0 s, at step 9" in capfd.readouterr().out
+    assert "are used up: 2.99 of 3 after 3590.0 s, at step 9" in capfd.readouterr().out
+
+
+def test_next_command_has_what_is_left(training):
+    training.endings = [(*FAILED, 3, 3240)]
+    training.before = _once(lambda: os.kill(os.getpid(), signal.SIGHUP))
+    for code in (129, 7):
+        assert training("--max-machine-hours", "3", "--max-restarts", "0") == code
+    with pytest.raises(UserError, match=r"no restart after errors is left \(max_restarts: 0\); .*; allow more"):
+        training("--max-machine-hours", "3", "--max-restarts", "0")
+    training.endings = [(*FAILED, 6, 360)]
+    assert training("--max-machine-hours", "3") == 124
+    assert [job["jobSpec"]["scheduling"].get("timeout") for job in training.jobs()] == ["3600s", "360s"]
+    with pytest.raises(UserError, match=r"\(--max-machine-hours\) are used up: 3.00 of 3; .*; allow more"):
+        training("--max-machine-hours", "3")
+    assert len(training.jobs()) == 2
+
+
+@pytest.mark.parametrize("done", [None, {"step": 9, "epochs": 1.0}, {"step": 8, "epochs": 1.0}])
+def test_finished_job_is_not_submitted_again(training, capfd, done):
+    training.endings = [(0, "", 9), (0, "", 9)]
+    assert training() == 0
+    if done:
+        more = dict.fromkeys(("loss", "validation", "examples_per_s"))
+        (training.files / "DONE.json").write_text(json.dumps({**done, **more, "seconds": 1}))
+    assert training() == 0
+    is_longer = bool(done) and done["step"] < 9  # Than what was done.
+    assert len(training.jobs()) == 1 + is_longer
+    assert ("launcher | already done after 0.0 s, at step 9" in capfd.readouterr().out) is not is_longer
+
+
+def test_mistake_after_progress_ends(training, capfd):
+    training.endings = [(9, "The replica workerpool0-0 exited with a non-zero status of 2.", 3)]
+    assert training() == 2
+    assert len(training.jobs()) == 1 and "it would fail again" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_failing_service_delays_another_attempt(training, is_made):
+    create, calls = training.vertex.custom_jobs.create, []
+
+    def busy(*asked: Any, **more: Any) -> v1.CustomJob:
+        calls.append(asked)
+        is_busy = len(calls) == 2
+        job = None if is_busy and not is_made else create(*asked, **more)
+        if is_busy:
+            raise exceptions.ServiceUnavailable("busy")
+        return job
+
+    training.vertex.route("POST", "{parent}/customJobs", busy)
+    training.endings = [(*FAILED, 3), (0, "", 9)]
+    assert training() == 0
+    assert [line["ending"] for line in training.record()] == ["failed", "succeeded"]
+    assert len(training.jobs()) == 2
+
+
+@pytest.mark.parametrize("record", ["[{", "{}", "[1]", '[{"display_name": "a", "ending": "failed"}]'])
+def test_damaged_record_is_kept(training, refused, record):
+    (training.files / "attempts.json").write_text(record)
+    assert "gs://demo/job/attempts.json cannot be used" in refused(lambda _: training())
+    assert (training.files / "attempts.json").read_text() == record and not training.jobs()
 
 
 def test_failing_service_is_waited_for(training, capfd):
@@ -178,7 +238,7 @@ def test_refused_job_leaves_nothing(training):
     )
     with pytest.raises(UserError, match=r"Vertex AI refused: .*no"):
         training()
-    assert not training.jobs() and training.record() == []
+    assert not training.jobs() and not (training.files / "attempts.json").exists()
 
 
 def test_job_with_lost_answer_is_found(training):

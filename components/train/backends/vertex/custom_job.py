@@ -32,6 +32,9 @@ class Submission:
     choices: tuple[Cluster, ...]  # The machines that it may run on, in this order.
     bodies: tuple[Mapping[str, Any], ...]  # By choice, the request.
     bounds: Bounds
+    goal: (
+        tuple[int | None, float | None, int | None] | None
+    )  # `Program.goal`; None of another program than our trainer.
 
     def body(self, name: str, order: Again) -> dict[str, Any]:
         """The request of an attempt."""
@@ -65,7 +68,8 @@ def plan_submission(args: argparse.Namespace, cluster: Cluster, region: str) -> 
     planned = {"command": command, "settings": settings}
     specs = [plan_vertex(choice, args.image, args.flags, **planned) for choice in cluster.choices]
     # Our trainer's flags are checked: every replica would refuse them, some minutes later.
-    job_dir = args.job_dir if command else trainer_program(cluster, args.flags).job_dir
+    program = None if command else trainer_program(cluster, args.flags)
+    job_dir = program.job_dir if program else args.job_dir
     if not re.fullmatch("gs://[^/]+/.*[^/]", job_dir or ""):
         raise UserError(f"--job-dir {job_dir or 'is missing'}: the replicas need a bucket; give gs://BUCKET/NAME")
     bodies = [request(cluster, settings, each, name=name, job_dir=job_dir) for each in specs]
@@ -77,7 +81,8 @@ def plan_submission(args: argparse.Namespace, cluster: Cluster, region: str) -> 
         machine_hours=args.max_machine_hours,
     )
     place = {"name": name, "project": project, "region": region, "job_dir": job_dir}
-    return Submission(choices=tuple(cluster.choices), bodies=tuple(bodies), bounds=bounds, **place)
+    goal = program.goal if program else None
+    return Submission(choices=tuple(cluster.choices), bodies=tuple(bodies), bounds=bounds, goal=goal, **place)
 
 
 def request(

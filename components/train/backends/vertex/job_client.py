@@ -12,7 +12,11 @@ from trainer.base.errors import UserError
 _EXPIRED = re.compile("credentials|plugin failed| 401 ", re.IGNORECASE)
 
 
-class NoCapacity(UserError):
+class Refused(UserError):
+    """Vertex AI refuses what is asked for, and would again."""
+
+
+class NoCapacity(Refused):
     """Vertex AI refuses a job for lack of quota; other machines have other quotas."""
 
 
@@ -24,11 +28,14 @@ class Jobs:
         self._parent = f"projects/{project}/locations/{location}"
 
     def create(self, body: Mapping[str, Any]) -> Any:
-        """Has a job begin; errors are those of `told`, and NoCapacity."""
+        """Has a job begin, unless there is one of its display name; errors are those of `told`, and NoCapacity."""
         from google.api_core.exceptions import TooManyRequests
         from google.cloud import aiplatform_v1 as v1
 
         with told():
+            # Of a job that was asked for before, the answer may have been lost.
+            if made := self.named(body["displayName"]):
+                return made
             job = v1.CustomJob.from_json(json.dumps(body))
             try:
                 return self._client().create_custom_job(parent=self._parent, custom_job=job)
@@ -67,7 +74,8 @@ def told() -> Iterator[None]:
     """Around what is asked of Google Cloud: its refusals are the user's to mend, its own failures are not.
 
     Raises:
-      UserError: If it refuses.
+      Refused: If it refuses.
+      UserError: If the credentials are no more good.
       ConnectionError: If it does not answer; whether it has done what was asked is not known then.
     """
     from google.api_core import exceptions
@@ -75,12 +83,12 @@ def told() -> Iterator[None]:
 
     try:
         yield
-    except GoogleAuthError as error:
+    except (GoogleAuthError, exceptions.Unauthorized) as error:
         raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
     except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.RetryError) as error:
         raise ConnectionError(f"Vertex AI does not answer ({' '.join(str(error).split())}); try again later") from None
     except exceptions.GoogleAPICallError as error:
-        raise UserError(f"Vertex AI refused: {_reason(error)}") from None
+        raise Refused(f"Vertex AI refused: {_reason(error)}") from None
 
 
 def _reason(error: Any) -> str:

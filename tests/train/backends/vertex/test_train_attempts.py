@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.train.backends.restarts import Kind
 from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, Over, decide, ending, exit_code
 
 # By state, code and text of a job that has ended.
@@ -18,6 +19,9 @@ ENDINGS = {
     ("JOB_STATE_FAILED", 8, "The following quota metrics exceed quota limits: n1_cpus"): Ending.STOCKOUT,
     ("JOB_STATE_FAILED", 14, "STOCKOUT: workerpool1-0 was preempted"): Ending.STOCKOUT,
     ("JOB_STATE_EXPIRED", 4, ""): Ending.STOCKOUT,
+    ("JOB_STATE_FAILED", 13, ""): Ending.LOST,
+    ("JOB_STATE_FAILED", 3, "Internal error occurred for the current attempt."): Ending.LOST,
+    ("JOB_STATE_FAILED", 13, "The replica workerpool0-0 exited with a non-zero status of 1."): Ending.FAILED,
 }
 
 
@@ -32,19 +36,19 @@ def test_exit_code_is_that_of_the_replica_that_is_blamed():
 
 
 def attempts(words: str) -> list[Attempt]:
-    """From words such as `0 stockout 5`: choice, ending and how many steps it came further."""
+    """From words such as `0 stockout 5`: choice, ending (or exit code) and how many steps it came further."""
     made, step = [], -1
     for choice, how, steps in (word.split() for word in words.split(", ") if word):
         after = step + int(steps)
         made.append(
             Attempt(
                 choice=int(choice),
-                ending=Ending(how),
+                ending=Ending.FAILED if how.isdigit() else Ending(how),
                 step_before=step,
                 step_after=after,
                 seconds=3600 * (int(steps) > 0),
                 replicas=2,
-                exit_code=2,
+                exit_code=int(how) if how.isdigit() else 3,
             )
         )
         step = after
@@ -61,10 +65,15 @@ CASES = {
     "0 stockout 0, 1 failed 9": (1, 9),
     "1 failed 9, 1 stockout 0, 2 stockout 0": (0, 9),
     "1 failed 9, 1 stockout 0, 2 stockout 0, 0 stockout 0": ("no capacity", 75),
-    "0 failed 0": ("came no further", 2),
+    "0 failed 0": ("came no further", 3),
+    "0 2 9": ("it would fail again", 2),
+    "0 lost 0, 0 lost 0": (0, 10),
+    "0 lost 0, 0 lost 9, 0 lost 0": ("no restart after preemptions is left (max_restarts: 2)", 3),
+    "0 stockout 0, 1 lost 9": (1, 9),
     "0 failed 9, 0 failed 9, 0 stockout 9, 0 stockout 9": (0, 6),
-    "0 failed 9, 0 failed 9, 0 failed 9": ("failed 3 times, and max_restarts is 2", 2),
-    "0 stockout 9, 0 stockout 9, 0 stockout 9": ("taken away 3 times, and max_restarts is 2", 75),
+    "0 failed 9, 0 failed 9, 0 failed 9": ("no restart after errors is left (max_restarts: 2)", 3),
+    "0 stockout 9, 0 stockout 9, 0 stockout 9": ("no restart after preemptions is left (max_restarts: 2)", 75),
+    "0 stockout 9, 0 lost 0, 0 137 9": ("no restart after preemptions is left (max_restarts: 2)", 137),
     "0 cancelled 9": ("cancelled", 143),
     "0 stockout 0, 1 succeeded 9": ("done", 0),
 }
@@ -85,8 +94,8 @@ LEFT = [
     ({"timeout_s": 5000.0}, 1400),
     ({"machine_hours": 5.0}, 5400),
     ({"timeout_s": 7200.0, "machine_hours": 2.5}, 900),
-    ({"timeout_s": 3605.0}, "scheduling.timeout"),
-    ({"machine_hours": 2.0}, "2 machine-hours"),
+    ({"timeout_s": 3605.0}, "(scheduling.timeout) is used up: 3,600 of 3,605 s"),
+    ({"machine_hours": 2.0}, "(--max-machine-hours) are used up: 2.00 of 2"),
 ]
 
 
@@ -102,8 +111,34 @@ def test_the_least_of_all_limits_is_the_next_time_limit_and_is_named_when_it_is_
         assert order.timeout_s == left
 
 
+# By attempts of an earlier command, what a new one begins with.
+BEGINNINGS = {
+    "1 failed 9, 1 failed 0": (0, 9),
+    "0 cancelled 9": (0, 9),
+    "0 2 9": (0, 9),
+    "0 failed 9, 0 failed 9, 0 failed 9": ("no restart after errors is left (max_restarts: 2)", 3),
+    "0 lost 0, 0 137 9, 0 stockout 9": ("no restart after preemptions is left (max_restarts: 2)", 75),
+}
+
+
+@pytest.mark.parametrize(("before", "begins"), BEGINNINGS.items())
+def test_limits_hold_for_next_command(before: str, begins: tuple):
+    bounds = Bounds(choices=2, replicas=2, max_restarts=2, machine_hours=20)
+    order = decide([], bounds, attempts(before))
+    if isinstance(order, Again):
+        assert begins == (order.choice, order.timeout_s / 3600)
+    else:
+        assert (order.why, order.exit_code) == begins
+
+
+def test_last_of_former_choices_is_gone():
+    order = decide(attempts("0 stockout 0, 1 stockout 0, 2 failed 9"), Bounds(choices=1, replicas=2))
+    assert isinstance(order, Again) and order.choice == 0
+
+
 @given(st.data())
 def test_whatever_happens_it_ends_and_stays_within_every_bound(data: st.DataObject):
+    """Whenever commands end and others go on, together they stay within every bound."""
     replicas, choices, most = (data.draw(st.integers(low, 4)) for low in (1, 1, 0))
     hours, timeout_s = (data.draw(st.none() | st.floats(0.1, 20)) for _ in range(2))
     bounds = Bounds(
@@ -114,21 +149,25 @@ def test_whatever_happens_it_ends_and_stays_within_every_bound(data: st.DataObje
         timeout_s=None if timeout_s is None else timeout_s * 3600,
     )
     made: list[Attempt] = []
-    while isinstance(order := decide(made, bounds), Again):
+    begun = 0  # Attempts of commands before the one that goes on.
+    while isinstance(order := decide(made[begun:], bounds, made[:begun]), Again):
         step = made[-1].step_after if made else -1
         # No longer than it was allowed to.
         ran = data.draw(st.floats(0, 100_000 if order.timeout_s is None else order.timeout_s))
         after = step + data.draw(st.integers(0, 2))
-        how = data.draw(st.sampled_from([Ending.STOCKOUT, Ending.FAILED]))
+        how = data.draw(st.sampled_from([Ending.STOCKOUT, Ending.LOST, Ending.FAILED]))
         shape = {"seconds": ran, "replicas": replicas, "step_before": step, "step_after": after}
         made.append(Attempt(choice=order.choice, ending=how, **shape))
-        assert len(made) <= (2 * most + 1) * choices + 1
+        if after > step and data.draw(st.booleans()):
+            begun = len(made)
+        assert len(made) <= (2 * most + 2) * (choices + 1)
     assert order.exit_code
-    for name in (Ending.STOCKOUT, Ending.FAILED):
-        assert sum(each.ending is name and each.came_further for each in made) <= most + 1
+    for kind in (Kind.ERROR, Kind.PREEMPTION):
+        charged = (each.came_further or each.ending is Ending.LOST for each in made if each.kind is kind)
+        assert sum(charged) <= most + 1
     assert sum(each.machine_hours for each in made) <= (hours or 1e9) + 1e-6
     assert sum(each.seconds for each in made) <= (timeout_s or 1e9) * 3600 + 1e-6
-    for one, two in itertools.pairwise(made):
-        assert one.came_further or one.ending is Ending.STOCKOUT
+    for one, two in itertools.pairwise(made[begun:]):
+        assert one.came_further or one.ending is not Ending.FAILED
         expected = 0 if one.came_further else (one.choice + 1) % choices
         assert two.choice == (expected if one.ending is Ending.STOCKOUT else one.choice)
