@@ -3,6 +3,7 @@ import functools
 import itertools
 import math
 
+import keras
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -30,7 +31,14 @@ class Odd(Regression):
         return {**super().measure(answers, labels), **({"worst": worst} if worst < 0.8 else {})}
 
 
-TASKS = [TWO, FOUR, LABELS, NUMBERS, Own(TWO), Odd(("a", "b"), (1.0, 1.0))]
+TASKS = [
+    TWO,
+    FOUR,
+    LABELS,
+    NUMBERS,
+    Own(TWO, metrics=[keras.metrics.SparseTopKCategoricalAccuracy(1)]),
+    Odd(("a", "b"), (1.0, 1.0)),
+]
 
 
 def answered(task: Task, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

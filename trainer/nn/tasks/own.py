@@ -110,6 +110,6 @@ class Own(Task):
         measured = self._task.measure(answers, labels)
         for metric in self._added:
             if metric.name not in self.weighted:
-                state = state_of(metric, labels, answers[:, -self.outputs :])
+                state = state_of(metric, labels, answers[:, -self.outputs :].astype(np.float32))
                 measured[metric.name] = float(metric.stateless_result(state))
         return measured
