@@ -21,6 +21,7 @@ COMMANDS = sorted(
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_says_what_code_it_is(command, monkeypatch, capsys):
     monkeypatch.setenv("CODE_VERSION", "abc123")
+    monkeypatch.setenv("PYTHONHASHSEED", "0")  # else trainer.task would start this process anew
     monkeypatch.setattr("sys.argv", [command, "--version"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module(command, run_name="__main__")

@@ -31,7 +31,7 @@ def test_process_dry_run_prints_plan(capsys: pytest.CaptureFixture, tmp_path: Pa
     command = [sys.executable, "-m", "trainer.task", *flags, "--strategy", "parameter_server"]
     assert all(replica["command"] == command for replica in plan["replicas"])
     assert plan["replicas"][2]["log"] == "jobs/a/replicas/worker-1.log"
-    env = {"TRAINER_POOL_ROLES": "chief,worker,ps", "PYTHONUNBUFFERED": "1"}
+    env = {"TRAINER_POOL_ROLES": "chief,worker,ps", "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
     env["TRAINER_STATUS"] = str(tmp_path / "jobs/a/replicas/worker-1.status.json")
     given = plan["replicas"][2]["env"]
     assert given == env | {name: given[name] for name in ("TF_CONFIG", "TRAINER_THREADS")}

@@ -36,7 +36,7 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
         opts = options.parse(flags)
     return Program(
         command=(sys.executable, "-m", "trainer.task", *flags),
-        env={},
+        env={"PYTHONHASHSEED": "0"},  # else it would start itself again with it
         job_dir=opts.job_dir,
         reports=True,
         data_dir=opts.data_dir,
