@@ -87,7 +87,7 @@ class TrainStep:
             if self.weight_decay:
                 objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
             objective = self.optimizer.scale_loss(objective)
-            states = self.task.states(outputs, labels, weights)
+        states = self.task.states(outputs, labels, weights)
         return tf.concat([[loss], *states], 0), tape.gradient(objective, self.model.trainable_variables)
 
     @functools.cached_property

@@ -38,11 +38,8 @@ CASES = {
     "one smoothed logit": (LOGIT.smoothed(0.1), TWO, K.BinaryCrossentropy(True, 0.1), {}, (), False),
     "smoothed labels": (Own(LABELS).smoothed(0.3), SEVERAL, K.BinaryCrossentropy(True, 0.3), {}, (), False),
     "classes": (CLASSES, CLASS, SPARSE, {"class_weight": {0: 0.0, 2: 2.5}}, ("a=0", "c=2.5"), False),
-    "balanced": (CLASSES, CLASS, SPARSE, {"class_weight": dict(enumerate(BALANCED))}, ("balanced",), False),
     "both": (CLASSES, CLASS, SPARSE, {"sample_weight": IMPORTANCE * BALANCED[CLASS]}, ("balanced",), True),
-    "a column for a number": (REGRESSION, NUMBER, K.MeanSquaredError(), BY, (), True),
     "a column for a loss of one's own": (HUBER, NUMBER, K.Huber(), BY, (), True),
-    "a column for smoothed labels": (LABELS.smoothed(0.3), SEVERAL, K.BinaryCrossentropy(True, 0.3), BY, (), True),
 }
 
 

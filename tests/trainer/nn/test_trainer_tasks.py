@@ -124,6 +124,11 @@ def test_metrics_without_names_have_the_same():
     assert first == second == ("accuracy", "recall")
 
 
+def test_metric_of_several_numbers_refused():
+    refusal = Own(LABELS, metrics=[keras.metrics.F1Score()]).wrong_metrics(tf.constant(NUMBERS), tf.constant(TRUTHS))
+    assert refusal.startswith("metric f1_score gives 3 numbers and not one")
+
+
 def test_losses_and_names_that_are_refused():
     with pytest.raises(UserError, match="two metrics are called accuracy"):
         Own(TASK, metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")])

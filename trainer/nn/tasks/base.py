@@ -146,11 +146,15 @@ class Task(abc.ABC):
         return None if np.isfinite(outputs.astype(np.float32)).all() else "the untrained model's outputs are not finite"
 
     def wrong_metrics(self, outputs: tf.Tensor, labels: tf.Tensor) -> str | None:
-        """Says of which metric the variables are not the sums of what they are for two parts of the examples."""
+        """Says which metric is not one number, or has variables that are not sums of what they are for parts of the examples."""
         scores, middle = self.metric_predictions(outputs), len(labels) // 2
         part, rest = (labels[:middle], scores[:middle]), (labels[middle:], scores[middle:])
         for metric in self.metrics:
             first = state_of(metric, *part)
+            if (size := np.size(metric.stateless_result(first))) > 1:
+                return (
+                    f"metric {metric.name} gives {size} numbers and not one (an F1Score gives one with average='macro')"
+                )
             states = (
                 first,
                 state_of(metric, *rest),
