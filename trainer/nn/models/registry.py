@@ -107,6 +107,7 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any], *, label_sm
         build = functools.partial(by_name.by_name, build, taken, name)
     task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
     found = task(task_by, manifest)
+    _ = found.metrics  # makes their variables on all replicas now, before a strategy would share them
     return Builder(name, build, found.smoothed(label_smoothing) if label_smoothing else found, prepare, task_by)
 
 
