@@ -20,7 +20,7 @@ from components.bucket import is_ours
 from components.cleanup.project_state import Leftover, ProjectState
 from components.convert.writing.output import is_own
 from components.register.store import RECORD, is_record_of
-from components.register.vertex import FOLDER, folder_of
+from components.register.vertex import FOLDER, folder_of, name_of
 from trainer.base.manifest import FILE as MANIFEST
 
 _UNFINISHED_DAYS = 30  # after which checkpoints that a resume could begin with are shown
@@ -76,8 +76,8 @@ def _job(state: ProjectState, job: v1.CustomJob) -> Leftover:
 
 def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftover]:
     models = collections.defaultdict(list)
-    for version in filter(lambda version: is_ours(version.labels), state.versions):
-        models[version.labels["name"]].append(version)
+    for version in filter(name_of, state.versions):
+        models[name_of(version)].append(version)
     for name, versions in models.items():
         newest_first = sorted(versions, key=lambda version: int(version.version_id), reverse=True)
         for version in newest_first[keep:]:

@@ -12,7 +12,8 @@ from components.bucket import OURS, refusals
 from components.cleanup.project_state import ProjectState, StoredFile
 from components.files.store import asked, parallel
 from components.register.register import open_registry
-from components.register.vertex import folder_of
+from components.register.store import NAME, RECORD
+from components.register.vertex import FOLDER, folder_of, name_of
 from trainer.base import bounded_json
 from trainer.base.errors import UserError
 
@@ -35,8 +36,11 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
         kinds = (aiplatform.PipelineJob, OURS), (aiplatform.CustomJob, None), (aiplatform.PipelineJobSchedule, None)
         lists = (tuple(each.gca_resource for each in kind.list(filter=terms)) for kind, terms in kinds)
         pipelines, custom_jobs, schedules = lists
-        versions = tuple(model for name in registry.names() for model in registry.resources(name).values())
-    ours = {f"{folder_of(version)}/version.json".removeprefix(f"{bucket}/") for version in versions}
+        # A model whose default version is somebody else's is not among the names of the registry.
+        folders = [name.split("/")[1] for name in names if name.startswith(f"{FOLDER}/")]
+        models = {*registry.names(), *filter(NAME.fullmatch, folders)}
+        versions = tuple(version for name in models for version in registry.all_versions(name))
+    ours = {f"{folder_of(each)}/{RECORD}".removeprefix(f"{bucket}/") for each in versions if name_of(each)}
     return ProjectState(
         registry=str(registry),
         bucket=bucket,

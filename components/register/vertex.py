@@ -78,8 +78,7 @@ class VertexRegistry(Store):
         """Names of the models, in order."""
         with refusals(self._place):
             models = self._client.list_models(request=v1.ListModelsRequest(parent=self._parent, filter=OURS))
-            labels = {model.name.rpartition("/")[2]: model.labels.get("name", "") for model in models}
-        return sorted(name for id, name in labels.items() if id == f"m-{name[:61]}")
+            return sorted(filter(None, map(name_of, models)))
 
     def versions(self, name: str) -> list[str]:
         """Versions of a model, oldest first."""
@@ -115,7 +114,7 @@ class VertexRegistry(Store):
                 f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, and add that"
             )
         with self._changing(name):
-            if self._models(name) and not self.resources(name):
+            if self.all_versions(name) and not self.resources(name):
                 raise UserError(f"{self.resource_name(name)} is not of this program; choose another name")
         folder = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}"
         labels = dict([MANAGED_BY]) | {"name": name} | ({"run": facts["run"]} if facts.get("run") else {})
@@ -163,7 +162,7 @@ class VertexRegistry(Store):
                 if record:
                     _delete_folder(folder_of(model))
                 return
-            aliases = {alias for other in self._models(name) for alias in other.version_aliases}
+            aliases = {alias for other in self.all_versions(name) for alias in other.version_aliases}
             theirs = aliases - self.aliases(name).keys()
             if held := theirs & {CHAMPION, PREVIOUS}:
                 raise UserError(
@@ -179,7 +178,7 @@ class VertexRegistry(Store):
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:
         """Nobody can be kept away; but what is decided is decided by one look."""
-        self._seen[name] = self._models(name)
+        self._seen[name] = self.all_versions(name)
         try:
             yield
         finally:
@@ -195,15 +194,15 @@ class VertexRegistry(Store):
     def resources(self, name: str) -> dict[str, v1.Model]:
         """The versions of our model of this name, oldest first; none if there is no such model."""
         ours = {}
-        for model in self._models(name):
-            if is_ours(model.labels) and model.labels.get("name") == name:
+        for model in self.all_versions(name):
+            if name_of(model) == name:
                 ours[model.version_id] = model
             else:
                 note_foreign(f"{self.resource_name(name)}@{model.version_id}")
         return ours
 
-    def _models(self, name: str) -> list[v1.Model]:
-        """The versions with this model's id, whoever made them, oldest first."""
+    def all_versions(self, name: str) -> list[v1.Model]:
+        """Returns the versions of the model of this name, whoever made them, oldest first."""
         if name in self._seen:
             return self._seen[name]
         with refusals(self._place), contextlib.suppress(exceptions.NotFound):
@@ -219,6 +218,13 @@ class VertexRegistry(Store):
     def _client(self) -> ModelClientWithOverride:
         config = aiplatform.initializer.global_config
         return config.create_client(client_class=ModelClientWithOverride, location_override=self._location)
+
+
+def name_of(model: v1.Model) -> str:
+    """Returns the name of our model that a version is of; nothing if that or the version is not ours."""
+    name = model.labels.get("name", "")
+    id = model.name.rpartition("/")[2].partition("@")[0]
+    return name if is_ours(model.labels) and id == f"m-{name[:61]}" else ""
 
 
 def folder_of(model: v1.Model) -> epath.Path:

@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from project_states import BUCKET, OURS, PARENT, job, schedule, version
+from project_states import BUCKET, OURS, PARENT, REGISTRY, job, schedule, version
 
 from components.cleanup.__main__ import main
 from components.register.store import marked
@@ -36,7 +36,7 @@ def project(vertex, bucket):
         data: {"fingerprint": "d"},
         "runs/77/training-1/convert/output/train-00000-of-00001.tfrecord": {},
         f"{folder.removeprefix(f'{BUCKET}/')}/1/saved_model.pb": {},
-        f"{folder.removeprefix(f'{BUCKET}/')}/version.json": marked(folder),
+        f"{folder.removeprefix(f'{BUCKET}/')}/version.json": {"registry": REGISTRY} | marked(folder),
         "models/bert/7/saved_model.pb": {},  # of nobody that we know
     }
     for name, content in files.items():
@@ -125,6 +125,16 @@ def test_foreign_things_beside_ours_stay(project, vertex, bucket, capsys):
         all(text in shown for text in (f"{BUCKET}/{unfinished[:-6]}", "submit.py --cancel 8"))
         and "--cancel 7" not in shown
     )
+
+
+def test_foreign_default_version_changes_nothing(project, vertex, bucket):
+    first, second = versions = vertex.models.versions[f"{PARENT}/models/m-m"]
+    second.version_aliases = []
+    versions.append(version("m", 3, {}, f"{BUCKET}/theirs", aliases=("default",)))
+    first.labels = {}  # in the registry still, so its files are needed
+    files = there(vertex, bucket)[1]
+    assert main([*FLAGS, "--delete", "--yes"]) == 0
+    assert files <= there(vertex, bucket)[1]
 
 
 def test_jobs_anywhere_keep_their_datasets(project, bucket, capsys):
