@@ -25,7 +25,7 @@ class Meter:
         optimizer: keras.optimizers.Optimizer,
         chief: bool,
     ) -> None:
-        """Of a job of that extent, whose steps give the loss and states of the metrics of `task`."""
+        """Takes the extent of a job whose steps give the loss and states of the metrics of `task`."""
         self._extent, self._journal, self._optimizer, self._chief = extent, journal, optimizer, chief
         self._task = task
         self._warm_steps, self._warm_s = 0, 0.0

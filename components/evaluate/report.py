@@ -52,10 +52,10 @@ def summary(evaluation: Mapping[str, Any]) -> str:
 
 
 def _rivals(e: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Who was measured, the candidate first: in words, and the metrics."""
-    found = [("candidate", e["metrics"])]
+    """Returns the names and metrics of all that were measured, the candidate first."""
+    rivals = [("candidate", e["metrics"])]
     if (champion := e["champion"]) and champion["metrics"]:
         where = f", on {champion['examples']:,} records" if champion.get("candidate") else ""
-        found += [(f"candidate{where}", champion["candidate"])] if where else []
-        found.append((f"champion (version {champion['version']}){where}", champion["metrics"]))
-    return [*found, (e["baseline"]["rule"], e["baseline"])]
+        rivals += [(f"candidate{where}", champion["candidate"])] if where else []
+        rivals.append((f"champion (version {champion['version']}){where}", champion["metrics"]))
+    return [*rivals, (e["baseline"]["rule"], e["baseline"])]

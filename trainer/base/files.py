@@ -55,20 +55,22 @@ def is_remote(path: epath.PathLike) -> bool:
 
 
 def read_bytes(path: epath.PathLike, most_bytes: float = math.inf) -> bytes | None:
-    """The content of a small file, or None if there is no such file: one request where it is in a store.
+    """Returns the content of a small file, or None if there is no such file: one request where it is in a store.
 
-    One of more than `most_bytes` is a UserError. TensorFlow, if asked for all of an object, asks for its size before, and whether it is a directory if it is not there;
+    TensorFlow, if asked for all of an object, asks for its size before, and whether it is a directory if it is not there;
     of one that is replaced in between it gives a piece. So it is asked for pieces; it fetches up to 64 MiB at once.
+
+    Raises:
+      UserError: If it has more than `most_bytes`.
     """
     try:
         with store_errors(), _path(path).open("rb") as file:
-            pieces, num_bytes = list[bytes](), 0
+            content = bytearray()
             while piece := file.read(_PIECE_BYTES):
-                pieces.append(piece)
-                num_bytes += len(piece)
-                if num_bytes > most_bytes:
+                content += piece
+                if len(content) > most_bytes:
                     raise UserError(f"it has more than {most_bytes:,} bytes")
-            return b"".join(pieces)
+            return bytes(content)
     except (FileNotFoundError, NotADirectoryError):
         return None
 

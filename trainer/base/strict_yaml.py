@@ -18,7 +18,9 @@ class _Loader(yaml.SafeLoader):
         self._counts: dict[int, int] = {}  # Nodes below each one, with itself, by its id; aliases keep it alive.
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        mark, is_alias, before = self.peek_event().start_mark, self.check_event(yaml.AliasEvent), self._count
+        mark = self.peek_event().start_mark
+        is_alias = self.check_event(yaml.AliasEvent)
+        before = self._count
         self._depth += 1
         if self._depth > _MOST_DEPTH:
             raise yaml.MarkedYAMLError(problem=f"nested more than {_MOST_DEPTH} deep", problem_mark=mark)

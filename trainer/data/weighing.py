@@ -52,11 +52,12 @@ def check_column(name: str, manifest: Manifest) -> None:
         f.name: f for f in manifest.features if f.name != manifest.label and f.statistics and f.dtype != "string"
     }
     check_name(name, manifest.name, numbers=numbers, inputs=[feature.name for feature in manifest.inputs])
-    known, stand_in = numbers[name].statistics, numbers[name].default
-    found = [value for value in (known.min, known.max, stand_in if known.missing else None) if value is not None]
-    if min(found) < 0:
-        raise UserError(f"--weight-column {name}: a training example weighs {min(found):g}; weights are at least 0")
-    if not max(found):
+    known = numbers[name].statistics
+    stand_in = numbers[name].default if known.missing else None
+    extremes = [value for value in (known.min, known.max, stand_in) if value is not None]
+    if min(extremes) < 0:
+        raise UserError(f"--weight-column {name}: a training example weighs {min(extremes):g}; weights are at least 0")
+    if not max(extremes):
         raise UserError(f"--weight-column {name}: no training example weighs more than 0")
 
 

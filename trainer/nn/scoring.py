@@ -55,12 +55,12 @@ class Scorer:
         weights.put(values, self._model)
         rounds = []
         for batch, counts in self._batches():
-            wishes, *found = self._function(batch, counts, tf.constant([float(interrupted())]))
-            if wishes.numpy().any():
+            gathered = self._function(batch, counts, tf.constant([float(interrupted())]))
+            if gathered[0][:, 0].numpy().any():
                 return None
-            rounds.append(found)
+            rounds.append(gathered)
         sums, *evidence = map(np.concatenate, zip(*rounds, strict=True))
-        loss, *states = map(math.fsum, sums.T.tolist())
+        _, loss, *states = map(math.fsum, sums.T.tolist())
         return self._build.task.score(loss / self._examples, states, evidence)
 
     def _batches(self) -> Iterator[tuple[Columns, tf.Tensor]]:
@@ -76,15 +76,22 @@ class Scorer:
             yield self._strategy.experimental_distribute_values_from_function(take)
 
     def _round(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> list[tf.Tensor]:
-        """What all replicas have found in their batches, one behind the other."""
-        return [
-            self._strategy.gather(part, axis=0) for part in self._strategy.run(self._part, args=(batch, counts, wish))
-        ]
+        """Returns the sums and the evidence of all replicas, one behind the other.
+
+        Each gather exchanges two messages with every other replica, so there are no more than these two a round.
+        """
+        parts = self._strategy.run(self._part, args=(batch, counts, wish))
+        return [self._strategy.gather(part, axis=0) for part in parts]
 
     def _part(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The wish; and of a batch that counts the loss with the states of the metrics, [1, values], and the evidence."""
-        features, task = dict(batch), self._build.task
-        labels, importance = features.pop(self._manifest.label), features.pop(WEIGHT, None)
+        """Returns the wish to stop, the loss and the states of the metrics, [1, values], and the evidence, if there is any.
+
+        Of a batch that does not count the sums are 0 and the evidence is of no examples.
+        """
+        task = self._build.task
+        features = dict(batch)
+        labels = features.pop(self._manifest.label)
+        importance = features.pop(WEIGHT, None)
         outputs = self._model(features, training=False)
         loss, valid = task.loss_sum(outputs, labels)
         examples = tf.cast(tf.shape(labels)[0], tf.float32)
@@ -92,8 +99,7 @@ class Scorer:
             loss *= tf.math.divide_no_nan(examples, valid)
         if losses := self._model.losses:
             loss += examples * in_training.total(losses)
-        found = (
-            tf.concat([[loss], *task.states(outputs, labels, importance)], 0)[tf.newaxis],
-            *task.evidence(outputs, labels),
-        )
-        return wish, *(part[: tf.where(counts, tf.shape(part)[0], 0)] for part in found)
+        sums = tf.concat([[loss], *task.states(outputs, labels, importance)], 0)
+        sums = tf.concat([wish, tf.where(counts, sums, 0.0)], 0)
+        evidence = (part[: tf.where(counts, tf.shape(part)[0], 0)] for part in task.evidence(outputs, labels))
+        return sums[tf.newaxis], *evidence

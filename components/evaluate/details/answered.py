@@ -55,7 +55,7 @@ def made_up(feature: Feature, count: int, random: np.random.Generator, *, raw: b
 
 def plain(values: np.ndarray, dtype: str) -> dict[str, Any]:
     """Returns the values of a feature, [N, ...], as JSON has them."""
-    said = {"dtype": dtype, "shape": list(values.shape)}
+    form = {"dtype": dtype, "shape": list(values.shape)}
     if values.ndim > 1:
-        return {**said, "base64": base64.b64encode(values.tobytes()).decode()}
-    return {**said, "values": [None if value != value else value for value in values.tolist()]}
+        return {**form, "base64": base64.b64encode(values.tobytes()).decode()}
+    return {**form, "values": [None if value != value else value for value in values.tolist()]}

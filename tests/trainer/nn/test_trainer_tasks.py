@@ -38,7 +38,7 @@ def test_logits_of_any_type_and_labels_of_any_make_sums_and_answers_in_float32(o
 
 
 def test_of_one_class_alone_there_is_no_auc_and_accuracy_ranks():
-    score = TASK.score(0.5, [3, 4], (np.zeros([3, 1]), np.ones([3, 1], np.int64)))
+    score = TASK.score(0.5, [3, 4], [np.ones([3, 2, 1])])
     assert score == {"loss": 0.5, "accuracy": 0.75}
     assert TASK.rank(score) > TASK.rank({"loss": 0.6, "accuracy": 0.75})
     assert TASK.rank({"loss": 9.0, "accuracy": 0.1, "auc": 0.9}) > TASK.rank({"loss": 0.0, "accuracy": 1.0, "auc": 0.8})

@@ -83,24 +83,25 @@ class Task(abc.ABC):
         """Returns the variables that the metrics have after these examples alone, float32 [size] each."""
         predictions = self.metric_predictions(outputs)
         backend.set_keras_mask(predictions, backend.get_keras_mask(outputs))
-        found = (state_of(m, labels, predictions, weights if m.name in self.weighted else None) for m in self.metrics)
-        return [tf.reshape(tf.cast(variable, tf.float32), [-1]) for state in found for variable in state]
+        states = (state_of(m, labels, predictions, weights if m.name in self.weighted else None) for m in self.metrics)
+        return [tf.reshape(tf.cast(variable, tf.float32), [-1]) for state in states for variable in state]
 
     @property
     def num_states(self) -> int:
-        """How many numbers `states` has."""
+        """Returns the number of values in `states`."""
         return sum(math.prod(v.shape) for metric in self.metrics for v in metric.variables)
 
     def results(self, states: Iterable[float]) -> dict[str, float]:
         """Returns the value of each metric from sums of what `states` gives."""
-        found, numbers = {}, iter(states)
+        numbers = iter(states)
+        values = {}
         for metric in self.metrics:
             variables = [
                 tf.constant(list(itertools.islice(numbers, math.prod(v.shape))), v.dtype, v.shape)
                 for v in metric.variables
             ]
-            found[metric.name] = float(metric.stateless_result(variables))
-        return found
+            values[metric.name] = float(metric.stateless_result(variables))
+        return values
 
     def smoothed(self, label_smoothing: float) -> Self:
         """This task with another smoothing of labels; refused of numbers and of a loss of the user's own, which would not heed it."""
@@ -112,7 +113,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """The first of the answers to outputs [N, outputs], float32."""
+        """Returns the first of the answers to outputs [N, outputs], float32."""
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """What the exported model says of outputs [N, outputs]."""
@@ -147,22 +148,20 @@ class Task(abc.ABC):
 
     def wrong_metrics(self, outputs: tf.Tensor, labels: tf.Tensor) -> str | None:
         """Says which metric is not one number, or has variables that are not sums of what they are for parts of the examples."""
-        scores, middle = self.metric_predictions(outputs), len(labels) // 2
-        part, rest = (labels[:middle], scores[:middle]), (labels[middle:], scores[middle:])
+        scores = self.metric_predictions(outputs)
+        middle = len(labels) // 2
+        part = labels[:middle], scores[:middle]
+        rest = labels[middle:], scores[middle:]
         for metric in self.metrics:
             first = state_of(metric, *part)
-            if (size := np.size(metric.stateless_result(first))) > 1:
+            size = np.size(metric.stateless_result(first))
+            if size > 1:
                 return (
                     f"metric {metric.name} gives {size} numbers and not one (an F1Score gives one with average='macro')"
                 )
-            states = (
-                first,
-                state_of(metric, *rest),
-                state_of(metric, labels, scores),
-                state_of(metric, *rest, state=first),
-            )
-            for one, other, both, after in zip(*states, strict=True):
-                if not np.allclose(one + other, [both, after], rtol=1e-3, equal_nan=True):
+            expected = state_of(metric, labels, scores), state_of(metric, *rest, state=first)
+            for states in zip(first, state_of(metric, *rest), *expected, strict=True):
+                if not np.allclose(states[0] + states[1], states[2:], rtol=1e-3, equal_nan=True):
                     return (
                         f"the variables of metric {metric.name} are no sums over examples, so they do not add up over batches "
                         "and replicas; derive a task and define it in `measure`"
@@ -174,10 +173,10 @@ class Task(abc.ABC):
         return self.predictions(outputs)[:, -self.outputs :]
 
     def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """What of each example `score` needs for an `auc`: scores and labels, [N, k] each, which replicas gather; or nothing."""
+        """Returns for an `auc` the scores and the labels of each example, [N, 2, num_aucs], which replicas gather; or nothing."""
         if not self.num_aucs:
             return ()
-        return self.predictions(outputs)[:, -self.num_aucs :], columns(labels)
+        return (tf.stack([self.predictions(outputs)[:, -self.num_aucs :], columns(labels)], axis=1),)
 
     def score(self, loss: float, states: Iterable[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
         """Returns the loss and the metrics of a split.
@@ -185,9 +184,12 @@ class Task(abc.ABC):
         Args:
           loss: The mean over the examples of the split.
           states: Of the split.
-          evidence: Each of what `evidence` gives, of the whole split in its order.
+          evidence: What `evidence` gives of all examples of the split, in any order.
         """
-        return {"loss": loss, **self.results(states), **(mean_auc(*evidence) if evidence else {})}
+        score = {"loss": loss, **self.results(states)}
+        for scores_and_labels in evidence:
+            score |= mean_auc(*scores_and_labels.swapaxes(0, 1))
+        return score
 
     def ranked_by(self, score: Mapping[str, float]) -> str:
         """The metric that decides whether a score is better than another."""

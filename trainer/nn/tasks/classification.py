@@ -28,7 +28,7 @@ class Classification(Task):
 
     @property
     def num_aucs(self) -> int:
-        """That of the second of two classes."""
+        """1, by the second of two classes; 0 of more classes."""
         return int(len(self.class_names) == 2)
 
     def wrong_labels(self, labels: np.ndarray) -> str | None:

@@ -5,6 +5,7 @@ def task(manifest):
     return Own(task_of(manifest), loss=keras.losses.Huber(reduction="none"), metrics=[MeanAbsolutePercentageError()])
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -35,7 +36,7 @@ class Own(Task):
         ranked_by: str | None = None,
         higher_is_better: bool = False,
     ) -> None:
-        """A task like `task`.
+        """Changes a task.
 
         Args:
           task: Says what the outputs mean, what clients get, and all that is not said here.
@@ -53,22 +54,19 @@ class Own(Task):
                 predictions = task.metric_predictions(tf.zeros([1, task.outputs]))
                 are_classes = "class_index" in task.answers and task.outputs > 1
                 metric.update_state(tf.zeros([1]) if are_classes else tf.zeros_like(predictions), predictions)
-        named = {"loss", *task.metric_names, *task.ranking}
-        names = [*named, *(metric.name for metric in added)]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise UserError(f"two metrics are called {min(twice)}; give one of them another name")
-        unweighted = named | {metric.name for metric in metrics}
+        taken = {"loss", *task.metric_names, *task.ranking}
+        names = Counter([*taken, *(metric.name for metric in added)])
+        name, count = names.most_common(1)[0]
+        if count > 1:
+            raise UserError(f"two metrics are called {name}; give one of them another name")
+        unweighted = taken | {metric.name for metric in metrics}
         if ranked_by not in (None, *unweighted):
             raise UserError(f"models cannot be ranked by {ranked_by}, but by {', '.join(sorted(unweighted))}")
         self._task, self._loss, self._added = task, loss, added
         self.metrics = *task.metrics, *added
         self.weighted = task.weighted.union(metric.name for metric in weighted_metrics)
-        self.meaning, self.outputs, self.answers, self.num_aucs = (
-            task.meaning,
-            task.outputs,
-            task.answers,
-            task.num_aucs,
-        )
+        for name in ("meaning", "outputs", "answers", "num_aucs"):
+            setattr(self, name, getattr(task, name))
         self.label_smoothing = task.label_smoothing if loss is None else None
         self.ranking = (ranked_by,) if ranked_by else task.ranking
         self.lower_is_better = task.lower_is_better.union(() if higher_is_better else (metric.name for metric in added))

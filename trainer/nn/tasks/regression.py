@@ -60,8 +60,10 @@ class Regression(Task):
         """
         labels = labels.reshape(len(labels), -1).astype(np.float64)
         error = answers.astype(np.float64) - labels
-        squares, variances = (error**2).mean(axis=0), labels.var(axis=0)
-        mse, loss = squares.mean(), (squares / np.square(self.spreads)).mean()
+        squares = (error**2).mean(axis=0)
+        variances = labels.var(axis=0)
+        mse = squares.mean()
+        loss = (squares / np.square(self.spreads)).mean()
         metrics = {"rmse": mse**0.5, "mae": np.abs(error).mean(), "mse": mse, "loss": loss}
         varies = variances > 0
         if varies.any():
