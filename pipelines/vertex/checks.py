@@ -9,7 +9,7 @@ Storage and IAM, and of the registry API (OCI distribution specification).
 import concurrent.futures
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import requests
@@ -24,9 +24,11 @@ _MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
     "oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"
 ))  # fmt: skip
 _ACCOUNTS = "https://iam.googleapis.com/v1/projects/-/serviceAccounts"
+_PROJECTS = "https://cloudresourcemanager.googleapis.com/v3/projects"
 _ACT_AS = "iam.serviceAccounts.actAs"
 # Predefined roles that have it.
-_ROLES = ("iam.serviceAccountUser", "editor", "owner", "aiplatform.serviceAgent")
+_ROLES = ("roles/iam.serviceAccountUser", "roles/editor", "roles/owner", "roles/aiplatform.serviceAgent")
+_SETS = ("group:", "domain:", "principalSet:", "allUsers", "allAuthenticatedUsers")  # that an account may be in
 _WRITES = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
 
 
@@ -153,38 +155,52 @@ def _training_account(submission: Submission, ask: Asker) -> Iterator[str]:
     """Refuses a run's account, which makes the training job, that may not act as the training's.
 
     Only that account could ask Google Cloud, so policies are read: the training account's own, and the
-    project's. A right that comes from a folder, a group or a custom role is not seen; the command in
-    the message does no harm then.
+    project's. A right that may come from elsewhere, as from a group or a folder, is only warned of.
     """
     account, actor = submission.values["service_account"], submission.body["serviceAccount"]
     if not account:
         return
     if not actor:
         raise ConnectionError(f"--service-account is missing: whether the default may act as {account}")
+    member, project = f"serviceAccount:{actor}", f"{_PROJECTS}/{submission.job['project']}"
     status, policy = ask(f"{_ACCOUNTS}/{account}:getIamPolicy", {})
     if status == 404:
         yield f"no service account {account}"
-    elif status != 200:
-        reason = f"you may not read the policy of {account}: whether {actor} may act as it"
-        raise ConnectionError(reason)
-    elif not _lets_act(policy, actor):
-        project = f"https://cloudresourcemanager.googleapis.com/v3/projects/{submission.job['project']}"
-        _, policy = ask(f"{project}:getIamPolicy", {})
-        if not _lets_act(policy, actor):
-            yield _no_act_as(f"serviceAccount:{actor}", account)
+        return
+    bindings = policy.get("bindings", [])
+    if _lets_act(bindings, [member], _ROLES):
+        return
+    project_status, policy = ask(f"{project}:getIamPolicy", {})
+    bindings += policy.get("bindings", [])
+    if _lets_act(bindings, [member], _ROLES):
+        return
+    may_be_hidden = {status, project_status} != {200} or _lets_act(
+        bindings, [member, *_SETS], [*_ROLES, "projects/", "organizations/"]
+    )
+    if may_be_hidden or "parent" in ask(project)[1]:
+        raise ConnectionError(
+            f"the policies that you may read do not show whether {actor} may act as {account} "
+            f"(if it may not: {_grant(member, account)})"
+        )
+    yield _no_act_as(member, account)
 
 
-def _lets_act(policy: Any, actor: str) -> bool:
-    """Returns whether a policy has a binding of its own for the actor."""
-    bindings = policy.get("bindings", ())
-    roles = {each["role"] for each in bindings if f"serviceAccount:{actor}" in each["members"]}
-    return not roles.isdisjoint(f"roles/{role}" for role in _ROLES)
+def _lets_act(bindings: Sequence[Any], members: Sequence[str], roles: Sequence[str]) -> bool:
+    """Returns whether one of these roles is bound to one of these members; each is the beginning of a name."""
+    return any(
+        each["role"].startswith(tuple(roles)) and any(name.startswith(tuple(members)) for name in each["members"])
+        for each in bindings
+    )
 
 
 def _no_act_as(member: str, account: str) -> str:
+    return f"{member.partition(':')[2]} may not act as {account}; grant it: {_grant(member, account)}"
+
+
+def _grant(member: str, account: str) -> str:
     return (
-        f"{member.partition(':')[2]} may not act as {account}; grant it: gcloud iam service-accounts "
-        f"add-iam-policy-binding {account} --member={member} --role=roles/iam.serviceAccountUser"
+        f"gcloud iam service-accounts add-iam-policy-binding {account} --member={member} "
+        "--role=roles/iam.serviceAccountUser"
     )
 
 

@@ -159,31 +159,37 @@ def test_only_definite_answers_refuse(monkeypatch, capsys, answer):
     assert ("warning: not checked, as " in capsys.readouterr().err) is (answer not in (403, 404))
 
 
-BOUND = {
-    "bindings": [{"role": "roles/iam.serviceAccountUser", "members": ["serviceAccount:run@p.iam.gserviceaccount.com"]}]
-}
+RUN, TRAIN = (f"{name}@p.iam.gserviceaccount.com" for name in ("run", "train"))
+UNSEEN = f"warning: not checked, as the policies that you may read do not show whether {RUN} may act as {TRAIN} (if"
+
+
+def policy(role: str, member: str) -> tuple[int, Any]:
+    return 200, {"bindings": [{"role": role, "members": ["user:a@b.c", member]}]}
+
+
+BOUND, NONE = policy("roles/iam.serviceAccountUser", f"serviceAccount:{RUN}"), (200, {})
 
 
 @pytest.mark.parametrize(
     ("own", "project", "problem"),
     [
-        ((200, BOUND), None, ""),
-        ((200, {}), (200, BOUND), ""),
-        ((403, {}), None, "warning: not checked, as you may not read the policy of train@"),
-        (
-            (200, {}),
-            (403, {}),
-            "run@p.iam.gserviceaccount.com may not act as train@p.iam.gserviceaccount.com; grant it: gcloud",
-        ),
-        ((404, {}), None, "no service account train@"),
+        (BOUND, None, ""),
+        (NONE, BOUND, ""),
+        ((403, {}), BOUND, ""),
+        ((403, {}), NONE, UNSEEN),
+        (NONE, (403, {}), UNSEEN),
+        (NONE, (200, {"parent": "folders/7"}), UNSEEN),
+        (NONE, policy("roles/editor", "group:all@b.c"), UNSEEN),
+        (policy("organizations/7/roles/x", f"serviceAccount:{RUN}"), NONE, UNSEEN),
+        (policy("roles/editor", "serviceAccount:other@b.c"), NONE, f"{RUN} may not act as {TRAIN}; grant it: gcloud"),
+        (NONE, policy("roles/viewer", f"serviceAccount:{RUN}"), f"{RUN} may not act as {TRAIN}; grant it: gcloud"),
+        ((404, {}), None, f"no service account {TRAIN}"),
     ],
 )
 def test_training_account_is_checked_by_policies(monkeypatch, capsys, own, project, problem):
-    answers = {"train@p.iam.gserviceaccount.com:getIamPolicy": own, "demo-project:getIamPolicy": project}
-    every = {
-        "location": "us-central1",
-        "permissions": [f"storage.objects.{verb}" for verb in ("create", "get", "list", "delete")],
-    }
+    answers = {f"{TRAIN}:getIamPolicy": own, "demo-project:getIamPolicy": project, "demo-project": project}
+    verbs = ("create", "get", "list", "delete")
+    every = {"location": "us-central1", "permissions": [f"storage.objects.{verb}" for verb in verbs]}
 
     def request(session, method, url, **_):
         status, content = answers.get(url.rpartition("/")[2], (200, every))
@@ -191,10 +197,8 @@ def test_training_account_is_checked_by_policies(monkeypatch, capsys, own, proje
 
     monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession.request", request)
     monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
-    accounts = ["--service-account", "run@p.iam.gserviceaccount.com"]
-    accounts += ["--training-service-account", "train@p.iam.gserviceaccount.com"]
     try:
-        checks.look(prepared("--image", IMAGE, *accounts))
+        checks.look(prepared("--image", IMAGE, "--service-account", RUN, "--training-service-account", TRAIN))
         outcome = capsys.readouterr().err
     except UserError as error:
         outcome = str(error)
