@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from components.asking import agreed
 from components.evaluate.gate import REJECT, TOLD
 from components.register.register import open_registry
-from components.train.backends.vertex.attempts import Again, Bounds, Over, decide
+from components.train.backends.vertex.attempts import Again, Bounds, begin
 from components.train.backends.vertex.job_settings import JobSettings, account
 from components.train.backends.vertex.job_store import JobStore
 from components.train.cluster.cluster_file import Cluster
@@ -57,9 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{submission.run} has ended well, and nothing is sent:")
             return _ended(args, submission)
     bounds = _bounds(submission)
-    first = decide([], bounds, store.attempts)
-    if isinstance(first, Over):
-        raise UserError(f"{first.why}; nothing is submitted; allow more")
+    first = begin(bounds, store.attempts)
     if args.dry_run:
         print(json.dumps(submission.attempt(first).request(submission.run), indent=2))
         return 0
@@ -126,10 +124,10 @@ def _resumed(args: argparse.Namespace) -> Submission:
     """The run as it was submitted, with what the command line says of its limits and its evaluation."""
     submission = Submission.load(args.bucket, args.resume)
     evaluate_args = evaluation(args, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
-    values = {**submission.values, "evaluate_args": evaluate_args}
-    if args.timeout or args.max_restarts is not None:
-        cluster = scheduled_as(submission.cluster, timeout=args.timeout, max_restarts=args.max_restarts)
-        values["cluster"] = cluster.to_json()
+    cluster = scheduled_as(submission.cluster, args)
+    JobSettings.parse(submission.values["job_args"], "pipelines/submit.py").check(cluster, args.location)
+    changes = {"cluster": cluster.to_json(), "strategy": cluster.scheduling.strategy}
+    values = {**submission.values, **changes, "evaluate_args": evaluate_args}
     hours = args.max_machine_hours or submission.max_machine_hours
     job = {**submission.job, "parameter_values": values}
     return dataclasses.replace(submission, job=job, max_machine_hours=hours)

@@ -14,8 +14,8 @@ from components.bucket import credentials
 from components.files.listing import deleted, found
 from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide, ending
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
-from components.train.backends.vertex.job_client import Jobs
-from components.train.backends.vertex.job_store import JobStore, begun, completed, refused
+from components.train.backends.vertex.job_client import ENDED, Jobs
+from components.train.backends.vertex.job_store import JobStore
 from pipelines.vertex import client, watch
 from pipelines.vertex.bucket import RECORD
 from pipelines.vertex.submission import Submission
@@ -58,9 +58,7 @@ def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) 
         numbered = (f"{submission.run}-{number}" for number in itertools.count(2))
         job_id = next(name for name in itertools.chain([submission.run], numbered) if name not in names)
         names.add(job_id)
-        line = begun(job_id, submission.cluster.choices[order.choice], order, store.step())
-        store.lines.append(line)
-        store.write()
+        line = store.begin(job_id, submission.cluster.choices[order.choice], order)
         try:
             name = client.send(submission.attempt(order), job_id)
         except UserError:  # Where there was no answer it may have begun, and what is kept of it is needed.
@@ -119,7 +117,7 @@ def _trained(store: JobStore, submission: Submission) -> list[v1.CustomJob]:
         trained = [job for job in client.custom_jobs(submission.run) if job.name not in known]
         if all(job.end_time for job in trained):
             return trained
-    if live := [job.name.rpartition("/")[2] for job in trained if job.state.name not in watch.JOB_ENDED]:
+    if live := [job.name.rpartition("/")[2] for job in trained if job.state.name not in ENDED]:
         where = f"--project {submission.job['project']} --region {submission.job['location']}"
         raise UserError(
             f"training job {live[0]} of {submission.run} is still going on; wait for it, or: "
@@ -130,18 +128,17 @@ def _trained(store: JobStore, submission: Submission) -> list[v1.CustomJob]:
 
 def _complete(store: JobStore, trained: Sequence[v1.CustomJob], run: v1.PipelineJob | None) -> Attempt | None:
     """Completes the last line; takes it out, and returns None, if there was no training."""
-    line = store.lines[-1]
     failed = dict(watch.failed_steps(run)).get("train") if run else None
     if trained:
         # Whoever cancels training ends its step; cancelled after that, it was by the exit handler: the launcher was lost.
         is_left = failed and failed.end_time and trained[-1].end_time and trained[-1].end_time > failed.end_time
         is_lost = bool(is_left) and trained[-1].state.name == "JOB_STATE_CANCELLED"
-        return completed(line, trained, store.step(), is_lost=is_lost and watch.state_of(run) == "FAILED")
+        return store.complete(trained, is_lost=is_lost and watch.state_of(run) == "FAILED")
     if failed:  # Its job was refused, or not made.
-        line["error"] = " ".join(failed.error.message.split())
-        how = ending("JOB_STATE_FAILED", failed.error.code, line["error"])
+        error = " ".join(failed.error.message.split())
+        how = ending("JOB_STATE_FAILED", failed.error.code, error)
         if how is not Ending.FAILED:
-            return refused(line, how)
+            return store.refuse(error, how)
     store.lines.pop()
     return None
 

@@ -99,8 +99,7 @@ class Submission:
 def prepare(args: argparse.Namespace) -> Submission:
     """Checks every flag by itself and against the others, and asks nobody; what is wrong with one is a UserError."""
     check_place(args)
-    limits = {"timeout": args.timeout, "max_restarts": args.max_restarts}
-    cluster = scheduled_as(Cluster.load(args.cluster, args.trainer_flags), strategy=args.scheduling, **limits)
+    cluster = scheduled_as(Cluster.load(args.cluster, args.trainer_flags), args)
     settings = JobSettings.of(args)
     trained_by = settings.training_service_account or args.service_account
     settings = dataclasses.replace(settings, training_service_account=trained_by)
@@ -158,8 +157,9 @@ def check_place(args: argparse.Namespace, flags: Iterable[str] = NEEDED) -> None
             raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}, such as {example}")
 
 
-def scheduled_as(cluster: Cluster, **flags: str | int | None) -> Cluster:
+def scheduled_as(cluster: Cluster, args: argparse.Namespace) -> Cluster:
     """The cluster, with what the flags say of its scheduling."""
+    flags = {"strategy": args.scheduling, "timeout": args.timeout, "max_restarts": args.max_restarts}
     content = cluster.model_dump(exclude_none=True)
     content["scheduling"] = {**content["scheduling"], **{k: v for k, v in flags.items() if v is not None}}
     return read(Cluster, content)

@@ -20,7 +20,6 @@ from trainer.base.errors import UserError
 
 POLL_S = 10.0
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
-JOB_ENDED = {f"JOB_STATE_{state}" for state in (*_ENDED, "EXPIRED", "PARTIALLY_SUCCEEDED")}
 # Of tasks that are groups of others, and of the run itself, nothing is told.
 _GROUPS = ("exit-handler-", "condition-")
 

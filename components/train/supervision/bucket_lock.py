@@ -9,7 +9,6 @@ meanwhile, as by who saw no write while the network was down, the launcher is ki
 """
 
 import contextlib
-import dataclasses
 import os
 import select
 import signal
@@ -17,9 +16,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from components.files.store import asked, retried
+from components.files.versioned import VersionedObject
 from components.train.backends.launcher_identity import Fate, Launcher
 from components.train.supervision.job_lock import FILE, refusal
 from components.train.supervision.signals import STOPPING
@@ -27,20 +25,20 @@ from trainer.base.errors import UserError
 
 BEAT_S, LEASE_S = 5.0, 30.0
 _POLL_S = 1.0
+_MOST_BYTES = 4096
 
 
 class Lost(Exception):
     """Another launcher holds the lock."""
 
 
-@dataclasses.dataclass
 class BucketLock:
     """The lock of a job directory, for one launcher."""
 
-    job_dir: str
-    launcher: Launcher
-    lease_s: float = LEASE_S
-    generation: int = 0  # Of the object as we wrote it.
+    def __init__(self, job_dir: str, launcher: Launcher, lease_s: float = LEASE_S) -> None:
+        self.job_dir, self.lease_s = job_dir, lease_s
+        self._content = launcher.to_json().encode()
+        self._object = VersionedObject(f"{job_dir.rstrip('/')}/{FILE}")
 
     def take(self, wait: Callable[[float], object]) -> None:
         """Takes the lock, after waiting for a lease to run out, if it does; a `UserError` names a launcher that is alive.
@@ -49,11 +47,10 @@ class BucketLock:
           wait: Waits for so many seconds.
         """
         seen, seen_at = 0, 0.0  # The generation of another launcher's lock, and since when that is.
-        while not self._write(0):
-            generation, holder = self._read()
-            if holder == self.launcher:  # Our own write, whose answer was lost.
-                self.generation = generation
-                return
+        while not self._object.write(self._content):
+            holder = Launcher.from_json(self._object.read(_MOST_BYTES))
+            generation = self._object.generation
+            self._object.generation = 0
             fate = holder.fate if holder else Fate.UNKNOWN
             has_written = bool(seen) and generation not in (0, seen)
             if fate is Fate.LIVES or (has_written and fate is Fate.UNKNOWN):
@@ -64,62 +61,23 @@ class BucketLock:
             if generation != seen:
                 seen, seen_at = generation, time.monotonic()
             elif seen and time.monotonic() - seen_at >= self.lease_s:
-                self._delete(seen)
+                self._object.generation = seen  # which is replaced
                 continue
             wait(_POLL_S)
 
     def beat(self) -> None:
         """Writes it again; raises `Lost` if another launcher has it, and does nothing while the store cannot be reached."""
         with contextlib.suppress(UserError):
-            if self._write(self.generation, retry=None, timeout=BEAT_S):
+            if self._object.write(self._content, retry=None, timeout=BEAT_S):
                 return
-            generation, holder = self._read()
-            if holder == self.launcher:
-                self.generation = generation
-            elif generation or not self._write(0):
+            self._object.read(_MOST_BYTES)
+            if self._object.generation or not self._object.write(self._content):
                 raise Lost
 
     def release(self) -> None:
         """Deletes it, if it is still ours."""
         with contextlib.suppress(UserError):
-            self._delete(self.generation)
-
-    def _write(self, generation: int, **options: Any) -> bool:
-        """Writes the object if it has this generation, 0 if there is none; returns whether it did."""
-        from google.api_core.exceptions import PreconditionFailed
-
-        with self._object() as blob:
-            try:
-                options = {"retry": retried, **options, "if_generation_match": generation}
-                blob.upload_from_string(self.launcher.to_json(), "application/json", **options)
-            except PreconditionFailed:
-                return False
-            self.generation = blob.generation
-        return True
-
-    def _read(self) -> tuple[int, Launcher | None]:
-        """Returns the object's generation, 0 if there is none, and who holds the lock, if that can be read."""
-        from google.api_core.exceptions import NotFound
-
-        with self._object() as blob:
-            try:
-                blob.reload(retry=retried)
-                version = blob.bucket.blob(blob.name, generation=blob.generation)
-                text = version.download_as_bytes(end=4096, retry=retried) if blob.size else b""
-            except NotFound:
-                return 0, None
-            return blob.generation, Launcher.from_json(text)
-
-    def _delete(self, generation: int) -> None:
-        from google.api_core.exceptions import NotFound, PreconditionFailed
-
-        with self._object() as blob, contextlib.suppress(NotFound, PreconditionFailed):
-            blob.delete(if_generation_match=generation, retry=retried)
-
-    @contextlib.contextmanager
-    def _object(self) -> Iterator[Any]:
-        with asked(f"{self.job_dir.rstrip('/')}/{FILE}") as (bucket, name):
-            yield bucket.blob(name)
+            self._object.write(b"")
 
 
 @contextlib.contextmanager

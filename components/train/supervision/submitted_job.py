@@ -10,7 +10,6 @@ the same command for the same job directory follows the job that runs.
 
 import collections
 import contextlib
-import functools
 import select
 import signal
 import socket
@@ -21,11 +20,11 @@ from google.api_core.exceptions import GoogleAPIError, NotFound
 from google.auth.exceptions import GoogleAuthError
 
 from components.bucket import LOGIN
-from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, decide
+from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, begin, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.custom_job import Submission
-from components.train.backends.vertex.job_client import Jobs, NoCapacity, Refused, expired, log_in_again
-from components.train.backends.vertex.job_store import JobStore, Taken, begun, completed, refused
+from components.train.backends.vertex.job_client import ENDED, Jobs, NoCapacity, Refused, expired, log_in_again
+from components.train.backends.vertex.job_store import JobStore, Taken
 from components.train.supervision.output import Output
 from components.train.supervision.signals import StopRequest, received
 from trainer.base.errors import UserError, first_line
@@ -34,7 +33,6 @@ _POLL_S = 5.0  # Cloud Logging lets a project read 60 times a minute.
 _LINES_S = 10.0  # After a job's end its last lines are still on their way,
 _ERROR_S = 90.0  # and why it failed is told "about one minute" later.
 _TAIL = 10
-_ENDED = {f"JOB_STATE_{each}" for each in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")}
 
 
 class _Left(Exception):
@@ -62,14 +60,12 @@ class SubmittedJob:
         order: Again | Over = Again(choice=0, timeout_s=None)
         if not unfinished:
             is_done = self._ask(self._is_done)
-            order = Over(why="already done", exit_code=0) if is_done else decide([], self._plan.bounds, earlier)
-            if isinstance(order, Over) and order.exit_code:
-                raise UserError(f"{order.why}; nothing is submitted; allow more")
+            order = Over(why="already done", exit_code=0) if is_done else begin(self._plan.bounds, earlier)
         try:
             while isinstance(order, Again) and not self._stop:
                 line = unfinished or self._submit(order)
                 unfinished = {}
-                attempt = self._follow(line) if "name" in line else refused(line)
+                attempt = self._follow(line) if "name" in line else self._store.attempts[-1]
                 took = f"after {attempt.seconds:.0f} s of its machines; newest checkpoint: {attempt.step_after}"
                 self._say(f"{line['display_name']} {attempt.ending} {took}. {line['error']}".rstrip())
                 attempts.append(attempt)
@@ -98,22 +94,20 @@ class SubmittedJob:
 
     def _is_done(self) -> bool:
         """Whether no job is needed: our trainer says so of all that is asked for, or Vertex AI of the last job."""
-        done = self._store.done() if self._plan.goal else None
-        if done and self._plan.goal:
-            return done.covers(*self._plan.goal)
+        goal = self._plan.goal
+        if goal and (done := self._store.done()):
+            return done.covers(*goal)
         attempts = self._store.attempts
         return bool(attempts) and attempts[-1].ending is Ending.SUCCEEDED
 
     def _submit(self, order: Again) -> dict[str, Any]:
         lines = self._store.lines
         name = f"{self._plan.name}-{len(lines) + 1}" if lines else self._plan.name
-        line = begun(name, self._plan.choices[order.choice], order, self._ask(self._store.step))
-        lines.append(line)
-        self._ask(self._store.write)  # First: of two commands one goes on.
+        line = self._ask(lambda: self._store.begin(name, self._plan.choices[order.choice], order))
         try:
-            line["name"] = self._ask(functools.partial(self._jobs.create, self._plan.body(name, order))).name
+            line["name"] = self._ask(lambda: self._jobs.create(self._plan.body(name, order))).name
         except NoCapacity as error:
-            line["error"] = str(error)  # And no name: there is no job.
+            self._store.refuse(str(error))
         except UserError:
             with contextlib.suppress(UserError):
                 self._store.undo()
@@ -134,7 +128,7 @@ class SubmittedJob:
             if job and job.state.name != state:
                 state = job.state.name
                 self._say(f"{name} is {state.removeprefix('JOB_STATE_').lower()}")
-            if state in _ENDED:
+            if state in ENDED:
                 is_late = job and (not job.end_time or (state == "JOB_STATE_FAILED" and not job.error.message))
                 if job and ended_s >= (_ERROR_S if is_late else _LINES_S):
                     break
@@ -142,7 +136,7 @@ class SubmittedJob:
             elif self._stop and state != "JOB_STATE_CANCELLING":
                 self._ask(lambda: self._jobs.cancel(line["name"]), tries_again=False)
             self._wait()
-        return completed(line, [job], self._ask(self._store.step))
+        return self._ask(lambda: self._store.complete([job]))
 
     def _show_end(self, order: Over, attempts: list[Attempt], error: str) -> None:
         seconds = sum(each.seconds for each in attempts)

@@ -84,7 +84,8 @@ def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
 
     def request(submission: Submission, job_id: str) -> dict[str, Any]:  # Without a compilation of seconds.
         job = {"displayName": RUN, "labels": {**submission.job["labels"], "run": RUN}}
-        job["runtimeConfig"] = {"parameterValues": {"timeout": submission.values["timeout"]}}
+        shown = {name: submission.values[name] for name in ("timeout", "strategy")}
+        job["runtimeConfig"] = {"parameterValues": shown}
         return {"parent": vertex.parent, "pipelineJobId": job_id, "pipelineJob": job}
 
     monkeypatch.setattr(Submission, "request", request)
@@ -140,7 +141,7 @@ def test_unsent_resume_changes_nothing(run, lines, is_visible, answer, is_made, 
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_resume_has_what_is_left(run, refused, is_gone):
+def test_resume_has_what_is_left(run, refused, capsys, is_gone):
     run.record({})
     run.train(2.7, code=9, message="The replica workerpool0-0 exited with a non-zero status of 1.")
     if not is_gone:
@@ -154,7 +155,9 @@ def test_resume_has_what_is_left(run, refused, is_gone):
     assert "(--max-machine-hours) are used up: 3.00 of 3; nothing is submitted; allow more" in line
     for flags in (["--timeout", "1h"], ["--max-machine-hours", "4", "--max-restarts", "0"]):
         assert "allow more" in refused(submit.main, *PLACE, "--resume", RUN, *flags)
-    assert submit.main([*PLACE, "--resume", RUN, "--max-machine-hours", "4", "--dry-run"]) == 0
+    more = ["--max-machine-hours", "4", "--scheduling", "SPOT", "--dry-run"]
+    assert submit.main([*PLACE, "--resume", RUN, *more]) == 0
+    assert '"strategy": "SPOT"' in capsys.readouterr().out
     assert len(run.sent()) == (1 if is_gone else 2)
 
 

@@ -22,6 +22,7 @@ from components.train.backends.restarts import (
     kind_of,
     no_restart_left,
 )
+from trainer.base.errors import UserError
 
 NO_CAPACITY, TIMED_OUT = 75, 124  # Exit codes: EX_TEMPFAIL of sysexits.h, and that of timeout(1).
 _LEAST_S = 10.0  # In so little time no machine trains anything.
@@ -111,21 +112,24 @@ def ending(state: str, code: int, message: str) -> Ending:
     kind = state.removeprefix("JOB_STATE_")
     if kind in ("SUCCEEDED", "CANCELLED"):
         return Ending(kind.lower())
-    if code == _RESOURCE_EXHAUSTED or kind == "EXPIRED" or lacks_capacity(message):
+    if code == _RESOURCE_EXHAUSTED or kind == "EXPIRED" or _STOCKOUT.search(message):
         return Ending.STOCKOUT
     internal = code in _INFRASTRUCTURE or _INTERNAL.search(message)
     return Ending.LOST if internal and not _NON_ZERO.search(message) else Ending.FAILED
-
-
-def lacks_capacity(message: str) -> bool:
-    """Whether an error of Vertex AI says that there are no machines, or no quota for them."""
-    return bool(_STOCKOUT.search(message))
 
 
 def exit_code(message: str) -> int:
     """That of the replica which the error of a job blames; 1 if it names none."""
     found = _NON_ZERO.search(message)
     return (int(found[1]) if found else 0) or 1
+
+
+def begin(bounds: Bounds, earlier: Sequence[Attempt]) -> Again:
+    """Returns the first attempt of a command after those of earlier ones; a `UserError` says which limit is used up."""
+    order = decide([], bounds, earlier)
+    if isinstance(order, Over):
+        raise UserError(f"{order.why}; nothing is submitted; allow more")
+    return order
 
 
 def decide(attempts: Sequence[Attempt], bounds: Bounds, earlier: Sequence[Attempt] = ()) -> Again | Over:

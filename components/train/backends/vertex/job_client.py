@@ -9,6 +9,8 @@ from typing import Any
 from components.bucket import LOGIN, OURS, credentials
 from trainer.base.errors import UserError
 
+# States of a custom job.
+ENDED = {f"JOB_STATE_{each}" for each in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")}
 _EXPIRED = re.compile("credentials|plugin failed| 401 ", re.IGNORECASE)
 
 

@@ -2,10 +2,9 @@
 
 store = JobStore("gs://bucket/job")
 store.load()
-line = begun("training-1", cluster.choices[0], Again(choice=0, timeout_s=3600), step=store.step())
-store.lines.append(line)                                     # a line is one of JSON
+store.begin("training-1", cluster.choices[0], Again(choice=0, timeout_s=3600))   # a line is one of JSON
+attempt = store.complete([custom_job])                                          # when the job has ended
 store.write()
-attempt = completed(line, [custom_job], step=store.step())   # when the job has ended
 """
 
 import datetime
@@ -17,6 +16,7 @@ from typing import Any
 import pydantic
 
 from components.files.store import asked
+from components.files.versioned import VersionedObject
 from components.train.backends.vertex.attempts import Again, Attempt, Ending, ending, exit_code
 from components.train.cluster.cluster_file import Cluster
 from trainer.base import bounded_json
@@ -44,7 +44,8 @@ class JobStore:
     def __init__(self, job_dir: str) -> None:
         self.job_dir = job_dir
         self.lines: list[dict[str, Any]] = []
-        self._content, self._replaced, self._version = b"", b"", 0
+        self._object = VersionedObject(f"{job_dir}/{RECORD}")
+        self._content, self._replaced = b"", b""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -60,90 +61,71 @@ class JobStore:
 
     def done(self) -> done.Done | None:
         """The trainer's record of a finished job, or None."""
-        content, version = self._read(done.FILE)
-        with reading(f"{self.job_dir}/{done.FILE}"):
-            return done.of_record(bounded_json.parse(content)) if version else None
+        file = VersionedObject(f"{self.job_dir}/{done.FILE}")
+        content = file.read(bounded_json.MOST_BYTES)
+        with reading(file.place):
+            return done.of_record(bounded_json.parse(content)) if file.generation else None
 
     def load(self) -> None:
         """Reads the record; what `write` then writes is its next version."""
-        self._content, self._version = self._read(RECORD)
-        with reading(f"{self.job_dir}/{RECORD}", _MEND):
-            lines = _Lines.validate_python(bounded_json.parse(self._content) if self._version else [])
+        self._content = self._object.read(bounded_json.MOST_BYTES)
+        with reading(self._object.place, _MEND):
+            lines = _Lines.validate_python(bounded_json.parse(self._content) if self._object.generation else [])
             _Attempts.validate_python([{**_RUNNING, **line} for line in lines if line["display_name"]])
             self.lines = lines
 
+    def begin(self, display_name: str, machines: Cluster, order: Again) -> dict[str, Any]:
+        """Adds the line of a job that is about to be submitted, and writes the record; of two commands one goes on."""
+        line = {
+            "display_name": display_name,
+            "submitted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "choice": order.choice,
+            "machines": {role: f"{pool.replicas} x {pool.shape}" for role, pool in machines.pools.items()},
+            "replicas": machines.replicas,
+            "timeout_s": order.timeout_s,
+            "step_before": self.step(),
+        }
+        self._write([*self.lines, line])
+        return line
+
+    def complete(self, jobs: Sequence[Any], *, is_lost: bool = False) -> Attempt:
+        """Adds to the last line how its attempt has ended.
+
+        Args:
+          jobs: Its jobs (`CustomJob` messages), in their order; more than one if what had launched them was lost.
+          is_lost: Whether the last job was cancelled because what had launched it was lost.
+        """
+        last = jobs[-1]
+        ran = [(job.end_time - job.start_time).total_seconds() for job in jobs if job.start_time and job.end_time]
+        error = " ".join(last.error.message.split())
+        how = Ending.LOST if is_lost else ending(last.state.name, last.error.code, error)
+        names = [job.name for job in jobs]
+        return self._end(how, error, sum(ran), self.step(), jobs=names, exit_code=exit_code(error))
+
+    def refuse(self, error: str, how: Ending = Ending.STOCKOUT) -> Attempt:
+        """Completes the last line, of an attempt for which no job was made, for lack of quota."""
+        return self._end(how, error, 0.0, self.lines[-1]["step_before"])
+
     def write(self) -> None:
         """Replaces the record; it is `Taken` if somebody else has done so meanwhile."""
-        self._replace(json.dumps(self.lines, indent=1).encode() + b"\n")
+        self._write(self.lines)
 
     def undo(self) -> None:
         """Puts back what the last `write` replaced, byte for byte."""
         self._replace(self._replaced)
 
-    def _read(self, file: str) -> tuple[bytes, int]:
-        """Content and generation of a file; empty and 0 if there is none."""
-        with asked(f"{self.job_dir}/{file}") as (bucket, name):
-            blob = bucket.get_blob(name)
-            if not blob:
-                return b"", 0
-            # What is too large is refused as what is empty.
-            is_small = blob.size <= bounded_json.MOST_BYTES
-            content = bucket.blob(name, generation=blob.generation).download_as_bytes() if is_small else b""
-            return content, blob.generation
+    def _end(self, how: Ending, error: str, seconds: float, step: int, **more: Any) -> Attempt:
+        line = self.lines[-1]
+        line |= {"error": error, "ending": how, "seconds": seconds, "step_after": step, **more}
+        attempt = self.attempts[-1]
+        line["machine_hours"] = attempt.machine_hours
+        return attempt
+
+    def _write(self, lines: list[dict[str, Any]]) -> None:
+        self._replace(json.dumps(lines, indent=1).encode() + b"\n")
+        self.lines = lines
 
     def _replace(self, content: bytes) -> None:
-        from google.api_core.exceptions import PreconditionFailed
-
-        with asked(f"{self.job_dir}/{RECORD}") as (bucket, name):
-            blob = bucket.blob(name)
-            try:
-                if content:
-                    blob.upload_from_string(content, "application/json", if_generation_match=self._version)
-                else:
-                    blob.delete(if_generation_match=self._version)
-            except PreconditionFailed:
-                raise Taken(f"{self.job_dir}: another command submits jobs for it; end that, or wait") from None
-            self._version = blob.generation if content else 0
+        if not self._object.write(content):
+            raise Taken(f"{self.job_dir}: another command submits jobs for it; end that, or wait")
         self._replaced, self._content = self._content, content
-
-
-def begun(display_name: str, machines: Cluster, order: Again, step: int) -> dict[str, Any]:
-    """Of a job that is about to be submitted, with the newest checkpoint's step (-1: none)."""
-    return {
-        "display_name": display_name,
-        "submitted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "choice": order.choice,
-        "machines": {role: f"{pool.replicas} x {pool.shape}" for role, pool in machines.pools.items()},
-        "replicas": machines.replicas,
-        "timeout_s": order.timeout_s,
-        "step_before": step,
-    }
-
-
-def completed(line: dict[str, Any], jobs: Sequence[Any], step: int, *, is_lost: bool = False) -> Attempt:
-    """Adds to its line how an attempt has ended, with the step of the newest checkpoint by then.
-
-    Args:
-      line: Of the attempt.
-      jobs: Its jobs (`CustomJob` messages), in their order; more than one if what had launched them was lost.
-      step: Of the newest checkpoint.
-      is_lost: Whether the last job was cancelled because what had launched it was lost.
-    """
-    last = jobs[-1]
-    ran = [(job.end_time - job.start_time).total_seconds() for job in jobs if job.start_time and job.end_time]
-    error = " ".join(last.error.message.split())
-    how = Ending.LOST if is_lost else ending(last.state.name, last.error.code, error)
-    line |= {"jobs": [job.name for job in jobs], "error": error, "exit_code": exit_code(error)}
-    return _ended(line, how, sum(ran), step)
-
-
-def refused(line: dict[str, Any], how: Ending = Ending.STOCKOUT) -> Attempt:
-    """Completes the line of an attempt for which no job was made, for lack of quota; it has the `error` already."""
-    return _ended(line, how, 0.0, line["step_before"])
-
-
-def _ended(line: dict[str, Any], how: Ending, seconds: float, step: int) -> Attempt:
-    line |= {"ending": how, "seconds": seconds, "step_after": step}
-    [attempt] = _Attempts.validate_python([line])
-    line["machine_hours"] = attempt.machine_hours
-    return attempt
