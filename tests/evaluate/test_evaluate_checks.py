@@ -100,10 +100,8 @@ def test_splits_with_constant_target_refused(lowest, highest):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--model=trips:missing"], "there is no missing in that module"),
         (["--model=trips:constant"], "it has no weight to train"),
         (["--dropout=0.5", "--num-layers=9"], "--num-layers means nothing to --model wide_deep"),
-        (["--init-from=nowhere"], "there is neither a checkpoint nor a model"),
         (["--weight-column=miles"], "the model takes it"),
     ],
 )

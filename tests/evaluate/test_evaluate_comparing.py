@@ -84,9 +84,8 @@ def test_sign_test_exact(won, lost):
     assert sign_test(won, lost) == pytest.approx(float(fractions.Fraction(tail, 2 ** (won + lost))))
 
 
-def test_few_disagreements_exact():
-    assert compared(hits(3, of=3), hits(0, of=3)).p == pytest.approx(1 / 8)
-    # The same of numbers, where all but three answers are equal: a quarter of the swaps moves none or all of the three.
+def test_few_disagreements_of_numbers():
+    """Where all but three answers are equal, a quarter of the swaps moves none or all of the three."""
     ours, labels = np.zeros((200, 1)), np.zeros(200)
     theirs = ours + (np.arange(200) < 3)[:, np.newaxis] * 0.1
     assert compared(ours, theirs, labels, task=NUMBER).p == pytest.approx(1 / 8, abs=0.03)
@@ -185,23 +184,16 @@ EQUALLY_GOOD = {
 }
 
 
-@pytest.mark.parametrize("n", [50, 100, 200, 500])
-@pytest.mark.parametrize("kind", ["half", "good", "scores", "outliers"])
-def test_type_one_error(kind, n):
-    """Of equally good models at most one in twenty beats the other one, but for the luck of so many trials."""
-    _check_type_one(EQUALLY_GOOD[kind], n, trials=100, swaps=39)
+MANY = pytest.param(1500, 99, marks=pytest.mark.slow)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [50, 100, 200, 500, 2000])
+@pytest.mark.parametrize(("trials", "swaps"), [(100, 39), MANY])
+@pytest.mark.parametrize("n", [50, 100, 200, 500, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("models", EQUALLY_GOOD.values(), ids=EQUALLY_GOOD)
-def test_type_one_error_many_trials(models, n):
-    """The same of more trials and kinds of models."""
-    _check_type_one(models, n, trials=1500, swaps=99)
-
-
-def _check_type_one(models, n: int, *, trials: int, swaps: int) -> None:
-    draw, wins = np.random.default_rng(7), 0
+def test_type_one_error(models, n, trials, swaps):
+    """Of equally good models at most one in twenty beats the other one, but for the luck of so many trials."""
+    draw = np.random.default_rng(7)
+    wins = 0
     for _ in range(trials):
         task, *arrays = models(draw, n)
         wins += compared(*arrays, task=task, swaps=swaps).passed

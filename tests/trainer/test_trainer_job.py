@@ -64,14 +64,6 @@ def test_a_job_killed_at_a_random_step_and_resumed_has_the_bits_of_a_straight_on
     assert killed.digest(STEPS) == straight(how, *more).digest(STEPS)
 
 
-def test_more_steps_asked_for_later_are_those_of_a_straight_job_to_the_last_bit(make, straight):
-    extended = make()
-    extended.run("chief", flags=[*EXACT, "--train-steps", STEPS // 2])
-    assert json.loads((extended.directory / "DONE.json").read_text())["step"] == STEPS // 2
-    extended.run("chief", flags=EXACT)
-    assert extended.digest(STEPS) == straight("one_device").digest(STEPS)
-
-
 @pytest.mark.parametrize("then", [["chief"], ["chief", "worker", "worker"]], ids=["one", "three"])
 def test_a_job_of_two_workers_goes_on_with_another_number(make, straight, then):
     elastic, undisturbed = make(), straight("two_workers", *SMOOTH)

@@ -28,11 +28,8 @@ def optimizer(*flags: str):
     ("flags", "message"),
     [
         (["--model", "cnn", "--momentum", "0.5"], "--momentum is for --optimizer sgd, and this job's is adam"),
-        (["--model", "resnet", "--optimizer", "adam", "--momentum", "0.9"], "--momentum is for"),
         (["--model", "cnn", "--horizon-steps", "9"], "--horizon-steps is for --schedule linear .* is constant"),
-        (["--model", "resnet", "--horizon-steps", "9"], "this job's is piecewise"),
         (["--model", "cnn", "--boundaries-epochs", "1", "--factors", "1,2"], "is for --schedule piecewise"),
-        (["--model", "resnet", "--schedule", "linear", "--boundaries-epochs", "1", "--factors", "1,2"], "is linear"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(flags, message):

@@ -20,9 +20,6 @@ from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.cache import localize
 from trainer.job_dir import done, identity
-from trainer.job_dir.journal import Journal, last
-from trainer.replicas.line import Line
-from trainer.replicas.stop import StopMark
 
 READS = {
     "verified": lambda manifest, place, _: records.verify(manifest, place, "train"),
@@ -143,16 +140,6 @@ def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_
     assert done.load(job) is None
     (record := done.Done(step=3, epochs=0.5, loss=0.5, **ended)).save(job)
     assert done.load(job) == record
-    for step in (7, 9):
-        journal = Journal(job, "chief-0")
-        journal.event("step", step)
-        journal.outbox.send()
-        assert last(job, "chief-0", "step")["step"] == step
-    mark = StopMark(job, Line())
-    mark.set("worker 1")
-    assert mark.is_set()
-    mark.clear()
-    assert not mark.is_set()
 
 
 def test_a_small_file_of_a_store_is_read_whole_without_asking_for_its_size(store, monkeypatch):

@@ -16,9 +16,6 @@ from trainer.nn.tasks.base import Task
 from trainer.nn.tasks.of_dataset import task_of
 from trainer.nn.tasks.own import Own
 
-RIGHT = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
-RIGHT += ["penalised", "batch_norm", "text", "frozen"]
-
 
 def tried(data, model: str, *flags: str, task: Task | None = None) -> None:
     manifest = Manifest.load(data)
@@ -74,13 +71,6 @@ def test_metric_of_no_sums_refused(digits, combine):
     task = Own(task_of(Manifest.load(digits)), metrics=[Kept(combine)])
     with pytest.raises(UserError, match="the variables of metric kept are no sums over examples"):
         tried(digits, "own_models:sequential", task=task)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "functional" else pytest.mark.cluster) for name in RIGHT]
-)
-def test_right_models_pass(digits, name):
-    tried(digits, f"own_models:{name}")
 
 
 @pytest.mark.cluster

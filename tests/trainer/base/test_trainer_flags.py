@@ -105,10 +105,7 @@ def test_epochs_are_passes_over_the_training_split(learn, digits):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--model", "cnn", "--num-layers", "8"], "--num-layers means nothing to --model cnn"),
-        (["--model", "resnet", "--num-layers", "9"], "use 8 or 14"),
         (["--model", "no_such_package.mine:net"], "must be on Python's path"),
-        (["--model", "trainer.nn.models.cnn:network"], "there is no network in that module"),
         (["--num-gpus", "3"], "--num-gpus 3, and this machine has 0"),
         (["--all-reduce", "nccl"], "needs GPUs"),
     ],

@@ -7,17 +7,6 @@ from components.convert.options import Options
 from trainer.base.manifest import HEAD_BYTES, Manifest
 
 pytestmark = pytest.mark.cluster
-MODES = ("resident", "mapped")
-
-
-def test_every_mode_trains_to_the_same_bits(make):
-    jobs, flags = [make() for _ in MODES], ["--train-steps", 30, "--augment", "crop_flip", "--eval-every-steps", 15]
-    for job, mode in zip(jobs, MODES, strict=True):
-        assert f"reader: {mode} (as asked for)" in job.run("chief", flags=[*flags, "--deterministic", "--reader", mode])
-    assert len({job.digest(30) for job in jobs}) == 1
-    scores = [[e["accuracy"] for e in job.events() if e["event"] == "evaluation"] for job in jobs]
-    assert len(scores[0]) == 2
-    assert scores[0] == scores[1]
 
 
 def test_killed_job_resumes_in_another_mode_to_the_same_bits(make):

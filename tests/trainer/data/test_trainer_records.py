@@ -31,17 +31,6 @@ def test_all_records_of_all_splits_are_the_source(digits):
     assert sorted(key(images, labels)) == sorted(key(source["image"][:], source["label"]))
 
 
-@pytest.mark.parametrize("batch_size", [1, 13, 1000])
-def test_batches_are_the_split_in_its_order(numbered, batch_size):
-    manifest = Manifest.load(numbered)
-    whole = records.resident(manifest, str(numbered), "train")
-    batches = list(records.batches(manifest, str(numbered), "train", batch_size))
-    assert [len(batch["label"]) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
-    assert whole["label"].numpy().tolist() == list(range(40))
-    for name, column in whole.items():
-        assert np.array_equal(np.concatenate([batch[name] for batch in batches]), column)
-
-
 @hypothesis.given(st.integers(1, 41), st.integers(1, 9))
 def test_the_parts_of_all_replicas_are_the_batches_of_one(numbered, batch_size, replicas):
     manifest = Manifest.load(numbered)

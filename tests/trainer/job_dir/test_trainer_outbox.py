@@ -57,12 +57,6 @@ def test_a_store_that_fails_is_told_of_and_gets_the_files_later(store, monkeypat
     assert (store / "job" / "journal.jsonl").read_text() == "{}\n" and not capsys.readouterr().out
 
 
-def test_in_a_directory_files_are_where_they_belong_at_once(tmp_path):
-    box = Outbox(str(tmp_path / "job"), 60)
-    assert box.path("logs", "train") == str(tmp_path / "job" / "logs" / "train")
-    box.send()
-
-
 @pytest.mark.parametrize("how", ["done", "error", "at once"])
 def test_however_a_replica_ends_the_store_has_its_journal(store, monkeypatch, how):
     def play(*arguments: object) -> int:

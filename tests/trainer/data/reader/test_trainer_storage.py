@@ -64,15 +64,6 @@ def test_storages_give_the_same_batches(numbered, steps, batch, window):
             assert np.array_equal(columns["image"].numpy().reshape(batch, -1)[:, 0], labels)
 
 
-def test_storages_give_the_same_image_files(files):
-    order = Order(examples=FILES, seed=1, chunk=5, window=2)
-    readers = [Reader(storage=storage, order=order, global_batch=10) for storage in storages(files)]
-    assert len(readers) == 2
-    for step in (0, 5):
-        batches = [r.batch(r.load(), tf.constant(step, tf.int64), 0, 10)["image"].numpy().tolist() for r in readers]
-        assert batches[0] == batches[1]
-
-
 @pytest.mark.cluster
 def test_batches_ahead_are_those_of_their_steps(numbered):
     _, mapped, _ = storages(numbered)
