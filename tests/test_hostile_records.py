@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from components.cleanup.processes import running
 from components.convert.__main__ import main as convert
 from components.train.backends.vertex.job_store import JobStore
 from components.train.console import job_control
@@ -20,7 +19,6 @@ from components.train.supervision.health import Vitals
 from components.train.supervision.output import table
 from components.train.supervision.timeouts import Patience
 from pipelines.local.history import read
-from pipelines.local.record import RunRecord
 from trainer.base import bounded_json, strict_yaml
 from trainer.base.errors import UserError
 from trainer.base.framing import checksums
@@ -177,9 +175,3 @@ def test_length_of_record_is_bounded(tmp_path: pathlib.Path, refused: Callable[.
     words = ["--dataset", "tfrecord", "--source", tmp_path, "--schema", tmp_path / "schema.yaml"]
     message = refused(convert, *words, "--output", tmp_path / "out")
     assert "wrong length of the record at byte 0" in message
-
-
-def test_run_record_is_read_as_written(tmp_path: pathlib.Path):
-    (tmp_path / "run.json").write_text(json.dumps(RUN))
-    assert RunRecord.load(tmp_path) == RunRecord(**RUN)
-    assert not running(tmp_path)

@@ -47,9 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = _program(cluster, args)
     with _planned(args, cluster, program) as plan:
         if not args.dry_run:
-            patience = Patience()
-            if args.grace_period_s:
-                patience = Patience(grace_period_s=args.grace_period_s)
+            patience = Patience(grace_period_s=args.grace_period_s or Patience.grace_period_s)
             with Output() as output:
                 return supervisor.run(plan, output, patience)
         print(plan.to_json())

@@ -21,10 +21,8 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(
         script: str, *flags: object, preexec_fn: Callable[[], object] | None = None, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        line, more = (
-            [sys.executable, script, *map(str, flags)],
-            {"env": {**os.environ, **env}, "preexec_fn": preexec_fn},
-        )
+        line = [sys.executable, script, *map(str, flags)]
+        more = {"env": {**os.environ, **env}, "preexec_fn": preexec_fn}
         return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, **more)
 
     return run

@@ -129,7 +129,6 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says multi_worker_mirrored"),
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
         (["--threshold", "banana=1"], "unknown metric of a threshold 'banana' (known: accuracy, loss)"),
-        (["--min-auc", "0.5"], "unknown metric of a threshold 'auc' (known: accuracy, loss)"),
         (["--dataset", "csv", "--schema", "SCHEMA", "--source=.", "--threshold=mae=1"], "(known: accuracy, auc, loss)"),
         (
             ["--dataset=csv", "--schema=SCHEMA", "--source=.", "--slice=colour"],

@@ -5,7 +5,6 @@ import pathlib
 import pytest
 import yaml
 from kfp import compiler
-from lint.specs import lint_file
 
 from pipelines.compile import compile_specs
 from pipelines.training import BACKENDS
@@ -93,13 +92,6 @@ def test_only_what_converts_is_cached_and_here_where_the_notes_are_of_one_run_al
     assert cached("vertex") == {"steps/convert"}
     inside = ("convert", "plan", "train", "evaluate", "gate", "accepted/register", "accepted/better/promote")
     assert cached("local") == {f"steps/{name}" for name in inside}
-
-
-def test_a_step_asks_for_the_resources_that_are_given(tmp_path):
-    for path in compile_specs(IMAGE, str(tmp_path), resources={"convert": ("8", "32G")}):
-        assert lint_file(path) == []
-        executors = yaml.safe_load(path.read_text())["deploymentSpec"]["executors"]
-        assert {name for name, each in executors.items() if each["container"].get("resources")} == {"exec-convert"}
 
 
 @pytest.mark.parametrize("image", ["", "UPPER/case", "has space", "x@sha256:zz"])

@@ -36,7 +36,8 @@ class BucketLock:
     """The lock of a job directory, for one launcher."""
 
     def __init__(self, job_dir: str, launcher: Launcher, lease_s: float = LEASE_S) -> None:
-        self.job_dir, self.lease_s = job_dir, lease_s
+        self.job_dir = job_dir
+        self.lease_s = lease_s
         self._content = launcher.to_json().encode()
         self._object = VersionedObject(f"{job_dir.rstrip('/')}/{FILE}")
 

@@ -155,7 +155,8 @@ class _Job:
 
     def _on_signals(self) -> None:
         for number in received(self._signals):
-            name, is_first = signal.Signals(number).name, not self._request.number
+            name = signal.Signals(number).name
+            is_first = not self._request.number
             if self._request.is_repeated_by(number):
                 self._stop_all(f"{name} again", 128 + number, is_urgent=True)
             elif is_first:
@@ -173,7 +174,8 @@ class _Job:
 
     def _note_kills(self) -> None:
         """Replaces an exit code that means "saved" where a replica had to be killed meanwhile."""
-        exit_code, has_failed = self._ending["exit_code"], "replica" in self._ending
+        exit_code = self._ending["exit_code"]
+        has_failed = "replica" in self._ending
         killed = ", ".join(name for name, child in self._children.items() if child.is_killed and not child.frozen)
         if killed and exit_code and (exit_code == SAVED or not has_failed):
             why = f"{self._ending['why']}, but {killed} had to be killed and may not have saved"

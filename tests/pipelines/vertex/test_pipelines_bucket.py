@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipelines.vertex.bucket import like, newest_step, reached, read_json, write_json
+from pipelines.vertex.bucket import like, newest_step, reached, write_json
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage
@@ -27,13 +27,6 @@ def put(tmp_path, monkeypatch) -> Iterator[Callable[..., None]]:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{front.server_port}")
         yield put
         front.shutdown()
-
-
-def test_what_is_kept_of_a_run_is_read_again(put):
-    write_json("gs://bucket/run/run.json", {"a": [1, "é"]})
-    assert read_json("gs://bucket/run/run.json") == {"a": [1, "é"]}
-    with pytest.raises(UserError, match=r"gs://bucket/other cannot be used: 404 "):
-        read_json("gs://bucket/other")
 
 
 def test_what_a_training_is_expected_to_take_is_what_the_newest_like_it_took(put):

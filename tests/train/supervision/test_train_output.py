@@ -1,7 +1,6 @@
 """The merged output, with readers that are slow, asleep or gone: the job waits for none of them."""
 
 import contextlib
-import io
 import os
 import pty
 import signal
@@ -9,10 +8,9 @@ import threading
 import time
 
 import pytest
-from rich.console import Console
 from train_fakes import ONE, QUICK, SYNC, Bench, of, wait_until
 
-from components.train.supervision.output import Output, Row, table
+from components.train.supervision.output import Output
 from components.train.supervision.supervisor import run
 
 pytestmark = pytest.mark.cluster
@@ -104,17 +102,3 @@ def test_terminal_shows_lines_above_progress(bench: Bench, monkeypatch: pytest.M
     assert b"[bold]hello[/]" in shown  # Markup is the replica's own business.
     assert b"training" in shown
     assert b"chief/0 ended: exit code 0" in shown
-
-
-def test_table_has_a_row_per_replica():
-    rows = [
-        Row(replica="chief/0", phase="training", step=12_345, examples_per_s=2500.4),
-        Row(replica="ps/0", phase="[bold]"),
-    ]
-    text = io.StringIO()
-    Console(file=text, width=100).print(table(rows))
-    assert [line.split() for line in text.getvalue().splitlines()] == [
-        ["replica", "phase", "step", "examples/s"],
-        ["chief/0", "training", "12,345", "2,500"],
-        ["ps/0", "[bold]"],
-    ]

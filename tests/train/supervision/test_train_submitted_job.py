@@ -133,14 +133,6 @@ def test_failure_ends_with_replica_and_its_lines(training, capfd):
     assert last[-1] == "launcher |   worker-0 of 1" and len(last) == 11
 
 
-def test_machine_hours_bound_all_jobs_together(training, capfd):
-    training.endings = [(*STOCKOUT, 3, 600), (*FAILED, 6, 1200), (*STOCKOUT, 9, 1790)]
-    assert training("--max-machine-hours", "3") == 124
-    limits = [job["jobSpec"]["scheduling"]["timeout"] for job in training.jobs()]
-    assert limits == ["3600s", "3000s", "1800s"]
-    assert "are used up: 2.99 of 3 after 3590.0 s, at step 9" in capfd.readouterr().out
-
-
 def test_next_command_has_what_is_left(training):
     training.endings = [(*FAILED, 3, 3240)]
     training.before = _once(lambda: os.kill(os.getpid(), signal.SIGHUP))
@@ -167,12 +159,6 @@ def test_finished_job_is_not_submitted_again(training, capfd, done):
     is_longer = bool(done) and done["step"] < 9  # Than what was done.
     assert len(training.jobs()) == 1 + is_longer
     assert ("launcher | already done after 0.0 s, at step 9" in capfd.readouterr().out) is not is_longer
-
-
-def test_mistake_after_progress_ends(training, capfd):
-    training.endings = [(9, "The replica workerpool0-0 exited with a non-zero status of 2.", 3)]
-    assert training() == 2
-    assert len(training.jobs()) == 1 and "it would fail again" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("is_made", [False, True])
