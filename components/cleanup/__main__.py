@@ -52,26 +52,25 @@ def _vertex(args: argparse.Namespace) -> int:
     from components.cleanup.removal import remove
     from components.cleanup.snapshot import look
 
-    if not re.fullmatch("gs://[^/]+", bucket := args.bucket.rstrip("/")):
+    bucket = args.bucket.rstrip("/")
+    if not re.fullmatch("gs://[^/]+", bucket):
         raise UserError(f"--bucket {args.bucket}: give gs://BUCKET")
-    at, which = (args.project, args.location, bucket), {"keep_versions": args.keep_versions, "run": args.run or ""}
-    shown = leftovers(look(*at), **which)
-    if shown:
-        rows = [(e.kind, e.cost, f"{e.why}; stays: {e.unless}" if e.unless else e.why, e.name) for e in shown]
+    which = {"keep_versions": args.keep_versions, "run": args.run or ""}
+    listed = leftovers(look(args.project, args.location, bucket), **which)
+    if listed:
+        rows = [(e.kind, e.cost, f"{e.why}; stays: {e.unless}" if e.unless else e.why, e.name) for e in listed]
         print(*table([("what", "costs", "why", "which"), *rows]), sep="\n")
-    found = [each for each in shown if not each.unless]
-    if not found or not args.delete:
-        print(f"{len(found)} items; nothing was deleted{' (--delete does)' if found else ''}")
+    removable = {(each.kind, each.name) for each in listed if not each.unless}
+    if not removable or not args.delete:
+        print(f"{len(removable)} items; nothing was deleted{' (--delete does)' if removable else ''}")
         return 0
     if not args.yes and not agreed("delete all of this"):
         print("nothing was deleted")
         return 0
-    state = look(*at)  # who was asked may have taken an hour: what is needed by now stays
-    listed = {(each.kind, each.name) for each in found}
-    still = [each for each in leftovers(state, **which) if (each.kind, each.name) in listed]
-    results = list(remove(state, still))
-    failed = [f"{each.name}: {error}" for each, error in results if error]
-    print(f"deleted {len(results) - len(failed)} items")
+    state = look(args.project, args.location, bucket)  # the answer may have taken an hour: what is needed by now stays
+    still = [each for each in leftovers(state, **which) if not each.unless and (each.kind, each.name) in removable]
+    failed = [f"{each.name}: {error}" for each, error in remove(state, still) if error]
+    print(f"deleted {len(still) - len(failed)} items")
     if failed:
         raise UserError(f"{len(failed)} items are left: {'; '.join(failed)}")
     return 0

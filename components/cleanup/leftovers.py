@@ -81,13 +81,13 @@ def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftov
     for name, versions in models.items():
         newest_first = sorted(versions, key=lambda version: int(version.version_id), reverse=True)
         for version in newest_first[keep:]:
-            run, folder = version.labels.get("run", ""), f"{folder_of(version)}/".removeprefix(f"{state.bucket}/")
-            needed = version.version_aliases or version.deployed_models or run in busy
-            if folder.startswith(f"{FOLDER}/") and not needed:
+            run = version.labels.get("run", "")
+            folder = f"{folder_of(version)}/".removeprefix(f"{state.bucket}/")
+            is_needed = version.version_aliases or version.deployed_models or run in busy
+            if folder.startswith(f"{FOLDER}/") and not is_needed:
                 is_record = is_record_of(folder, state.records.get(f"{folder}{RECORD}"))
                 why = f"it is older than the newest {keep}, and has no alias"
-                files = state.below(folder) if is_record else []
-                leftover = _of_files(state, "version", folder, why, run, files)
+                leftover = _of_files(state, "version", folder, why, run, state.below(folder) if is_record else [])
                 yield dataclasses.replace(leftover, name=f"{name} {version.version_id}")
 
 

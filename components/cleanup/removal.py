@@ -22,25 +22,26 @@ JOURNAL = "runs/cleanup"
 
 
 def remove(state: ProjectState, leftovers: Iterable[Leftover]) -> Iterator[tuple[Leftover, str]]:
-    """Removes them, and gives each with what went wrong, or nothing; one that cannot be removed does not save the others.
+    """Removes leftovers, and yields each with its error, or an empty one; an error of one does not save the others.
 
-    `gs://BUCKET/runs/cleanup/<time>-planned.jsonl` has a line for each before anything goes, `-done.jsonl` what came of it.
+    `gs://BUCKET/runs/cleanup/<time>.jsonl` has a line for each before anything goes. At the end it has what came of it:
+    its `error`, which stays null of what was not tried.
     """
-    done, journal = [], f"{JOURNAL}/{state.now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    planned = [each for each in leftovers if not each.unless]
-    _note(state, f"{journal}-planned.jsonl", [dataclasses.asdict(each) for each in planned])
+    leftovers = list(leftovers)
+    lines = [{**dataclasses.asdict(each), "error": None} for each in leftovers]
+    journal = f"{state.bucket}/{JOURNAL}/{state.now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}.jsonl"
+    _write(journal, lines)
     try:
-        for each in planned:
-            error = ""
+        for each, line in zip(leftovers, lines, strict=True):
             try:
                 with refusals(state.registry):
                     _remove(state, each)
-            except UserError as refused:
-                error = str(refused)
-            done.append(dataclasses.asdict(each) | {"error": error})
-            yield each, error
+                line["error"] = ""
+            except UserError as error:
+                line["error"] = str(error)
+            yield each, line["error"]
     finally:
-        _note(state, f"{journal}-done.jsonl", done)
+        _write(journal, lines)
 
 
 def _remove(state: ProjectState, leftover: Leftover) -> None:
@@ -70,5 +71,5 @@ def _forget(dataset: str) -> None:
                     client.delete_execution(name=event.execution).result()
 
 
-def _note(state: ProjectState, name: str, lines: Iterable[dict]) -> None:
-    written(f"{state.bucket}/{name}", "".join(json.dumps(line) + "\n" for line in lines))
+def _write(journal: str, lines: Iterable[dict]) -> None:
+    written(journal, "".join(json.dumps(line) + "\n" for line in lines))
