@@ -194,37 +194,24 @@ def test_rows_all_over_the_table_are_looked_at_and_no_more(tmp_path):
     ("flags", "told"),
     [
         (("--label", "tpi"), "--label: unknown column 'tpi'; did you mean 'tip'"),
-        (("--label", "stops"), "--label: unknown column 'stops'"),
         (("--label", "name"), "--label name: 120 different values are no classes"),
-        (("--label", "same"), "--label same: 1 different values are no classes"),
         (("--shards", "3"), "--shards=3 means nothing to --infer-schema"),
-        (("--output", "data"), "--output=data means nothing to --infer-schema"),
         (
             ("--dataset", "mnist"),
             "--dataset mnist means nothing to --infer-schema; it takes --dataset csv or jsonl or parquet",
         ),
         (("--infer-schema", "{source}"), "t.parquet: is there already; give another name"),
         (("--source", "{source}x"), "t.parquetx: no such file"),
-        (("--infer-schema", "/proc/s.yaml"), "cannot write --infer-schema /proc/s.yaml: No such file"),
         (("--infer-schema", "{source}/s.yaml"), "t.parquet/s.yaml: Not a directory"),
     ],
 )
 def test_what_cannot_be_proposed_is_told(tmp_path, fails, flags, told):
-    more = {"name": [f"n{i}" for i in range(120)], "same": [1] * 120}
-    table = {key: list(values) * 2 if isinstance(values, list) else values for key, values in TRIPS.items()}
-    del table["box"]
-    pq.write_table(pa.table({**table, **more}), tmp_path / "t.parquet")
+    table = {"tip": ["no", "yes"] * 60, "name": [f"n{i}" for i in range(120)]}
+    pq.write_table(pa.table(table), tmp_path / "t.parquet")
     source = str(tmp_path / "t.parquet")
     given = ["--dataset", "parquet", "--source", source, "--infer-schema", str(tmp_path / "schema.yaml")]
-    if told is not None:
-        assert told in fails(*given, *(flag.format(source=source) for flag in flags))
-        assert not (tmp_path / "schema.yaml").exists()
-
-
-def test_objects_without_a_key_have_nothing_to_learn_from(tmp_path, fails):
-    (tmp_path / "t.jsonl").write_text("{}\n{}\n")
-    flags = ["--dataset", "jsonl", "--source", tmp_path / "t.jsonl", "--infer-schema", tmp_path / "s.yaml"]
-    assert "t.jsonl: has no column that a model could learn from" in fails(*flags)
+    assert told in fails(*given, *(flag.format(source=source) for flag in flags))
+    assert not (tmp_path / "schema.yaml").exists()
 
 
 def test_nothing_to_learn_from_and_a_label_without_a_schema_to_write(tmp_path, fails):

@@ -53,8 +53,6 @@ def test_help_gives_the_defaults(capsys):
         (("--dataset", "idx"), "'idx' needs --source DIR"),
         (("--source", "."), "'digits' is built in; leave out --source"),
         (("--dataset", "mnist", "--source", "a", "b"), "--source a b: dataset 'mnist' takes one path, not 2"),
-        (("--dataset", "images", "--source", "nowhere"), "nowhere: no such file or directory"),
-        (("--dataset", "csv", "--source", "x.csv"), "dataset 'csv' needs --schema FILE"),
         (("--dataset", "csv", "--source", "README.md", "--schema", "no.yaml"), "no.yaml: cannot be read (No such file"),
         (("--dataset", "taxi", "--source", "components/convert"), "components/convert: holds no *.csv or *.tsv files"),
         (
@@ -62,11 +60,7 @@ def test_help_gives_the_defaults(capsys):
             "gs://bucket/mnist: dataset 'tfds:mnist' is read from this machine; copy it, or mount the bucket",
         ),
         (("--dataset", "mnist", "--source", "gs://"), "--source: 'gs://' is not a path or gs://BUCKET/NAME"),
-        (("--shards", "0"), "--shards: '0' is not a whole number of at least 1"),
         (("--shards", "1000000000"), "--shards: '1000000000' is not a whole number of at least 1 and at most 99999"),
-        (("--processes", "1025"), "--processes: '1025' is not a whole number of at least 1 and at most 1024"),
-        (("--shards", "1308"), "--shards 1308: there are only 1307 training examples"),
-        (("--seed", "1"), "unrecognized arguments: --seed 1"),
     ],
 )
 def test_wrong_flags_are_told_in_one_line_and_leave_nothing(tmp_path, fails, flags, message):

@@ -136,7 +136,7 @@ def tidy(output: str) -> None:
 
 def discard(output: str) -> None:
     """Deletes the files of an unfinished conversion; of a dataset nothing."""
-    files = _there(output, lambda name: name == FILE or bool(_OURS.fullmatch(name)))
+    files = _there(output, is_own)
     if f"{output}/{FILE}" not in files:
         deleted({Notes(work(output)).path("plan")}.intersection(files))  # so that nobody goes on with a half of it
         _delete(output, files)

@@ -186,7 +186,6 @@ def test_the_digest_of_a_query_changes_with_the_table_and_exports_nothing(cloud,
     ("given", "told"),
     [
         ({"source": _QUERY}, "dataset 'bigquery' needs --export-dir gs://BUCKET/DIR"),
-        ({"export_dir": "gs://demo/exports"}, "dataset 'bigquery' needs one --source"),
         ({"export_dir": "gs://demo/exports", "source": ("a.b.c", "a.b.d")}, "dataset 'bigquery' needs one --source"),
         ({"export_dir": "/exports", "source": _QUERY}, "--export-dir: '/exports' is not a folder of a bucket"),
         (

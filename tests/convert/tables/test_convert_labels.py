@@ -141,11 +141,6 @@ def test_a_condition_may_ask_whether_a_value_is_present(tmp_path):
     assert sum(split.class_histogram[1] for split in manifest.splits.values()) == 3
 
 
-def test_what_is_missing_compares_with_nothing_in_a_filter(tmp_path):
-    manifest = read(tmp_path, {"regression": ["rain", "flood"]}, NO_RAIN, filter={"greater": ["rain", 1]})
-    assert sum(split.examples for split in manifest.splits.values()) == 79 - 3
-
-
 @given(
     rows=st.lists(
         st.tuples(WHOLE, WHOLE, st.sampled_from([None, "", "x"]), st.sampled_from([None, "", "x"])), min_size=1
