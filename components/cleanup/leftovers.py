@@ -1,4 +1,4 @@
-"""What of a project can go, decided over its state alone: nothing is asked, and nothing done.
+"""Decides what of a project can go, from its state alone: no request is sent, and nothing deleted.
 
 leftovers(state, keep_versions=5)      # everything of ours that costs and that nobody needs
 leftovers(state, run="training-7")     # of one run
@@ -24,7 +24,7 @@ from components.register.vertex import FOLDER, folder_of, name_of
 from trainer.base.manifest import FILE as MANIFEST
 
 _UNFINISHED_DAYS = 30  # after which checkpoints that a resume could begin with are shown
-_SETTLED = datetime.timedelta(days=1)  # younger files may belong to something that begins just now
+_RECENT = datetime.timedelta(days=1)  # younger files may belong to something that begins just now
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
 _TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
 _DATASET = re.compile(rf"(runs/\d+/([^/]+)/(?:.+/)?)(?:{re.escape(MANIFEST)}|\.converting/.+)")
@@ -102,7 +102,7 @@ def _unregistered(state: ProjectState, busy: set[str]) -> Iterator[Leftover]:
             and record.get("registry") == state.registry
             and f"{state.bucket}/{folder}".rstrip("/") not in known
             and (run := record.get("facts", {}).get("run", "")) not in busy
-            and state.age(folder) > _SETTLED
+            and state.age(folder) > _RECENT
         ):
             yield _of_files(state, "files", folder, "no version has this folder", run, state.below(folder))
 
@@ -134,7 +134,7 @@ def _datasets(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftov
         fingerprint = _fingerprint(state.records.get(f"{folder}{MANIFEST}"))
         is_half = f"{folder}{MANIFEST}" not in state.files
         names = f"{state.bucket.removeprefix('gs://')}/{folder}".rstrip("/")
-        is_needed = names in live or state.age(folder) <= _SETTLED or not (is_half or fingerprint)
+        is_needed = names in live or state.age(folder) <= _RECENT or not (is_half or fingerprint)
         if job in owners and not is_needed and fingerprint not in used - {""}:
             why = "half a dataset" if is_half else "no training and no version is of this dataset"
             files = [name for name in state.below(folder) if is_own(name.removeprefix(folder))]
@@ -148,9 +148,13 @@ def _fingerprint(record: object) -> str:
 def _schedules(state: ProjectState) -> Iterator[Leftover]:
     for schedule in state.schedules:
         if is_ours(schedule.create_pipeline_job_request.pipeline_job.labels):
-            id, cost = _id(schedule.name), f"a run at {schedule.cron}, {schedule.started_run_count} by now"
-            why, unless = f"it is {schedule.state.name.lower()}", f"pipelines/submit.py --cancel {id} deletes it"
-            yield Leftover(kind="schedule", name=schedule.name, why=why, cost=cost, unless=unless)
+            yield Leftover(
+                kind="schedule",
+                name=schedule.name,
+                why=f"it is {schedule.state.name.lower()}",
+                cost=f"a run at {schedule.cron}, {schedule.started_run_count} by now",
+                unless=f"pipelines/submit.py --cancel {_id(schedule.name)} deletes it",
+            )
 
 
 def _of_files(

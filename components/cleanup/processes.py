@@ -15,7 +15,7 @@ _TERMINATE_S = 5.0
 
 
 def running(run_dir: str | os.PathLike[str]) -> bool:
-    """Whether the process that drives a run is alive: it holds the lock of `run.json`. What is no run is refused."""
+    """Returns whether the process that drives a run is alive: it holds the lock of `run.json`. What is no run is refused."""
     try:
         with (pathlib.Path(run_dir) / "run.json").open("rb") as file:
             record = bounded_json.parse(bounded_json.read(file))

@@ -1,4 +1,4 @@
-"""What there is in a project and a bucket, as far as cleanup cares."""
+"""The state of a project and a bucket, as far as cleanup needs it, and what is left over of it."""
 
 import bisect
 import dataclasses
@@ -20,7 +20,7 @@ class StoredFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProjectState:
-    """All of it at a moment, as Vertex AI and Cloud Storage tell it; what is not ours is among it."""
+    """The state at a moment, as Vertex AI and Cloud Storage have it; what is not ours is part of it."""
 
     registry: str  # vertex://PROJECT/LOCATION
     bucket: str  # gs://BUCKET
@@ -31,7 +31,7 @@ class ProjectState:
     versions: tuple[v1.Model, ...] = ()
     # By name in the bucket, below `runs/` and `models/`.
     files: Mapping[str, StoredFile] = dataclasses.field(default_factory=dict)
-    # By name the content of each `manifest.json` and `version.json` there, and of each `job.json` anywhere in the bucket:
+    # By name the content of each `manifest.json` and `version.json` among these, and of each `job.json` anywhere in the bucket:
     # None if nobody can tell which dataset the job uses.
     records: Mapping[str, Mapping[str, Any] | None] = dataclasses.field(default_factory=dict)
 

@@ -22,7 +22,7 @@ _FIELDS = "items(name,size,updated),nextPageToken"
 
 
 def look(project: str, location: str, bucket: str) -> ProjectState:
-    """What is there now. The files first: what was made meanwhile is then known as needed, and not as a file."""
+    """Returns the state now. It lists files first: what is made meanwhile is then known as needed, and not as a file."""
     aiplatform.init(project=project, location=location)
     registry = open_registry(f"vertex://{project}/{location}")
     now = datetime.datetime.now(datetime.UTC)
@@ -55,7 +55,7 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
 
 
 def _record(name: str, content: bytes, ours: set[str]) -> Mapping[str, Any] | None:
-    """Reads what a record says: nothing if it cannot be understood, as it may be somebody else's; of a job's None."""
+    """Parses a record; one that cannot be understood may be somebody else's, and is empty, or None if it is a job's."""
     try:
         record = bounded_json.parse(content)
         (record.get("identity") or record.get("facts") or record).get("fingerprint")

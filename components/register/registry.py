@@ -76,7 +76,7 @@ class Registry(Store):
         return {alias: v for alias in (CHAMPION, PREVIOUS) if moves and (v := moves[-1][alias])}
 
     def facts(self, name: str, version: str) -> dict[str, Any]:
-        """What was kept of a version when it was added; nothing once its files are gone."""
+        """Returns the facts that a version was added with; none once its files are gone."""
         return read_record(self._model(name) / version) or {}
 
     def model_dir(self, name: str, version: str) -> str:
@@ -84,7 +84,7 @@ class Registry(Store):
         return str(self._model(name) / version)
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """What happened to a model, oldest first."""
+        """Returns the events of a model, oldest first."""
         events = self._recorded(name)
         return [*events, *self._unrecorded(name, events)]
 
@@ -111,7 +111,7 @@ class Registry(Store):
 
     def _do(self, name: str, event: dict[str, Any]) -> None:
         self._record(name, event)
-        self._settle(name)
+        self._finish(name)
 
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:
@@ -120,12 +120,13 @@ class Registry(Store):
             yield
             return
         with self._writing(), locked(self._model(name) / ".lock"):
-            self._settle(name)
+            self._finish(name)
             yield
 
-    def _settle(self, name: str) -> None:
-        """Makes the directory what the history says, and the history whole."""
-        model, events = self._model(name), self._recorded(name)
+    def _finish(self, name: str) -> None:
+        """Makes the history complete, and the directory what it says."""
+        model = self._model(name)
+        events = self._recorded(name)
         for event in self._unrecorded(name, events):
             self._record(name, event)
         for event in events:

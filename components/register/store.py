@@ -1,4 +1,4 @@
-"""What a registry of models is, whoever keeps it: versions, aliases, and a history of who moved them when and why.
+"""The interface of a registry of models: versions, aliases, and a history of who moved them when and why.
 
 store = open_registry("registry")                       # or "vertex://my-project/us-central1"
 version = store.add("mnist", "jobs/m/model", facts)
@@ -6,7 +6,7 @@ champion, _ = store.standing("mnist")
 store.promote("mnist", version, instead_of=champion)
 store.rollback("mnist", why="too many complaints")
 
-Here is all that both kinds of registry share; `registry` and `vertex` have how each keeps it.
+Here is all that both kinds of registry share; `registry` keeps it in a directory, `vertex` on Vertex AI.
 """
 
 import abc
@@ -68,7 +68,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def facts(self, name: str, version: str) -> dict[str, Any]:
-        """What was kept of a version when it was added; nothing once its files are gone."""
+        """Returns the facts that a version was added with; none once its files are gone."""
 
     @abc.abstractmethod
     def model_dir(self, name: str, version: str) -> str:
@@ -76,7 +76,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def history(self, name: str) -> list[dict[str, Any]]:
-        """What happened to a model, oldest first: `time` (ISO 8601), `who`, `event`, `version`, `why`.
+        """Returns the events of a model, oldest first: `time` (ISO 8601), `who`, `event`, `version`, `why`.
 
         Of promotions and rollbacks also `champion` and `previous`, as they were from then on.
         """
@@ -104,7 +104,7 @@ class Store(abc.ABC):
         return self.aliases(name).get(alias)
 
     def has_files(self, name: str, version: str) -> bool:
-        """Whether a version's SavedModel is still there, in a folder that this program made."""
+        """Returns whether a version's SavedModel exists, in a folder that this program made."""
         return bool(self.facts(name, version)) and _is_model(self.model_dir(name, version))
 
     def standing(self, name: str, *, but: str = "") -> tuple[str | None, str]:
@@ -181,8 +181,8 @@ class Store(abc.ABC):
         """Deletes a version that no alias points at."""
         with self._changing(name):
             self._check_known(name, version)
-            if held := [alias for alias, pointed in self.aliases(name).items() if pointed == version]:
-                raise UserError(f"version {version} of model {name!r} is {' and '.join(held)}; move that away first")
+            if aliases := [alias for alias, pointed in self.aliases(name).items() if pointed == version]:
+                raise UserError(f"version {version} of model {name!r} is {' and '.join(aliases)}; move that away first")
             self._do(name, self._event(DELETE, version, why))
 
     def find(self, name: str, what: str) -> str:
@@ -219,14 +219,16 @@ class Store(abc.ABC):
     def _check_schema(self, name: str, facts: Facts) -> None:
         newest = next((kept for version in reversed(self.versions(name)) if (kept := self.facts(name, version))), {})
         if other := [key for key in _SCHEMA if key in newest and newest[key] != facts.get(key)]:
-            said = "; ".join(f"{key} {str(facts.get(key))[:120]} and not {str(newest[key])[:120]}" for key in other)
+            differences = "; ".join(
+                f"{key} {str(facts.get(key))[:120]} and not {str(newest[key])[:120]}" for key in other
+            )
             raise UserError(
-                f"the versions of model {name!r} are for other data: this one has {said}; give it another name, or "
+                f"the versions of model {name!r} are for other data: this one has {differences}; give it another name, or "
                 "--new-schema if whoever uses this one knows"
             )
 
     def _event(self, event: str, version: str, why: str, **aliases: str | None) -> dict[str, Any]:
-        """What is kept of a change."""
+        """Returns the event of a change."""
         return {"time": now(), "who": self._who(), "event": event, "version": version, "why": why, **aliases}
 
     def _who(self) -> str:

@@ -10,7 +10,8 @@ gs://BUCKET/models/<model>/<random>/1/            the SavedModel, numbered as Te
 gs://BUCKET/models/<model>/<random>/version.json  what Vertex AI has no place for: facts, and who moved an alias when and why
 
 `version.json` is written first, and says that the folder is this program's. The folder is whole before Vertex AI is told of it,
-and goes after the version does: what a process that died left of it, no version has. That an alias moved and a process died before it wrote that down, only the project's audit logs have.
+and goes after the version does: a folder without a version is what a process that died has left. A move of an alias whose process
+died before it wrote that down is in the project's audit logs only.
 """
 
 import contextlib
@@ -89,19 +90,20 @@ class VertexRegistry(Store):
         return {alias: version for version, model in self.resources(name).items() for alias in model.version_aliases}
 
     def facts(self, name: str, version: str) -> dict[str, Any]:
-        """What was kept of a version when it was added; nothing once its files are gone."""
-        return (
-            {"version": version, **kept["facts"]} if (kept := read_record(folder_of(self._find(name, version)))) else {}
-        )
+        """Returns the facts that a version was added with; none once its files are gone."""
+        record = read_record(folder_of(self._find(name, version)))
+        return {"version": version, **record["facts"]} if record else {}
 
     def model_dir(self, name: str, version: str) -> str:
         """Where the SavedModel of a version lies, `gs://...`."""
         return f"{folder_of(self._find(name, version))}/{serving.VERSION}"
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """What happened to the versions that are there, oldest first."""
-        kept = {version: read_record(folder_of(model)) for version, model in self.resources(name).items()}
-        events = [event for v, found in kept.items() if found for event in (added(v, found["facts"]), *found["moves"])]
+        """Returns the events of the versions that exist, oldest first."""
+        events = []
+        for version, model in self.resources(name).items():
+            if record := read_record(folder_of(model)):
+                events += [added(version, record["facts"]), *record["moves"]]
         return sorted(events, key=lambda event: event["time"])
 
     def version_of(self, name: str, run: str) -> str | None:
@@ -144,7 +146,8 @@ class VertexRegistry(Store):
     def _upload(self, name: str, model: v1.Model) -> str:
         resource_name = self.resource_name(name)
         races = tenacity.retry_if_exception_type((exceptions.Conflict, exceptions.NotFound))  # to be the first
-        wait, stop = tenacity.wait_fixed(_WAIT_S), tenacity.stop_after_attempt(_ATTEMPTS)
+        wait = tenacity.wait_fixed(_WAIT_S)
+        stop = tenacity.stop_after_attempt(_ATTEMPTS)
         for attempt in tenacity.Retrying(retry=races, wait=wait, stop=stop, reraise=True):
             with attempt:
                 first = not self.resources(name)
@@ -153,7 +156,8 @@ class VertexRegistry(Store):
                 return self._client.upload_model(request=request).result(timeout=_UPLOAD_S).model_version_id
 
     def _do(self, name: str, event: dict[str, Any]) -> None:
-        model, resource_name = self._find(name, event["version"]), self.resource_name(name)
+        model = self._find(name, event["version"])
+        resource_name = self.resource_name(name)
         version = f"{resource_name}@{event['version']}"
         with refusals(self._place):
             if event["event"] == DELETE:
@@ -164,16 +168,16 @@ class VertexRegistry(Store):
                 return
             aliases = {alias for other in self.all_versions(name) for alias in other.version_aliases}
             theirs = aliases - self.aliases(name).keys()
-            if held := theirs & {CHAMPION, PREVIOUS}:
+            if needed := theirs & {CHAMPION, PREVIOUS}:
                 raise UserError(
-                    f"{resource_name}: {' and '.join(held)} is a version of somebody else's; move that alias away"
+                    f"{resource_name}: {' and '.join(needed)} is a version of somebody else's; move that alias away"
                 )
             # Vertex takes an alias from the version that had it: at no moment is there no champion.
             if previous := event[PREVIOUS]:
                 self._client.merge_version_aliases(name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS])
             self._client.merge_version_aliases(name=version, version_aliases=sorted({CHAMPION, "default"} - theirs))
-        if kept := read_record(folder_of(model)):
-            write_record(folder_of(model), {**kept, "moves": [*kept["moves"], event]})
+        if record := read_record(folder_of(model)):
+            write_record(folder_of(model), {**record, "moves": [*record["moves"], event]})
 
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:

@@ -18,7 +18,7 @@ from tests.cloud.iam import host
 from tests.deploy.build_file import ROOT, BuildFile
 from tests.deploy.gcloud import Project
 
-pytestmark = [pytest.mark.cloud, pytest.mark.cloud_ci]
+pytestmark = pytest.mark.cloud
 CHIEF = "{strategy: one_device, chief: {machine: n1-standard-8}}"
 BUILD, PIPELINE, TRAIN, RELEASE = (
     f"training-{name}.iam.gserviceaccount.com"
@@ -86,6 +86,7 @@ def _run_of(printed: str) -> str:
     return re.search(r"submitted (\S+):", printed)[1]
 
 
+@pytest.mark.cloud_ci
 def test_by_hand_command_trains_and_registers(builds):
     head = (ROOT / "cloudbuild.yaml").read_text()
     name, until = (
@@ -98,6 +99,7 @@ def test_by_hand_command_trains_and_registers(builds):
     assert job["state"] == "JOB_STATE_SUCCEEDED"
 
 
+@pytest.mark.cloud_ci
 @pytest.mark.parametrize(("number", "trigger"), [(0, "training-main"), (0, "training-tag"), (1, "training-tag")])
 def test_triggers_build_submits(builds, number, trigger):
     project = builds.projects[number]
@@ -114,9 +116,7 @@ def test_triggers_build_submits(builds, number, trigger):
     ("resource", "role", "account", "message"),
     [
         (PIPELINE, ACTING, BUILD, f"{BUILD} may not act as {PIPELINE}; {GRANT} {PIPELINE} "),
-        ("projects/demo-project", "aiplatform.user", BUILD, "project demo-project in us-central1: "),
         ("gs://{}", "storage.objectUser", BUILD, "no storage.objects.create, storage.objects.delete"),
-        ("demo-project/training", "artifactregistry.writer", BUILD, "image us-docker.pkg.dev"),
         (PIPELINE, ACTING, RELEASE, f"{RELEASE} may not act as {PIPELINE}; {GRANT} {PIPELINE} "),
     ],
 )
@@ -138,32 +138,27 @@ def test_binding_out_of_sight_is_warned_of(builds):
     aiplatform.PipelineJob.get(_run_of(done.stdout), project="demo-project", location="us-central1").cancel()
 
 
-@pytest.mark.parametrize(
-    ("account", "kind", "body"),
-    [
+def test_vertex_refuses_other_accounts(builds):
+    for account, kind, body in (
         (BUILD, "pipelineJobs", {}),  # as the project's default account
         (BUILD, "pipelineJobs", {"serviceAccount": TRAIN}),
         (PIPELINE, "customJobs", {"jobSpec": {"serviceAccount": RELEASE}}),
-    ],
-)
-def test_vertex_refuses_other_accounts(builds, account, kind, body):
-    refused = builds.request(account, "POST", f"{API}/{kind}", json=body)
-    assert refused.status_code == 400 and "do not have permission to act as service_account" in refused.text
+    ):
+        refused = builds.request(account, "POST", f"{API}/{kind}", json=body)
+        assert refused.status_code == 400 and "do not have permission to act as service_account" in refused.text
 
 
-@pytest.mark.parametrize(
-    ("account", "folder", "status"),
-    [
+def test_only_the_pipeline_replaces_models(builds):
+    for account, folder, status in (
         (TRAIN, "models", 403),
         (BUILD, "models", 403),
         (TRAIN, "specs", 403),
         (TRAIN, "runs", 204),
         (PIPELINE, "models", 204),
-    ],
-)
-def test_only_the_pipeline_replaces_models(builds, account, folder, status):
-    (builds.cloud.files / folder).mkdir()
-    (builds.cloud.files / folder / "a").touch()
-    url = f"https://storage.googleapis.com/storage/v1/b/{builds.cloud.bucket}/o/{folder}%2Fa"
-    assert builds.request(account, "GET", url).status_code == 200
-    assert builds.request(account, "DELETE", url).status_code == status
+    ):
+        path = builds.cloud.files / folder / "a"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        url = f"https://storage.googleapis.com/storage/v1/b/{builds.cloud.bucket}/o/{folder}%2Fa"
+        assert builds.request(account, "GET", url).status_code == 200
+        assert builds.request(account, "DELETE", url).status_code == status
