@@ -52,11 +52,6 @@ def test_an_option_that_would_do_nothing_is_refused(flags, message):
             | {"seed": 7, "augment": "crop_flip"},
             {*WIDE_DEEP},
         ),
-        (
-            ["--model", "wide_deep", "--schedule", "cosine", "--learning-rate", "0.5", "--optimizer", "adamw"],
-            {"hidden_units": (128, 64, 32), "dropout": 0.0, "horizon_steps": 7, "learning_rate": 0.5, "weight_decay": 0.004},
-            {"momentum", "factors", "boundaries_epochs", *RESNET},
-        ),
     ],
 )  # fmt: skip
 def test_every_setting_has_the_value_that_a_job_learns_with(flags, expected, meaningless):

@@ -114,8 +114,6 @@ def test_a_resume_may_change_what_docs_training_says_and_nothing_else():
         assert (field.name in options().identity()) == (learnt or field.name == "strategy"), field.name
 
 
-def test_what_is_learnt_is_the_identity_and_synchronous_strategies_learn_the_same():
-    assert options("--seed", "3").identity() != options().identity()
-    assert options("--checkpoint-num-steps", "3").identity() == options().identity()
+def test_synchronous_strategies_learn_the_same():
     one, many, servers = (options("--strategy", s) for s in ("one_device", "multi_worker_mirrored", "parameter_server"))
     assert one.identity() == many.identity() != servers.identity()

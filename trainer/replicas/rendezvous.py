@@ -23,7 +23,7 @@ from trainer.replicas.member import Member
 _RETRY_S = 0.2
 _POLL_S = 0.05
 _SAY_S = 5.0
-_MOST_CHARACTERS = 4096  # Of what a replica says of itself.
+_MOST_CHARACTERS = 1 << 16  # Of what a replica says of itself: the path of its job, escaped.
 _OTHERS_LEAVE_S = 5.0
 _LEADER_LIVES_S = 1.0
 _GREETING = b"?"  # of a leader that waits: to a server that waits for its chief it says that the chief begins anew
