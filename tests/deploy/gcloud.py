@@ -201,7 +201,7 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
     elif verb == "set-cleanup-policies":
         if "--location" not in flags or not {"--policy", "--no-dry-run"} & flags.keys():
             raise Refused("Must be specified: --location, and --policy or --no-dry-run")
-        things[name]["policies"] = cleanup_policies(here / flags["--policy"][0])
+        things[name]["cleanupPolicies"] = dict.fromkeys(cleanup_policies(here / flags["--policy"][0]), "")
     elif verb == "delete":
         del things[name]
         policies.pop(name, None)

@@ -46,14 +46,19 @@ def test_the_first_run_makes_all_and_the_second_what_is_missing_since_and_nothin
     wanted = {"services enable", "storage buckets update", "billing budgets create", "builds triggers import"}
     assert wanted <= set(changes)
     repositories = made.state()["things"]["artifacts repositories"]
-    assert set(repositories["training"]["policies"]) == {"old", "newest", "releases"}
-    assert "policies" not in repositories["pipelines"]
+    assert set(repositories["training"]["cleanupPolicies"]) == {"old", "newest", "releases"}
+    assert "cleanupPolicies" not in repositories["pipelines"]
     before, state = made.state(), made.state()
     del state["things"]["artifacts repositories"]["pipelines"]
+    del state["things"]["artifacts repositories"]["training"]["cleanupPolicies"]  # the run ended before
     lost = state["policies"]["projects"]["our-project"].pop(0)
     (made.home / "state.json").write_text(json.dumps(state))
-    assert "our-project: 2 changes" in made.setup(*ALL)
-    assert made.changes() == ["artifacts repositories create", "projects add-iam-policy-binding"]
+    assert "our-project: 3 changes" in made.setup(*ALL)
+    assert made.changes() == [
+        "artifacts repositories set-cleanup-policies",
+        "artifacts repositories create",
+        "projects add-iam-policy-binding",
+    ]
     before["policies"]["projects"]["our-project"].remove(lost)
     before["policies"]["projects"]["our-project"].append(lost)
     assert made.state() == before
