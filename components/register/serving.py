@@ -18,7 +18,7 @@ def check(flag: str, image: str) -> None:
     """Refuses an image without a digest, or from where Vertex AI takes none."""
     if not re.fullmatch(IMAGE, image):
         raise UserError(
-            f"{flag} {image or 'is missing'}: give an image in Artifact Registry by digest (a tag can be moved), such as "
+            f"{f'{flag} {image}'.strip()}: give an image in Artifact Registry by digest (a tag can be moved), such as "
             "us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE@sha256:..."
         )
 

@@ -135,7 +135,7 @@ def test_what_serves_a_version_is_tensorflow_servings_own_command_in_the_image_t
 )
 @pytest.mark.parametrize("flag", ["image", "serving_image"])
 def test_image_by_other_name_is_refused(add, bucket, flag, image):
-    with pytest.raises(UserError, match=r"image .*: give an image in Artifact Registry by digest"):
+    with pytest.raises(UserError, match=r"^--(serving-)?image.*: give an image in Artifact Registry by digest"):
         add("r1", **{"image": "", flag: image})
     assert not (bucket / "models").exists()
 
