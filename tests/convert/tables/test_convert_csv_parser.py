@@ -253,16 +253,6 @@ def test_a_number_is_plain_decimal_or_refused(tmp_path, kind, good, bad, quoted)
                 read(tmp_path, table)
 
 
-@pytest.mark.parametrize("share", [0.001, 0.3, 0.6, 0.999])
-def test_a_packed_file_is_read_whole_or_refused(tmp_path, share):
-    lines = [f"{i},{i},{i % 7}" for i in range(300)]
-    parts = "\n".join(["f,An int,s", *lines[:100], ""]), "\n".join(lines[100:])
-    packed = b"".join(gzip.compress(part.encode()) for part in parts)  # as `cat a.gz b.gz` makes it
-    assert values(*read(tmp_path, packed))["i"] == list(range(300))
-    with pytest.raises(UserError, match=r"t\.csv: cannot be read \(Truncated compressed stream"):
-        read(tmp_path, packed[: 3 + int(share * (len(packed) - 3))])
-
-
 @pytest.mark.parametrize(
     ("start", "filler", "message"),
     [

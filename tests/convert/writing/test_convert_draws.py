@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from components.convert.writing.draws import By, Draws
 from components.convert.writing.splits import splitmix64
-from trainer.base.errors import UserError
 
 SPLITS = ["train", "validation", "test"]
 shares = st.sampled_from([0.0, 0.03, 0.1, 0.25, 1 / 3, 0.5, 0.81])
@@ -46,14 +45,10 @@ def test_groups_are_split_by_the_fractions():
     assert found == pytest.approx([0.6, 0.2, 0.2], abs=0.02)
 
 
-def test_what_is_given_goes_before_what_is_drawn_and_splits_of_the_source_before_all():
+def test_given_splits_go_before_drawn_ones():
     draws = Draws({"train"}, validation_fraction=0.5, test_fraction=0.5, seed=0)
     late = np.arange(100) >= 80
     found = drawn(draws, np.arange(100), By(given={"test": late}))
     assert (found[80:] == 2).all() and set(found[:80]) == {0, 1}
     found = drawn(draws, np.arange(100), By(given={"test": late, "validation": np.arange(100) >= 70}))
     assert found.tolist() == [0] * 70 + [1] * 10 + [2] * 20
-    own = Draws({"train", "test"}, validation_fraction=0.5, test_fraction=0.5, seed=0)
-    for native in ("train", "test"):
-        with pytest.raises(UserError, match="split: the source has its own test; take split out of the schema"):
-            dict(own.of(native, np.arange(9), By(groups=np.arange(9, dtype=np.uint64))))

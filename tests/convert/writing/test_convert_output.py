@@ -12,7 +12,6 @@ from unittest import mock
 
 import psutil
 import pytest
-import trips
 
 from components.convert import stages
 from components.convert.convert import convert
@@ -156,20 +155,6 @@ def test_work_that_was_deleted_by_half_is_not_gone_on_with(tmp_path, monkeypatch
     made = bucket / "out" if "://" in out else tmp_path / out
     convert(dataclasses.replace(whole, output=str(tmp_path / "clean")))
     assert content(made) == content(tmp_path / "clean")
-
-
-def test_work_by_another_schema_is_not_gone_on_with(tmp_path, monkeypatch, content):
-    kind = trips.write(tmp_path, trips.rows(300))
-    options = Options(**kind, output=str(tmp_path / "out"), processes=1)
-    with monkeypatch.context() as patched:
-        patched.setattr(stages.Work, "merge", mock.Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            convert(options)
-    with open(kind["schema"], "a") as schema:
-        schema.write("filter: {greater: [seconds, 100]}\n")
-    convert(options)
-    convert(dataclasses.replace(options, output=str(tmp_path / "clean")))
-    assert content(tmp_path / "out") == content(tmp_path / "clean")
 
 
 @pytest.fixture(scope="module")
