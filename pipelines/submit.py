@@ -53,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         sending.connect(args.project, args.location)
         store, has_ended_well = sending.recorded(submission)
-        if has_ended_well and submission.values == Submission.load(args.bucket, args.resume).values:
+        earlier = Submission.load(args.bucket, args.resume).values
+        if has_ended_well and submission.values["evaluate_args"] == earlier["evaluate_args"]:
             print(f"{submission.run} has ended well, and nothing is sent:")
             return _ended(args, submission)
     bounds = _bounds(submission)

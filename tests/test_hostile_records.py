@@ -103,7 +103,7 @@ def test_any_bytes_of_record_are_borne(tmp_path: pathlib.Path, name: str, data: 
 @example(content=b"[1]")
 @example(content=b'[{"display_name": 1}]')
 def test_any_bytes_of_attempts_are_borne(bucket: pathlib.Path, content: bytes):
-    """What is no list of jobs, as an object is none, is a `UserError` of one line."""
+    """Anything but a list of jobs is a `UserError` of one line."""
     (bucket / "attempts.json").write_bytes(content)
     store = JobStore("gs://demo")
     try:

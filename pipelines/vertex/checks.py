@@ -157,12 +157,14 @@ def _training_account(submission: Submission, ask: Asker) -> Iterator[str]:
     Only that account could ask Google Cloud, so policies are read: the training account's own, and the
     project's. A right that may come from elsewhere, as from a group or a folder, is only warned of.
     """
-    account, actor = submission.values["service_account"], submission.body["serviceAccount"]
+    account = submission.values["service_account"]
+    actor = submission.body["serviceAccount"]
     if not account:
         return
     if not actor:
         raise ConnectionError(f"--service-account is missing: whether the default may act as {account}")
-    member, project = f"serviceAccount:{actor}", f"{_PROJECTS}/{submission.job['project']}"
+    member = f"serviceAccount:{actor}"
+    project = f"{_PROJECTS}/{submission.job['project']}"
     status, policy = ask(f"{_ACCOUNTS}/{account}:getIamPolicy", {})
     if status == 404:
         yield f"no service account {account}"

@@ -56,8 +56,8 @@ def cancel(name: str) -> None:
 def custom_jobs(run: str) -> list[v1.CustomJob]:
     """Our training jobs of a run, the oldest first."""
     with told():
-        found = aiplatform.CustomJob.list(filter=f'{OURS} AND display_name="{run}"')
-        return sorted((each.gca_resource for each in found), key=lambda job: job.create_time)
+        jobs = aiplatform.CustomJob.list(filter=f'{OURS} AND display_name="{run}"')
+        return sorted((job.gca_resource for job in jobs), key=lambda job: job.create_time)
 
 
 def link(name: str) -> str:

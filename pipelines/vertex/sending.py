@@ -35,7 +35,8 @@ def recorded(submission: Submission) -> tuple[JobStore, bool]:
 
     What became of an attempt that nobody waited for is added; it is written with the next one.
     """
-    store, runs = JobStore(submission.values["job_dir"]), _ended_runs(submission)
+    store = JobStore(submission.values["job_dir"])
+    runs = _ended_runs(submission)
     store.load()
     if store.lines and "ending" not in store.lines[-1]:
         of_line = (run for run in runs if _id(run) == store.lines[-1]["display_name"])
@@ -53,8 +54,9 @@ def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) 
     is_new = not store.lines and not found(record)
     if is_new:
         submission.save()
-    earlier, made = store.attempts, list[Attempt]()
-    while isinstance(order := decide(made, bounds, earlier), Again):
+    earlier = store.attempts
+    attempts: list[Attempt] = []
+    while isinstance(order := decide(attempts, bounds, earlier), Again):
         numbered = (f"{submission.run}-{number}" for number in itertools.count(2))
         job_id = next(name for name in itertools.chain([submission.run], numbered) if name not in names)
         names.add(job_id)
@@ -72,7 +74,7 @@ def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) 
         is_new = False
         machines = ", ".join(f"{role}: {what}" for role, what in line["machines"].items())
         print(f"submitted {job_id}: {client.link(name)}", flush=True)
-        if order.choice or made:
+        if order.choice or attempts:
             watch.say(f"{machines}, from step {max(0, line['step_before']):,}")
         if not wait:
             return 0
@@ -89,7 +91,7 @@ def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) 
         print(*filter(None, [job.error.message, *failures]), sep="\n", file=sys.stderr)
         if not attempt or attempt.ending is Ending.SUCCEEDED:
             return 1  # it was another step that failed
-        made.append(attempt)
+        attempts.append(attempt)
         watch.say(f"training: {attempt.ending}, at step {max(0, attempt.step_after):,}")
     print(f"training is given up: {order.why}", file=sys.stderr)
     return 1
@@ -110,7 +112,7 @@ def _ended_runs(submission: Submission) -> list[v1.PipelineJob]:
 def _trained(store: JobStore, submission: Submission) -> list[v1.CustomJob]:
     """Returns the jobs of the last attempt, once they have ended; refuses one that goes on without its pipeline job."""
     known = {name for line in store.lines for name in line.get("jobs", ())}
-    trained = list[v1.CustomJob]()
+    trained: list[v1.CustomJob] = []
     for polls in range(_END_POLLS):
         if polls:
             time.sleep(watch.POLL_S)

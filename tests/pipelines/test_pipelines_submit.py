@@ -206,7 +206,7 @@ _kinds = st.sampled_from(["pipelineJobs", "customJobs", "schedules"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.tuples(_kinds, _names), _labels, min_size=1), _names)
 def test_cancel_ends_what_is_named(vertex, monkeypatch, things, name):
-    """Of any jobs and schedules exactly ours change: the runs with that label, else what has that name."""
+    """Exactly jobs and schedules of ours change: the runs with that label, else what has that name."""
     monkeypatch.setattr("pipelines.vertex.sending.connect", lambda *_: None)  # the fixture has
     collections = {
         "pipelineJobs": vertex.pipeline_jobs,

@@ -88,7 +88,7 @@ def test_trainer_starts_no_thread_before_it_can_block_sigterm():
 
 
 @pytest.mark.cluster
-def test_failure_is_seen_where_sigchld_is_ignored(tmp_path: Path):
+def test_failure_is_seen_without_sigchld(tmp_path: Path):
     cluster, job = str(CLUSTERS / "local.yaml"), str(tmp_path / "job")
     line = [sys.executable, "-m", "components.train", "--cluster", cluster, "--job-dir", job, "--command", "false"]
     # A process inherits what its parent ignores.

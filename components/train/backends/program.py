@@ -14,6 +14,10 @@ from trainer.base.errors import UserError, about
 _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
 
+# Arguments of `Done.covers`: steps, epochs, and evaluations without progress after which training ends.
+Goal = tuple[int | None, float | None, int | None]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
     """A command that every replica runs."""
@@ -24,8 +28,7 @@ class Program:
     reports: bool  # Whether it is our trainer, which writes status files and keeps its own state in `job_dir`.
     data_dir: str | None = None  # Of our trainer.
     cache_dir: str | None = None  # Of our trainer, if it is given one.
-    # Of our trainer, what `Done.covers` takes: steps, epochs, and evaluations without progress that it ends after.
-    goal: tuple[int | None, float | None, int | None] | None = None
+    goal: Goal | None = None  # Of our trainer.
     code: str | None = None  # Directory of the user's own program that Python finds modules in, if one is given.
 
 

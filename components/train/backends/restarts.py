@@ -17,7 +17,7 @@ FAILS_AGAIN = "it would fail again"  # After a mistake of the user.
 
 
 class Kind(enum.StrEnum):
-    """What ended a replica."""
+    """Cause of a replica's end."""
 
     ERROR = "error"
     PREEMPTION = "preemption"

@@ -38,9 +38,9 @@ def locked(directory: str) -> Iterator[int]:
     os.makedirs(directory, exist_ok=True)
 
     def refuse() -> None:
-        found = holder(directory)
-        if found and found.fate is not Fate.GONE:
-            raise refusal(directory, found)
+        launcher = holder(directory)
+        if launcher and launcher.fate is not Fate.GONE:
+            raise refusal(directory, launcher)
 
     with locks.locked(os.path.join(directory, FILE), refuse) as descriptor:
         os.ftruncate(descriptor, 0)
@@ -51,10 +51,10 @@ def locked(directory: str) -> Iterator[int]:
 def refusal(job_dir: str, launcher: Launcher) -> UserError:
     """Returns the error of a second launcher, which names the first."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(launcher.started))
-    there = ", there," if launcher.fate is Fate.UNKNOWN else ""
+    place = ", there," if launcher.fate is Fate.UNKNOWN else ""
     directory = "LOG_DIR" if is_remote(job_dir) else job_dir
     return UserError(
-        f"a launcher already works on {job_dir}: {launcher.name}, since {since}; wait for it, end it{there} "
+        f"a launcher already works on {job_dir}: {launcher.name}, since {since}; wait for it, end it{place} "
         f"with python -m components.train --stop {directory}, or use another --job-dir"
     )
 

@@ -56,7 +56,8 @@ class SubmittedJob:
         """Goes on until the training is done or given up; returns the exit code."""
         self._ask(self._store.load)
         unfinished = line = self._unfinished()
-        earlier, attempts = self._store.attempts, list[Attempt]()
+        earlier = self._store.attempts
+        attempts: list[Attempt] = []
         order: Again | Over = Again(choice=0, timeout_s=None)
         if not unfinished:
             is_done = self._ask(self._is_done)
@@ -93,7 +94,7 @@ class SubmittedJob:
         return lines[-1]
 
     def _is_done(self) -> bool:
-        """Whether no job is needed: our trainer says so of all that is asked for, or Vertex AI of the last job."""
+        """Returns whether no job is needed, by our trainer's record, or else by the end of the last job."""
         goal = self._plan.goal
         if goal and (done := self._store.done()):
             return done.covers(*goal)

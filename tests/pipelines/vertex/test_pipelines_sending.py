@@ -34,9 +34,9 @@ class Run:
         self.vertex, self.files = vertex, files / "runs" / RUN
         cluster.write_text("{strategy: one_device, chief: {machine: n1-standard-4}}")
         flags = [*PLACE, "--image", IMAGE, "--cluster", str(cluster), "--max-machine-hours", "3"]
-        made = prepare(config_file.parse(submit._parser(), flags))
-        text = json.dumps({"run": made.run, "job": made.job}).replace(made.run, RUN)
-        self.submission = Submission(**{**vars(made), **json.loads(text)})
+        new = prepare(config_file.parse(submit._parser(), flags))
+        text = json.dumps({"run": new.run, "job": new.job}).replace(new.run, RUN)
+        self.submission = Submission(**{**vars(new), **json.loads(text)})
         self.submission.save()
         (self.files / "job" / "checkpoints").mkdir(parents=True)
         (self.files / "job" / "checkpoints" / "ckpt-5.index").write_text("5")
@@ -80,7 +80,7 @@ def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
     monkeypatch.setattr(watch, "POLL_S", 0.0)
     monkeypatch.setattr(sending, "connect", lambda *_: None)  # The fixture has.
     monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
-    made = Run(vertex, bucket, tmp_path / "cluster.yaml")
+    run = Run(vertex, bucket, tmp_path / "cluster.yaml")
 
     def request(submission: Submission, job_id: str) -> dict[str, Any]:  # Without a compilation of seconds.
         job = {"displayName": RUN, "labels": {**submission.job["labels"], "run": RUN}}
@@ -89,7 +89,7 @@ def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
         return {"parent": vertex.parent, "pipelineJobId": job_id, "pipelineJob": job}
 
     monkeypatch.setattr(Submission, "request", request)
-    return made
+    return run
 
 
 ENDED = {"ending": "failed", "step_after": 5, "seconds": 60, "exit_code": 1, "jobs": []}
@@ -189,12 +189,12 @@ def test_finished_run_is_not_sent_again(run, capsys):
     run.pipeline(RUN, State.PIPELINE_STATE_SUCCEEDED)
     decision = {"verdict": "reject", "why": "accuracy 0.5 is too low"}
     (run.files / "job" / "evaluation.json").write_text(json.dumps({"decision": decision, "metrics": {"accuracy": 0.5}}))
-    assert submit.main([*PLACE, "--resume", RUN]) == 0
+    assert submit.main([*PLACE, "--resume", RUN, "--max-restarts", "7"]) == 0
     assert f"{RUN} has ended well, and nothing is sent:\naccuracy 0.5\n" in capsys.readouterr().out
     assert run.sent() == [RUN]
 
 
-def test_training_without_pipeline_job_is_waited_for(run):
+def test_training_without_pipeline_job_blocks(run):
     run.record({})
     run.train(1, v1.JobState.JOB_STATE_RUNNING).end_time = None
     with pytest.raises(UserError, match=r"training job 1 of training-1 is still going on; .*custom-jobs cancel 1 "):

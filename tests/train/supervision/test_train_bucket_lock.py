@@ -90,7 +90,7 @@ GONE = dataclasses.replace(ME, pid=2**22)
 @pytest.mark.parametrize(
     "content", [ELSEWHERE.to_json(), GONE.to_json(), "[" * 9000, ""], ids=["elsewhere", "gone", "hostile", "empty"]
 )
-def test_lock_without_sign_of_life_is_taken_over(store: Path, content: str):
+def test_silent_lock_is_taken_over(store: Path, content: str):
     other = held(ELSEWHERE)
     store.write_text(content)
     lock = BucketLock(JOB, ME, lease_s=0.1)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.train.backends.program import own_command, trainer_program
+from components.train.backends.program import Goal, own_command, trainer_program
 from components.train.backends.vertex.attempts import Again, Bounds
 from components.train.backends.vertex.job_settings import JobSettings, new_name
 from components.train.backends.vertex.worker_pools import plan_vertex
@@ -32,9 +32,7 @@ class Submission:
     choices: tuple[Cluster, ...]  # The machines that it may run on, in this order.
     bodies: tuple[Mapping[str, Any], ...]  # By choice, the request.
     bounds: Bounds
-    goal: (
-        tuple[int | None, float | None, int | None] | None
-    )  # `Program.goal`; None of another program than our trainer.
+    goal: Goal | None  # None of another program than our trainer.
 
     def body(self, name: str, order: Again) -> dict[str, Any]:
         """The request of an attempt."""

@@ -36,8 +36,8 @@ class Jobs:
 
         with told():
             # Of a job that was asked for before, the answer may have been lost.
-            if made := self.named(body["displayName"]):
-                return made
+            if job := self.named(body["displayName"]):
+                return job
             job = v1.CustomJob.from_json(json.dumps(body))
             try:
                 return self._client().create_custom_job(parent=self._parent, custom_job=job)
@@ -46,8 +46,8 @@ class Jobs:
 
     def named(self, display_name: str) -> Any:
         """Our job of this display name; None if there is none."""
-        asked = {"parent": self._parent, "filter": f'{OURS} AND display_name="{display_name}"'}
-        return next(iter(self._client().list_custom_jobs(request=asked)), None)
+        request = {"parent": self._parent, "filter": f'{OURS} AND display_name="{display_name}"'}
+        return next(iter(self._client().list_custom_jobs(request=request)), None)
 
     def get(self, name: str) -> Any:
         """A job as it is now."""
