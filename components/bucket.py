@@ -1,4 +1,4 @@
-"""What is ours in Google Cloud, and what it says where something is refused."""
+"""The label of what is ours in Google Cloud, credentials, and refusals as errors for users."""
 
 import contextlib
 import os
@@ -13,33 +13,33 @@ LOGIN = "run: gcloud auth application-default login"
 
 
 def is_ours(labels: Mapping[str, str]) -> bool:
-    """Whether something with these labels was made by this program."""
+    """Returns whether something with these labels was made by this program."""
     return labels.get(MANAGED_BY[0]) == MANAGED_BY[1]
 
 
 def credentials() -> Any:
-    """Those that this machine has for Google Cloud, as of now; a UserError says how to log in if it has none."""
+    """Returns what this machine has for Google Cloud, as of now; a UserError says how to log in if it has none."""
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 
     # Where there is no metadata server it is waited for: on a machine of Google's it answers at once.
     os.environ.setdefault("GCE_METADATA_TIMEOUT", "1")
     try:
-        found, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+        default, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
     except GoogleAuthError as error:
         raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
-    return found
+    return default
 
 
 @contextlib.contextmanager
-def refusals(told: str) -> Iterator[None]:
-    """Around what is asked of Google Cloud: what it refuses is a `UserError` that begins with `told`."""
+def refusals(subject: str) -> Iterator[None]:
+    """Around what is asked of Google Cloud: what it refuses is a `UserError` that begins with `subject`."""
     from google.api_core.exceptions import GoogleAPICallError, RetryError
     from google.auth.exceptions import GoogleAuthError
 
     try:
         yield
     except GoogleAuthError as error:
-        raise UserError(f"{told}: no credentials for Google Cloud ({error}); {LOGIN}") from None
+        raise UserError(f"{subject}: no credentials for Google Cloud ({error}); {LOGIN}") from None
     except (GoogleAPICallError, RetryError, OSError) as error:
-        raise UserError(f"{told}: {' '.join(str(error).split())}") from None
+        raise UserError(f"{subject}: {' '.join(str(error).split())}") from None

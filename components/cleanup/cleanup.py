@@ -39,15 +39,15 @@ def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Candidate]:
     run = pathlib.Path(run_dir).resolve()
     if not temporary_only:
         require_ended(run)
-    found = dict.fromkeys([run / "tmp", *run.glob("job/*.partial"), *run.glob("job/**/*.tmp")], "temporary")
+    reasons = dict.fromkeys([run / "tmp", *run.glob("job/*.partial"), *run.glob("job/**/*.tmp")], "temporary")
     if not temporary_only:
         if (run / "job" / done.FILE).is_file():
-            found[run / "job" / "checkpoints"] = "checkpoints of a finished job"
-        found |= dict.fromkeys(sorted(run.glob("artifacts/*/*")), "intermediate results")
-    return [  # Those that are there, inside the run, and no part of another.
+            reasons[run / "job" / "checkpoints"] = "checkpoints of a finished job"
+        reasons |= dict.fromkeys(sorted(run.glob("artifacts/*/*")), "intermediate results")
+    return [  # What exists inside the run, and is no part of another.
         Candidate(path=path, bytes=num_bytes(path), why=why)
-        for path, why in found.items()
-        if path.exists() and _inside(run, path) and found.keys().isdisjoint(path.parents)
+        for path, why in reasons.items()
+        if path.exists() and _inside(run, path) and reasons.keys().isdisjoint(path.parents)
     ]
 
 
@@ -56,7 +56,8 @@ def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
 
     One that is not inside the run's directory is refused: nothing outside is ever touched, nor through a link.
     """
-    run, freed = pathlib.Path(run_dir).resolve(), 0
+    run = pathlib.Path(run_dir).resolve()
+    freed = 0
     running(run)  # refuses what is no run
     with (run / JOURNAL).open("a", encoding="utf-8", buffering=1) as journal:
         for candidate in candidates:
@@ -73,11 +74,11 @@ def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
 
 
 def _inside(run: pathlib.Path, path: pathlib.Path) -> bool:
-    """Whether a path leads into the run, and by no link or `..`."""
+    """Returns whether a path leads into the run, and by no link or `..`."""
     return run in path.parents and path.resolve() == path
 
 
 def num_bytes(path: pathlib.Path) -> int:
-    """Of a file, or of all files below a directory; of a link its own."""
+    """Returns the size of a file, or of all files below a directory; of a link its own."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files if not file.is_dir())

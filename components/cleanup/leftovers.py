@@ -9,7 +9,6 @@ cannot be understood, never makes anything ours.
 """
 
 import collections
-import dataclasses
 import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -87,8 +86,8 @@ def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftov
             if folder.startswith(f"{FOLDER}/") and not is_needed:
                 is_record = is_record_of(folder, state.records.get(f"{folder}{RECORD}"))
                 why = f"it is older than the newest {keep}, and has no alias"
-                leftover = _of_files(state, "version", folder, why, run, state.below(folder) if is_record else [])
-                yield dataclasses.replace(leftover, name=f"{name} {version.version_id}")
+                files = state.below(folder) if is_record else []
+                yield _of_files(state, "version", folder, why, run, files, name=f"{name} {version.version_id}")
 
 
 def _unregistered(state: ProjectState, busy: set[str]) -> Iterator[Leftover]:
@@ -121,7 +120,7 @@ def _files(state: ProjectState, runs: Iterable[str]) -> Iterator[Leftover]:
         elif (days := state.age(f"runs/{run}/").days) >= _UNFINISHED_DAYS:
             why = f"checkpoints of a job that ended unfinished {days} days ago"
             unless = "gcloud storage rm --recursive deletes them"
-            yield _of_files(state, "files", f"{job}checkpoints/", why, run, checkpoints, unless)
+            yield _of_files(state, "files", f"{job}checkpoints/", why, run, checkpoints, unless=unless)
 
 
 def _datasets(state: ProjectState, owners: Mapping[str, str]) -> Iterator[Leftover]:
@@ -158,10 +157,19 @@ def _schedules(state: ProjectState) -> Iterator[Leftover]:
 
 
 def _of_files(
-    state: ProjectState, kind: str, folder: str, why: str, run: str, names: Iterable[str], unless: str = ""
+    state: ProjectState,
+    kind: str,
+    folder: str,
+    why: str,
+    run: str,
+    names: Iterable[str],
+    *,
+    name: str = "",
+    unless: str = "",
 ) -> Leftover:
-    """Files in a folder, its record the last."""
+    """Returns a leftover of files in a folder, its record the last; without a name it has the folder's."""
     files = tuple(sorted(names, key=lambda name: name in (f"{folder}{RECORD}", f"{folder}{MANIFEST}")))
     cost = f"{sum(state.files[name].num_bytes for name in files) / 1e9:.3f} GB"
-    name = f"{state.bucket}/{folder}"
-    return Leftover(kind=kind, name=name, why=why, cost=cost, run=run, files=files, unless=unless)
+    return Leftover(
+        kind=kind, name=name or f"{state.bucket}/{folder}", why=why, cost=cost, run=run, files=files, unless=unless
+    )

@@ -16,7 +16,8 @@ def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
     """
     of_run = f'{OURS} AND display_name="{run_id}"'
     jobs = aiplatform.CustomJob.list(filter=of_run, project=project, location=location)
-    cancelled, failures = [], []
+    cancelled = []
+    failures = []
     for job in jobs:
         if job.state not in _LIVE:
             continue

@@ -27,11 +27,11 @@ def _parser() -> Parser:
     verbs = p.add_subparsers(metavar="VERB", required=True, parser_class=functools.partial(Parser, version=False))
 
     def verb(name: str, does: Callable[[Store, argparse.Namespace], str], help: str, *, named: bool = True) -> Parser:
-        made = verbs.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
-        made.add_argument("--registry", default="registry", help="a directory, or vertex://PROJECT/LOCATION")
-        made.add_argument("--name", required=named, help="of the model in the registry")
-        made.set_defaults(does=does)
-        return made
+        parser = verbs.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+        parser.add_argument("--registry", default="registry", help="a directory, or vertex://PROJECT/LOCATION")
+        parser.add_argument("--name", required=named, help="of the model in the registry")
+        parser.set_defaults(does=does)
+        return parser
 
     what = "adds an evaluated model as a new version, and makes it the champion if its evaluation says so"
     flag = verb("add", _add, what).add_argument
@@ -70,20 +70,22 @@ def _list(store: Store, args: argparse.Namespace) -> str:
     if args.name is None:
         rows = [(name, str(len(store.versions(name))), store.alias(name, CHAMPION) or "-") for name in store.names()]
         return "\n".join(table([("model", "versions", "champion"), *rows]))
-    aliases, rows = store.aliases(args.name), [("version", "registered", "by", "figure", "aliases")]
+    aliases = store.aliases(args.name)
+    rows = [("version", "registered", "by", "figure", "aliases")]
     for version in _known(store, args.name):
-        facts, told = store.facts(args.name, version), "its files are gone"
+        facts = store.facts(args.name, version)
+        result = "its files are gone"
         if facts and store.has_files(args.name, version):
-            told = f"{facts['metric']} {figure(facts['metrics'][facts['metric']])}"
-        held = ", ".join(alias for alias, pointed in aliases.items() if pointed == version)
-        rows.append((version, facts.get("registered", "-"), facts.get("by", "-"), told, held))
+            result = f"{facts['metric']} {figure(facts['metrics'][facts['metric']])}"
+        named = ", ".join(alias for alias, pointed in aliases.items() if pointed == version)
+        rows.append((version, facts.get("registered", "-"), facts.get("by", "-"), result, named))
     return "\n".join(table(rows))
 
 
 def _show(store: Store, args: argparse.Namespace) -> str:
     version = store.find(args.name, args.version)
-    held = [alias for alias, pointed in store.aliases(args.name).items() if pointed == version]
-    about = {"aliases": held, "model_dir": store.model_dir(args.name, version)}
+    aliases = [alias for alias, pointed in store.aliases(args.name).items() if pointed == version]
+    about = {"aliases": aliases, "model_dir": store.model_dir(args.name, version)}
     about["has_files"] = store.has_files(args.name, version)
     facts = store.facts(args.name, version)
     facts.pop("answered", None)  # not for people

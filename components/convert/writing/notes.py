@@ -36,7 +36,7 @@ class Notes:
     def get(self, name: str) -> Any | None:
         """Returns what was noted under the name, if anything was."""
         text = whole(self.path(name)) if self.place else None
-        with reading(self.path(name), "delete it: the piece is then converted again"):
+        with reading(self.path(name), "delete it: what it notes is then done again"):
             return json.loads(text) if text else None
 
     def path(self, name: str) -> str:
