@@ -107,7 +107,7 @@ def test_machine_hours_end_a_job_whose_spot_machines_are_taken_again_and_again(c
             cloud.take(job, "chief/0", "preempt", last=1)
             cloud.until(lambda job=job: job["number"] not in [now.get("number") for now in live()])
     printed = process.communicate(timeout=600)[0]
-    assert process.returncode == 124 and "machine-hours that it may take are used up" in printed, printed
+    assert process.returncode == 124 and "(--max-machine-hours) are used up" in printed, printed
     lines, used_s = attempts(cloud), 0.0
     assert [line["ending"] for line in lines[:2]] == ["stockout", "stockout"]
     for line in lines:

@@ -101,7 +101,7 @@ def _main(job_dir: str) -> None:
     launcher = Launcher.of(os.getppid())
     lock = BucketLock(job_dir, launcher)
     try:
-        lock.take(_exit_if_over)
+        lock.take(lambda within_s: _is_over(within_s) and sys.exit())
     except UserError as error:
         print(error, flush=True)
         return
@@ -119,11 +119,6 @@ def _main(job_dir: str) -> None:
 def _is_over(within_s: float) -> bool:
     """Waits; returns whether nobody has the other end of standard input open any more."""
     return bool(select.select([sys.stdin], [], [], within_s)[0])
-
-
-def _exit_if_over(within_s: float) -> None:
-    if _is_over(within_s):
-        sys.exit()
 
 
 if __name__ == "__main__":
