@@ -36,7 +36,8 @@ def challenge(
     champion = {"version": version, "metrics": None, "candidate": None, "examples": None, "incomparable": ""}
     try:
         ours, theirs = _shared(candidate, store.model_dir(options.name, version))
-        if lost := metrics.keys() - theirs.measure().keys():
+        figures = theirs.figures()
+        if lost := metrics.keys() - figures:
             raise UserError(
                 f"the {len(ours.labels):,} records of {records.split} that neither was trained on give no {min(lost)}"
             )
@@ -45,17 +46,18 @@ def challenge(
         words = f"cannot be compared with the champion: {error}"
         comparison = Comparison(who=CHAMPION, passed=False, words=words)
         return {**champion, "incomparable": str(error)}, comparison, notes
-    champion |= {"metrics": theirs.figures(), "examples": len(theirs.labels)}
-    name, gate = "the champion", options.asked
-    if len(theirs.labels) < len(candidate.labels):
+    examples = figures["examples"]
+    champion |= {"metrics": figures, "examples": examples}
+    name = "the champion"
+    if examples < len(candidate.labels):
         champion["candidate"] = ours.figures()
-        name += f" on the {len(theirs.labels):,} records that neither was trained on"
-    sure = {"confidence": gate.confidence, "margin": gate.margin}
+        name += f" on the {examples:,} records that neither was trained on"
+    sure = {"confidence": options.asked.confidence, "margin": options.asked.margin}
     return champion, beat(CHAMPION, name, ours.answers, theirs.answers, ours.labels, records.task, **sure), notes
 
 
 def _shared(candidate: Answers, champion_dir: str) -> tuple[Answers, Answers]:
-    """Both models' answers to the candidate's records that the champion was not trained on either."""
+    """Returns both models' answers to the candidate's records that the champion was not trained on either."""
     records = candidate.records
     both = records.unseen(champion_dir)[candidate.positions]
     require_enough(both, records.split, "neither model was trained on them")

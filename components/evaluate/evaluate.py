@@ -67,7 +67,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     names = manifest.class_names or manifest.targets
     columns = {**({"class": manifest.label} if manifest.class_names else {}), **{name: name for name in options.slices}}
     evaluation = {
-        "metrics": candidate.figures(),
+        "metrics": {**metrics, "examples": len(labels)},
         "figures": figures(manifest.task, names, candidate.answers, labels),
         "parts": {name: parts(candidate, in_words(candidate.column(column))) for name, column in columns.items()},
         "worst": worst(candidate) if options.store_examples else [],

@@ -1,9 +1,4 @@
-"""Ten models agree with plain Keras, or with their own uninterrupted run.
-
-Half of them stand elsewhere: what models add to the loss (test_trainer_as_keras), blocks that the user has named
-(test_trainer_warm_start), `prepare` with augmentation (test_trainer_augmentation), metrics that become NaN
-(test_trainer_patience), edited constants (test_trainer_own_model), and models that are resumed (test_trainer_any_model).
-"""
+"""Losses and metrics of training and validation agree with plain Keras, on any number of replicas."""
 
 import dataclasses
 import json

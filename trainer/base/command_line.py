@@ -70,12 +70,12 @@ class Flags:
         descriptions: Mapping[str, str] = types.MappingProxyType({}),
         defaults: bool = True,
     ) -> None:
-        """Adds a flag for every field `but` these to a parser or a group of one.
+        """Adds a flag for every field to a parser or a group of one.
 
         Args:
-          parser: To add them to.
+          parser: Takes the flags.
           but: Names of fields that get no flag.
-          descriptions: Of groups, by title.
+          descriptions: Texts for the help of groups, by title.
           defaults: False to leave a flag that is not on the command line out of the parsed arguments.
         """
         unset = {} if defaults else {"default": argparse.SUPPRESS}
