@@ -19,7 +19,7 @@ from google.api_core import exceptions
 
 from tests.cloud.conftest import Cloud, cloud  # noqa: F401 (a fixture)
 from tests.cloud.front import Answer, Front, Request
-from tests.deploy.gcloud import READING, command
+from tests.deploy.gcloud import READING, Project
 
 ROOT = pathlib.Path(__file__).parents[2]
 _LIMIT_S = 600.0  # of a whole training; a quiet machine takes half a minute
@@ -62,16 +62,12 @@ class Machine:
         self._taken, self._front = threading.Event(), Front(0, self._answer)
         self._process: subprocess.Popen | None = None
         (directory / "bin").mkdir(parents=True)
-        things = {"projects": ["demo-project"], "artifacts repositories": ["training"], "iam service-accounts": []}
-        things["storage buckets"] = [f"gs://{bucket}"]
-        state = {"project": "demo-project", "policies": {}}
-        state["things"] = {group: {name: {} for name in names} for group, names in things.items()}
-        (directory / "state.json").write_text(json.dumps(state))
-        self.install("gcloud", command())
+        things = {"artifacts repositories": ["training"], "storage buckets": [f"gs://{bucket}"]}
+        Project.begin(directory, "demo-project", {**things, "iam service-accounts": []})
         self.install("docker", _DOCKER)
         self.install("sleep", "#!/bin/sh\nexec /bin/sleep 0.1\n")
         (directory / ".curlrc").write_text("http1.1\n")  # the cloud takes HTTP/2 for gRPC
-        path = f"{directory}/bin:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = f"{directory}/bin:{directory}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
         ours = {"CURL_HOME": str(directory), "FAKE_GCLOUD": str(directory), "RUNTIME_DIRECTORY": f"{directory}/run"}
         self._env = {**os.environ, "PATH": path, **ours}
 
