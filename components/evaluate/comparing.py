@@ -21,7 +21,7 @@ _ROUNDING = 1e-6
 def reach(
     who: str, metric: str, value: float, threshold: float, task: Task, records: int, *, of: str = ""
 ) -> Comparison:
-    """Whether a metric (of some records: in words `of`) reaches its threshold; to be equal is enough."""
+    """Compares a metric (of some records: in words `of`) with its threshold, which it passes also if it is equal."""
     passed = bool(value == threshold or task.better(value, threshold, metric))
     words = f"{metric}{of} {value:.4f} {'reaches' if passed else 'misses'} the threshold {threshold:.4f}"
     figures = {"candidate": float(value), "threshold": threshold, "records": records}

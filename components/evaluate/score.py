@@ -34,7 +34,7 @@ class Answers:
         return self.records.task.measure(self.answers, self.labels)
 
     def figures(self) -> dict[str, float]:
-        """The metrics, and over how many `examples` they are."""
+        """Returns the metrics and the number of `examples`."""
         return {**self.measure(), "examples": len(self.labels)}
 
     def column(self, name: str) -> np.ndarray:
