@@ -23,8 +23,8 @@ from trainer.base.errors import UserError
 RUN = "training-1"
 IMAGE = f"us-docker.pkg.dev/p/r/i@sha256:{'a' * 64}"
 PLACE = ["--project", "demo-project", "--bucket", "gs://demo"]
-CANCELLED, FAILED = v1.JobState.JOB_STATE_CANCELLED, v1.JobState.JOB_STATE_FAILED
-State, Task = v1.PipelineState, v1.PipelineTaskDetail.State
+FAILED = v1.JobState.JOB_STATE_FAILED
+State = v1.PipelineState
 
 
 class Run:
@@ -66,10 +66,10 @@ class Run:
     def objects(self) -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in self.files.rglob("*") if path.is_file()}
 
-    def resume(self, *, wait: bool = False) -> int:
+    def resume(self) -> int:
         submission = Submission.load("gs://demo", RUN)
         store, _ = sending.recorded(submission)
-        return sending.run(submission, submit._bounds(submission), store, wait=wait)
+        return sending.run(submission, submit._bounds(submission), store, wait=False)
 
     def sent(self) -> list[str]:
         return [name.rpartition("/")[2] for name in self.vertex.pipeline_jobs.items]
@@ -159,29 +159,6 @@ def test_resume_has_what_is_left(run, refused, capsys, is_gone):
     assert submit.main([*PLACE, "--resume", RUN, *more]) == 0
     assert '"strategy": "SPOT"' in capsys.readouterr().out
     assert len(run.sent()) == (1 if is_gone else 2)
-
-
-@pytest.mark.parametrize("is_user", [False, True])
-def test_lost_launcher_is_no_cancellation(run, capsys, is_user):
-    """The exit handler cancels training whose launcher is gone, and so may a user, whose cancellation ends its step."""
-    training_ends: list[tuple[Any, ...]] = [(CANCELLED, Task.FAILED), (v1.JobState.JOB_STATE_SUCCEEDED, Task.SUCCEEDED)]
-
-    def follow(request: Any, parent: str, id: str) -> v1.PipelineJob:
-        job = run.vertex.pipeline_jobs.get(request, parent, id)
-        if watch.is_live(job):
-            state, task_state = training_ends.pop(0)
-            trained = run.train(0.5, state)
-            ended = trained.end_time + datetime.timedelta(seconds=20 if is_user else -20)
-            job.job_detail.task_details = [{"task_name": "custom-training-job", "state": task_state, "end_time": ended}]
-            is_well = task_state == Task.SUCCEEDED
-            job.state = State.PIPELINE_STATE_SUCCEEDED if is_well else State.PIPELINE_STATE_FAILED
-        return job
-
-    run.vertex.route("GET", "{parent}/pipelineJobs/{id}", follow)
-    assert run.resume(wait=True) == is_user
-    endings = [line["ending"] for line in json.loads((run.files / "job" / "attempts.json").read_text())]
-    assert endings == (["cancelled"] if is_user else ["lost", "succeeded"])
-    assert ("training is given up: cancelled" in capsys.readouterr().err) is is_user
 
 
 def test_finished_run_is_not_sent_again(run, capsys):
