@@ -46,15 +46,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"note: {', '.join(f'--{flag}' for flag in missing)} not given; examples stand in", file=sys.stderr)
     if args.resume:
         check_place(args, ("project", "location", "bucket"))
-    submission = _resumed(args) if args.resume else prepare(args)
+    earlier = Submission.load(args.bucket, args.resume) if args.resume else None
+    submission = _resumed(earlier, args) if earlier else prepare(args)
     store = JobStore(submission.values["job_dir"])
-    if args.resume:
+    if earlier:
         from pipelines.vertex import sending  # 2 s
 
         sending.connect(args.project, args.location)
         store, has_ended_well = sending.recorded(submission)
-        earlier = Submission.load(args.bucket, args.resume).values
-        if has_ended_well and submission.values["evaluate_args"] == earlier["evaluate_args"]:
+        if has_ended_well and submission.values["evaluate_args"] == earlier.values["evaluate_args"]:
             print(f"{submission.run} has ended well, and nothing is sent:")
             return _ended(args, submission)
     bounds = _bounds(submission)
@@ -121,9 +121,8 @@ def _parser() -> Parser:
     return p
 
 
-def _resumed(args: argparse.Namespace) -> Submission:
-    """The run as it was submitted, with what the command line says of its limits and its evaluation."""
-    submission = Submission.load(args.bucket, args.resume)
+def _resumed(submission: Submission, args: argparse.Namespace) -> Submission:
+    """Returns a run as it was submitted, with what the command line says of its limits and its evaluation."""
     evaluate_args = evaluation(args, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
     cluster = scheduled_as(submission.cluster, args)
     JobSettings.parse(submission.values["job_args"], "pipelines/submit.py").check(cluster, args.location)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory) -> pathlib.Path:
-    """Where the scenarios share their datasets."""
+    """Returns the directory in which the scenarios share their datasets."""
     return tmp_path_factory.mktemp("blackbox")
 
 

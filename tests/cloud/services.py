@@ -1,4 +1,4 @@
-"""What a submission looks up beside Vertex AI and the store: accounts, policies and images.
+"""Services that a submission asks beside Vertex AI and the store: accounts, policies and images.
 
 After the REST references of IAM (`serviceAccounts.testIamPermissions`, `getIamPolicy`) and the OCI distribution specification (manifests
 and blobs). Names say how each behaves, so that tests at once need not agree on it.
@@ -48,7 +48,7 @@ def image(iam: Iam, request: Request) -> Answer:
 
 
 def hosts(iam: Iam) -> dict[str, Callable[[Request], Answer]]:
-    """What answers for each host."""
+    """Returns the function that answers for each host."""
     return {
         "iam.googleapis.com": functools.partial(account, iam),
         "cloudresourcemanager.googleapis.com": functools.partial(project, iam),

@@ -46,7 +46,7 @@ def strangers(log: str) -> set[str]:
 
 @functools.cache
 def _forms() -> list[tuple[re.Pattern[str], str]]:
-    """What a call looks like and its permission, for each call of each row."""
+    """Returns the form of each call of each row, and its permission."""
     return [
         (re.compile(re.escape(form).replace(r"\*", "[^?]*")), permission)
         for call, permission, *_ in calls()

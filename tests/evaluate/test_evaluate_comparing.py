@@ -85,7 +85,7 @@ def test_sign_test_exact(won, lost):
 
 
 def test_few_disagreements_of_numbers():
-    """Where all but three answers are equal, a quarter of the swaps moves none or all of the three."""
+    """With three different answers, a quarter of the swaps moves none or all of these."""
     ours, labels = np.zeros((200, 1)), np.zeros(200)
     theirs = ours + (np.arange(200) < 3)[:, np.newaxis] * 0.1
     assert compared(ours, theirs, labels, task=NUMBER).p == pytest.approx(1 / 8, abs=0.03)
@@ -191,7 +191,7 @@ MANY = pytest.param(1500, 99, marks=pytest.mark.slow)
 @pytest.mark.parametrize("n", [50, 100, 200, 500, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("models", EQUALLY_GOOD.values(), ids=EQUALLY_GOOD)
 def test_type_one_error(models, n, trials, swaps):
-    """Of equally good models at most one in twenty beats the other one, but for the luck of so many trials."""
+    """Equally good models beat each other in one of twenty trials at most, but for chance in so many trials."""
     draw = np.random.default_rng(7)
     wins = 0
     for _ in range(trials):
