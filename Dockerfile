@@ -16,7 +16,7 @@ COPY requirements-gpu.lock /requirements.lock
 FROM lock-${ACCELERATOR} AS packages
 RUN python3 -m venv --without-pip /opt/venv \
     && python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --disable-pip-version-check \
-        --root-user-action=ignore --require-hashes --requirement /requirements.lock \
+        --root-user-action=ignore --no-deps --require-hashes --requirement /requirements.lock \
     && cd /opt/venv/lib/python3*/site-packages \
     && rm -rf tensorflow/include clang tensorboard_data_server vertexai agentplatform google/genai numpy/*/include \
         pyarrow/include pyarrow/src pyarrow/*flight* pyarrow/*s3* pyarrow/*azure* nvidia/*/include \

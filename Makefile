@@ -24,8 +24,9 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else "error: Python %d.%d; 3.11 to 3.13 is needed (make setup PYTHON=python3.11)" % v)'
 	@echo "installing the locked packages into $(VENV) (about two minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PY) -m pip --disable-pip-version-check check >/dev/null
 	@touch $@
 
 run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--dataset ...' for another)
